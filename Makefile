@@ -1,0 +1,52 @@
+# Everything a person does with this checkout. `make setup` is all that the others need, and they call it.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup setup-sdk image demo up test lint format clean
+
+help:
+	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
+	@echo "make test    set up, run the tests that this machine can run"
+	@echo "make up      start the server"
+	@echo "make setup | setup-sdk | image | lint | format | clean"
+
+# torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk (their pins differ).
+# pip writes the path it is called by into every script it installs, so it is called by the environment's own path:
+# .venv may be a link to an environment that outlives this checkout (.ci/run).
+setup: .venv/.ready
+setup-sdk: .venv-sdk/.ready
+
+.venv/.ready: pyproject.toml
+	test -e .venv/bin/python || $(PYTHON) -m venv .venv
+	"$$(cd .venv && pwd -P)"/bin/python -m pip install --disable-pip-version-check -e '.[xla,dev]'
+	touch $@
+
+.venv-sdk/.ready: tests/clients-requirements.txt
+	test -e .venv-sdk/bin/python || $(PYTHON) -m venv .venv-sdk
+	"$$(cd .venv-sdk && pwd -P)"/bin/python -m pip install --disable-pip-version-check -r $<
+	touch $@
+
+image: setup
+	$(BIN)/sagelet image build
+
+demo: setup setup-sdk
+	$(BIN)/python examples/gpt2/demo.py
+
+up: setup
+	$(BIN)/sagelet up
+
+test: setup setup-sdk
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .venv-sdk .demo .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,89 @@
+"""The whole server on one screen: what happens to a request, in order."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from sagelet.errors import SageletError
+from sagelet_api.aws_errors import AwsError, InternalFailure
+from sagelet_api.operations import Context, Operations, SharedOperation
+from sagelet_api.protocol import Call, Environ, StartResponse, WsgiApp, parse_call, parse_json, read_body, rewind
+from sagelet_api.replies import error_reply, json_reply, send
+from sagelet_api.security import FrontDoor, without_cors
+from sagelet_api.validation import validate
+
+_log = logging.getLogger(__name__)
+
+#: Our own operations hold a body in memory; 100 hyperparameters of 2,500 characters are far below this.
+MAX_BODY = 5 * 1024 * 1024
+CONTROL_PREFIX = "/_sagelet/"
+
+
+class Application:
+    """The WSGI application.
+
+    `services` maps a signing name (`sagemaker`, `logs`) to its operations; `control` answers CONTROL_PREFIX;
+    `fallback` (moto) gets every other signed request and finds its Call in `environ["sagelet.call"]`.
+    """
+
+    def __init__(
+        self, door: FrontDoor, control: WsgiApp, services: Mapping[str, Operations], fallback: WsgiApp
+    ) -> None:
+        self._door = door
+        self._control = control
+        self._services = services
+        self._fallback = fallback
+        self._handlers = (
+            self._check_origin,
+            self._serve_control,
+            self._check_signed,
+            self._serve_own,
+            self._serve_rest,
+        )
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        call = parse_call(environ)
+        start = without_cors(start_response)
+        try:
+            for handle in self._handlers:
+                answer = handle(call, environ, start)
+                if answer is not None:
+                    return answer
+            raise InternalFailure("No handler answered the request.")
+        except AwsError as error:
+            return send(call, error_reply(call, error), environ, start)
+        except SageletError as error:
+            # On purpose, and it names the remedy: the disk of the data directory is full, say.
+            _log.warning("%s %s, request %s: %s", call.service, call.operation, call.request_id, error)
+            return send(call, error_reply(call, InternalFailure(str(error))), environ, start)
+        except Exception:
+            _log.exception("%s %s %s failed, request %s", call.service, call.operation, call.path, call.request_id)
+            failure = InternalFailure(f"sagelet failed; its log has the traceback under request {call.request_id}.")
+            return send(call, error_reply(call, failure), environ, start)
+
+    def _check_origin(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
+        self._door.check_origin(call)
+
+    def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        return self._control(environ, start) if call.path.startswith(CONTROL_PREFIX) else None
+
+    def _check_signed(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
+        self._door.check_signed(call)
+
+    def _serve_own(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        operation = self._services.get(call.service, {}).get(call.operation)
+        if operation is None or (call.method, call.path) != ("POST", "/") or "x-amz-target" not in call.headers:
+            return None
+        body = read_body(environ, MAX_BODY)
+        parameters = parse_json(body)
+        context = Context(call.account, call.region, call.request_id)
+        if isinstance(operation, SharedOperation):
+            if not operation.is_ours(context, parameters):
+                rewind(environ, body)
+                return None
+            operation = operation.handler
+        result = operation(context, validate(call.service, call.operation, parameters))
+        return send(call, json_reply(call, result), environ, start)
+
+    def _serve_rest(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        environ["sagelet.call"] = call
+        return self._fallback(environ, start)

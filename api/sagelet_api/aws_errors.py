@@ -1,0 +1,101 @@
+"""AWS's errors as exceptions: raise one anywhere under a handler, the front answers it in the caller's protocol."""
+
+from typing import ClassVar
+
+
+class AwsError(Exception):
+    """An error the client sees: `code`, HTTP `status` and the message, which names the remedy where there is one."""
+
+    code: ClassVar[str] = "InternalFailure"
+    status: ClassVar[int] = 500
+    #: Member that carries the text in AWS JSON. Coral's own errors use either case, modelled shapes the model's.
+    message_member: ClassVar[str] = "message"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InternalFailure(AwsError):
+    """A bug or a full disk: ours to repair, and safe for the client to repeat."""
+
+
+class NotImplementedOperation(AwsError):
+    """An AWS operation outside JSON protocols that neither sagelet nor moto has. 501: SDKs do not repeat it."""
+
+    code = "NotImplemented"
+    status = 501
+
+
+class ClientError(AwsError):
+    """Base of what the client can repair."""
+
+    status = 400
+
+
+class ValidationException(ClientError):
+    code = "ValidationException"
+
+
+class SerializationException(ClientError):
+    """The body is no JSON, or a value has the wrong JSON type."""
+
+    code = "SerializationException"
+    message_member = "Message"
+
+
+class UnknownOperationException(ClientError):
+    code = "UnknownOperationException"
+
+
+class IncompleteBody(ClientError):
+    """The body ended or stalled before the length it announced, or its chunks are garbled."""
+
+    code = "IncompleteBody"
+
+
+class RequestEntityTooLarge(ClientError):
+    code = "RequestEntityTooLargeException"
+    status = 413
+
+
+class AccessDenied(ClientError):
+    code = "AccessDeniedException"
+    status = 403
+
+
+class MissingAuthenticationToken(ClientError):
+    code = "MissingAuthenticationTokenException"
+    status = 403
+
+
+class SageMakerError(ClientError):
+    """Base of the error shapes in SageMaker's service model; their member is called `Message`."""
+
+    message_member = "Message"
+
+
+class ResourceInUse(SageMakerError):
+    code = "ResourceInUse"
+
+
+class ResourceNotFound(SageMakerError):
+    code = "ResourceNotFound"
+
+
+class ResourceLimitExceeded(SageMakerError):
+    code = "ResourceLimitExceeded"
+
+
+class ConflictException(SageMakerError):
+    code = "ConflictException"
+
+
+class LogsResourceNotFound(ClientError):
+    """CloudWatch Logs' shape, whose member is called `message`."""
+
+    code = "ResourceNotFoundException"
+
+
+class LogsInvalidParameter(ClientError):
+    code = "InvalidParameterException"

@@ -1,0 +1,107 @@
+"""`sagelet image`: the training image, and what stands in for which URI."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def image() -> None:
+    """Build the training image, list it, see what stands in for an image URI."""
+
+
+@image.command()
+@click.option("--base", default="auto", show_default=True, help="auto, registry, debian, or an image reference.")
+@click.option("--index-url", envvar="PIP_INDEX_URL", show_envvar=True, help="Package index for pip.")
+@click.option("--extra-index-url", help="A second package index.")
+@click.option("--torch-index-url", help="Index for torch alone, e.g. PyTorch's CPU wheels.")
+@click.option(
+    "--ca-bundle",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="PEM certificates for the image to trust; default: what PIP_CERT, SSL_CERT_FILE or REQUESTS_CA_BUNDLE names.",
+)
+@click.option("--network", help="Network of the build's containers, e.g. host.")
+@click.option("--force", is_flag=True, help="Build even if nothing changed, and without the layer cache.")
+@click.option("--pull", is_flag=True, help="Fetch (or make) the base image anew.")
+def build(
+    base: str,
+    index_url: str | None,
+    extra_index_url: str | None,
+    torch_index_url: str | None,
+    ca_bundle: Path | None,
+    network: str | None,
+    force: bool,
+    pull: bool,
+) -> None:
+    """Build the training image; does nothing where it is there and up to date."""
+    from sagelet.images.builder import BuildOptions
+    from sagelet.images.builder import build as build_image
+    from sagelet_api.cli.progress import BuildProgress
+
+    options = BuildOptions(
+        base=base,
+        index_url=index_url,
+        extra_index_url=extra_index_url,
+        torch_index_url=torch_index_url,
+        ca_bundle=ca_bundle,
+        force=force,
+        pull=pull,
+        network=network,
+    )
+    with BuildProgress() as progress:
+        reference = build_image(options, progress.report)
+    click.echo(f"{reference} is ready")
+
+
+@image.command("list")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def list_(as_json: bool) -> None:
+    """The local images of sagelet."""
+    from sagelet.images.listing import list_images
+
+    images = list_images()
+    if as_json:
+        rows = [
+            {
+                "reference": found.reference,
+                "id": found.id,
+                "kind": found.kind,
+                "size": found.size,
+                "created": found.created.isoformat(),
+                "current": found.current,
+            }
+            for found in images
+        ]
+        json.dump(rows, sys.stdout, indent=2)
+        click.echo()
+        return
+    for found in images:
+        mark = "  (in use)" if found.current else ""
+        click.echo(f"{found.reference:32} {found.size / 1e9:6.2f} GB  {found.created:%Y-%m-%d %H:%M}{mark}")
+    if not images:
+        click.echo("no images: `sagelet image build` makes one")
+
+
+@image.command()
+@click.argument("uri")
+@click.option(
+    "--image-rules",
+    envvar="SAGELET_IMAGE_RULES",
+    show_envvar=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TOML file with your image rules.",
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def resolve(uri: str, image_rules: Path | None, as_json: bool) -> None:
+    """Which local image stands in for URI."""
+    from sagelet.images.resolve import Resolver
+
+    found = Resolver(image_rules).resolve(uri)
+    if as_json:
+        click.echo(json.dumps({"uri": uri, "image": found.local_image, "rule": found.rule, "refusal": found.refusal}))
+    elif found.local_image is None:
+        raise click.ClickException(found.refusal or "no image stands in for it")
+    else:
+        click.echo(f"{found.local_image}  (rule: {found.rule})")

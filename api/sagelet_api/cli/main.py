@@ -1,0 +1,30 @@
+"""The command `sagelet`."""
+
+import click
+
+import sagelet
+from sagelet.errors import SageletError
+from sagelet_api.cli.image import image
+from sagelet_api.cli.interrupt import interrupt
+from sagelet_api.cli.up import up
+
+
+class Group(click.Group):
+    """Shows errors that sagelet raises on purpose as one line, with exit code 1."""
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except SageletError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=Group)
+@click.version_option(sagelet.__version__, prog_name="sagelet")
+def main() -> None:
+    """A local SageMaker that really runs compiled training jobs."""
+
+
+main.add_command(up)
+main.add_command(image)
+main.add_command(interrupt)

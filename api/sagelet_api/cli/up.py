@@ -1,0 +1,91 @@
+"""`sagelet up`: the server in the foreground."""
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+import sagelet
+from sagelet.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def option(name: str, **attributes: Any) -> Callable[[F], F]:
+    """An option that is also an environment variable SAGELET_*."""
+    variable = f"SAGELET_{name.removeprefix('--').replace('-', '_').upper()}"
+    return click.option(name, envvar=variable, show_envvar=True, show_default=True, **attributes)
+
+
+def choices(values: type[RuntimeChoice] | type[GpuPolicy]) -> click.Choice[str]:
+    return click.Choice([value.value for value in values])
+
+
+@click.command()
+@option("--host", default="127.0.0.1", help="Address to listen on.")
+@option("--port", default=4599, type=int, help="Port to listen on; 0 takes a free one.")
+@option(
+    "--data",
+    default=default_data_directory,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of jobs, logs and metrics.",
+)
+@option("--runtime", default="auto", type=choices(RuntimeChoice), help="What runs the jobs.")
+@option("--gpus", default="auto", type=choices(GpuPolicy), help="What a job of a GPU instance type gets.")
+@option("--max-jobs", default=default_max_jobs, type=int, help="Jobs that run at the same time.")
+@option("--stop-grace", default=120, type=int, help="Seconds between SIGTERM and SIGKILL of a stopped job.")
+@option("--spot-discount", default=0.7, type=float, help="Share of its time that a managed spot job is not billed for.")
+@option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules.")
+@option("--log-level", default="warning", type=click.Choice(["debug", "info", "warning", "error"]), help="To stderr.")
+def up(
+    host: str,
+    port: int,
+    data: Path,
+    runtime: str,
+    gpus: str,
+    max_jobs: int,
+    stop_grace: int,
+    spot_discount: float,
+    image_rules: Path | None,
+    log_level: str,
+) -> None:
+    """Start the server. Ctrl-C or SIGTERM ends it; running jobs run on and are adopted by the next start."""
+    from sagelet_api.serve import Sagelet
+
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = Settings(
+        data=data.expanduser().resolve(),
+        host=host,
+        port=port,
+        runtime=RuntimeChoice(runtime),
+        gpus=GpuPolicy(gpus),
+        max_jobs=max_jobs,
+        stop_grace_seconds=stop_grace,
+        spot_discount=spot_discount,
+        image_rules=image_rules,
+    )
+    over = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    server = Sagelet(settings)
+    adopted = server.start()
+    choice = server.choice
+    click.echo(
+        f"sagelet {sagelet.__version__} ready: {server.server.endpoint} "
+        f"(runtime {choice.runtime.name}: {choice.reason}; data {settings.data})"
+    )
+    if adopted:
+        click.echo(f"{adopted} unfinished job{'s are' if adopted > 1 else ' is'} taken up again")
+    over.wait()
+    _farewell([job.key.name for job in server.stop()])
+
+
+def _farewell(running: list[str]) -> None:
+    if not running:
+        click.echo("sagelet stopped; no job was running")
+        return
+    click.echo(f"sagelet stopped; {len(running)} running on, adopted at the next start: {', '.join(sorted(running))}")

@@ -1,0 +1,55 @@
+"""What a service of ours looks like to the front: a table of small handlers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Parameters = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Who calls an operation, and where."""
+
+    account: str
+    region: str
+    request_id: str
+
+
+#: Takes the validated parameters; returns the members of the output (times as epoch seconds, floats), or None for an
+#: operation without output. Raises AwsError.
+Handler = Callable[[Context, Parameters], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class SharedOperation:
+    """An operation that is ours for some resources only, such as ListTags; the others go on to moto.
+
+    `is_ours` sees the parameters before they are validated: it must take any JSON value for any member.
+    """
+
+    handler: Handler
+    is_ours: Callable[[Context, Parameters], bool]
+
+
+Operations = Mapping[str, Handler | SharedOperation]
+
+
+def owned_where(member: str, prefix: str) -> Callable[[Context, Parameters], bool]:
+    """A predicate for SharedOperation: `member` of the parameters is text that starts with `prefix`."""
+
+    def is_ours(_context: Context, parameters: Parameters) -> bool:
+        value = parameters.get(member)
+        return isinstance(value, str) and value.startswith(prefix)
+
+    return is_ours
+
+
+def owned_arn(member: str, resource: str) -> Callable[[Context, Parameters], bool]:
+    """A predicate for SharedOperation: `member` is the ARN of a `resource`, `training-job/` say."""
+
+    def is_ours(_context: Context, parameters: Parameters) -> bool:
+        value = parameters.get(member)
+        return isinstance(value, str) and value.split(":", 5)[-1].lower().startswith(resource)
+
+    return is_ours

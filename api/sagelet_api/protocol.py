@@ -1,0 +1,137 @@
+"""From a WSGI request to a `Call`: who calls which operation of which service, in which protocol."""
+
+import io
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from urllib.parse import parse_qsl
+
+from sagelet_api.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
+from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION, Credential, find_credential
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+WsgiApp = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+
+class Protocol(Enum):
+    """How a client wants its errors."""
+
+    JSON = "json"
+    CBOR = "rpc-v2-cbor"
+    S3 = "s3"
+    QUERY = "query"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, without its body: an object's bytes stay in the WSGI stream (`read_body` takes small ones)."""
+
+    #: Signing name, `sagemaker`, `logs`, `s3`, ...; empty when the request is not signed.
+    service: str
+    #: `CreateTrainingJob`; empty where the protocol hides it in a path or a form.
+    operation: str
+    account: str
+    region: str
+    method: str
+    path: str
+    query: Mapping[str, str]
+    #: Lower-case names.
+    headers: Mapping[str, str]
+    request_id: str
+    protocol: Protocol
+    credential: Credential | None
+
+
+def parse_call(environ: Environ) -> Call:
+    """Never raises: an unsigned or garbled request is a Call without a credential, which the front door refuses."""
+    headers = _headers(environ)
+    query = dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
+    credential = find_credential(headers, query)
+    service = credential.service if credential else ""
+    return Call(
+        service=service,
+        operation=_operation(headers, query, environ.get("PATH_INFO", "")),
+        account=credential.account if credential else DEFAULT_ACCOUNT,
+        region=credential.region if credential else DEFAULT_REGION,
+        method=environ["REQUEST_METHOD"],
+        path=environ.get("PATH_INFO", "") or "/",
+        query=query,
+        headers=headers,
+        request_id=str(uuid.uuid4()),
+        protocol=_protocol(service, headers, query),
+        credential=credential,
+    )
+
+
+def read_body(environ: Environ, limit: int) -> bytes:
+    """The whole body. Raises IncompleteBody, and RequestEntityTooLarge before it reads more than `limit` bytes."""
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    if not length and not environ.get("wsgi.input_terminated"):
+        return b""
+    too_large = RequestEntityTooLarge(f"The request body is larger than the {limit} bytes that this operation takes.")
+    if length > limit:
+        raise too_large
+    try:
+        body: bytes = environ["wsgi.input"].read(length or limit + 1)
+    except (OSError, ValueError) as error:
+        raise IncompleteBody(f"The request body did not arrive whole: {error}") from error
+    if len(body) > limit:
+        raise too_large
+    return body
+
+
+def rewind(environ: Environ, body: bytes) -> None:
+    """Puts a body that was read back, for the next to read."""
+    environ["wsgi.input"] = io.BytesIO(body)
+    environ["CONTENT_LENGTH"] = str(len(body))
+    environ["wsgi.input_terminated"] = True
+
+
+def parse_json(body: bytes) -> dict[str, Any]:
+    """The members of an AWS JSON body; an empty body is an empty structure. Raises SerializationException."""
+    if not body:
+        return {}
+    try:
+        text = body.decode("utf-8")
+        value = json.loads(text, parse_constant=_no_constant)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # A lone surrogate: no store could keep it.
+    except (ValueError, RecursionError) as error:
+        raise SerializationException(f"The request body is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise SerializationException("Start of structure or map expected at the top of the request body")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _headers(environ: Environ) -> dict[str, str]:
+    headers = {k[5:].replace("_", "-").lower(): v for k, v in environ.items() if k.startswith("HTTP_")}
+    for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        if environ.get(name):
+            headers[name.replace("_", "-").lower()] = environ[name]
+    return headers
+
+
+def _operation(headers: Mapping[str, str], query: Mapping[str, str], path: str) -> str:
+    if target := headers.get("x-amz-target"):
+        return target.rpartition(".")[2]
+    if headers.get("smithy-protocol"):
+        return path.rpartition("/operation/")[2]
+    return query.get("Action", "")
+
+
+def _protocol(service: str, headers: Mapping[str, str], query: Mapping[str, str]) -> Protocol:
+    if headers.get("smithy-protocol") == "rpc-v2-cbor":
+        return Protocol.CBOR
+    if "x-amz-target" in headers:
+        return Protocol.JSON
+    if service in ("s3", "s3express"):
+        return Protocol.S3
+    is_form = headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
+    return Protocol.QUERY if is_form or "Action" in query else Protocol.JSON

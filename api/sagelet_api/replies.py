@@ -1,0 +1,106 @@
+"""Answers as bytes: AWS JSON 1.1, and errors in each of AWS's protocols."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from xml.sax.saxutils import escape
+
+from sagelet_api.aws_errors import AwsError
+from sagelet_api.protocol import Call, Environ, Protocol, StartResponse
+
+#: A refused body is read to its end up to this size: a client that still sends would not see why it was refused.
+_DRAIN_LIMIT = 64 * 1024 * 1024
+_CHUNK = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def json_reply(call: Call, result: Mapping[str, Any] | None) -> Reply:
+    """An operation's result; None is an operation without output: 200 and no body, as AWS answers it.
+
+    Times are epoch seconds as floats already; repr of a float keeps their milliseconds.
+    """
+    body = b"" if result is None else json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
+    headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": call.request_id}
+    return Reply(200, body, headers)
+
+
+def error_reply(call: Call, error: AwsError) -> Reply:
+    return _ERRORS[call.protocol](call, error)
+
+
+def send(call: Call, reply: Reply, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Writes a reply as WSGI. What is left of the body is read and dropped, or the connection ends if that is much."""
+    headers = [*reply.headers.items(), ("Content-Length", str(len(reply.body)))]
+    if "transfer-encoding" in call.headers or not _drained(environ.get("wsgi.input")):
+        headers.append(("Connection", "close"))
+    start_response(f"{reply.status} {HTTPStatus(reply.status).phrase}", headers)
+    return [] if call.method == "HEAD" else [reply.body]
+
+
+def _drained(body: Any) -> bool:
+    """False when too much is left, or when the rest does not come. `remaining` is cheroot's count of unread bytes."""
+    remaining: int = getattr(body, "remaining", 0)
+    if not 0 <= remaining <= _DRAIN_LIMIT:
+        return False
+    try:
+        while body.remaining and body.read(min(_CHUNK, body.remaining)):
+            pass
+    except (AttributeError, OSError):
+        return remaining == 0
+    return True
+
+
+def _json_error(call: Call, error: AwsError) -> Reply:
+    body = json.dumps({"__type": error.code, error.message_member: error.message}).encode()
+    headers = {
+        "Content-Type": "application/x-amz-json-1.1",
+        "x-amzn-RequestId": call.request_id,
+        "x-amzn-ErrorType": error.code,
+    }
+    return Reply(error.status, body, headers)
+
+
+def _query_error(call: Call, error: AwsError) -> Reply:
+    fault = "Receiver" if error.status >= 500 else "Sender"
+    inner = f"<Type>{fault}</Type>{_xml_code(error)}"
+    body = f"<ErrorResponse><Error>{inner}</Error><RequestId>{call.request_id}</RequestId></ErrorResponse>"
+    return Reply(error.status, body.encode(), {"Content-Type": "text/xml", "x-amzn-RequestId": call.request_id})
+
+
+def _s3_error(call: Call, error: AwsError) -> Reply:
+    inner = f"{_xml_code(error)}<Resource>{escape(call.path)}</Resource><RequestId>{call.request_id}</RequestId>"
+    body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{inner}</Error>'
+    return Reply(error.status, body.encode(), {"Content-Type": "application/xml", "x-amz-request-id": call.request_id})
+
+
+def _xml_code(error: AwsError) -> str:
+    # XML services spell their codes without the Java class's suffix: AccessDenied, not AccessDeniedException.
+    return f"<Code>{escape(error.code.removesuffix('Exception'))}</Code><Message>{escape(error.message)}</Message>"
+
+
+def _cbor_error(call: Call, error: AwsError) -> Reply:
+    body = b"\xa2" + b"".join(map(_cbor_text, ("__type", error.code, "message", error.message)))
+    headers = {"Content-Type": "application/cbor", "x-amzn-RequestId": call.request_id}
+    return Reply(error.status, body, {**headers, "smithy-protocol": "rpc-v2-cbor"})
+
+
+def _cbor_text(text: str) -> bytes:
+    """A CBOR text string (RFC 8949, major type 3) with a four-byte length."""
+    data = text.encode()
+    return b"\x7a" + len(data).to_bytes(4, "big") + data
+
+
+_ERRORS: dict[Protocol, Callable[[Call, AwsError], Reply]] = {
+    Protocol.JSON: _json_error,
+    Protocol.QUERY: _query_error,
+    Protocol.S3: _s3_error,
+    Protocol.CBOR: _cbor_error,
+}

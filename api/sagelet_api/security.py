@@ -1,0 +1,83 @@
+"""The front door.
+
+sagelet starts containers, so a web page that reaches it over a visitor's browser would run code on the visitor's
+machine. Three rules keep pages out, whatever they send: the request is signed (a page cannot sign without reading
+this file, and a header it adds makes the browser ask first, which nothing here ever answers), its Host is a name of
+ours (else a page could rebind its own domain name to 127.0.0.1 and be same-origin), and it does not come from
+another site (browsers say so in Origin and Sec-Fetch-Site and let no script change either). No CORS header is ever
+sent. The rules follow the Fetch Metadata policy (https://web.dev/articles/fetch-metadata).
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from sagelet_api.aws_errors import AccessDenied, MissingAuthenticationToken
+from sagelet_api.protocol import Call, StartResponse
+
+#: Names by which a server on this machine is reached from the machine and from its containers.
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "host.docker.internal"})
+_ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
+
+
+class FrontDoor:
+    """Decides who comes in. `names`: addresses and names beside LOCAL_NAMES that clients may use as Host."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        given = {name.strip("[]").lower().rstrip(".") for name in names}
+        self._names = LOCAL_NAMES | given - _ANY_ADDRESS
+        # An address as Host cannot be rebound; who listens everywhere is reached by any address of the machine.
+        self._any_address = bool(given & _ANY_ADDRESS)
+
+    def check_origin(self, call: Call) -> None:
+        """Raises AccessDenied unless Host is ours and no other site is behind the request."""
+        host = call.headers.get("host", "")
+        if not self._is_ours(_host_name(host)):
+            raise AccessDenied(
+                f"Host {host!r} is no name of this sagelet server. Use localhost, or start it with this name allowed."
+            )
+        origin = call.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            raise AccessDenied(f"Requests from other origins ({origin!r}) are refused: web pages may not call sagelet.")
+        site = call.headers.get("sec-fetch-site", "none")
+        if site not in ("same-origin", "none"):
+            raise AccessDenied(f"Sec-Fetch-Site is {site!r}: web pages of other sites may not call sagelet.")
+
+    def check_signed(self, call: Call) -> None:
+        """Raises MissingAuthenticationToken unless the request carries a SigV4 credential or is a presigned URL."""
+        if call.credential is None:
+            raise MissingAuthenticationToken(
+                "Missing Authentication Token: sign the request (any access key and secret will do) or presign its URL."
+            )
+
+    def _is_ours(self, name: str) -> bool:
+        if name in self._names:
+            return True
+        if _is_address(name):
+            return self._any_address
+        # BUCKET.localhost: S3's virtual-host style. An address has no subdomains.
+        return any(name.endswith(f".{ours}") for ours in self._names if not _is_address(ours))
+
+
+def without_cors(start_response: StartResponse) -> StartResponse:
+    """A start_response that drops the CORS headers that moto adds for S3 buckets with a CORS configuration."""
+
+    def start(status: str, headers: list[tuple[str, str]], *rest: object) -> object:
+        return start_response(status, [h for h in headers if not h[0].lower().startswith("access-control-")], *rest)
+
+    return start
+
+
+def _host_name(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,55 @@
+"""A whole sagelet: engine, faces and listeners, put together. The command line and tests start this."""
+
+from sagelet.clock import SystemClock
+from sagelet.engine import Engine
+from sagelet.jobs.record import TrainingJob
+from sagelet.runtimes.choose import Choice, choose
+from sagelet.settings import Settings
+from sagelet_api.app import Application
+from sagelet_api.control import control_app
+from sagelet_api.security import FrontDoor
+from sagelet_api.server import Server
+from sagelet_api.services.logs import TrainingLogs
+from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.sagemaker import TrainingJobs
+
+
+class Sagelet:
+    """Raises SageletError when a setting is wrong, the port is taken or the data directory is in use."""
+
+    def __init__(self, settings: Settings) -> None:
+        clock = SystemClock()
+        self.choice: Choice = choose(settings, clock)
+        bridge = MotoBridge()
+        self.engine = Engine(settings, runtime=self.choice.runtime, objects=bridge, metrics=bridge, clock=clock)
+        self.application = Application(
+            FrontDoor((settings.host, *self.choice.listen)),
+            control_app(self.engine),
+            {"sagemaker": TrainingJobs(self.engine).operations(), "logs": TrainingLogs(self.engine).operations()},
+            bridge.wsgi,
+        )
+        self.server = Server(self.application, settings.host, settings.port, self._extra_hosts(settings))
+        self._bridge = bridge
+
+    def start(self) -> int:
+        """Opens the port, then takes up the unfinished jobs; returns how many there are."""
+        try:
+            self.server.start()
+        except BaseException:
+            self.engine.close()
+            raise
+        self._bridge.warm_up()
+        try:
+            return self.engine.start(self.server.port)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> list[TrainingJob]:
+        """Closes the port and lets go of the jobs; returns those that run on."""
+        self.server.stop()
+        return self.engine.close()
+
+    def _extra_hosts(self, settings: Settings) -> tuple[str, ...]:
+        """Where hosts of jobs come in; a server that listens everywhere does so anyway."""
+        return () if settings.host in ("0.0.0.0", "::") else self.choice.listen

@@ -1,0 +1,130 @@
+"""cheroot, listening on loopback and on whatever else containers reach the machine by."""
+
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from cheroot import wsgi
+
+from sagelet.errors import SettingsError
+from sagelet_api.protocol import WsgiApp
+
+_log = logging.getLogger(__name__)
+
+#: Requests worked on at once on each address; more wait in line.
+THREADS = 32
+#: Connections the kernel holds before they are accepted.
+BACKLOG = 2048
+#: Seconds that a client may be silent within a request, or between two on one connection.
+TIMEOUT = 30
+MAX_HEADER_BYTES = 256 * 1024
+
+
+class AddressInUse(SettingsError):
+    """Another process listens on the address."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(
+            f"{host}:{port} is in use by {_listener(port)}. Stop it, or choose another port with --port (SAGELET_PORT)."
+        )
+
+
+class Server:
+    """Serves one WSGI app on `host` and `extra_hosts`, all on the same port; port 0 takes a free one.
+
+    The port is open when `start` returns. Usable as a context manager.
+    """
+
+    def __init__(self, app: WsgiApp, host: str, port: int, extra_hosts: Sequence[str] = ()) -> None:
+        self._app = app
+        self._hosts = (host, *extra_hosts)
+        self._servers: list[_HttpServer] = []
+        self._threads: list[threading.Thread] = []
+        self.host = host
+        #: The port that is open, once started.
+        self.port = port
+
+    @property
+    def endpoint(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    def start(self) -> None:
+        """Raises AddressInUse, or SettingsError for an address that is not this machine's."""
+        try:
+            for host in self._hosts:
+                self._listen(host)
+        except SettingsError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Closes the port, lets the requests in work end (2 s at most) and returns. May be called twice."""
+        for server in self._servers:
+            server.stop()
+        for thread in self._threads:
+            thread.join()
+        self._servers, self._threads = [], []
+
+    def __enter__(self) -> "Server":
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def _listen(self, host: str) -> None:
+        server = _HttpServer(
+            (host, self.port),
+            self._app,
+            numthreads=THREADS,
+            request_queue_size=BACKLOG,
+            timeout=TIMEOUT,
+            shutdown_timeout=2,
+            server_name="sagelet",
+        )
+        try:
+            server.prepare()
+        except OSError as error:
+            if f"Errno {errno.EADDRINUSE}]" in str(error):
+                raise AddressInUse(host, self.port) from error
+            raise SettingsError(f"Cannot listen on {host}:{self.port} (--host, --port): {error}") from error
+        self.port = server.bind_addr[1]
+        thread = threading.Thread(target=server.serve, name=f"sagelet-http-{host}", daemon=True)
+        thread.start()
+        self._servers.append(server)
+        self._threads.append(thread)
+
+
+class _HttpServer(wsgi.Server):
+    """cheroot with our limits and our log. Objects are large, so a body has no limit here; handlers have theirs."""
+
+    nodelay = True
+    max_request_header_size = MAX_HEADER_BYTES
+    #: How often it looks for idle connections, in seconds; also how long `stop` may wait.
+    expiration_interval = 0.2
+
+    @classmethod
+    def prepare_socket(cls, *arguments: Any, **options: Any) -> socket.socket:
+        """cheroot leaves SO_REUSEADDR out for port 0; then a restart on the same port fails for a minute."""
+        opened: socket.socket = super().prepare_socket(*arguments, **options)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return opened
+
+    def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
+        _log.log(level, msg, exc_info=traceback)
+
+
+def _listener(port: int) -> str:
+    """Who listens on a port, as far as this user may know."""
+    import psutil
+
+    try:
+        connections: list[Any] = psutil.net_connections("tcp")
+        pids = [c.pid for c in connections if c.status == psutil.CONN_LISTEN and c.laddr.port == port and c.pid]
+        return f"process {pids[0]} ({psutil.Process(pids[0]).name()})" if pids else "another process"
+    except psutil.Error:
+        return "another process"

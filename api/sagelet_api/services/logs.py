@@ -1,0 +1,206 @@
+"""CloudWatch Logs for the log group of training jobs, from the engine's own store. Other groups are moto's."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sagelet.engine import Engine
+from sagelet.telemetry.events import LogEvent, LogStream
+from sagelet_api import page_tokens
+from sagelet_api.aws_errors import LogsInvalidParameter, LogsResourceNotFound
+from sagelet_api.operations import Context, Operations, Parameters, SharedOperation
+
+Request = Mapping[str, Any]
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+
+#: GetLogEvents: "as many log events as can fit in a response size of 1 MB, up to 10,000 log events".
+PAGE_EVENTS = 10_000
+PAGE_BYTES = 1_048_576
+MAX_STREAMS = 50
+
+#: Direction and sequence number. AWS's tokens are as long.
+TOKEN = re.compile(r"([fb])/([0-9]{1,56})", re.ASCII)
+
+
+class TrainingLogs:
+    """Handlers: each takes the call and its validated request, returns the members of the answer."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def describe_log_groups(self, context: Context, _request: Request) -> dict[str, Any]:
+        total = self._engine.log_total(context.account, context.region)
+        if total is None:
+            return {"logGroups": []}
+        created_ms, size = total
+        arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{GROUP}"
+        group = {
+            "logGroupName": GROUP,
+            "creationTime": created_ms,
+            "metricFilterCount": 0,
+            "arn": f"{arn}:*",
+            "logGroupArn": arn,
+            "storedBytes": size,
+            "logGroupClass": "STANDARD",
+        }
+        return {"logGroups": [group]}
+
+    def describe_log_streams(self, context: Context, request: Request) -> dict[str, Any]:
+        self._require_group(context)
+        by_time = request.get("orderBy") == "LastEventTime"
+        if by_time and "logStreamNamePrefix" in request:
+            raise LogsInvalidParameter("Cannot order by LastEventTime with a logStreamNamePrefix.")
+        limit = min(request.get("limit", MAX_STREAMS), MAX_STREAMS)
+        streams = self._engine.log_streams(
+            context.account,
+            context.region,
+            request.get("logStreamNamePrefix", ""),
+            by_time=by_time,
+            descending=request.get("descending", False),
+            after=_values(request, int, str),
+            limit=limit + 1,
+        )
+        answer: dict[str, Any] = {"logStreams": [_stream(context, stream) for stream in streams[:limit]]}
+        if len(streams) > limit:
+            last = streams[limit - 1]
+            answer["nextToken"] = page_tokens.encode(last.last_ms or 0, last.name)
+        return answer
+
+    def get_log_events(self, context: Context, request: Request) -> dict[str, Any]:
+        """Pages by sequence number, so tokens stay valid and the last forward token yields what comes later."""
+        stream = self._stream(context, request["logStreamName"])
+        place = _place(request)
+        backward = "below" in place or (not place and not request.get("startFromHead", False))
+        events = self._engine.log_events(
+            stream,
+            start_ms=request.get("startTime", 0),
+            end_ms=request.get("endTime", 2**62),
+            limit=min(request.get("limit", PAGE_EVENTS), PAGE_EVENTS),
+            max_bytes=PAGE_BYTES,
+            newest_first=backward,
+            **place,
+        )
+        if backward:
+            events.reverse()
+        here = next(iter(place.values()), 0)
+        return {
+            "events": [_event(event) for event in events],
+            "nextForwardToken": f"f/{events[-1].seq + 1 if events else here:056d}",
+            "nextBackwardToken": f"b/{events[0].seq if events else here:056d}",
+        }
+
+    def filter_log_events(self, context: Context, request: Request) -> dict[str, Any]:
+        if request.get("filterPattern"):
+            raise LogsInvalidParameter("sagelet does not support filterPattern on training logs yet; leave it out")
+        chosen = self._chosen(context, request)
+        names = {stream.id: stream.name for stream in chosen}
+        limit = min(request.get("limit", PAGE_EVENTS), PAGE_EVENTS)
+        window = {"start_ms": request.get("startTime", 0), "end_ms": request.get("endTime", 2**62)}
+        after = _values(request, int, int, int) or ()
+        found = self._engine.merged_log_events(chosen, **window, after=after, limit=limit, max_bytes=PAGE_BYTES)
+        answer: dict[str, Any] = {
+            "events": [
+                {**_event(event), "logStreamName": names[stream_id], "eventId": f"{stream_id:019d}{event.seq:037d}"}
+                for stream_id, event in found
+            ],
+            "searchedLogStreams": [],
+        }
+        if found:
+            last = (found[-1][1].time_ms, found[-1][0], found[-1][1].seq)
+            if self._engine.merged_log_events(chosen, **window, after=last, limit=1):
+                answer["nextToken"] = page_tokens.encode(*last)
+        return answer
+
+    def operations(self) -> Operations:
+        """The table for the front."""
+        handlers = {
+            "DescribeLogGroups": self.describe_log_groups,
+            "DescribeLogStreams": self.describe_log_streams,
+            "GetLogEvents": self.get_log_events,
+            "FilterLogEvents": self.filter_log_events,
+        }
+        return {name: SharedOperation(handler, is_training_log) for name, handler in handlers.items()}
+
+    def _chosen(self, context: Context, request: Request) -> list[LogStream]:
+        """The streams that FilterLogEvents asks for, without those that have no event in its window."""
+        self._require_group(context)
+        names, prefix = request.get("logStreamNames"), request.get("logStreamNamePrefix")
+        if names and prefix:
+            raise LogsInvalidParameter("Parameters logStreamNames and logStreamNamePrefix are mutually exclusive.")
+        if names:
+            chosen = [self._stream(context, name) for name in dict.fromkeys(names)]
+        else:
+            chosen = self._engine.log_streams(context.account, context.region, prefix or "")
+        start, end = request.get("startTime", 0), request.get("endTime", 2**62)
+        return [
+            stream
+            for stream in chosen
+            if stream.first_ms is not None and stream.first_ms < end and (stream.last_ms or 0) >= start
+        ]
+
+    def _require_group(self, context: Context) -> None:
+        """The group is there once it has a stream."""
+        if not self._engine.log_streams(context.account, context.region, limit=1):
+            raise LogsResourceNotFound("The specified log group does not exist.")
+
+    def _stream(self, context: Context, name: str) -> LogStream:
+        stream = self._engine.log_stream(context.account, context.region, name)
+        if stream is None:
+            raise LogsResourceNotFound("The specified log stream does not exist.")
+        return stream
+
+
+def is_training_log(context: Context, request: Parameters) -> bool:
+    """Whether a request is about the log group of training jobs, by name, identifier, ARN or prefix."""
+    group = request.get("logGroupName") or request.get("logGroupIdentifier")
+    if isinstance(group, str):
+        arn = f":logs:{context.region}:{context.account}:log-group:{GROUP}"
+        return group == GROUP or (group.startswith("arn:") and group.removesuffix(":*").endswith(arn))
+    prefix = request.get("logGroupNamePrefix")
+    return isinstance(prefix, str) and prefix.startswith("/aws/sagemaker") and GROUP.startswith(prefix)
+
+
+def _place(request: Request) -> dict[str, int]:
+    """Where a page of GetLogEvents starts: at a sequence number, or right before one; empty without a token."""
+    if "nextToken" not in request:
+        return {}
+    match = TOKEN.fullmatch(request["nextToken"])
+    number = int(match[2]) if match else 2**62
+    if match is None or number >= 2**62:
+        raise _invalid_token()
+    return {"at_least" if match[1] == "f" else "below": number}
+
+
+def _values(request: Request, *kinds: type[str] | type[int]) -> tuple[Any, ...] | None:
+    """What the request's nextToken holds; None when it has none."""
+    if "nextToken" not in request:
+        return None
+    values = page_tokens.decode(request["nextToken"], *kinds)
+    if values is None:
+        raise _invalid_token()
+    return values
+
+
+def _invalid_token() -> LogsInvalidParameter:
+    return LogsInvalidParameter("The specified nextToken is invalid.")
+
+
+def _event(event: LogEvent) -> dict[str, Any]:
+    return {"timestamp": event.time_ms, "message": event.text, "ingestionTime": event.ingested_ms}
+
+
+def _stream(context: Context, stream: LogStream) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "logStreamName": stream.name,
+        "creationTime": stream.created_ms,
+        "arn": f"arn:aws:logs:{context.region}:{context.account}:log-group:{GROUP}:log-stream:{stream.name}",
+        "uploadSequenceToken": str(stream.events),
+        "storedBytes": 0,
+    }
+    times = {
+        "firstEventTimestamp": stream.first_ms,
+        "lastEventTimestamp": stream.last_ms,
+        "lastIngestionTime": stream.ingested_ms,
+    }
+    return answer | {name: time for name, time in times.items() if time is not None}

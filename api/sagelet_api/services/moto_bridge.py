@@ -1,0 +1,292 @@
+"""moto, in this process: every AWS service that sagelet does not serve itself. The only file that touches moto.
+
+moto is loaded by the first request that needs it (0.5 s). Its signatures move between releases, so the distribution
+pins it and `tests/unit/api/test_moto_bridge.py` is the contract.
+"""
+
+import hashlib
+import logging
+import math
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import parse_qsl
+
+from sagelet.data.objects import ObjectInfo, ObjectNotFound
+from sagelet.telemetry.sink import NAMESPACE, MetricPoint
+from sagelet_api.aws_errors import AwsError, InternalFailure, NotImplementedOperation, UnknownOperationException
+from sagelet_api.protocol import (
+    Call,
+    Environ,
+    Protocol,
+    StartResponse,
+    parse_call,
+    read_body,
+    rewind,
+)
+from sagelet_api.replies import error_reply, send
+
+_log = logging.getLogger(__name__)
+
+_CHUNK = 1024 * 1024
+#: Paths of moto's own control and instance-metadata services, which hand out state and credentials.
+_REFUSED_PATHS = ("/moto-api", "/latest/meta-data", "/latest/api")
+_RETRIES = 5
+#: Forms are small; CloudFormation templates of 1 MB are the largest.
+_MAX_FORM = 8 * 1024 * 1024
+
+
+class MotoBridge:
+    """A WSGI app (`wsgi`), an ObjectStore and a MetricSink, all on moto's backends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._app: Any = None
+        #: Signing names that moto has answered to.
+        self._services: set[str] = set()
+
+    def warm_up(self) -> None:
+        """Loads moto in the background, so that the first S3 call does not wait for it."""
+        threading.Thread(target=self._warm_up, name="sagelet-moto-warm-up", daemon=True).start()
+
+    def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Answers a signed request; what moto lacks or fails at becomes an error of the caller's protocol."""
+        call: Call = environ.get("sagelet.call") or parse_call(environ)
+        try:
+            call = _named(call, environ)
+            if call.path.startswith(_REFUSED_PATHS):
+                raise _not_implemented(call)
+            return self._ask(call, _for_moto(call, environ), start_response)
+        except AwsError as error:
+            return send(call, error_reply(call, error), environ, start_response)
+
+    def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+        """All objects under a prefix, in key order. Raises ObjectNotFound when the bucket does not exist."""
+        keys = self._bucket(account, region, bucket).keys
+        # `dict.keys` in one step: moto's own iteration fails when another thread writes.
+        for name in sorted(name for name in dict.keys(keys) if name.startswith(prefix)):
+            key = keys.get(name)
+            if hasattr(key, "size"):  # Not so for a delete marker, nor for a key that has gone since.
+                yield ObjectInfo(name, key.size, _etag(key))
+
+    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+        """Writes one object to `target`, whose directory exists. Raises ObjectNotFound."""
+        self._bucket(account, region, bucket)
+        found = self._s3(account, region).get_object(bucket, key)
+        if found is None:
+            raise ObjectNotFound(f"s3://{bucket}/{key} does not exist")
+        with found.lock, target.open("wb") as out:
+            found._value_buffer.seek(0)
+            shutil.copyfileobj(found._value_buffer, out, _CHUNK)
+
+    def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
+        """Stores a file as an object, whole or not at all. Creates the bucket when it is missing."""
+        s3 = self._s3(account, region)
+        with self._lock:
+            target = self._existing(s3, bucket) or s3.create_bucket(bucket, region)
+        with source.open("rb") as data:
+            stored = _stored_key(target, data, key, s3.account_id, region)
+        versions = target.keys.getlist(key, []) if target.is_versioned else []
+        target.keys.setlist(key, [*versions, stored])
+        notifications = import_module("moto.s3.notifications")
+        notifications.send_event(
+            s3.account_id, notifications.S3NotificationEvent.OBJECT_CREATED_PUT_EVENT, target, stored
+        )
+
+    def delete(self, account: str, region: str, bucket: str, key: str) -> None:
+        """Removes an object; one that is not there, in a bucket that is not there, is fine."""
+        s3 = self._s3(account, region)
+        if self._existing(s3, bucket) is not None:
+            s3.delete_object(bucket, key)
+
+    def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
+        """Puts points into CloudWatch; NaN and infinity are left out, which CloudWatch refuses."""
+        dimensions = [{"Name": "TrainingJobName", "Value": job_name}]
+        data = [
+            {
+                "MetricName": point.name,
+                "Dimensions": dimensions,
+                "Timestamp": datetime.fromtimestamp(point.time_ms / 1000, timezone.utc).replace(tzinfo=None),
+                "Value": point.value,
+            }
+            for point in points
+            if math.isfinite(point.value)
+        ]
+        self._backend("cloudwatch")[account][region].put_metric_data(NAMESPACE, data)
+
+    def _warm_up(self) -> None:
+        self._moto()
+        self._backend("s3")
+
+    def _moto(self) -> Any:
+        with self._lock:
+            if self._app is None:
+                self._app = _load_moto()
+            return self._app
+
+    def _backend(self, service: str) -> Any:
+        self._moto()
+        # Two threads that import two of moto's packages at once meet in a third and deadlock.
+        with self._lock:
+            return import_module("moto.backends").get_backend(service)
+
+    def _s3(self, account: str, region: str) -> Any:
+        partition = import_module("moto.utilities.utils").get_partition
+        return self._backend("s3")[account][partition(region)]
+
+    def _bucket(self, account: str, region: str, bucket: str) -> Any:
+        found = self._existing(self._s3(account, region), bucket)
+        if found is None:
+            raise ObjectNotFound(f"The bucket {bucket} does not exist")
+        return found
+
+    def _existing(self, s3: Any, bucket: str) -> Any:
+        missing = import_module("moto.s3.exceptions").MissingBucket
+        try:
+            return s3.get_bucket(bucket)
+        except missing:
+            return None
+
+    def _has_service(self, call: Call, environ: Environ) -> bool:
+        """Whether moto knows the service; it breaks over one that it does not."""
+        if call.service in self._services:
+            return True
+        app = self._moto()
+        try:
+            host = app.infer_service_region_host(environ, call.path)
+        except (KeyError, IndexError):  # DynamoDB without a target, say.
+            return False
+        if host is not None and app.get_backend_for_host(host) is None:
+            return False
+        self._services.add(call.service)
+        return True
+
+    def _ask(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Runs moto, and passes on its answer unless that is one of Flask's or Werkzeug's error pages."""
+        answer: list[Any] = []
+
+        def start(*response: Any) -> None:
+            answer[:] = response
+
+        body = b"".join(self._run(call, environ, start))
+        status, headers = answer[0], answer[1]
+        if not status.startswith(("2", "3")) and body[:15].lower().startswith((b"<!doctype html", b"<html")):
+            raise _not_implemented(call) if status.startswith("4") else _failed(call, status)
+        start_response(status, _with_length(call, headers, body))
+        return [b"" if call.method == "HEAD" else body]
+
+    def _run(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        app = self._moto()
+        if not self._has_service(call, environ):
+            raise _not_implemented(call)
+        for attempt in range(_RETRIES):
+            try:
+                return [*app(environ, start)]
+            except (NotImplementedError, import_module("botocore.model").OperationNotFoundError) as error:
+                raise _not_implemented(call) from error
+            except Exception as error:
+                if not _lost_race(call, error) or attempt == _RETRIES - 1:
+                    _log.exception("moto failed at %s %s, request %s", call.service, call.operation, call.request_id)
+                    raise _failed(call, f"{type(error).__name__}: {error}") from error
+        raise AssertionError("unreachable")
+
+
+def _load_moto() -> Any:
+    # Read once, when moto's WSGI module loads. CORS is for the front door alone, which has none.
+    settings: Any = import_module("moto.settings")
+    settings.DISABLE_GLOBAL_CORS = True
+    moto_server = import_module("moto.moto_server.werkzeug_app")
+    return moto_server.DomainDispatcherApplication(moto_server.create_backend_app)
+
+
+def _named(call: Call, environ: Environ) -> Call:
+    """The call with the operation that query protocols hide in the form."""
+    if call.protocol is not Protocol.QUERY or call.operation:
+        return call
+    body = read_body(environ, _MAX_FORM)
+    rewind(environ, body)
+    return replace(call, operation=dict(parse_qsl(body.decode("latin-1"))).get("Action", ""))
+
+
+def _for_moto(call: Call, environ: Environ) -> Environ:
+    """The request as moto wants it: account in a header of its own, raw path, the service in Authorization."""
+    environ = {**environ, "RAW_URI": environ.get("REQUEST_URI", environ.get("PATH_INFO", ""))}
+    environ.pop("HTTP_X_MOTO_ACCOUNT_ID", None)
+    credential = call.credential
+    if credential and credential.account == credential.access_key:
+        environ["HTTP_X_MOTO_ACCOUNT_ID"] = credential.account
+    if credential and credential.service != "s3" and "HTTP_AUTHORIZATION" not in environ:
+        # moto takes every presigned URL for S3's; GetCallerIdentity is presigned too (that is how Kubernetes logs in).
+        scope = f"{credential.access_key}/20000101/{credential.region}/{credential.service}/aws4_request"
+        environ["HTTP_AUTHORIZATION"] = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
+    if "transfer-encoding" in call.headers:
+        _unchunk(environ)
+    return environ
+
+
+def _unchunk(environ: Environ) -> None:
+    """Gives a body of unknown length its length: moto takes one without for empty."""
+    body = tempfile.SpooledTemporaryFile(_MAX_FORM)  # noqa: SIM115 - lives as long as the request
+    shutil.copyfileobj(environ["wsgi.input"], body, _CHUNK)
+    environ["CONTENT_LENGTH"] = str(body.tell())
+    body.seek(0)
+    environ["wsgi.input"] = body
+    environ.pop("HTTP_TRANSFER_ENCODING", None)
+
+
+def _etag(key: Any) -> str:
+    """moto may have to read the bytes for it, which it does without its own lock."""
+    with key.lock:
+        return str(key.etag).strip('"')
+
+
+def _stored_key(bucket: Any, data: BinaryIO, name: str, account: str, region: str) -> Any:
+    """moto's object with the file's bytes, copied in chunks: `put_object` would take them all at once."""
+    models = import_module("moto.s3.models")
+    version = str(import_module("moto.moto_api._internal").mock_random.uuid4()) if bucket.is_versioned else "null"
+    key = models.FakeKey(
+        name=name,
+        bucket_name=bucket.name,
+        value=b"",
+        account_id=account,
+        region_name=region,
+        is_versioned=bucket.is_versioned,
+        version_id=version,
+        max_buffer_size=_CHUNK,
+    )
+    digest = hashlib.md5(usedforsecurity=False)
+    while chunk := data.read(_CHUNK):
+        digest.update(chunk)
+        key._value_buffer.write(chunk)
+        key.contentsize += len(chunk)
+    key._etag = digest.hexdigest()
+    return key
+
+
+def _lost_race(call: Call, error: Exception) -> bool:
+    """moto iterates over live dictionaries; a read that met a write may simply be repeated."""
+    return call.method in ("GET", "HEAD") and isinstance(error, RuntimeError) and "during iteration" in str(error)
+
+
+def _not_implemented(call: Call) -> AwsError:
+    what = f"{call.service} {call.operation or f'{call.method} {call.path}'}"
+    message = f"{what} is not implemented by sagelet, nor by moto {import_module('moto').__version__} behind it."
+    if call.protocol in (Protocol.JSON, Protocol.CBOR):
+        return UnknownOperationException(message)
+    return NotImplementedOperation(message)
+
+
+def _failed(call: Call, why: str) -> AwsError:
+    return InternalFailure(f"moto, which stands in for {call.service}, failed at {call.operation or call.path}: {why}")
+
+
+def _with_length(call: Call, headers: Sequence[tuple[str, str]], body: bytes) -> Sequence[tuple[str, str]]:
+    if call.method == "HEAD" or any(name.lower() == "content-length" for name, _ in headers):
+        return headers
+    return [*headers, ("Content-Length", str(len(body)))]

@@ -1,0 +1,216 @@
+"""What CreateTrainingJob demands beyond the service model, and what sagelet cannot do yet.
+
+Where AWS's own text is known it is used; where it is not, the comment says so and the text is ours.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from sagelet.data import staging
+from sagelet.data.channels.sources import no_objects
+from sagelet.data.objects import S3Uri
+from sagelet.errors import ClientFault, ScheduleError
+from sagelet.jobs import interruptions
+from sagelet.telemetry.metrics import InvalidMetricRegex, compile_regex
+from sagelet_api.aws_errors import ResourceLimitExceeded, ValidationException
+from sagelet_api.services import channel_rules
+from sagelet_api.shapes import NOT_NULL
+from sagelet_api.validation import constraint_error, validation_errors
+
+Request = Mapping[str, Any]
+
+#: Optional in today's model (serverless jobs have none), demanded of every job that has instances.
+NEEDED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
+#: 28 days (shape StoppingCondition).
+LONGEST_RUN = 28 * 86_400
+#: Shape ProfilerConfig, ProfilingIntervalInMilliseconds.
+PROFILING_INTERVALS = (100, 200, 500, 1000, 5000, 60000)
+
+
+def check(request: Request, region: str, holds: Callable[[S3Uri], bool]) -> None:
+    """Refuses a body that passed the service model but cannot become a job.
+
+    `holds` tells whether there is an object under an S3 prefix. Raises ValidationException, ResourceLimitExceeded.
+    """
+    _needed_members(request)
+    for problem in chain(_problems(request), _unsupported(request)):
+        raise ValidationException(problem)
+    _limits(request["ResourceConfig"])
+    for problem in _empty_inputs(request, region, holds):
+        raise ValidationException(problem)
+
+
+def _needed_members(request: Request) -> None:
+    """The wording AWS uses for a member that is required: it was, before serverless jobs."""
+    resources = request.get("ResourceConfig", {})
+    missing = [f"{name[0].lower()}{name[1:]}" for name in NEEDED if name not in request]
+    if "ResourceConfig" in request:
+        missing += [
+            f"resourceConfig.{name[0].lower()}{name[1:]}"
+            for name in ("InstanceType", "InstanceCount")
+            if name not in resources and "InstanceGroups" not in resources
+        ]
+    if missing:
+        raise validation_errors([constraint_error(path, None, NOT_NULL) for path in missing])
+
+
+def _problems(request: Request) -> Iterator[str]:
+    yield from _algorithm(request["AlgorithmSpecification"])
+    yield from _resources(request["ResourceConfig"])
+    yield from _times(request)
+    yield from _instance_groups(request)
+    yield from channel_rules.problems(request)
+    yield from _uris(request)
+    yield from _checkpoints(request)
+    yield from profiler_problems(request)
+    yield from tag_problems([tag["Key"] for tag in request.get("Tags", [])])
+
+
+def _unsupported(request: Request) -> Iterator[str]:
+    """What AWS would take. All texts ours."""
+    if "InstanceGroups" in request["ResourceConfig"]:
+        yield "ResourceConfig.InstanceGroups is not supported by sagelet yet; use InstanceType and InstanceCount"
+
+
+def _limits(resources: Request) -> None:
+    count = resources["InstanceCount"]
+    if count > 1:
+        raise ResourceLimitExceeded(
+            f"The account-level service limit '{resources['InstanceType']} for training job usage' is 1 Instances, "
+            f"with current utilization of 0 Instances and a request delta of {count} Instances. sagelet runs one host "
+            "per job as yet."
+        )
+
+
+def _algorithm(algorithm: Request) -> Iterator[str]:
+    if bool(algorithm.get("TrainingImage")) == bool(algorithm.get("AlgorithmName")):
+        # Text ours.
+        yield "AlgorithmSpecification must have exactly one of TrainingImage and AlgorithmName"
+    for definition in algorithm.get("MetricDefinitions", []):
+        try:
+            compile_regex(definition["Regex"])
+        except InvalidMetricRegex as error:
+            # Text ours.
+            yield f"The regex of the metric definition {definition['Name']!r} is not valid: {error}"
+
+
+def _resources(resources: Request) -> Iterator[str]:
+    """All texts ours."""
+    if "InstanceGroups" in resources:
+        if "InstanceType" in resources or "InstanceCount" in resources:
+            yield "ResourceConfig must have either InstanceGroups or InstanceType and InstanceCount, not both"
+        names = [group["InstanceGroupName"] for group in resources["InstanceGroups"]]
+        if not names:
+            yield "ResourceConfig.InstanceGroups must have at least one instance group"
+        for name in _duplicates(names):
+            yield f"Duplicate InstanceGroupName {name!r} in ResourceConfig.InstanceGroups"
+        for group in resources["InstanceGroups"]:
+            if group["InstanceCount"] < 1:
+                yield f"InstanceCount of the instance group {group['InstanceGroupName']!r} must be at least 1"
+    elif resources["InstanceCount"] < 1:
+        # The model's minimum is 0, for instance groups.
+        yield "ResourceConfig.InstanceCount must be at least 1"
+
+
+def _times(request: Request) -> Iterator[str]:
+    condition = request["StoppingCondition"]
+    runtime, wait = condition.get("MaxRuntimeInSeconds", 86_400), condition.get("MaxWaitTimeInSeconds")
+    if runtime > LONGEST_RUN:
+        # Text ours; the limit is documented.
+        yield f"Invalid MaxRuntimeInSeconds. It must be less than or equal to {LONGEST_RUN}"
+    if not request.get("EnableManagedSpotTraining"):
+        if wait is not None:
+            yield "Invalid MaxWaitTimeInSeconds. It is only supported when EnableManagedSpotTraining is set to true"
+    elif wait is None or wait < runtime:
+        # Text ours, after the one above; the rule is documented.
+        yield (
+            "Invalid MaxWaitTimeInSeconds. It must be present and be greater than or equal to MaxRuntimeInSeconds "
+            "when EnableManagedSpotTraining is set to true"
+        )
+
+
+def check_tags(tags: Mapping[str, str], *, spot: bool) -> None:
+    """Raises ValidationException for a tag that means something to sagelet and cannot be honoured. Texts ours."""
+    schedule = tags.get(interruptions.TAG)
+    if schedule is None:
+        return
+    if not spot:
+        raise ValidationException(f"The tag {interruptions.TAG} needs EnableManagedSpotTraining")
+    try:
+        interruptions.schedule(schedule)
+    except ScheduleError as error:
+        raise ValidationException(str(error)) from error
+
+
+def _instance_groups(request: Request) -> Iterator[str]:
+    """Which instance groups the channels go to."""
+    channels = request.get("InputDataConfig", [])
+    wanted = {
+        channel["ChannelName"]: channel["DataSource"].get("S3DataSource", {}).get("InstanceGroupNames", [])
+        for channel in channels
+    }
+    with_groups = [name for name, groups in wanted.items() if groups]
+    without = [name for name, groups in wanted.items() if not groups]
+    if with_groups and without:
+        yield (
+            f"Some channels have assigned instance groups: [{', '.join(with_groups)}] "
+            f"while others not: [{', '.join(without)}]"
+        )
+    known = {group["InstanceGroupName"] for group in request["ResourceConfig"].get("InstanceGroups", [])}
+    for channel, groups in wanted.items():
+        for group in groups:
+            if group not in known:
+                # Text ours.
+                yield f"Channel {channel!r}: ResourceConfig.InstanceGroups has no instance group {group!r}"
+
+
+def _uris(request: Request) -> Iterator[str]:
+    uris = [request["OutputDataConfig"]["S3OutputPath"], request.get("CheckpointConfig", {}).get("S3Uri")]
+    for channel in request.get("InputDataConfig", []):
+        uris.append(channel["DataSource"].get("S3DataSource", {}).get("S3Uri"))
+    for uri in uris:
+        if uri is None:
+            continue
+        try:
+            S3Uri.parse(uri)
+        except ValueError as error:
+            # Text ours.
+            yield str(error)
+
+
+def _checkpoints(request: Request) -> Iterator[str]:
+    try:
+        staging.check_checkpoint_path(request.get("CheckpointConfig", {}))
+    except ClientFault as error:
+        # Text ours.
+        yield str(error)
+
+
+def profiler_problems(request: Request) -> Iterator[str]:
+    """What is wrong with ProfilerConfig; the values are documented, the text is ours."""
+    interval = request.get("ProfilerConfig", {}).get("ProfilingIntervalInMilliseconds")
+    if interval is not None and interval not in PROFILING_INTERVALS:
+        yield f"ProfilerConfig.ProfilingIntervalInMilliseconds {interval} must be one of {list(PROFILING_INTERVALS)}"
+
+
+def tag_problems(keys: Iterable[str]) -> Iterator[str]:
+    """What is wrong with the keys of tags; the rules are AWS's tagging rules, the texts are ours."""
+    keys = list(keys)
+    for key in _duplicates(keys):
+        yield f"Duplicate tag key {key!r}"
+    for key in keys:
+        if key.lower().startswith("aws:"):
+            yield f"Tag key {key!r}: the prefix aws: is reserved for AWS; choose another key"
+
+
+def _empty_inputs(request: Request, region: str, holds: Callable[[S3Uri], bool]) -> Iterator[str]:
+    for channel in request.get("InputDataConfig", []):
+        uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
+        if not holds(S3Uri.parse(uri)):
+            yield no_objects(uri, region, request["RoleArn"])
+
+
+def _duplicates(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]

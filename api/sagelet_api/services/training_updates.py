@@ -1,0 +1,62 @@
+"""UpdateTrainingJob: which members may change when, and what becomes of the job's request.
+
+AWS documents when (shapes UpdateTrainingJobRequest and RemoteDebugConfigForUpdate) but not in which words it refuses;
+they are ours, but for the status of a job that has ended, which is StopTrainingJob's.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
+from sagelet_api.aws_errors import ValidationException
+from sagelet_api.services import training_rules
+
+Request = Mapping[str, Any]
+
+_REMOTE_DEBUG_IN = (SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING)
+
+
+def changes(job: TrainingJob, update: Request) -> dict[str, Any]:
+    """The members of the job's request that the update replaces. Raises ValidationException."""
+    if job.status is not JobStatus.IN_PROGRESS:
+        raise ValidationException(f"The request was rejected because the training job is in status {job.status.value}.")
+    made: dict[str, Any] = {}
+    if "ProfilerConfig" in update:
+        made["ProfilerConfig"] = {**job.request.get("ProfilerConfig", {}), **update["ProfilerConfig"]}
+    if "ProfilerRuleConfigurations" in update:
+        made["ProfilerRuleConfigurations"] = _rules(job, update["ProfilerRuleConfigurations"])
+    for problem in training_rules.profiler_problems({**job.request, **made}):
+        raise ValidationException(problem)
+    if "RemoteDebugConfig" in update:
+        made["RemoteDebugConfig"] = _remote_debug(job, update["RemoteDebugConfig"])
+    if "ResourceConfig" in update:
+        made["ResourceConfig"] = _resources(job, update["ResourceConfig"])
+    return made
+
+
+def _rules(job: TrainingJob, rules: list[Request]) -> list[Request]:
+    """Rules are known by their name: one that is there is replaced, another is added."""
+    names = [rule["RuleConfigurationName"] for rule in rules]
+    if len(set(names)) < len(names):
+        raise ValidationException("RuleConfigurationName must be unique in ProfilerRuleConfigurations")
+    old = {rule["RuleConfigurationName"]: rule for rule in job.request.get("ProfilerRuleConfigurations", [])}
+    return [*{**old, **dict(zip(names, rules, strict=True))}.values()]
+
+
+def _remote_debug(job: TrainingJob, config: Request) -> dict[str, Any]:
+    if job.secondary not in _REMOTE_DEBUG_IN:
+        raise ValidationException(
+            "RemoteDebugConfig can be updated while the SecondaryStatus of the training job is Downloading or "
+            f"Training; it is {job.secondary.value}"
+        )
+    return {**job.request.get("RemoteDebugConfig", {}), **config}
+
+
+def _resources(job: TrainingJob, config: Request) -> dict[str, Any]:
+    resources = job.request["ResourceConfig"]
+    if not resources.get("KeepAlivePeriodInSeconds"):
+        raise ValidationException(
+            "KeepAlivePeriodInSeconds can be updated for a training job that was created with one, "
+            "so that it has a warm pool"
+        )
+    return {**resources, "KeepAlivePeriodInSeconds": config["KeepAlivePeriodInSeconds"]}

@@ -1,0 +1,96 @@
+"""A job record as DescribeTrainingJob and ListTrainingJobs show it (botocore shapes of those names)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sagelet.jobs.record import TrainingJob, Transition
+from sagelet.telemetry.sink import MetricPoint
+
+#: What AWS answers for fields that the request leaves out (public Describe outputs).
+DEFAULTS: dict[str, Any] = {
+    "EnableNetworkIsolation": False,
+    "EnableInterContainerTrafficEncryption": False,
+    "EnableManagedSpotTraining": False,
+}
+CHANNEL_DEFAULTS = {"CompressionType": "None", "RecordWrapperType": "None"}
+OUTPUT_DEFAULTS = {"KmsKeyId": "", "CompressionType": "GZIP"}
+
+
+def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> dict[str, Any]:
+    """The answer of DescribeTrainingJob: every accepted field as it came, and what became of the job."""
+    answer = {
+        **DEFAULTS,
+        **job.request,
+        "TrainingJobArn": job.key.arn,
+        "ModelArtifacts": {"S3ModelArtifacts": _model(job)},
+        "TrainingJobStatus": job.status.value,
+        "SecondaryStatus": job.secondary.value,
+        "OutputDataConfig": {**OUTPUT_DEFAULTS, **job.request["OutputDataConfig"]},
+        "CreationTime": seconds(job.created_ms),
+        "LastModifiedTime": seconds(job.modified_ms),
+        "SecondaryStatusTransitions": [_transition(entry) for entry in job.transitions],
+        "ProfilingStatus": _profiling(job),
+        **_clock(job),
+    }
+    if "InputDataConfig" in job.request:
+        answer["InputDataConfig"] = [{**CHANNEL_DEFAULTS, **channel} for channel in job.request["InputDataConfig"]]
+    if job.failure_reason is not None:
+        answer["FailureReason"] = job.failure_reason
+    if metrics:
+        answer["FinalMetricDataList"] = [_metric(point) for point in metrics]
+    return answer
+
+
+def summary(job: TrainingJob) -> dict[str, Any]:
+    """One TrainingJobSummary of ListTrainingJobs."""
+    answer = {
+        "TrainingJobName": job.key.name,
+        "TrainingJobArn": job.key.arn,
+        "CreationTime": seconds(job.created_ms),
+        "LastModifiedTime": seconds(job.modified_ms),
+        "TrainingJobStatus": job.status.value,
+        "SecondaryStatus": job.secondary.value,
+    }
+    if job.training_end_ms is not None:
+        answer["TrainingEndTime"] = seconds(job.training_end_ms)
+    return answer
+
+
+def seconds(time_ms: int) -> float:
+    """AWS JSON's timestamps: seconds since the epoch, with milliseconds."""
+    return time_ms / 1000
+
+
+def _clock(job: TrainingJob) -> dict[str, Any]:
+    """Wall clock, not multiplied by instances."""
+    times: dict[str, Any] = {}
+    if job.training_start_ms is not None:
+        times["TrainingStartTime"] = seconds(job.training_start_ms)
+    if job.training_end_ms is not None:
+        times["TrainingEndTime"] = seconds(job.training_end_ms)
+        times["TrainingTimeInSeconds"] = job.training_seconds
+        times["BillableTimeInSeconds"] = job.billable_seconds
+    return times
+
+
+def _model(job: TrainingJob) -> str:
+    if job.request["OutputDataConfig"].get("CompressionType") == "NONE":
+        return f"{job.output_uri}/model/"
+    return job.model_uri
+
+
+def _transition(entry: Transition) -> dict[str, Any]:
+    answer = {"Status": entry.status.value, "StartTime": seconds(entry.start_ms), "StatusMessage": entry.message}
+    if entry.end_ms is not None:
+        answer["EndTime"] = seconds(entry.end_ms)
+    return answer
+
+
+def _metric(point: MetricPoint) -> dict[str, Any]:
+    """MetricData: AWS gives whole seconds here."""
+    return {"MetricName": point.name, "Value": point.value, "Timestamp": point.time_ms // 1000}
+
+
+def _profiling(job: TrainingJob) -> str:
+    config = job.request.get("ProfilerConfig")
+    return "Disabled" if not config or config.get("DisableProfiler") else "Enabled"

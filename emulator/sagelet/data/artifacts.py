@@ -1,0 +1,60 @@
+"""Results of a job into S3: the model and the output directory. (Checkpoints: `checkpoints.py`.)"""
+
+from pathlib import Path
+
+from sagelet.data import tarballs
+from sagelet.data.layout import HostDirectories, JobDirectories
+from sagelet.data.objects import ObjectStore, S3Uri
+from sagelet.errors import ClientFault
+from sagelet.jobs.record import TrainingJob
+
+
+class Uploader:
+    """Uploads what the hosts left. May be repeated: the same keys are written again."""
+
+    def __init__(self, objects: ObjectStore, job: TrainingJob, directories: JobDirectories) -> None:
+        self._objects = objects
+        self._job = job
+        self._directories = directories
+
+    def upload(self) -> None:
+        """An empty directory leaves no object, as on AWS. On a clash of names the last host wins."""
+        for name in self._job.hosts:
+            host = self._directories.host(name)
+            self._refuse_links(host)
+            self._directory(host.model, "model")
+            self._directory(host.output_data, "output")
+
+    def _refuse_links(self, host: HostDirectories) -> None:
+        """Through such a link the container, which is root within, would read any file of this machine."""
+        for directory in (host.model, host.output_data):
+            if host.behind_link(directory):
+                inner = directory.relative_to(host.opt_ml)
+                raise ClientFault(
+                    f"/opt/ml/{inner} is a symbolic link: make it a directory, sagelet does not follow it"
+                )
+
+    def _directory(self, directory: Path, name: str) -> None:
+        if not directory.is_dir() or not any(directory.iterdir()):
+            return
+        target = S3Uri.parse(self._job.output_uri)
+        if self._job.request["OutputDataConfig"].get("CompressionType") == "NONE":
+            self._tree(directory, target / name)
+            return
+        self._directories.work.mkdir(exist_ok=True)
+        archive = self._directories.work / f"{name}.tar.gz"
+        try:
+            tarballs.pack(directory, archive)
+            self._file(archive, target / archive.name)
+        finally:
+            # Half an archive on a full disk must not keep the job's end from being written down.
+            archive.unlink(missing_ok=True)
+
+    def _tree(self, directory: Path, target: S3Uri) -> None:
+        for path in sorted(directory.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                self._file(path, target / path.relative_to(directory).as_posix())
+
+    def _file(self, path: Path, target: S3Uri) -> None:
+        key = self._job.key
+        self._objects.upload(key.account, key.region, path, target.bucket, target.key)

@@ -1,0 +1,306 @@
+"""The engine: everything that the faces can ask for. The composition root of the packages below it."""
+
+import fcntl
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import sagelet
+from sagelet.clock import Clock
+from sagelet.data import removal
+from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet.errors import DataDirectoryInUse, JobNotDeletable, JobNotStoppable, SettingsError
+from sagelet.images.resolve import Resolver
+from sagelet.instances.gpus import GpuPool, detect_gpus
+from sagelet.jobs import lifecycle
+from sagelet.jobs.query import JobPage, JobQuery
+from sagelet.jobs.record import JobKey, StopCause, TrainingJob
+from sagelet.jobs.scheduler import Scheduler
+from sagelet.jobs.search import JobSearch, SearchPage
+from sagelet.jobs.store import StaleRecord, Store
+from sagelet.jobs.supervisor import Services, Supervisor
+from sagelet.runtimes.port import Runtime
+from sagelet.settings import GpuPolicy, Settings
+from sagelet.telemetry.events import LogEvent, LogStream
+from sagelet.telemetry.output import publish
+from sagelet.telemetry.sink import MetricPoint, MetricSink
+
+#: Seconds that a closing engine waits for its supervisors to let go of their jobs.
+DETACH_SECONDS = 5
+
+
+class Engine:
+    """Training jobs of one data directory. Raises DataDirectoryInUse when another engine has it."""
+
+    def __init__(
+        self, settings: Settings, *, runtime: Runtime, objects: ObjectStore, metrics: MetricSink, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._images = Resolver(settings.image_rules)
+        self._lock = lock_directory(settings.data)
+        try:
+            self._store = Store(settings.data / "sagelet.db")
+        except BaseException:
+            self._lock.close()
+            raise
+        self._runtime = runtime
+        self._objects = objects
+        self._metrics = metrics
+        self._clock = clock
+        self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
+        pool = GpuPool(self._gpus, settings.gpus)
+        self._scheduler = Scheduler(self._store, clock, pool, settings.max_jobs, self._supervise)
+        self._supervisors: dict[str, Supervisor] = {}
+        self._guard = threading.Lock()
+        self._closing = threading.Event()
+        self._port = settings.port
+        self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
+        self._unfinished = self._store.unfinished()
+        self._queue_unfinished()
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    def start(self, port: int) -> int:
+        """Continues every unfinished job in the background and begins to schedule. `port`: the endpoint's.
+
+        Returns how many jobs are taken up again.
+        """
+        self._port = port
+        self._recovery.start()
+        return len(self._unfinished)
+
+    def _queue_unfinished(self) -> None:
+        """Before the first request can come: jobs that are new now queue behind, and none queues twice."""
+        for job in self._unfinished:
+            if job.placed_ms is not None:
+                self._scheduler.occupy(job)
+            elif job.stop_ms is None:
+                self._scheduler.submit(job)
+
+    def _recover(self) -> None:
+        """CloudWatch first: a point that a job adds from now on must not come twice."""
+        for key, points in self._store.all_points():
+            if self._closing.is_set():
+                return
+            publish(self._metrics, key, points)
+        for job in self._unfinished:
+            if job.placed_ms is not None or job.stop_ms is not None:
+                self._supervise(job)
+        self._scheduler.start()
+
+    def close(self) -> list[TrainingJob]:
+        """Lets go of every job without stopping it; returns those that run on."""
+        self._closing.set()
+        self._scheduler.close()
+        deadline = time.monotonic() + DETACH_SECONDS
+        _join([self._recovery], deadline)
+        _join([self._scheduler], deadline)
+        with self._guard:
+            supervisors = list(self._supervisors.values())
+        _join(supervisors, deadline)
+        running = [job for job in self._store.unfinished() if job.launched]
+        self._store.close()
+        self._lock.close()
+        return running
+
+    def health(self) -> dict[str, Any]:
+        return {
+            "status": "ok",
+            "version": sagelet.__version__,
+            "runtime": self._runtime.name,
+            "gpus": len(self._gpus),
+            "jobs": self._store.counts(),
+        }
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def create(self, key: JobKey, request: dict[str, Any], tags: dict[str, str]) -> TrainingJob:
+        """Makes a job durable and queues it. `request`: a validated CreateTrainingJob body. Raises JobNameInUse."""
+        discount = self._settings.spot_discount
+        job = lifecycle.create(key, uuid.uuid4().hex, request, tags, self._clock.now_ms(), discount)
+        self._store.insert(job)
+        self._scheduler.submit(job)
+        return job
+
+    def job(self, key: JobKey) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._store.get(key)
+
+    def jobs(self, query: JobQuery) -> JobPage:
+        return self._store.page(query)
+
+    def stop(self, key: JobKey) -> None:
+        """Asks a job to stop; one that is being stopped already is left at it. Raises JobNotFound, JobNotStoppable."""
+        while True:
+            job = self._store.get(key)
+            if job.terminal:
+                raise JobNotStoppable(job.status.value)
+            try:
+                job = self._store.update(lifecycle.request_stop(job, StopCause.USER, self._clock.now_ms()))
+                break
+            except StaleRecord:
+                continue
+        if self._scheduler.withdraw(job.id):
+            self._supervise(job)
+        self._scheduler.wake()
+        self._poke(job)
+
+    def interrupt(self, key: JobKey) -> TrainingJob:
+        """Takes a managed spot job's instances away; it starts again. Raises JobNotFound, JobNotInterruptible."""
+        while True:
+            job = self._store.get(key)
+            try:
+                job = self._store.update(lifecycle.interrupt(job, self._clock.now_ms()))
+                break
+            except StaleRecord:
+                continue
+        self._poke(job)
+        return job
+
+    def search(self, query: JobSearch) -> SearchPage:
+        return self._store.search(query)
+
+    def update(self, key: JobKey, change: Callable[[TrainingJob], Mapping[str, Any]]) -> TrainingJob:
+        """Replaces members of the request by those that `change` gives. Raises JobNotFound, and what `change` does."""
+        while True:
+            job = self._store.get(key)
+            request = {**job.request, **change(job)}
+            if request == job.request:
+                return job
+            try:
+                return self._store.update(
+                    replace(job, request=request, modified_ms=max(job.modified_ms, self._clock.now_ms()))
+                )
+            except StaleRecord:
+                continue
+
+    def delete(self, key: JobKey) -> None:
+        """Forgets a job that has ended: record, tags, logs, metrics, directory. What it put into S3 stays.
+
+        The directory goes first: a crash in between leaves a record that can be deleted again.
+        Raises JobNotFound, JobNotDeletable, DirectoryStays.
+        """
+        job = self._store.get(key)
+        while True:
+            if not job.terminal:
+                raise JobNotDeletable(job.status.value)
+            removal.remove_job(self._settings.data, job)
+            try:
+                self._store.delete(job)
+                return
+            except StaleRecord:
+                job = self._store.get_by_id(job.id)
+
+    def holds_input(self, key: JobKey, uri: S3Uri) -> bool:
+        """Whether there is an object under an S3 prefix."""
+        try:
+            return any(True for _ in self._objects.list(key.account, key.region, uri.bucket, uri.key))
+        except ObjectNotFound:
+            return False
+
+    def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
+        """All tags or none. Raises JobNotFound, TooManyTags."""
+        job = self._store.get(key)
+        self._store.put_tags(job.id, tags, limit)
+        self._poke(job)
+
+    def delete_tags(self, key: JobKey, keys: Sequence[str]) -> None:
+        """Raises JobNotFound."""
+        job = self._store.get(key)
+        self._store.delete_tags(job.id, keys)
+        self._poke(job)
+
+    # --- telemetry --------------------------------------------------------------------------------------------
+
+    def final_metrics(self, job: TrainingJob) -> list[MetricPoint]:
+        """The last value of each of the job's metrics (FinalMetricDataList)."""
+        return self._store.last_points(job.id)
+
+    def log_stream(self, account: str, region: str, name: str) -> LogStream | None:
+        return self._store.stream(account, region, name)
+
+    def log_streams(self, account: str, region: str, prefix: str = "", **which: Any) -> list[LogStream]:
+        """See Store.streams."""
+        return self._store.streams(account, region, prefix, **which)
+
+    def log_total(self, account: str, region: str) -> tuple[int, int] | None:
+        """See Store.streams_total."""
+        return self._store.streams_total(account, region)
+
+    def log_events(self, stream: LogStream, **which: Any) -> list[LogEvent]:
+        """See Store.events."""
+        return self._store.events(stream.id, **which)
+
+    def merged_log_events(self, streams: Sequence[LogStream], **which: Any) -> list[tuple[int, LogEvent]]:
+        """See Store.merged_events."""
+        return self._store.merged_events([stream.id for stream in streams], **which)
+
+    # --- inner ------------------------------------------------------------------------------------------------
+
+    def _supervise(self, job: TrainingJob) -> None:
+        services = Services(
+            self._settings,
+            self._store,
+            self._clock,
+            self._objects,
+            self._metrics,
+            self._runtime,
+            self._images,
+            self._port,
+            self._closing,
+        )
+        supervisor = Supervisor(services, job, self._ended)
+        with self._guard:
+            if job.id in self._supervisors or self._closing.is_set():
+                return
+            self._supervisors[job.id] = supervisor
+            supervisor.start()
+
+    def _poke(self, job: TrainingJob) -> None:
+        with self._guard:
+            supervisor = self._supervisors.get(job.id)
+        if supervisor is not None:
+            supervisor.poke()
+
+    def _ended(self, job: TrainingJob) -> None:
+        with self._guard:
+            self._supervisors.pop(job.id, None)
+        self._scheduler.release(job.id)
+
+
+def _join(threads: Sequence[threading.Thread], deadline: float) -> None:
+    """Waits for threads that were started, up to a moment of time.monotonic()."""
+    for thread in threads:
+        if thread.is_alive():
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def lock_directory(data: Path) -> TextIO:
+    """Takes the data directory for this process; the lock ends with the process, however it ends.
+
+    Raises DataDirectoryInUse, and SettingsError for a directory that cannot be made or written.
+    """
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        lock = (data / "lock").open("a+", encoding="ascii")
+    except OSError as error:
+        raise SettingsError(f"--data {data}: cannot be used as a directory: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.seek(0)
+        owner = lock.read().strip() or "unknown"
+        lock.close()
+        raise DataDirectoryInUse(
+            f"--data {data}: another sagelet (process {owner}) uses this directory; "
+            "stop it, or give this one another --data directory"
+        ) from error
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock

@@ -1,0 +1,96 @@
+"""The host's GPUs, and who has them."""
+
+import logging
+import shutil
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sagelet.errors import SageletError
+from sagelet.instances.catalogue import gpu_count
+from sagelet.settings import GpuPolicy
+
+log = logging.getLogger(__name__)
+
+#: Seconds that the driver's tool may take; it hangs where a GPU has fallen off the bus.
+PATIENCE = 30
+
+
+class NoCapacity(SageletError):
+    """The host can never give what the job asks for."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What a job got: GPUs by UUID, or a sentence that says what stands in for them."""
+
+    gpus: tuple[str, ...] = ()
+    stand_in: str = ""
+
+
+def detect_gpus() -> tuple[str, ...]:
+    """UUIDs of the host's NVIDIA GPUs as the driver's own tool lists them; empty when there is no working driver."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ()
+    command = [tool, "--query-gpu=uuid", "--format=csv,noheader"]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("no GPU is used: %s", error)
+        return ()
+    # Some versions print "No devices were found" here.
+    return tuple(line.strip() for line in asked.stdout.splitlines() if line.startswith("GPU-"))
+
+
+class GpuPool:
+    """Leases whole GPUs to jobs. Thread-safe."""
+
+    def __init__(self, gpus: Sequence[str], policy: GpuPolicy) -> None:
+        self._all = () if policy is GpuPolicy.OFF else tuple(gpus)
+        self._policy = policy
+        self._taken: dict[str, tuple[str, ...]] = {}
+        self._guard = threading.Lock()
+
+    @property
+    def total(self) -> int:
+        return len(self._all)
+
+    def lease(self, job_id: str, instance_type: str, instances: int) -> Lease | None:
+        """What the job gets now; None when it has to wait for another job's GPUs.
+
+        Raises NoCapacity under `--gpus require` when the host will never have enough.
+        """
+        wanted = gpu_count(instance_type) * instances
+        if not wanted:
+            return Lease()
+        if wanted > self.total:
+            return self._stand_in(instance_type, wanted)
+        with self._guard:
+            taken = {gpu for gpus in self._taken.values() for gpu in gpus}
+            free = [gpu for gpu in self._all if gpu not in taken]
+            if len(free) < wanted:
+                return None
+            self._taken[job_id] = tuple(free[:wanted])
+            return Lease(self._taken[job_id])
+
+    def restore(self, job_id: str, gpus: tuple[str, ...]) -> None:
+        """A job that runs since before a restart keeps its GPUs."""
+        with self._guard:
+            self._taken[job_id] = gpus
+
+    def release(self, job_id: str) -> None:
+        with self._guard:
+            self._taken.pop(job_id, None)
+
+    def _stand_in(self, instance_type: str, wanted: int) -> Lease:
+        have = f"{self.total} GPU{'s' if self.total != 1 else ''}" if self.total else "no GPU"
+        if self._policy is GpuPolicy.REQUIRE:
+            raise NoCapacity(
+                "Unable to provision requested ML compute capacity. Please retry using a different ML instance type. "
+                f"(sagelet: {instance_type} asks for {wanted}, this machine has {have} and --gpus is 'require')"
+            )
+        who = "--gpus is 'off'" if self._policy is GpuPolicy.OFF else f"this machine has {have}"
+        workers = "1 CPU worker stands in for 1 GPU" if wanted == 1 else f"CPU workers stand in for {wanted} GPUs"
+        return Lease(stand_in=f"{workers} of {instance_type}: {who}")

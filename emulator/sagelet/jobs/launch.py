@@ -1,0 +1,58 @@
+"""From a job to a launch plan: entry point, environment and limits of its hosts."""
+
+from sagelet.data.channels.channel import InputMode, channels_of
+from sagelet.data.layout import JobDirectories
+from sagelet.jobs.record import TrainingJob
+from sagelet.runtimes.port import HostPlan, LaunchPlan, Runtime
+
+
+def launch_plan(job: TrainingJob, directories: JobDirectories, runtime: Runtime, port: int) -> LaunchPlan:
+    """What the runtime starts. `port` is where the hosts find sagelet's endpoint."""
+    assert job.image is not None
+    algorithm = job.request["AlgorithmSpecification"]
+    entrypoint = tuple(algorithm.get("ContainerEntrypoint", ()))
+    arguments = tuple(algorithm.get("ContainerArguments", ()))
+    return LaunchPlan(
+        job_id=job.launch_id,
+        job_name=job.key.name,
+        image=job.image,
+        hosts=tuple(_host(job, directories, name) for name in job.hosts),
+        entrypoint=entrypoint or None,
+        # AWS runs `IMAGE train` only when the request names neither.
+        arguments=arguments if entrypoint or arguments else ("train",),
+        environment=environment(job, f"http://{runtime.endpoint_host}:{port}"),
+        gpu_uuids=job.gpus,
+        network_isolation=bool(job.request.get("EnableNetworkIsolation")),
+    )
+
+
+def _host(job: TrainingJob, directories: JobDirectories, name: str) -> HostPlan:
+    fast = [channel.name for channel in channels_of(job) if channel.mode is InputMode.FAST_FILE]
+    host = directories.host(name)
+    return HostPlan(name, host.opt_ml, host.run, read_only=tuple(f"input/data/{channel}" for channel in fast))
+
+
+def environment(job: TrainingJob, endpoint: str) -> dict[str, str]:
+    """What real containers see (container environment of public jobs), AWS's endpoint being sagelet's.
+
+    The access key is the account number, which is how sagelet tells accounts apart; no key of the machine goes in.
+    """
+    key = job.key
+    platform = {
+        "TRAINING_JOB_NAME": key.name,
+        "TRAINING_JOB_ARN": key.arn,
+        "AWS_REGION": key.region,
+        "AWS_DEFAULT_REGION": key.region,
+        "AWS_ACCESS_KEY_ID": key.account,
+        "AWS_SECRET_ACCESS_KEY": "sagelet",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_ENDPOINT_URL": endpoint,
+        # sagemaker-training reads its own variable first.
+        "S3_ENDPOINT_URL": endpoint,
+        "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
+        "DMLC_INTERFACE": "eth0",
+        "SAGELET_TRAINING_IMAGE": job.request["AlgorithmSpecification"].get("TrainingImage", ""),
+    }
+    if not job.gpus:
+        platform["NVIDIA_VISIBLE_DEVICES"] = "void"
+    return {**platform, **job.request.get("Environment", {})}

@@ -1,0 +1,215 @@
+"""Gives waiting jobs their hosts, oldest first. A job that has to wait says so: Pending, "waiting for capacity"."""
+
+import logging
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from sagelet.clock import Clock
+from sagelet.errors import JobNotFound
+from sagelet.instances.gpus import GpuPool, Lease, NoCapacity
+from sagelet.jobs import lifecycle, verdict
+from sagelet.jobs.record import SecondaryStatus, StopCause, TrainingJob
+from sagelet.jobs.store import StaleRecord, Store
+
+log = logging.getLogger(__name__)
+
+#: Seconds until the queue is looked at again after that failed.
+RETRY_SECONDS = 1.0
+#: Seconds between looks at the clock while a job waits whose MaxWaitTimeInSeconds runs.
+PULSE = 0.5
+
+
+class Scheduler(threading.Thread):
+    """First in, first out; `max_jobs` at a time; GPUs by lease. `start` is called with each job that got its hosts."""
+
+    def __init__(
+        self, store: Store, clock: Clock, pool: GpuPool, max_jobs: int, start: Callable[[TrainingJob], None]
+    ) -> None:
+        super().__init__(name="scheduler", daemon=True)
+        self._store = store
+        self._clock = clock
+        self._pool = pool
+        self._max_jobs = max_jobs
+        self._start_job = start
+        self._guard = threading.Lock()
+        self._waiting: OrderedDict[str, None] = OrderedDict()
+        #: Taken from the queue and on the way to its place.
+        self._placing: str | None = None
+        self._running: set[str] = set()
+        #: Jobs that were not told to wait yet; some of them may run meanwhile.
+        self._untold: deque[str] = deque()
+        #: When waiting spot jobs have waited long enough, ms since the epoch.
+        self._deadlines: dict[str, int] = {}
+        self._wake = threading.Event()
+        self._closed = False
+
+    def submit(self, job: TrainingJob) -> None:
+        """Queues a job, unless it waits or runs already. Returns at once."""
+        with self._guard:
+            if job.id in self._waiting or job.id in self._running or job.id == self._placing:
+                return
+            self._waiting[job.id] = None
+            self._untold.append(job.id)
+            if job.max_wait_ms is not None:
+                self._deadlines[job.id] = job.max_wait_ms
+        self.wake()
+
+    def occupy(self, job: TrainingJob) -> None:
+        """A job that was placed before a restart keeps its place."""
+        with self._guard:
+            self._running.add(job.id)
+        self._pool.restore(job.id, job.gpus)
+
+    def withdraw(self, job_id: str) -> bool:
+        """Takes a job out of the queue; False when it does not wait there (it runs, or is being placed just now)."""
+        with self._guard:
+            if job_id not in self._waiting:
+                return False
+            del self._waiting[job_id]
+            return True
+
+    def release(self, job_id: str) -> None:
+        """A job ended: its place and its GPUs are free."""
+        with self._guard:
+            self._running.discard(job_id)
+        self._pool.release(job_id)
+        self.wake()
+
+    def wake(self) -> None:
+        """Looks at the queue again."""
+        self._wake.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+
+    def run(self) -> None:
+        pause: float | None = None
+        while not self._closed:
+            self._wake.wait(pause)
+            self._wake.clear()
+            try:
+                pause = self._look()
+            except Exception:
+                # The jobs are durable and stay queued.
+                log.exception("placing waiting jobs failed; trying again")
+                pause = RETRY_SECONDS
+
+    def _look(self) -> float | None:
+        """Places what can be placed, then tells one job that it has to wait; returns when to look again.
+
+        One at a time: telling thousands is as many writes to the disk, and a place that comes free goes first.
+        """
+        while not self._closed and (job_id := self._take()) is not None:
+            if not self._settle(job_id):
+                break
+        for job_id in self._overdue():
+            self._give_up(job_id)
+        untold = self._next_untold()
+        if self._closed or untold is None:
+            return PULSE if self._deadlines else None
+        self._let_wait(untold)
+        return 0
+
+    def _overdue(self) -> list[str]:
+        """Waiting jobs whose time is over; forgets the time of those that wait no more."""
+        now = self._clock.now_ms()
+        with self._guard:
+            self._deadlines = {job_id: ms for job_id, ms in self._deadlines.items() if job_id in self._waiting}
+            return [job_id for job_id, ms in self._deadlines.items() if now >= ms]
+
+    def _give_up(self, job_id: str) -> None:
+        """Stops a job for MaxWaitTimeInSeconds; a supervisor takes it to its end, as after every stop."""
+        job = self._store.get_by_id(job_id)
+        try:
+            job = self._store.update(lifecycle.request_stop(job, StopCause.MAX_WAIT, self._clock.now_ms()))
+        except StaleRecord:
+            log.debug("%s: changed while it waited; looking again", job.key.name)
+            return
+        if self.withdraw(job_id):
+            self._run_job(job)
+
+    def _take(self) -> str | None:
+        """The head of the queue, if a place is free. While it is being placed, nobody can withdraw it."""
+        with self._guard:
+            if self._waiting and len(self._running) < self._max_jobs:
+                self._placing, _ = self._waiting.popitem(last=False)
+            return self._placing
+
+    def _settle(self, job_id: str) -> bool:
+        """Places a job, or puts it back at the head of the queue and returns False."""
+        placed = False
+        try:
+            placed = self._place(job_id)
+        finally:
+            with self._guard:
+                self._placing = None
+                if not placed:
+                    self._waiting[job_id] = None
+                    self._waiting.move_to_end(job_id, last=False)
+        return placed
+
+    def _place(self, job_id: str) -> bool:
+        """True when the job needs no more of the queue: it got its hosts, or is being stopped, or never can run."""
+        while True:
+            try:
+                return self._assign(self._store.get_by_id(job_id))
+            except StaleRecord:
+                self._pool.release(job_id)
+            except Exception:
+                self._pool.release(job_id)
+                raise
+
+    def _assign(self, job: TrainingJob) -> bool:
+        if job.stop_ms is not None:
+            self._run_job(job)
+            return True
+        try:
+            lease = self._pool.lease(job.id, job.instance_type, len(job.hosts))
+        except NoCapacity as error:
+            self._refuse(job, error)
+            return True
+        if lease is None:
+            return False
+        self._run_job(self._store.update(self._placed(job, lease)))
+        return True
+
+    def _run_job(self, job: TrainingJob) -> None:
+        with self._guard:
+            self._running.add(job.id)
+        self._start_job(job)
+
+    def _placed(self, job: TrainingJob, lease: Lease) -> TrainingJob:
+        now = self._clock.now_ms()
+        message = f"{lifecycle.PREPARING_INSTANCES} ({lease.stand_in})" if lease.stand_in else None
+        return lifecycle.advance(
+            job,
+            job.secondary,
+            now,
+            message or lifecycle.PREPARING_INSTANCES,
+            placed_ms=now,
+            gpus=lease.gpus,
+            stand_in=lease.stand_in,
+        )
+
+    def _refuse(self, job: TrainingJob, error: NoCapacity) -> None:
+        outcome = verdict.capacity_error(str(error))
+        now = self._clock.now_ms()
+        self._store.update(lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
+
+    def _next_untold(self) -> str | None:
+        with self._guard:
+            while self._untold:
+                job_id = self._untold.popleft()
+                if job_id in self._waiting:
+                    return job_id
+        return None
+
+    def _let_wait(self, job_id: str) -> None:
+        try:
+            job = self._store.get_by_id(job_id)
+            if job.secondary is SecondaryStatus.STARTING:
+                self._store.update(lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms()))
+        except (StaleRecord, JobNotFound):
+            log.debug("%s: stopped while it waited", job_id)

@@ -1,0 +1,464 @@
+"""Durable state in SQLite. SQL is here and, where it is built from a question, in `sql_*.py` beside this file.
+
+One database in write-ahead-log mode. A commit of a job is flushed to the disk before it returns; a batch of log lines
+and metric points is flushed by the next checkpoint, and is committed together with the position it was read up to, so
+that a crash leaves neither a gap nor a double. Connections are borrowed for one statement or transaction, so there are
+never more than threads that use the store at once.
+"""
+
+import json
+import sqlite3
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sagelet.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
+from sagelet.jobs import codec, sql_pages, sql_search
+from sagelet.jobs.query import JobPage, JobQuery
+from sagelet.jobs.record import JobKey, TrainingJob
+from sagelet.jobs.search import JobSearch, SearchCursor, SearchPage
+from sagelet.telemetry.events import LogEvent, LogStream
+from sagelet.telemetry.sink import MetricPoint
+
+#: Sorts behind every text that goes on after a prefix: a range that an index serves.
+LAST_CHARACTER = "\U0010ffff"
+
+#: One entry per schema version, applied in order; `PRAGMA user_version` counts them.
+MIGRATIONS = (
+    """
+    CREATE TABLE jobs (
+        id TEXT PRIMARY KEY,
+        account TEXT NOT NULL, region TEXT NOT NULL, name TEXT NOT NULL, arn TEXT NOT NULL UNIQUE,
+        status TEXT NOT NULL, created_ms INTEGER NOT NULL, modified_ms INTEGER NOT NULL,
+        terminal INTEGER NOT NULL, version INTEGER NOT NULL, record TEXT NOT NULL
+    );
+    CREATE INDEX jobs_by_creation ON jobs (account, region, created_ms, id);
+    CREATE INDEX jobs_by_name ON jobs (account, region, name, id);
+    CREATE INDEX jobs_by_status ON jobs (account, region, status, id);
+    CREATE INDEX jobs_unfinished ON jobs (created_ms, id) WHERE terminal = 0;
+    CREATE TABLE tags (
+        job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (job_id, key)
+    ) WITHOUT ROWID;
+    CREATE TABLE log_streams (
+        id INTEGER PRIMARY KEY,
+        job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE, host TEXT NOT NULL,
+        account TEXT NOT NULL, region TEXT NOT NULL, name TEXT NOT NULL, created_ms INTEGER NOT NULL,
+        position TEXT, first_ms INTEGER, last_ms INTEGER, ingested_ms INTEGER, events INTEGER NOT NULL DEFAULT 0,
+        bytes INTEGER NOT NULL DEFAULT 0, UNIQUE (account, region, name)
+    );
+    CREATE TABLE log_events (
+        stream_id INTEGER NOT NULL REFERENCES log_streams (id) ON DELETE CASCADE,
+        seq INTEGER NOT NULL, time_ms INTEGER NOT NULL, ingested_ms INTEGER NOT NULL, text TEXT NOT NULL,
+        PRIMARY KEY (stream_id, seq)
+    ) WITHOUT ROWID;
+    CREATE INDEX log_events_by_time ON log_events (stream_id, time_ms, seq);
+    CREATE TABLE metric_points (
+        seq INTEGER PRIMARY KEY,
+        job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        name TEXT NOT NULL, value REAL NOT NULL, time_ms INTEGER NOT NULL
+    );
+    CREATE INDEX metric_points_by_name ON metric_points (job_id, name, seq);
+    """,
+    """
+    ALTER TABLE log_streams ADD COLUMN attempt INTEGER NOT NULL DEFAULT 1;
+    CREATE UNIQUE INDEX log_streams_by_attempt ON log_streams (job_id, host, attempt);
+    """,
+)
+
+
+class StaleRecord(SageletError):
+    """Somebody else changed the job since it was loaded: load it again and decide anew."""
+
+
+class StoreUnavailable(SageletError):
+    """The database cannot be read or written just now: locked for long, or its disk is full. May be tried again."""
+
+
+class NewerSchema(SageletError):
+    """The data directory was written by a newer sagelet."""
+
+
+class Store:
+    """All durable state of one data directory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._closed = False
+        try:
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the idle connections; one that is in use still is closed when it comes back."""
+        self._closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def insert(self, job: TrainingJob) -> None:
+        """Makes a new job durable. Raises JobNameInUse."""
+        row = (job.id, job.key.account, job.key.region, job.key.name, job.key.arn, *_state(job))
+        with self._write() as db:
+            try:
+                db.execute(
+                    "INSERT INTO jobs (id, account, region, name, arn, status, created_ms, modified_ms, terminal,"
+                    " record, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*row, job.version),
+                )
+            except sqlite3.IntegrityError as error:
+                raise JobNameInUse(job.key.arn) from error
+            _put_tags(db, job.id, job.tags)
+
+    def update(self, job: TrainingJob) -> TrainingJob:
+        """Replaces the record if nobody did since it was loaded, and returns it with its new version.
+
+        Raises StaleRecord otherwise.
+        """
+        with self._write() as db:
+            changed = db.execute(
+                "UPDATE jobs SET status = ?, created_ms = ?, modified_ms = ?, terminal = ?, record = ?,"
+                " version = version + 1 WHERE id = ? AND version = ?",
+                (*_state(job), job.id, job.version),
+            ).rowcount
+        if not changed:
+            raise StaleRecord(job.key.name)
+        return replace(job, version=job.version + 1)
+
+    def delete(self, job: TrainingJob) -> None:
+        """Forgets a job with its tags, log streams and metric points. Raises StaleRecord when it has changed."""
+        with self._write() as db:
+            if not db.execute("DELETE FROM jobs WHERE id = ? AND version = ?", (job.id, job.version)).rowcount:
+                raise StaleRecord(job.key.name)
+
+    def get(self, key: JobKey) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._one("arn = ?", key.arn)
+
+    def get_by_id(self, job_id: str) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._one("id = ?", job_id)
+
+    def unfinished(self) -> list[TrainingJob]:
+        """Every job that has not ended, oldest first, of all accounts and regions."""
+        return self._jobs("WHERE terminal = 0 ORDER BY created_ms, rowid", ())
+
+    def page(self, query: JobQuery) -> JobPage:
+        """One page of jobs: filtered, then sorted, then cut."""
+        jobs = self._jobs(*sql_pages.page(query))
+        if len(jobs) <= query.limit:
+            return JobPage(jobs, None)
+        return JobPage(jobs[: query.limit], sql_pages.cursor(jobs[query.limit - 1], query.sort_by))
+
+    def search(self, query: JobSearch) -> SearchPage:
+        """One page of the jobs that satisfy an expression."""
+        rows = self._rows(*sql_search.search(query))
+        page = rows[: query.limit]
+        jobs = {job.id: job for job in self._jobs(_BY_IDS, (json.dumps([row[0] for row in page]),))}
+        more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
+        total = rows[0][2] if rows else self._rows(*sql_search.count(query))[0][0]
+        return SearchPage([jobs[row[0]] for row in page if row[0] in jobs], total, more)
+
+    def counts(self) -> dict[str, int]:
+        """Number of jobs by TrainingJobStatus."""
+        return dict(self._rows("SELECT status, count(*) FROM jobs GROUP BY status"))
+
+    # --- tags -------------------------------------------------------------------------------------------------
+
+    def put_tags(self, job_id: str, tags: Mapping[str, str], limit: int) -> None:
+        """Adds tags or replaces their values: all of them, or none. Raises TooManyTags, JobNotFound."""
+        with self._write() as db:
+            try:
+                _put_tags(db, job_id, tags)
+            except sqlite3.IntegrityError as error:
+                raise JobNotFound(job_id) from error
+            if db.execute("SELECT count(*) FROM tags WHERE job_id = ?", (job_id,)).fetchone()[0] > limit:
+                raise TooManyTags(limit)
+
+    def delete_tags(self, job_id: str, keys: Sequence[str]) -> None:
+        with self._write() as db:
+            db.executemany("DELETE FROM tags WHERE job_id = ? AND key = ?", [(job_id, key) for key in keys])
+
+    # --- logs and metrics -------------------------------------------------------------------------------------
+
+    def open_stream(self, job: TrainingJob, host: str, name: str, now_ms: int) -> LogStream:
+        """The log stream of a host of the job's attempt under way, made when it is not there yet.
+
+        `name` ends with an epoch second, and so does the stream's: a later one where another attempt has the name.
+        """
+        which = (job.id, host, job.attempt)
+        wanted = f"{_SELECT_STREAM} WHERE job_id = ? AND host = ? AND attempt = ?"
+        with self._write(durable=False) as db:
+            if (found := db.execute(wanted, which).fetchone()) is None:
+                db.execute(
+                    "INSERT INTO log_streams (job_id, host, attempt, account, region, name, created_ms)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (*which, job.key.account, job.key.region, _free_name(db, job, name), now_ms),
+                )
+                found = db.execute(wanted, which).fetchone()
+        return LogStream(*found)
+
+    def append_output(
+        self,
+        stream: LogStream,
+        events: Sequence[LogEvent],
+        position: str | None,
+        points: Sequence[MetricPoint],
+        now_ms: int,
+    ) -> LogStream:
+        """Appends events, the metric points found in them and the position they were read up to, all or nothing.
+
+        Times never go back within a stream: an event older than the last one takes that one's time.
+        """
+        floor, rows, size = stream.last_ms or 0, [], 0
+        for offset, event in enumerate(events):
+            floor = max(floor, event.time_ms)
+            size += len(event.text.encode("utf-8", "surrogatepass"))
+            rows.append((stream.id, stream.events + offset, floor, now_ms, event.text))
+        first = stream.first_ms if stream.first_ms is not None else (rows[0][2] if rows else None)
+        after = replace(
+            stream,
+            position=position or stream.position,
+            first_ms=first,
+            last_ms=floor if rows else stream.last_ms,
+            ingested_ms=now_ms if rows else stream.ingested_ms,
+            events=stream.events + len(rows),
+            bytes=stream.bytes + size,
+        )
+        with self._write(durable=False) as db:
+            db.executemany("INSERT INTO log_events VALUES (?, ?, ?, ?, ?)", rows)
+            db.executemany(
+                "INSERT INTO metric_points (job_id, name, value, time_ms) VALUES (?, ?, ?, ?)",
+                [(stream.job_id, point.name, point.value, point.time_ms) for point in points],
+            )
+            db.execute(
+                "UPDATE log_streams SET position = ?, first_ms = ?, last_ms = ?, ingested_ms = ?, events = ?,"
+                " bytes = ? WHERE id = ?",
+                (
+                    after.position, after.first_ms, after.last_ms, after.ingested_ms, after.events,
+                    after.bytes, stream.id,
+                ),
+            )  # fmt: skip
+        return after
+
+    def stream(self, account: str, region: str, name: str) -> LogStream | None:
+        rows = self._rows(f"{_SELECT_STREAM} WHERE account = ? AND region = ? AND name = ?", (account, region, name))
+        return LogStream(*rows[0]) if rows else None
+
+    def streams(
+        self,
+        account: str,
+        region: str,
+        prefix: str = "",
+        *,
+        by_time: bool = False,
+        descending: bool = False,
+        after: tuple[int, str] | None = None,
+        limit: int = -1,
+    ) -> list[LogStream]:
+        """Log streams whose name starts with `prefix`, by name or by the time of their last event.
+
+        `after`: last event's time (0 without events, and in an order by name) and name of the stream to go on behind;
+        `limit` below 0: all.
+        """
+        time = "coalesce(last_ms, 0)" if by_time else "0"
+        order, beyond = ("DESC", "<") if descending else ("ASC", ">")
+        where = "account = ? AND region = ? AND name >= ? AND name < ?"
+        bounds: list[Any] = [account, region, prefix, prefix + LAST_CHARACTER]
+        if after is not None and by_time:
+            where += f" AND ({time}, name) {beyond} (?, ?)"
+            bounds += after
+        elif after is not None:
+            where += f" AND name {beyond} ?"
+            bounds.append(after[1])
+        columns = f"{time} {order}, name {order}" if by_time else f"name {order}"
+        rows = self._rows(f"{_SELECT_STREAM} WHERE {where} ORDER BY {columns} LIMIT ?", (*bounds, limit))
+        return [LogStream(*row) for row in rows]
+
+    def streams_total(self, account: str, region: str) -> tuple[int, int] | None:
+        """Creation time of the oldest log stream, and bytes of all; None when there are none."""
+        ((created_ms, size),) = self._rows(
+            "SELECT min(created_ms), sum(bytes) FROM log_streams WHERE account = ? AND region = ?", (account, region)
+        )
+        return None if created_ms is None else (created_ms, size)
+
+    def events(
+        self,
+        stream_id: int,
+        *,
+        start_ms: int = 0,
+        end_ms: int = 2**62,
+        at_least: int = 0,
+        below: int = 2**62,
+        limit: int,
+        max_bytes: int = 2**62,
+        newest_first: bool = False,
+    ) -> list[LogEvent]:
+        """Events of a stream with start_ms <= time < end_ms and at_least <= seq < below.
+
+        At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one.
+        """
+        found = self._events(
+            "WHERE stream_id = ? AND seq >= ? AND seq < ? AND time_ms >= ? AND time_ms < ?"
+            f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?",
+            (stream_id, at_least, below, start_ms, end_ms, limit),
+            max_bytes,
+        )
+        return [event for _, event in found]
+
+    def merged_events(
+        self,
+        stream_ids: Sequence[int],
+        *,
+        start_ms: int,
+        end_ms: int,
+        after: Sequence[int] = (),
+        limit: int,
+        max_bytes: int = 2**62,
+    ) -> list[tuple[int, LogEvent]]:
+        """Events of several streams by time, from behind `after` (time, stream id, seq), each with its stream.
+
+        At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one.
+        """
+        return self._events(
+            "WHERE stream_id IN (SELECT value FROM json_each(?)) AND time_ms >= ? AND time_ms < ?"
+            " AND (time_ms, stream_id, seq) > (?, ?, ?) ORDER BY time_ms, stream_id, seq LIMIT ?",
+            (json.dumps(list(stream_ids)), start_ms, end_ms, *(after or (-1, -1, -1)), limit),
+            max_bytes,
+        )
+
+    def _events(self, clauses: str, parameters: Sequence[Any], max_bytes: int) -> list[tuple[int, LogEvent]]:
+        """Row by row: ten thousand lines of 256 KiB must not be in memory at once to fill a page of 1 MiB."""
+        found: list[tuple[int, LogEvent]] = []
+        select = f"SELECT stream_id, seq, time_ms, ingested_ms, text FROM log_events {clauses}"
+        with self._connection() as db, closing(db.execute(select, parameters)) as rows:
+            for stream_id, seq, time_ms, ingested_ms, text in rows:
+                event = LogEvent(seq=seq, time_ms=time_ms, ingested_ms=ingested_ms, text=text)
+                max_bytes -= event.page_bytes
+                if found and max_bytes < 0:
+                    break
+                found.append((stream_id, event))
+        return found
+
+    def last_points(self, job_id: str) -> list[MetricPoint]:
+        """The last value of every metric of a job, by name."""
+        rows = self._rows(
+            "SELECT name, value, time_ms FROM metric_points WHERE seq IN"
+            " (SELECT max(seq) FROM metric_points WHERE job_id = ? GROUP BY name) ORDER BY name",
+            (job_id,),
+        )
+        return [MetricPoint(*row) for row in rows]
+
+    def all_points(self) -> Iterator[tuple[JobKey, list[MetricPoint]]]:
+        """Every metric point of every job, in order, a job at a time."""
+        jobs = self._rows(
+            "SELECT id, account, region, name FROM jobs WHERE id IN (SELECT DISTINCT job_id FROM metric_points)"
+        )
+        for job_id, *key in jobs:
+            rows = self._rows("SELECT name, value, time_ms FROM metric_points WHERE job_id = ? ORDER BY seq", (job_id,))
+            yield JobKey(*key), [MetricPoint(*row) for row in rows]
+
+    # --- connections ------------------------------------------------------------------------------------------
+
+    def _one(self, condition: str, value: str) -> TrainingJob:
+        found = self._jobs(f"WHERE {condition}", (value,))
+        if not found:
+            raise JobNotFound(value)
+        return found[0]
+
+    def _jobs(self, clauses: str, parameters: Sequence[Any]) -> list[TrainingJob]:
+        with self._connection() as db:
+            rows = db.execute(f"SELECT id, record, version FROM jobs {clauses}", parameters).fetchall()
+            tags: dict[str, dict[str, str]] = {row[0]: {} for row in rows}
+            for job_id, key, value in db.execute(
+                "SELECT job_id, key, value FROM tags WHERE job_id IN (SELECT value FROM json_each(?)) ORDER BY key",
+                (json.dumps(list(tags)),),
+            ):
+                tags[job_id][key] = value
+        return [codec.decode(record, version, tags[job_id]) for job_id, record, version in rows]
+
+    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        with self._connection() as db:
+            return db.execute(sql, parameters).fetchall()
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        try:
+            yield connection
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(f"{self._path}: {error}. Free space on its disk, or try again") from error
+        finally:
+            self._idle.append(connection)
+            if self._closed:
+                self._close_idle()
+
+    @contextmanager
+    def _write(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """A transaction. `durable`: flushed to the disk when it returns."""
+        with self._connection() as db:
+            db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    def _migrate(self) -> None:
+        ((version,),) = self._rows("PRAGMA user_version")
+        if version > len(MIGRATIONS):
+            raise NewerSchema(
+                f"{self._path} has schema {version}, this sagelet knows up to {len(MIGRATIONS)}: "
+                "use the newer sagelet, or another --data directory"
+            )
+        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+            with self._connection() as db:
+                try:
+                    db.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
+                except BaseException:
+                    db.rollback()
+                    raise
+
+
+_BY_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
+_STREAM = "id, job_id, host, name, created_ms, position, first_ms, last_ms, ingested_ms, events, bytes"
+_SELECT_STREAM = f"SELECT {_STREAM} FROM log_streams"
+
+
+def _state(job: TrainingJob) -> tuple[str, int, int, int, str]:
+    return job.status.value, job.created_ms, job.modified_ms, int(job.terminal), codec.encode(job)
+
+
+def _free_name(db: sqlite3.Connection, job: TrainingJob, name: str) -> str:
+    """Two attempts may start within a second; a stream's name is its own."""
+    taken = "SELECT 1 FROM log_streams WHERE account = ? AND region = ? AND name = ?"
+    while db.execute(taken, (job.key.account, job.key.region, name)).fetchone():
+        head, _, epoch = name.rpartition("-")
+        name = f"{head}-{int(epoch) + 1}"
+    return name
+
+
+def _put_tags(db: sqlite3.Connection, job_id: str, tags: Mapping[str, str]) -> None:
+    db.executemany(
+        "INSERT INTO tags VALUES (?, ?, ?) ON CONFLICT (job_id, key) DO UPDATE SET value = excluded.value",
+        [(job_id, key, value) for key, value in tags.items()],
+    )

@@ -1,0 +1,88 @@
+"""How a job ended: from what is true of its hosts to a status and AWS's FailureReason."""
+
+import errno
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagelet.jobs.lifecycle import STOPPED_AS
+from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
+from sagelet.runtimes.port import Observation
+
+#: botocore shape FailureReason.
+REASON_LIMIT = 1024
+
+#: Nothing there, or a link, or a socket.
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+
+#: Both spaces are AWS's.
+INTERNAL_ERROR = "InternalServerError: We encountered an internal error.  Please try again."
+
+
+def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> Verdict:
+    """The verdict over a job whose hosts are all down.
+
+    A stopped job is stopped whatever its script returned; otherwise the first host (in order) that failed speaks. As on
+    AWS a failure file fails the job even with exit code 0.
+    """
+    if job.stop_cause is not None:
+        return Verdict(STOPPED_AS[job.stop_cause])
+    for name, host in hosts.items():
+        text = failure_text(failure_files[name])
+        if host.exit_code == 0 and text is None:
+            continue
+        if host.exit_code is None:
+            return internal_error(f"{name}: {host.error or 'the host disappeared'}")
+        return Verdict(SecondaryStatus.FAILED, algorithm_error(text or host_error(host), host.exit_code))
+    return Verdict(SecondaryStatus.COMPLETED)
+
+
+def algorithm_error(text: str, exit_code: int) -> str:
+    """`AlgorithmError: <failure file>, exit code: N`, cut within the text so that the exit code survives."""
+    head, tail = "AlgorithmError: ", f", exit code: {exit_code}"
+    return head + text[: REASON_LIMIT - len(head) - len(tail)] + tail
+
+
+def host_error(host: Observation) -> str:
+    """What the platform knows when the container left no failure file; AWS's text is empty then."""
+    if host.out_of_memory:
+        return "OutOfMemory: Process killed by SIGKILL (signal 9)"
+    return host.error or ""
+
+
+def internal_error(cause: str) -> Verdict:
+    return Verdict(SecondaryStatus.FAILED, f"{INTERNAL_ERROR} (sagelet: {cause})"[:REASON_LIMIT])
+
+
+def is_internal(verdict: Verdict) -> bool:
+    """Whether RetryStrategy applies: AWS retries after an InternalServerError only."""
+    return (verdict.failure_reason or "").startswith("InternalServerError")
+
+
+def client_error(message: str) -> Verdict:
+    return Verdict(SecondaryStatus.FAILED, f"ClientError: {message}"[:REASON_LIMIT])
+
+
+def capacity_error(message: str) -> Verdict:
+    return Verdict(SecondaryStatus.FAILED, f"CapacityError: {message}"[:REASON_LIMIT])
+
+
+def failure_text(path: Path) -> str | None:
+    """The failure file's first 1024 characters; None when there is no such ordinary file.
+
+    The container makes it: a link would show it any file of this machine, a pipe would hold the server up.
+    """
+    if path.parent.is_symlink():
+        return None
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in NO_FILE:
+            return None
+        raise
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        return None
+    with open(opened, encoding="utf-8", errors="replace") as file:
+        return file.read(REASON_LIMIT)

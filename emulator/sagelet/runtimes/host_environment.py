@@ -1,0 +1,76 @@
+"""What a host of the process runtime gets for its command and its environment."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagelet.runtimes.host_files import write_json
+from sagelet.runtimes.port import LaunchPlan
+
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
+#: Of the server's own environment nothing else passes: never its AWS credentials.
+PASSED = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "REQUESTS_CA_BUNDLE", *PROXIES})
+PASSED_PREFIXES = ("PIP_", "SSL_CERT_")
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def command_of(plan: LaunchPlan, image_command: tuple[str, ...]) -> list[str]:
+    """`image_command` stands for the image's `train` (reference: SageMaker runs `docker run IMAGE train`)."""
+    if plan.entrypoint is not None:
+        return [*plan.entrypoint, *plan.arguments]
+    if plan.arguments[:1] in ((), ("train",)):
+        return [*image_command, *plan.arguments[1:]]
+    return list(plan.arguments)
+
+
+def environment_of(
+    plan: LaunchPlan, image_command: tuple[str, ...], python_path: str, server: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of the command. The lease of GPUs outranks the plan's own CUDA_VISIBLE_DEVICES."""
+    passed = {name: value for name, value in server.items() if name in PASSED or name.startswith(PASSED_PREFIXES)}
+    environment = {
+        **passed,
+        # `python`, `pip` and `torchrun` of a script are those beside the interpreter that stands for the image.
+        "PATH": _joined(os.path.dirname(image_command[0]), passed.get("PATH", DEFAULT_PATH)),
+        "PYTHONUNBUFFERED": "1",
+        # Without it sagemaker-training waits up to 15 minutes for DNS to know `algo-1`.
+        "SM_STUDIO_LOCAL_MODE": "true",
+        **plan.environment,
+    }
+    environment["PYTHONPATH"] = _joined(plan.environment.get("PYTHONPATH", ""), python_path)
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_uuids)
+    return environment
+
+
+def _joined(*paths: str) -> str:
+    return os.pathsep.join(path for path in paths if path)
+
+
+class OptMlPaths:
+    """Where no mount namespace can be had: `/opt/ml` at the start of a path becomes the job directory."""
+
+    def __init__(self, opt_ml: Path) -> None:
+        self._opt_ml = str(opt_ml)
+        # A job directory below /opt/ml must not be rewritten twice.
+        below = self._opt_ml.removeprefix("/opt/ml") if self._opt_ml.startswith("/opt/ml") else None
+        done = "" if below is None else f"(?!{re.escape(below)})"
+        self._pattern = re.compile(rf"(?:(?<=file://)|(?<![\w.\-/]))/opt/ml(?![\w.\-]){done}")
+
+    def rewritten(self, value: str) -> str:
+        return self._pattern.sub(lambda _: self._opt_ml, value)
+
+    def rewrite_hyperparameters(self) -> None:
+        """In the job's own copy only; the request keeps what the user sent."""
+        path = Path(self._opt_ml, "input/config/hyperparameters.json")
+        if not path.is_file():
+            return
+        values: dict[str, str] = json.loads(path.read_text())
+        mode = path.stat().st_mode
+        write_json(path, {name: self.rewritten(value) for name, value in values.items()})
+        path.chmod(mode)
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        rewritten = {name: self.rewritten(value) for name, value in environment.items()}
+        return {**rewritten, "SAGEMAKER_BASE_DIR": self._opt_ml}

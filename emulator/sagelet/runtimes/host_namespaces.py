@@ -1,0 +1,148 @@
+"""A host's own view of the machine: /opt/ml is the job directory, the host name is `algo-1`.
+
+Linux only, standard library only, no external programs. As root a mount namespace is enough; an ordinary user gets it
+inside a user namespace of his own. Where neither works, `enter` raises OSError and the runtime falls back to paths.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import socket
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+CLONE_NEWNS = 0x0002_0000
+CLONE_NEWUTS = 0x0400_0000
+CLONE_NEWUSER = 0x1000_0000
+CLONE_NEWNET = 0x4000_0000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 0x1, 0x2, 0x4, 0x8, 0x20
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x4_0000
+#: Flags of a mount as statvfs names them, and as mount(2) does.
+LOCKED = {0x2: MS_NOSUID, 0x4: MS_NODEV, 0x8: MS_NOEXEC, 0x400: 0x400, 0x800: 0x800, 0x1000: 0x20_0000}
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1
+
+OPT = "/opt"
+OPT_ML = "/opt/ml"
+
+
+@dataclass(frozen=True)
+class View:
+    """What a host shall see."""
+
+    #: The directory to show as /opt/ml.
+    opt_ml: str
+    hostname: str
+    #: Host names of the job; all are this machine.
+    hosts: tuple[str, ...]
+    #: A file of ours to show as /etc/hosts; written here.
+    hosts_file: str
+    #: A network of its own that has a loopback and nothing else.
+    isolate_network: bool
+    #: Directories below /opt/ml, relative to it, that can only be read.
+    read_only: tuple[str, ...] = ()
+
+
+def enter(view: View, *, user: bool) -> None:
+    """Moves this (single-threaded) process into new namespaces; with `user` as an ordinary user can.
+
+    Raises OSError when the kernel refuses. The process may then be half way in: end it.
+    """
+    flags = CLONE_NEWNS | CLONE_NEWUTS
+    flags |= CLONE_NEWUSER if user else 0
+    flags |= CLONE_NEWNET if view.isolate_network else 0
+    uid, gid = os.geteuid(), os.getegid()
+    _call("unshare", flags)
+    if user:
+        _map_ids(uid, gid)
+    _mount(None, "/", None, MS_REC | MS_PRIVATE)
+    _show_hosts(view)
+    _show_opt_ml(view.opt_ml)
+    for path in view.read_only:
+        _protect(f"{OPT_ML}/{path}")
+    socket.sethostname(view.hostname)
+    if view.isolate_network:
+        _loopback_up()
+
+
+def _call(name: str, *arguments: int | bytes | None) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    function = getattr(libc, name, None)
+    if function is None:
+        raise OSError(f"this system has no {name}()")
+    if function(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
+    _call("mount", encoded[0], encoded[1], encoded[2], flags, encoded[3])
+
+
+def _bind(source: str, target: str) -> None:
+    _mount(source, target, None, MS_BIND | MS_REC)
+
+
+def _map_ids(uid: int, gid: int) -> None:
+    """The user stays who he is: files keep their owner, and tools do not think that they are root."""
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+
+
+def _show_hosts(view: View) -> None:
+    """Names `algo-N` resolve without a DNS wait: torch's and gloo's rendezvous look up the own host name."""
+    if not os.path.isfile("/etc/hosts"):
+        return
+    known = Path("/etc/hosts").read_text(errors="replace").rstrip("\n")
+    ours = "".join(f"127.0.0.1\t{name}\n" for name in view.hosts)
+    Path(view.hosts_file).write_text(f"{known}\n{ours}")
+    _bind(view.hosts_file, "/etc/hosts")
+
+
+def _show_opt_ml(opt_ml: str) -> None:
+    """An empty /opt, its former children bound back, and the job directory as /opt/ml."""
+    source = os.open(opt_ml, os.O_RDONLY | os.O_DIRECTORY)
+    former = os.open(OPT, os.O_RDONLY | os.O_DIRECTORY)
+    _mount("tmpfs", OPT, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m")
+    for name in os.listdir(former):
+        if name != "ml":
+            with contextlib.suppress(FileNotFoundError):  # removed since we listed it
+                _bring_back(former, name)
+    os.mkdir(OPT_ML)
+    _bind(f"/proc/self/fd/{source}", OPT_ML)
+    os.close(former)
+    os.close(source)
+
+
+def _protect(path: str) -> None:
+    """A read-only bind. What a mount above us has locked (nosuid, say) must stay as it is, or the kernel refuses."""
+    _bind(path, path)
+    flags = os.statvfs(path).f_flag
+    kept = sum(mount for seen, mount in LOCKED.items() if flags & seen)
+    _mount(None, path, None, MS_BIND | MS_REMOUNT | MS_RDONLY | kept)
+
+
+def _bring_back(former: int, name: str) -> None:
+    target = f"{OPT}/{name}"
+    mode = os.lstat(name, dir_fd=former).st_mode
+    if stat.S_ISLNK(mode):
+        os.symlink(os.readlink(name, dir_fd=former), target)
+        return
+    if stat.S_ISDIR(mode):
+        os.mkdir(target)
+    else:
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+    _bind(f"/proc/self/fd/{former}/{name}", target)
+
+
+def _loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sH22x", b"lo", 0)
+        answer = fcntl.ioctl(any_socket, SIOCGIFFLAGS, request)
+        flags = struct.unpack_from("H", answer, 16)[0]
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | IFF_UP))

@@ -1,0 +1,130 @@
+"""The runtime port: all that the rest of the engine knows about Docker, processes or Slurm.
+
+A *host* is one SageMaker instance of a job (`algo-1`, `algo-2`, ...). Every method may be called again after a
+crash of sagelet: a runtime keeps what it needs outside of this process (container labels, files of the host).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """One host to start."""
+
+    #: SageMaker's name of the host, `algo-1`; also its host name inside.
+    name: str
+    #: The directory that the training code sees as /opt/ml.
+    opt_ml: Path
+    #: sagelet's own files about this host (output, exit status); the training code never sees it.
+    run_dir: Path
+    #: Directories of /opt/ml that the training code can only read, relative to it (channels in FastFile mode).
+    read_only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """All that a runtime needs to start the hosts of one job."""
+
+    #: Unique for all time (a deleted job's name may be used again): the key of adoption.
+    job_id: str
+    #: For people: the TrainingJobName, goes into labels.
+    job_name: str
+    #: Reference of a local image; the process runtime runs without one.
+    image: str
+    hosts: tuple[HostPlan, ...]
+    #: ContainerEntrypoint of the request; None: the image's own entry point.
+    entrypoint: tuple[str, ...] | None = None
+    #: Arguments after the entry point; SageMaker passes `train` when the request names neither.
+    arguments: tuple[str, ...] = ("train",)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: GPUs leased to each host, by UUID; empty: none.
+    gpu_uuids: tuple[str, ...] = ()
+    #: Shared memory of a host in bytes: PyTorch's data loader workers need more than Docker's 64 MiB.
+    shm_bytes: int = 2 * 1024**3
+    #: Memory limit of a host in bytes; None: no limit.
+    memory_bytes: int | None = None
+    #: EnableNetworkIsolation: no traffic in or out, other than between the hosts of the job.
+    network_isolation: bool = False
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A host that was started. `ref` means something to its runtime only."""
+
+    host: str
+    ref: str
+    #: When the host was started, ms since the epoch.
+    started_ms: int
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is true of a host now."""
+
+    running: bool
+    #: None while it runs; negative numbers never occur: a signal N reads 128 + N, as Docker says it.
+    exit_code: int | None = None
+    #: The kernel killed something in the host for memory; may be true with exit code 0 (a child died).
+    out_of_memory: bool = False
+    #: Why the host could not start or vanished, for people.
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line that a host printed, without its line end."""
+
+    #: ms since the epoch, never less than the line before.
+    time_ms: int
+    text: str
+    #: Opaque to all but the runtime; `lines(handle, position)` continues right after this line.
+    position: str
+
+
+class Runtime(Protocol):
+    """Starts, watches and ends the hosts of training jobs."""
+
+    #: `process`, `docker`, ...
+    name: str
+    #: The name by which the hosts reach this machine, where sagelet's endpoint is.
+    endpoint_host: str
+
+    def has_image(self, image: str) -> bool:
+        """Whether the image is there. Raises ClientFault when this runtime could not run it even if it were."""
+        ...
+
+    def launch(self, plan: LaunchPlan) -> list[Handle]:
+        """Starts every host of the plan; a host of this job id that exists already is returned, not started twice.
+
+        Raises ClientFault when the plan cannot run at all (the message says why and what to do) and
+        RuntimeUnavailable when the engine does not answer.
+        """
+        ...
+
+    def find(self, job_id: str) -> list[Handle]:
+        """The hosts of a job that exist, running or ended, e.g. after a restart of sagelet."""
+        ...
+
+    def observe(self, handle: Handle) -> Observation: ...
+
+    def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
+        """Follows what the host prints, from after `position` (None: from the start), in batches as they come.
+
+        A batch may be empty (a heartbeat, at least one a second). Ends once the host has ended and its last line
+        is out. It may also end early (the Docker daemon restarts): ask `observe` before you believe the end.
+        """
+        ...
+
+    def stop(self, handle: Handle, *, force: bool = False) -> None:
+        """Asks the host to end (SIGTERM), or ends it (SIGKILL) with `force`. Returns at once; a dead host is fine."""
+        ...
+
+    def reap(self, job_id: str) -> None:
+        """Removes all that is left of a job's hosts, other than their directories; one that still runs is killed.
+
+        May be repeated, and for a job whose hosts have vanished.
+        """
+        ...

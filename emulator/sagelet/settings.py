@@ -1,0 +1,71 @@
+"""The settings of one server. Each is an option of `sagelet up` and an environment variable SAGELET_*."""
+
+import os
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from sagelet.errors import SettingsError
+
+
+class RuntimeChoice(str, Enum):
+    AUTO = "auto"
+    DOCKER = "docker"
+    PROCESS = "process"
+
+
+class GpuPolicy(str, Enum):
+    """What a job of a GPU instance type gets."""
+
+    #: Real GPUs where the host has enough, otherwise CPU workers that stand in, and the job says so.
+    AUTO = "auto"
+    #: Real GPUs or a CapacityError.
+    REQUIRE = "require"
+    #: Always CPU workers.
+    OFF = "off"
+
+
+def default_data_directory() -> Path:
+    """Raises SettingsError when there is no home directory."""
+    configured = Path(os.environ.get("XDG_DATA_HOME", ""))
+    if configured.is_absolute():
+        return configured / "sagelet"
+    try:
+        return Path.home() / ".local" / "share" / "sagelet"
+    except RuntimeError as error:
+        raise SettingsError("--data: this user has no home directory; name a directory (SAGELET_DATA)") from error
+
+
+def default_max_jobs() -> int:
+    return max(2, (os.cpu_count() or 2) // 2)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Raises SettingsError, naming the setting, when one is wrong."""
+
+    data: Path = field(default_factory=default_data_directory)
+    host: str = "127.0.0.1"
+    port: int = 4599
+    runtime: RuntimeChoice = RuntimeChoice.AUTO
+    gpus: GpuPolicy = GpuPolicy.AUTO
+    #: Jobs that run at the same time; the others wait for capacity.
+    max_jobs: int = field(default_factory=default_max_jobs)
+    #: Seconds between SIGTERM and SIGKILL when a job is stopped; AWS gives 120.
+    stop_grace_seconds: int = 120
+    #: Share of the running time that managed spot training does not bill; AWS says up to 0.9.
+    spot_discount: float = 0.7
+    #: TOML file with the user's own image rules; theirs come first.
+    image_rules: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise SettingsError(f"--port {self.port}: must be between 0 and 65535")
+        if self.max_jobs < 1:
+            raise SettingsError(f"--max-jobs {self.max_jobs}: must be at least 1")
+        if self.stop_grace_seconds < 0:
+            raise SettingsError(f"--stop-grace {self.stop_grace_seconds}: must not be negative")
+        if not 0 <= self.spot_discount < 1:
+            raise SettingsError(f"--spot-discount {self.spot_discount}: must be at least 0 and less than 1")
+        if self.image_rules is not None and not self.image_rules.is_file():
+            raise SettingsError(f"--image-rules {self.image_rules}: no such file")

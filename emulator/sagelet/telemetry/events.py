@@ -1,0 +1,44 @@
+"""Log streams and events as the store keeps them (CloudWatch Logs: LogStream, OutputLogEvent)."""
+
+from dataclasses import dataclass
+
+#: What CloudWatch Logs counts for an event beside its UTF-8 bytes (PutLogEvents).
+EVENT_OVERHEAD = 26
+
+
+@dataclass(frozen=True)
+class LogEvent:
+    """One line that a host printed."""
+
+    #: ms since the epoch; never goes back within a stream.
+    time_ms: int
+    text: str
+    #: Place in the stream, from 0 without gaps; given by the store.
+    seq: int = -1
+    #: When sagelet took it in, ms since the epoch; given by the store.
+    ingested_ms: int = 0
+
+    @property
+    def page_bytes(self) -> int:
+        """What it takes of a page of GetLogEvents."""
+        return len(self.text.encode("utf-8", "surrogatepass")) + EVENT_OVERHEAD
+
+
+@dataclass(frozen=True)
+class LogStream:
+    """The log of one host of one job: `JOB/algo-1-EPOCH`."""
+
+    id: int
+    job_id: str
+    host: str
+    name: str
+    created_ms: int
+    #: Where the runtime's output was read up to; None: nothing yet.
+    position: str | None
+    first_ms: int | None
+    last_ms: int | None
+    ingested_ms: int | None
+    #: Number of events.
+    events: int
+    #: Sum of the events' UTF-8 sizes.
+    bytes: int

@@ -1,0 +1,77 @@
+"""Automatic mixed precision on PJRT's CPU client, and the GradScaler that torch_xla 2.9 dropped (pytorch/xla #9608)."""
+
+import os
+from typing import Any
+
+from sagelet_runtime.say import say_once
+
+
+def install(_torch_xla: Any) -> None:
+    import torch
+    from torch_xla import amp
+
+    if not hasattr(amp, "GradScaler"):
+        amp.GradScaler = _disabled_scaler(torch)
+    if os.environ.get("PJRT_DEVICE") == "CPU":
+        _map_half_to_bfloat16(torch)
+        _turn_scaling_off(torch)
+        _enable_autocast(torch, amp)
+
+
+def _disabled_scaler(torch: Any) -> Any:
+    class GradScaler(torch.amp.GradScaler):  # type: ignore[misc]
+        """Passes losses and steps through: bfloat16 has float32's range, so there is nothing to scale."""
+
+        def __init__(self, *_args: Any, **_settings: Any) -> None:
+            super().__init__(device="cpu", enabled=False)
+
+    return GradScaler
+
+
+def _map_half_to_bfloat16(torch: Any) -> None:
+    """XLA's CPU code multiplies float16 matrices at 0.5 GFLOP/s and bfloat16 ones at 160."""
+    base = torch.amp.autocast_mode.autocast
+    original = base.__init__
+
+    def init(
+        self: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
+    ) -> None:
+        if device_type == "xla" and dtype == torch.float16:
+            dtype = torch.bfloat16
+            say_once("autocast to float16 computes in bfloat16 on XLA's CPU device, where float16 is 250 times slower")
+        original(self, device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+    base.__init__ = init
+
+
+def _turn_scaling_off(torch: Any) -> None:
+    """A GradScaler that meets XLA tensors lets them through.
+
+    Where torch_xla is installed torch's own scaler is on without a GPU (Accelerate makes one for fp16=True), and
+    it would read a value back from the device in every step.
+    """
+    base = torch.amp.GradScaler
+    original = base.scale
+
+    def scale(self: Any, outputs: Any) -> Any:
+        if self._enabled and isinstance(outputs, torch.Tensor) and outputs.device.type == "xla":
+            self._enabled = False
+            say_once("gradient scaling is off: bfloat16, in which this job computes, has float32's range")
+        return original(self, outputs)
+
+    base.scale = scale
+
+
+def _enable_autocast(torch: Any, amp: Any) -> None:
+    """torch_xla.amp.autocast does nothing off TPUs, and leaves an object that fails when it is entered."""
+    from torch_xla.amp import autocast_mode
+
+    class autocast(autocast_mode.autocast):  # type: ignore[misc]
+        def __init__(self, device: Any, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> None:
+            if "xla" not in str(device):
+                raise ValueError(f"torch_xla.amp.autocast is for XLA devices, not {device}; use torch.autocast")
+            torch.amp.autocast_mode.autocast.__init__(
+                self, "xla", dtype=dtype or torch.bfloat16, enabled=enabled, cache_enabled=cache_enabled
+            )
+
+    amp.autocast = autocast_mode.autocast = autocast

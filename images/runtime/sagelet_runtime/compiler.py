@@ -1,0 +1,113 @@
+"""Configuration of the Training Compiler: what the hyperparameters ask for, and the environment that gives it.
+
+AWS's own module is in its private images; the lines, their order and the variables are those of its logs and of
+the one public copy. Everything here but `announce` is a pure function.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ENABLED = "sagemaker_training_compiler_enabled"
+DEBUG = "sagemaker_training_compiler_debug_mode"
+MULTI_WORKER = "sagemaker_pytorch_xla_multi_worker_enabled"
+CONFIGURED = "SM_TRAINING_COMPILER_CONFIGURED"
+
+_TRUE = {"true", "1", "yes"}
+_FALSE = {"false", "0", "no", "none", ""}
+
+
+class CompilerConfigurationError(Exception):
+    """A hyperparameter of the Training Compiler has a value that is no boolean."""
+
+    def __init__(self, name: str, value: object) -> None:
+        super().__init__(f'The hyperparameter {name} is {value!r}; use "true" or "false".')
+
+
+@dataclass(frozen=True)
+class CompilerConfig:
+    """What `compiler_config=TrainingCompilerConfig(enabled, debug)` becomes on its way through the API."""
+
+    enabled: bool = False
+    debug: bool = False
+    #: `distribution={"pytorchxla": {"enabled": True}}`
+    multi_worker: bool = False
+
+
+def parse_flag(name: str, value: object) -> bool:
+    """`"true"`, `"\\"true\\""`, True, `"True"`: the SDKs and people send all of these."""
+    text = str(value).strip().strip("\"'").strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise CompilerConfigurationError(name, value)
+
+
+def config_from_parameters(parameters: Mapping[str, object]) -> CompilerConfig:
+    """From hyperparameters, or the part of them that the toolkit calls framework parameters."""
+    flags = {name: parse_flag(name, parameters.get(name, False)) for name in (ENABLED, DEBUG, MULTI_WORKER)}
+    return CompilerConfig(flags[ENABLED], flags[DEBUG], flags[MULTI_WORKER])
+
+
+def debug_directory(output_data_dir: str) -> str:
+    """`compiler/` of output.tar.gz, where AWS's users look for the artifacts of a debug job."""
+    return os.path.join(output_data_dir, "compiler")
+
+
+def wanted_environment(config: CompilerConfig, output_data_dir: str) -> dict[str, str]:
+    """Variables of a compiled job: AWS's, of the debug ones those that torch_xla 2.9 acts on."""
+    wanted = {"GPU_NUM_DEVICES": "1", CONFIGURED: "1"}
+    if not config.debug:
+        return wanted
+    directory = debug_directory(output_data_dir)
+    return wanted | {
+        "PT_XLA_DEBUG": "1",
+        "PT_XLA_DEBUG_FILE": os.path.join(directory, "PT_XLA_DEBUG.txt"),
+        "XLA_IR_DEBUG": "1",
+        "XLA_HLO_DEBUG": "1",
+        "XLA_SAVE_TENSORS_FILE": os.path.join(directory, "XLA_SAVE_TENSORS_FILE.hlo"),
+        "XLA_SAVE_TENSORS_FMT": "hlo",
+        "XLA_METRICS_FILE": os.path.join(directory, "XLA_METRICS_FILE.txt"),
+        "XLA_DUMP_FATAL_STACK": "1",
+    }
+
+
+def announce(config: CompilerConfig, output_data_dir: str, level: int = logging.INFO) -> logging.Logger:
+    """Prints AWS's lines to stdout, in AWS's order. Returns the logger, for what else the configuration has to say."""
+    logger = _logger(level)
+    logger.info("Found configuration for Training Compiler")
+    logger.info("Configuring SM Training Compiler... ")
+    if config.debug:
+        logger.warning(
+            "Training Compiler set to debug mode. This may impact performance. Debug artifacts will be saved in %s. ",
+            debug_directory(output_data_dir),
+        )
+    return logger
+
+
+def configure(config: CompilerConfig, output_data_dir: str, environ: Mapping[str, str], level: int) -> dict[str, str]:
+    """Announces, makes the debug directory, and returns the variables to add. What the user has set stays as it is."""
+    logger = announce(config, output_data_dir, level)
+    if config.debug:
+        os.makedirs(debug_directory(output_data_dir), exist_ok=True)
+    added = {}
+    for name, value in wanted_environment(config, output_data_dir).items():
+        if name in environ:
+            logger.warning("Found pre-existing configuration %s=%s.", name, environ[name])
+        else:
+            added[name] = value
+    return added
+
+
+def _logger(level: int) -> logging.Logger:
+    logger = logging.getLogger(f"{__name__}.TrainingCompilerConfig")
+    logger.setLevel(level)
+    logger.propagate = False
+    handler = logging.StreamHandler(sys.stdout)
+    form = "[%(asctime)s.%(msecs)03d %(name)s %(levelname)s] %(message)s"
+    handler.setFormatter(logging.Formatter(form, datefmt="%Y-%m-%d %H:%M:%S"))
+    logger.handlers = [handler]
+    return logger

@@ -1,0 +1,45 @@
+"""Process 1 of a container: adopts orphans, reaps them, and hands SIGTERM to the one child that does the work."""
+
+import os
+import signal
+from types import FrameType
+
+_FORWARDED = (signal.SIGTERM, signal.SIGINT)
+
+
+def is_init() -> bool:
+    return os.getpid() == 1
+
+
+def become_child_of_init() -> None:
+    """Returns in a child process; the caller's own process stays behind as its init and ends with its exit code.
+
+    Call it before threads exist. The kernel drops signals that process 1 has no handler for, and makes it the
+    parent of every orphan; a process that waits for its own children must not be the one that reaps strangers.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+    child = os.fork()
+    if child != 0:
+        os._exit(_serve(child))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+
+
+def _serve(child: int) -> int:
+    def forward(signum: int, _frame: FrameType | None) -> None:
+        try:
+            os.kill(child, signum)
+        except ProcessLookupError:
+            os.write(2, b"sagelet: stop requested after the job's process ended\n")
+
+    for signum in _FORWARDED:
+        signal.signal(signum, forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+    return _reap_until(child)
+
+
+def _reap_until(child: int) -> int:
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code

@@ -1,0 +1,79 @@
+"""The processes below this one: psutil where it is installed, /proc otherwise."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    pid: int
+    parent: int
+    command: tuple[str, ...]
+    zombie: bool = False
+
+
+def table() -> list[ProcessInfo]:
+    """Every process that can be seen. One that ends meanwhile is left out."""
+    try:
+        import psutil
+    except ImportError:
+        return _table_from_proc()
+    found = []
+    for process in psutil.process_iter(["pid", "ppid", "cmdline", "status"]):
+        info = process.info
+        zombie = info["status"] == psutil.STATUS_ZOMBIE
+        found.append(ProcessInfo(info["pid"], info["ppid"] or 0, tuple(info["cmdline"] or ()), zombie))
+    return found
+
+
+def _table_from_proc(root: Path = Path("/proc")) -> list[ProcessInfo]:
+    entries = (entry for entry in root.iterdir() if entry.name.isdigit())
+    return [info for info in map(_read_proc, entries) if info is not None]
+
+
+def _read_proc(entry: Path) -> ProcessInfo | None:
+    try:
+        stat = (entry / "stat").read_text(errors="replace")
+        command = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return None
+    # The command name stands in parentheses and may hold anything, so the fields are counted from the last one.
+    state, parent = stat.rpartition(")")[2].split()[:2]
+    return ProcessInfo(int(entry.name), int(parent), tuple(command.rstrip("\0").split("\0")), state == "Z")
+
+
+def stop_targets(processes: list[ProcessInfo], root: int, own_helpers: frozenset[int] = frozenset()) -> list[int]:
+    """The descendants of `root` that a stop request is for, parents first.
+
+    Launchers and shells pass no signal on, so every level gets it. Left out with all that is below them: zombies,
+    `own_helpers`, and the multiprocessing workers of a process that gets the signal itself: a data loader whose
+    worker is terminated raises an error in the middle of the script's own SIGTERM handler.
+    """
+    by_parent: dict[int, list[ProcessInfo]] = {}
+    commands = {process.pid: process.command for process in processes}
+    for process in processes:
+        by_parent.setdefault(process.parent, []).append(process)
+    targets: list[int] = []
+    level = [root]
+    while level:
+        children = [child for pid in level for child in by_parent.get(pid, ())]
+        level = [
+            child.pid
+            for child in children
+            if not child.zombie
+            and child.pid not in own_helpers
+            and (child.parent == root or not _is_worker(child, commands.get(child.parent, ())))
+        ]
+        targets += level
+    return targets
+
+
+def _is_worker(process: ProcessInfo, parent_command: tuple[str, ...]) -> bool:
+    """Whether this is a multiprocessing worker: a fork has its parent's command line, a spawn names the module.
+
+    Python only: the subshell of a shell script has its parent's command line too, and passes no signal on.
+    """
+    if not process.command or "python" not in os.path.basename(process.command[0]):
+        return False
+    return process.command == parent_command or any("multiprocessing" in part for part in process.command[1:])

@@ -1,0 +1,95 @@
+"""kill -9 of the server while a job trains: the next one adopts it, and its log has no gap and no double."""
+
+from pathlib import Path
+
+import pytest
+
+from support.jobs import Jobs
+from support.server import SageletProcess, until
+
+SCRIPT = """
+    import os, time
+    print("begin", flush=True)
+    for number in range(200):
+        print("line", number)
+        time.sleep(0.05)
+    open(os.environ["SM_MODEL_DIR"] + "/model.txt", "w").write("done")
+"""
+
+
+def test_a_job_survives_kill_9_of_the_server(own_server: SageletProcess) -> None:
+    jobs = Jobs(own_server)
+    name = jobs.submit(SCRIPT, metrics=[{"Name": "line", "Regex": "line ([0-9]+)"}])
+    jobs.wait_for_line(name, "line 20")
+    own_server.kill()
+    own_server.start()
+    before = len(jobs.log(name))
+    until(lambda: len(jobs.log(name)) > before, 30)
+    job = jobs.ended(name)
+    assert job["TrainingJobStatus"] == "Completed"
+    numbered = [line for line in jobs.log(name) if line.startswith("line ")]
+    assert numbered == [f"line {number}" for number in range(200)]
+    assert jobs.artifact(name) == {"model.txt": b"done"}
+    assert job["FinalMetricDataList"][0]["Value"] == 199
+
+
+def test_a_job_that_ended_while_the_server_was_down_is_finished(own_server: SageletProcess, tmp_path: Path) -> None:
+    jobs = Jobs(own_server)
+    name = jobs.submit(SCRIPT)
+    jobs.wait_for_line(name, "line 5")
+    own_server.kill()
+    optml = next((tmp_path / "data" / "jobs").rglob("opt-ml"))
+    until(lambda: (optml / "output" / "success").exists())
+    own_server.start()
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
+    assert [line for line in jobs.log(name) if line.startswith("line ")] == [f"line {n}" for n in range(200)]
+
+
+def test_sigterm_leaves_the_job_running_and_says_so(own_server: SageletProcess) -> None:
+    jobs = Jobs(own_server)
+    name = jobs.submit(SCRIPT)
+    jobs.wait_for_line(name, "line 5")
+    assert name in own_server.stop()
+    own_server.start()
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
+
+
+def test_jobs_logs_and_metrics_survive_a_restart(own_server: SageletProcess) -> None:
+    jobs = Jobs(own_server)
+    name = jobs.submit("print('loss=0.5')", metrics=[{"Name": "loss", "Regex": "loss=([0-9.]+)"}])
+    before = jobs.ended(name)
+    log = jobs.log(name)
+    own_server.stop()
+    own_server.start()
+    after = jobs.describe(name)
+    before.pop("ResponseMetadata"), after.pop("ResponseMetadata")
+    assert after == before
+    assert jobs.log(name) == log
+    statistics = own_server.client("cloudwatch").get_metric_statistics
+    points = until(
+        lambda: statistics(
+            Namespace="/aws/sagemaker/TrainingJobs",
+            MetricName="loss",
+            Dimensions=[{"Name": "TrainingJobName", "Value": name}],
+            StartTime=after["TrainingStartTime"].timestamp() - 60,
+            EndTime=after["TrainingEndTime"].timestamp() + 60,
+            Period=60,
+            Statistics=["SampleCount"],
+        )["Datapoints"]
+    )
+    assert [point["SampleCount"] for point in points] == [1]
+
+
+def test_a_second_server_on_the_same_data_directory_is_refused(own_server: SageletProcess, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"--data .*another sagelet"):
+        SageletProcess(tmp_path / "data", "--runtime", "process").start()
+
+
+def test_a_job_survives_kill_9_before_its_script_prints_anything(own_server: SageletProcess) -> None:
+    jobs = Jobs(own_server)
+    name = jobs.submit("print('the only line')")
+    until(lambda: jobs.describe(name)["SecondaryStatus"] == "Training", every=0.005)
+    own_server.kill()
+    own_server.start()
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed", jobs.describe(name)
+    assert jobs.log(name).count("the only line") == 1

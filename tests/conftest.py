@@ -1,0 +1,65 @@
+"""What this machine can run, and a plain word about what was left out.
+
+With SAGELET_TEST_REQUIRE=all (as in CI) nothing may be left out: a missing piece fails the run at once.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sagelet.images.builder import training_image
+from sagelet.runtimes.choose import NEEDED_MODULES, missing_modules
+
+ROOT = Path(__file__).parents[1]
+REQUIRE_ALL = os.environ.get("SAGELET_TEST_REQUIRE") == "all"
+LEFT_OUT = pytest.StashKey[dict[str, int]]()
+
+
+def missing_docker() -> str | None:
+    from sagelet.errors import RuntimeUnavailable
+    from sagelet.images.engine import connect, image_id
+
+    try:
+        client = connect()
+    except RuntimeUnavailable:
+        return "no Docker Engine answers: start one"
+    return None if image_id(client, training_image()) else f"{training_image()} is not there: run `make image`"
+
+
+def missing_xla() -> str | None:
+    absent = missing_modules(NEEDED_MODULES)
+    return f"{', '.join(absent)} not installed: run `make setup`" if absent else None
+
+
+def missing_sdk() -> str | None:
+    present = (ROOT / ".venv-sdk" / "bin" / "aws").exists()
+    return None if present else "the environment of the SageMaker SDK is not there: run `make setup-sdk`"
+
+
+NEEDS = {"docker": missing_docker, "xla": missing_xla, "sdk": missing_sdk}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[LEFT_OUT] = {}
+    for marker, find_missing in NEEDS.items():
+        needing = [item for item in items if marker in item.keywords]
+        reason = find_missing() if needing else None
+        if reason is None:
+            continue
+        if REQUIRE_ALL:
+            pytest.exit(f"SAGELET_TEST_REQUIRE=all, but {reason}", returncode=1)
+        config.stash[LEFT_OUT][reason] = len(needing)
+        for item in needing:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for reason, count in config.stash.get(LEFT_OUT, {}).items():
+        terminalreporter.write_line(f"Left out {count} tests: {reason}", yellow=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if REQUIRE_ALL and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,232 @@
+"""What only the docker runtime promises."""
+
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+import pytest
+from docker.errors import NotFound
+
+from sagelet.clock import SystemClock
+from sagelet.errors import ClientFault, RuntimeUnavailable
+from sagelet.runtimes.docker import DockerRuntime, probe
+from sagelet.runtimes.port import Handle
+from support.harness import DEADLINE_S, Harness
+
+pytestmark = pytest.mark.docker
+
+
+def container_id(handle: Handle) -> str:
+    return handle.ref
+
+
+def inspect(client: docker.DockerClient, handle: Handle) -> dict[str, Any]:
+    attributes: dict[str, Any] = client.containers.get(container_id(handle)).attrs
+    return attributes
+
+
+def test_container_is_hardened(docker_host: Harness, docker_client: docker.DockerClient) -> None:
+    plan = docker_host.plan("grep Cap /proc/self/status || cat /proc/self/status", memory_bytes=256 * 1024**2)
+    handle = docker_host.launch(plan)
+    facts = inspect(docker_client, handle)
+    host = facts["HostConfig"]
+    assert host["Privileged"] is False
+    assert host["CapDrop"] == ["ALL"]
+    assert not host["CapAdd"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["PidsLimit"] > 0
+    assert host["ShmSize"] == 64 * 1024**2
+    assert host["Memory"] == host["MemorySwap"] == 256 * 1024**2
+    assert host["LogConfig"]["Type"] == "json-file"
+    assert host["RestartPolicy"]["Name"] in ("", "no")
+    assert (host["PidMode"], host["IpcMode"], host["UTSMode"]) == ("", "private", "")
+    assert host["NetworkMode"] not in ("host", "default", "bridge")
+    assert [(mount["Source"], mount["Destination"], mount["RW"]) for mount in facts["Mounts"]] == [
+        (str(plan.hosts[0].opt_ml), "/opt/ml", True)
+    ]
+    status = docker_host.text(handle)
+    assert [line.split()[1] for line in status if line.startswith(("CapEff", "CapBnd"))] == ["0" * 16] * 2
+
+
+def test_container_runs_as_the_user_of_the_server(
+    docker_host: Harness, docker_client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1234)
+    monkeypatch.setattr(os, "getgid", lambda: 2345)
+    handle = docker_host.start("id -u; id -g; echo $HOME; touch $HOME/x && echo writable")
+    assert docker_host.text(handle) == ["1234", "2345", "/tmp", "writable"]
+
+
+def test_labels_and_name_say_whose_container_it_is(docker_host: Harness, docker_client: docker.DockerClient) -> None:
+    plan = docker_host.plan("true")
+    facts = inspect(docker_client, docker_host.launch(plan))
+    labels = facts["Config"]["Labels"]
+    assert labels["org.sagelet.job-id"] == plan.job_id
+    assert labels["org.sagelet.job-name"] == "contract-test"
+    assert labels["org.sagelet.host"] == "algo-1"
+    assert labels["org.sagelet.owner"]
+    assert facts["Name"].startswith("/sagelet-contract-test-")
+
+
+def test_servers_on_one_engine_do_not_see_each_others_containers(
+    docker_host: Harness, docker_client: docker.DockerClient
+) -> None:
+    plan = docker_host.plan("exec sleep 600")
+    handle = docker_host.launch(plan)
+    other = DockerRuntime(docker_client, uuid.uuid4().hex, SystemClock())
+    assert other.find(plan.job_id) == []
+    (mine,) = other.launch(plan)
+    assert mine.ref != handle.ref
+    other.reap(plan.job_id)
+    assert other.find(plan.job_id) == []
+    assert docker_host.runtime.observe(handle).running
+
+
+def test_gpus_are_requested_by_uuid(docker_host: Harness, docker_client: docker.DockerClient) -> None:
+    """Where the engine has no GPUs the container cannot start: the host has ended, and says why."""
+    plan = docker_host.plan("true", gpu_uuids=("GPU-11111111", "GPU-22222222"))
+    handle = docker_host.launch(plan)
+    (request,) = inspect(docker_client, handle)["HostConfig"]["DeviceRequests"]
+    assert request["DeviceIDs"] == ["GPU-11111111", "GPU-22222222"]
+    assert request["Capabilities"] == [["gpu"]]
+    end = docker_host.end(handle)
+    assert end.exit_code != 0
+    assert end.error
+
+
+def test_cpu_container_gets_no_gpu_from_a_default_runtime(docker_host: Harness) -> None:
+    assert docker_host.run("echo $NVIDIA_VISIBLE_DEVICES")[0] == ["void"]
+
+
+def test_container_that_was_created_but_not_started_is_started(
+    docker_host: Harness, docker_client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = docker_host.plan("echo started")
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DockerRuntime, "_start", die)
+        with pytest.raises(KeyboardInterrupt):
+            docker_host.runtime.launch(plan)
+    (created,) = docker_host.runtime.find(plan.job_id)
+    end = docker_host.runtime.observe(created)
+    assert (end.running, end.exit_code) == (False, None)
+    assert "never started" in (end.error or "")
+    assert docker_host.launch(plan).ref == created.ref
+    assert docker_host.text(created) == ["started"]
+
+
+def test_image_that_is_not_there_is_the_clients_fault(docker_host: Harness, docker_client: docker.DockerClient) -> None:
+    plan = docker_host.plan("true", image="sagelet/no-such-image:0")
+    with pytest.raises(ClientFault, match="sagelet/no-such-image:0"):
+        docker_host.runtime.launch(plan)
+    assert docker_host.runtime.find(plan.job_id) == []
+
+
+def test_container_that_vanished_is_not_running(docker_host: Harness, docker_client: docker.DockerClient) -> None:
+    handle = docker_host.start("exec sleep 600")
+    docker_client.containers.get(container_id(handle)).remove(force=True)
+    end = docker_host.runtime.observe(handle)
+    assert (end.running, end.exit_code) == (False, None)
+    assert "removed" in (end.error or "")
+    assert docker_host.text(handle) == []
+    docker_host.runtime.stop(handle)
+
+
+def test_network_is_the_jobs_own_and_goes_with_the_job(
+    docker_host: Harness, docker_client: docker.DockerClient
+) -> None:
+    plan = docker_host.plan("exec sleep 600", hosts=2)
+    first, second = docker_host.launch_all(plan)
+    networks = [inspect(docker_client, handle)["NetworkSettings"]["Networks"] for handle in (first, second)]
+    (name,) = networks[0]
+    assert list(networks[1]) == [name]
+    addresses = [network[name]["IPAddress"] for network in networks]
+    assert [address.rpartition(".")[2] for address in addresses] == ["2", "3"]
+    docker_client.api.remove_container(first.ref, force=True)
+    assert docker_client.networks.get(name).name == name
+    docker_host.runtime.reap(plan.job_id)
+    with pytest.raises(NotFound):
+        docker_client.networks.get(name)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A service of this machine that containers can reach unless they are isolated."""
+    with socket.create_server(("", 0)) as server:
+        yield server
+
+
+def test_isolated_hosts_reach_each_other_and_not_this_machine(
+    docker_host: Harness, docker_client: docker.DockerClient, listener: socket.socket
+) -> None:
+    facts = probe()
+    assert facts is not None
+    port = listener.getsockname()[1]
+    script = f"""
+        if [ $(hostname) = algo-1 ]; then while true; do echo hello | nc -l -p 5000; done; fi
+        until [ "$(nc -w 2 algo-1 5000 2>/dev/null)" = hello ]; do sleep 0.1; done
+        echo reached
+        for address in {facts.bridge_gateway} $(ip route | while read to via gateway rest; do echo $gateway; done); do
+            nc -w 1 $address {port} < /dev/null 2>/dev/null && echo $address
+        done
+        echo end
+    """
+    first, second = docker_host.launch_all(docker_host.plan(script, hosts=2, network_isolation=True))
+    (name,) = inspect(docker_client, first)["NetworkSettings"]["Networks"]
+    assert docker_client.networks.get(name).attrs["Internal"] is True
+    assert docker_host.text(second) == ["reached", "end"]
+
+
+def test_other_hosts_reach_the_services_of_this_machine(docker_host: Harness, listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    handle = docker_host.start(f"nc -w 5 host.docker.internal {port} < /dev/null && echo reached")
+    listener.settimeout(DEADLINE_S)
+    connection, _ = listener.accept()
+    connection.close()
+    assert docker_host.text(handle) == ["reached"]
+
+
+def test_host_reaches_the_machine_by_name(docker_host: Harness) -> None:
+    facts = probe()
+    assert facts is not None
+    text, _ = docker_host.run("cat /etc/hosts")
+    known = {name: line.split()[0] for line in text for name in line.split()[1:]}
+    assert known[docker_host.runtime.endpoint_host] == facts.bridge_gateway
+
+
+def test_memory_limit_ends_in_out_of_memory(docker_host: Harness) -> None:
+    script = "x=0123456789abcdef; while true; do x=$x$x; done"
+    _, end = docker_host.run(script, memory_bytes=16 * 1024**2)
+    assert end.out_of_memory
+    assert end.exit_code == 137
+
+
+def test_child_killed_for_memory_is_seen_although_the_command_ends_well(docker_host: Harness) -> None:
+    script = "(x=0123456789abcdef; while true; do x=$x$x; done); exit 0"
+    _, end = docker_host.run(script, memory_bytes=16 * 1024**2)
+    assert end.out_of_memory
+    assert end.exit_code == 0
+
+
+def test_engine_that_does_not_answer(tmp_path: Any) -> None:
+    client = docker.DockerClient(base_url=f"unix://{tmp_path}/no.sock", version="1.41")
+    runtime = DockerRuntime(client, "owner", SystemClock())
+    assert probe(client) is None
+    with pytest.raises(RuntimeUnavailable):
+        runtime.find("job")
+    with pytest.raises(RuntimeUnavailable):
+        runtime.observe(Handle("algo-1", "ref", 0))
+    with pytest.raises(RuntimeUnavailable):
+        list(runtime.lines(Handle("algo-1", "ref", 0), None))
+
+
+def test_probe_knows_the_engine(docker_client: docker.DockerClient) -> None:
+    facts = probe(docker_client)
+    assert facts is not None
+    assert facts.version == docker_client.version()["Version"]

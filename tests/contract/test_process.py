@@ -1,0 +1,229 @@
+"""What only the process runtime promises."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import sagelet
+from sagelet.clock import SystemClock
+from sagelet.errors import ClientFault
+from sagelet.runtimes import host_files
+from sagelet.runtimes.port import Handle
+from sagelet.runtimes.process import ProcessRuntime, StandIn
+from support.harness import Harness, wait_for
+
+SOURCES = Path(sagelet.__file__).parents[1]
+AS_ORDINARY_USER = Path(__file__).parents[1] / "support" / "ordinary_user.py"
+NOBODY = 65534
+
+
+def without_namespaces(directory: Path) -> ProcessRuntime:
+    return ProcessRuntime(directory / "state", StandIn((sys.executable,), "/nowhere"), SystemClock(), namespaces="none")
+
+
+def started(handle: Handle) -> dict[str, object]:
+    content = host_files.read_json(Path(handle.ref, host_files.STARTED))
+    assert content is not None
+    return content
+
+
+def keeper_of(handle: Handle) -> int:
+    return int(str(started(handle)["pid"]))
+
+
+def is_alive(pid: int) -> bool:
+    return host_files.start_time(pid) != "" and Path(f"/proc/{pid}/status").read_text().find("State:\tZ") == -1
+
+
+def test_arguments_train_runs_the_command_that_stands_for_the_image(process_host: Harness) -> None:
+    plan = process_host.plan("", entrypoint=None, arguments=("train",))
+    assert process_host.text(process_host.launch(plan)) == ["trained"]
+
+
+def test_environment_is_exactly_what_is_documented(process_host: Harness) -> None:
+    plan = process_host.plan("exec env", environment={"PYTHONPATH": "/mine", "CUDA_VISIBLE_DEVICES": "7"})
+    names = dict(line.split("=", 1) for line in process_host.text(process_host.launch(plan)))
+    assert names["PYTHONPATH"] == "/mine:/nowhere"
+    assert names["PYTHONUNBUFFERED"] == "1"
+    assert names["SM_STUDIO_LOCAL_MODE"] == "true"
+    assert names["CUDA_VISIBLE_DEVICES"] == ""
+    assert names["PATH"].startswith(os.path.dirname(sys.executable))
+
+
+def test_leased_gpus_are_the_visible_ones(process_host: Harness) -> None:
+    text, _ = process_host.run("echo $CUDA_VISIBLE_DEVICES", gpu_uuids=("GPU-a", "GPU-b"))
+    assert text == ["GPU-a,GPU-b"]
+
+
+def test_machine_is_untouched_and_opt_keeps_its_other_children(process_host: Harness) -> None:
+    before = sorted(os.listdir("/opt"))
+    text, _ = process_host.run("ls -A /opt")
+    assert sorted(text) == sorted({*before, "ml"})
+    assert sorted(os.listdir("/opt")) == before
+
+
+@pytest.mark.parametrize("script", ["exec sleep 600", "sleep 600 & setsid sleep 600 & sleep 600; true"])
+def test_killed_keeper_leaves_no_orphan_and_is_told(process_host: Harness, script: str) -> None:
+    handle = process_host.start(f"echo ready; {script}")
+    process_host.read_until(handle, "ready")
+    keeper = keeper_of(handle)
+    wait_for("the host's processes", lambda: host_files.descendants(keeper))
+    below = host_files.descendants(keeper)
+    os.kill(keeper, signal.SIGKILL)
+    end = process_host.end(handle)
+    assert end.exit_code is None
+    assert "keeper" in (end.error or "")
+    wait_for("the end of every process", lambda: not any(is_alive(pid) for pid in below))
+    assert process_host.text(handle) == ["ready"]
+    assert process_host.make().observe(handle) == end
+
+
+def test_host_whose_keeper_died_is_not_started_again(process_host: Harness) -> None:
+    plan = process_host.plan("echo once >> /opt/ml/runs; exec sleep 600")
+    handle = process_host.launch(plan)
+    runs = plan.hosts[0].opt_ml / "runs"
+    wait_for("the start", lambda: runs.exists() and runs.read_text())
+    os.kill(keeper_of(handle), signal.SIGKILL)
+    process_host.end(handle)
+    assert process_host.make().launch(plan) == [handle]
+    assert not process_host.runtime.observe(handle).running
+    assert runs.read_text() == "once\n"
+
+
+def test_process_id_of_a_dead_keeper_that_was_used_again_is_left_alone(process_host: Harness) -> None:
+    handle = process_host.start("exec sleep 600")
+    os.kill(keeper_of(handle), signal.SIGKILL)
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        host_files.write_json(Path(handle.ref, host_files.STARTED), {**started(handle), "pid": stranger.pid})
+        process_host.end(handle)
+        process_host.runtime.stop(handle)
+        process_host.runtime.stop(handle, force=True)
+        process_host.clean_up()
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+SERVER = """
+import os, sys, time
+from pathlib import Path
+from sagelet.clock import SystemClock
+from sagelet.runtimes.port import HostPlan, LaunchPlan
+from sagelet.runtimes.process import ProcessRuntime, StandIn
+directory = Path(sys.argv[1])
+(directory / "ml").mkdir()
+host = HostPlan("algo-1", directory / "ml", directory / "run")
+script = "echo first; while [ ! -e /opt/ml/go ]; do sleep 0.1; done; echo second; exit 8"
+plan = LaunchPlan("of-server", "job", "none", (host,), entrypoint=("/bin/sh", "-c", script), arguments=())
+ProcessRuntime(directory / "state", StandIn(("x",)), SystemClock()).launch(plan)
+print("launched", flush=True)
+time.sleep(600)
+"""
+
+
+def test_host_outlives_the_server_that_started_it(process_host: Harness) -> None:
+    command = [sys.executable, "-c", SERVER, str(process_host.directory)]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"launched\n"
+        os.killpg(server.pid, signal.SIGKILL)
+    (handle,) = process_host.runtime.find("of-server")
+    process_host.jobs.append("of-server")
+    assert process_host.runtime.observe(handle).running
+    (process_host.directory / "ml" / "go").touch()
+    assert process_host.text(handle) == ["first", "second"]
+    assert process_host.end(handle).exit_code == 8
+
+
+def test_keepers_that_start_at_the_same_time_run_the_command_once(process_host: Harness) -> None:
+    plan = process_host.plan("echo once >> /opt/ml/runs; exec sleep 600")
+    runtimes = [process_host.make() for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        handles = list(pool.map(lambda runtime: runtime.launch(plan)[0], runtimes))
+    process_host.jobs.append(plan.job_id)
+    assert len(set(handles)) == 1
+    process_host.runtime.stop(handles[0], force=True)
+    process_host.end(handles[0])
+    assert (plan.hosts[0].opt_ml / "runs").read_text() in ("", "once\n")
+
+
+def test_two_isolated_hosts_are_refused(process_host: Harness) -> None:
+    with pytest.raises(ClientFault, match="--runtime docker"):
+        process_host.runtime.launch(process_host.plan("true", hosts=2, network_isolation=True))
+
+
+def test_without_namespaces_paths_are_rewritten(tmp_path: Path) -> None:
+    host = Harness("process", lambda: without_namespaces(tmp_path), tmp_path)
+    plan = host.plan(
+        'cat "$SAGEMAKER_BASE_DIR/input/config/hyperparameters.json"; echo; echo "$MODEL"; pwd; echo "$1"',
+        environment={"MODEL": "/opt/ml/model", "S3": "s3://bucket/opt/ml/x"},
+        arguments=("sh", "--out=/opt/ml/output"),
+    )
+    job = plan.hosts[0].opt_ml
+    config = job / "input" / "config" / "hyperparameters.json"
+    config.parent.mkdir(parents=True)
+    sent = {"output_dir": '"/opt/ml/model"', "data": '["/opt/ml/input/data/train"]', "other": "/opt/mlx /x/opt/ml 3"}
+    config.write_text(json.dumps(sent))
+    handle = host.launch(plan)
+    text = host.text(handle)
+    expected = {"output_dir": f'"{job}/model"', "data": f'["{job}/input/data/train"]', "other": sent["other"]}
+    assert json.loads(text[0]) == expected
+    assert text[1:] == [f"{job}/model", str(job), f"--out={job}/output"]
+    host.clean_up()
+
+
+def test_without_namespaces_isolation_is_refused(tmp_path: Path) -> None:
+    host = Harness("process", lambda: without_namespaces(tmp_path), tmp_path)
+    with pytest.raises(ClientFault, match="cannot isolate"):
+        host.runtime.launch(host.plan("true", network_isolation=True))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="user namespaces are Linux's")
+def test_ordinary_user_gets_all_of_it_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As root this runs as `nobody`, with a Python and sources that `nobody` can read."""
+    if os.geteuid() != 0:
+        command = [sys.executable, str(AS_ORDINARY_USER), str(tmp_path_factory.mktemp("user"))]
+        subprocess.run(command, env={"PYTHONPATH": str(SOURCES)}, check=True)
+        return
+    directory = Path(subprocess.check_output(["mktemp", "-d", "/tmp/sagelet-user-XXXXXX"], text=True).strip())
+    try:
+        shutil.copytree(SOURCES / "sagelet", directory / "lib" / "sagelet")
+        shutil.copy(AS_ORDINARY_USER, directory / "lib")
+        (directory / "work").mkdir()
+        for path in (directory, *directory.rglob("*")):
+            path.chmod(0o755)
+            os.chown(path, NOBODY, NOBODY)
+        result = subprocess.run(
+            ["/usr/bin/python3", str(directory / "lib" / AS_ORDINARY_USER.name), str(directory / "work")],
+            env={"PATH": os.defpath, "PYTHONPATH": str(directory / "lib")},
+            user=NOBODY,
+            group=NOBODY,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.splitlines()[-1] == "all of it holds"
+    finally:
+        shutil.rmtree(directory)
+
+
+def test_only_the_training_image_is_stood_in_for(tmp_path: Path) -> None:
+    runtime = ProcessRuntime(tmp_path, StandIn((sys.executable,), image="sagelet/training:1"), SystemClock())
+    assert runtime.has_image("sagelet/training:1")
+    with pytest.raises(ClientFault, match=r"cannot run my/own:1: start a Docker Engine"):
+        runtime.has_image("my/own:1")
+
+
+def test_what_is_not_installed_is_named_with_its_remedy(tmp_path: Path) -> None:
+    stand_in = StandIn((sys.executable,), image="sagelet/training:1", missing=("torch", "torch_xla"))
+    with pytest.raises(ClientFault, match=r"torch, torch_xla not installed.*pip install 'sagelet\[xla\]'"):
+        ProcessRuntime(tmp_path, stand_in, SystemClock()).has_image("sagelet/training:1")

@@ -1,0 +1,103 @@
+"""A world with its front: the engine on fakes behind a real server, for tests through boto3."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import boto3
+import urllib3
+from botocore.config import Config
+
+from sagelet.data.objects import S3Uri
+from sagelet.jobs.record import TrainingJob
+from sagelet.runtimes.port import Line
+from sagelet.telemetry.events import LogEvent, LogStream
+from sagelet_api.app import Application
+from sagelet_api.control import control_app
+from sagelet_api.security import FrontDoor
+from sagelet_api.server import Server
+from sagelet_api.services.logs import TrainingLogs
+from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.sagemaker import TrainingJobs
+from support.world import World
+
+ACCOUNT, REGION = "123456789012", "us-east-1"
+
+
+class ApiWorld(World):
+    """`with ApiWorld(root, bridge) as world`: `world.sagemaker` and `world.logs` speak to its server."""
+
+    def __init__(self, root: Path, bridge: MotoBridge, **settings: Any) -> None:
+        super().__init__(root, **settings)
+        services = {
+            "sagemaker": TrainingJobs(self.engine).operations(),
+            "logs": TrainingLogs(self.engine).operations(),
+        }
+        self._http = urllib3.PoolManager()
+        self._server = Server(Application(FrontDoor(), control_app(self.engine), services, bridge.wsgi), "127.0.0.1", 0)
+
+    def __enter__(self) -> "ApiWorld":
+        self._server.start()
+        self.sagemaker = self.client("sagemaker")
+        self.logs = self.client("logs")
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._http.clear()
+        self._server.stop()
+        self.engine.close()
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    def client(self, service: str, region: str = REGION, account: str = ACCOUNT) -> Any:
+        """Validates nothing itself and never repeats a call, so that the server's own answers are seen."""
+        return boto3.client(
+            service,
+            endpoint_url=self._server.endpoint,
+            region_name=region,
+            aws_access_key_id=account,
+            aws_secret_access_key="any",
+            config=Config(retries={"total_max_attempts": 1}, parameter_validation=False),
+        )
+
+    def post(self, operation: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """A SageMaker call as JSON, whatever types the body has: boto3 fails itself over the wrong ones."""
+        scope = f"{ACCOUNT}/20260101/{REGION}/sagemaker/aws4_request"
+        headers = {
+            "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+            "Content-Type": "application/x-amz-json-1.1",
+            "X-Amz-Target": f"SageMaker.{operation}",
+        }
+        answer = self._http.request(
+            "POST", self._server.endpoint, body=json.dumps(body), headers=headers, retries=False
+        )
+        return answer.status, json.loads(answer.data or "{}")
+
+    def stream(self, name: str, texts: Sequence[str] = (), *, start_ms: int = 1_000, step_ms: int = 1) -> LogStream:
+        """A log stream of a job of its own that never runs, with these lines."""
+        job = self.waiting_job(name)
+        made = self.engine._store.open_stream(job, "algo-1", f"{name}/algo-1-1", start_ms)
+        return self.say(made, texts, start_ms=start_ms, step_ms=step_ms)
+
+    def say(self, stream: LogStream, texts: Sequence[str], *, start_ms: int, step_ms: int = 1) -> LogStream:
+        lines = [Line(start_ms + number * step_ms, text, str(number)) for number, text in enumerate(texts)]
+        events = [LogEvent(line.time_ms, line.text) for line in lines]
+        return self.engine._store.append_output(stream, events, "p", [], start_ms)
+
+    def fill_inputs(self, body: dict[str, Any]) -> None:
+        """Puts an object under every S3 prefix that a CreateTrainingJob body reads from."""
+        for channel in body.get("InputDataConfig", []):
+            uri = S3Uri.parse(channel["DataSource"]["S3DataSource"]["S3Uri"])
+            self.objects.put(uri.bucket, f"{uri.key.rstrip('/')}/data.bin" if uri.key else "data.bin", b"1")
+
+    def waiting_job(self, name: str) -> TrainingJob:
+        """A job that is in the store but with no scheduler."""
+        from sagelet.jobs.lifecycle import create
+        from support.world import key, request
+
+        job = create(key(name), f"id-{name}", request(name), {}, self.clock.now_ms())
+        self.engine._store.insert(job)
+        return job

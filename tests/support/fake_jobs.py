@@ -1,0 +1,62 @@
+"""A few operations in the form that the services have them, for tests of the front."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sagelet.errors import JobNotFound, SageletError
+from sagelet.jobs.record import JobKey, TrainingJob
+from sagelet_api.aws_errors import ResourceInUse
+from sagelet_api.operations import Context, Operations, SharedOperation, owned_arn, owned_where
+
+CREATED = 1732147200.125
+ROLE = "arn:aws:iam::123456789012:role/SageMakerRole"
+
+
+class FakeEngine:
+    def health(self) -> dict[str, Any]:
+        return {"version": "0", "runtime": "fake"}
+
+    def interrupt(self, key: JobKey) -> TrainingJob:
+        raise JobNotFound(key.name)
+
+
+class FakeJobs:
+    """Operations in the form that the services have them: small, and remembering what they were asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Context, dict[str, Any]]] = []
+
+    def create(self, context: Context, parameters: dict[str, Any]) -> Mapping[str, Any]:
+        name = parameters["TrainingJobName"]
+        if name == "taken":
+            raise ResourceInUse(f"Training job names must be unique ({name})")
+        if name == "full":
+            raise SageletError("disk full: free space")
+        if name == "broken":
+            raise ZeroDivisionError("a bug of ours")
+        self.seen.append((context, parameters))
+        return {"TrainingJobArn": f"arn:aws:sagemaker:{context.region}:{context.account}:training-job/{name}"}
+
+    def describe(self, context: Context, parameters: dict[str, Any]) -> Mapping[str, Any]:
+        return {"TrainingJobName": parameters["TrainingJobName"], "CreationTime": CREATED}
+
+    def stop(self, context: Context, parameters: dict[str, Any]) -> None:
+        self.seen.append((context, parameters))
+
+    def list_tags(self, context: Context, parameters: dict[str, Any]) -> Mapping[str, Any]:
+        return {"Tags": [{"Key": "served-by", "Value": "sagelet"}]}
+
+    def streams(self, context: Context, parameters: dict[str, Any]) -> Mapping[str, Any]:
+        return {"logStreams": [{"logStreamName": "job/algo-1-1"}]}
+
+    def services(self) -> Mapping[str, Operations]:
+        training_logs = owned_where("logGroupName", "/aws/sagemaker/TrainingJobs")
+        return {
+            "sagemaker": {
+                "CreateTrainingJob": self.create,
+                "DescribeTrainingJob": self.describe,
+                "StopTrainingJob": self.stop,
+                "ListTags": SharedOperation(self.list_tags, owned_arn("ResourceArn", "training-job/")),
+            },
+            "logs": {"DescribeLogStreams": SharedOperation(self.streams, training_logs)},
+        }

@@ -1,0 +1,165 @@
+"""Stand-ins for what lies outside of the engine: time, S3, CloudWatch and the hosts."""
+
+import hashlib
+import queue
+import shutil
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sagelet.data.objects import ObjectInfo, ObjectNotFound
+from sagelet.errors import RuntimeUnavailable
+from sagelet.runtimes.port import Handle, LaunchPlan, Line, Observation
+from sagelet.telemetry.sink import MetricPoint
+
+
+class FakeClock:
+    """Stands still until it is turned."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._guard = threading.Lock()
+
+    def now_ms(self) -> int:
+        with self._guard:
+            return self._now_ms
+
+    def turn(self, seconds: float) -> None:
+        with self._guard:
+            self._now_ms += round(seconds * 1000)
+
+
+class FakeObjects:
+    """S3 in a directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.uploads: list[str] = []
+        self.deletes: list[str] = []
+
+    def put(self, bucket: str, key: str, data: bytes) -> None:
+        path = self._root / bucket / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+        root = self._root / bucket
+        if not root.is_dir():
+            raise ObjectNotFound(bucket)
+        for path in sorted(root.rglob("*")):
+            key = path.relative_to(root).as_posix()
+            if path.is_file() and key.startswith(prefix):
+                yield ObjectInfo(key, path.stat().st_size, hashlib.md5(path.read_bytes()).hexdigest())
+
+    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+        if not (self._root / bucket / key).is_file():
+            raise ObjectNotFound(key)
+        shutil.copyfile(self._root / bucket / key, target)
+
+    def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
+        self.put(bucket, key, source.read_bytes())
+        self.uploads.append(f"s3://{bucket}/{key}")
+
+    def delete(self, account: str, region: str, bucket: str, key: str) -> None:
+        (self._root / bucket / key).unlink(missing_ok=True)
+        self.deletes.append(f"s3://{bucket}/{key}")
+
+    def under(self, bucket: str, prefix: str = "") -> dict[str, bytes]:
+        """The objects whose key starts with `prefix`."""
+        if not (self._root / bucket).is_dir():
+            return {}
+        found = self.list("", "", bucket, prefix)
+        return {info.key: (self._root / bucket / info.key).read_bytes() for info in found}
+
+
+class FakeMetrics:
+    def __init__(self) -> None:
+        self.points: list[tuple[str, MetricPoint]] = []
+
+    def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
+        self.points += [(job_name, point) for point in points]
+
+
+@dataclass
+class FakeHost:
+    """A host that prints and ends as the test says."""
+
+    handle: Handle
+    plan: LaunchPlan
+    printed: list[Line] = field(default_factory=list)
+    exit_code: int | None = None
+    signals: list[str] = field(default_factory=list)
+    changed: "queue.SimpleQueue[None]" = field(default_factory=queue.SimpleQueue)
+
+    def say(self, *texts: str) -> None:
+        for text in texts:
+            number = len(self.printed)
+            self.printed.append(Line(self.handle.started_ms + number, text, str(number)))
+
+    def end(self, exit_code: int) -> None:
+        self.exit_code = exit_code
+
+
+class FakeRuntime:
+    """Keeps its hosts in memory, as the outside world would over a restart of the engine."""
+
+    name = "fake"
+    endpoint_host = "endpoint"
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.hosts: dict[str, FakeHost] = {}
+        self.images = {"sagelet/training:0.1.0"}
+        self.launches: dict[str, int] = defaultdict(int)
+        self.unavailable = 0
+        self.reaped: list[str] = []
+        self.on_launch: list[object] = []
+
+    def has_image(self, image: str) -> bool:
+        return image in self.images
+
+    def launch(self, plan: LaunchPlan) -> list[Handle]:
+        if self.unavailable:
+            self.unavailable -= 1
+            raise RuntimeUnavailable("the engine does not answer")
+        for error in self.on_launch:
+            assert isinstance(error, Exception)
+            raise error
+        self.launches[plan.job_id] += 1
+        for host in plan.hosts:
+            ref = f"{plan.job_id}/{host.name}"
+            if ref not in self.hosts:
+                self.hosts[ref] = FakeHost(Handle(host.name, ref, self._clock.now_ms()), plan)
+        return self.find(plan.job_id)
+
+    def find(self, job_id: str) -> list[Handle]:
+        return [host.handle for ref, host in sorted(self.hosts.items()) if ref.startswith(f"{job_id}/")]
+
+    def observe(self, handle: Handle) -> Observation:
+        host = self.hosts.get(handle.ref)
+        if host is None:
+            return Observation(running=False, error="it was removed")
+        return Observation(running=host.exit_code is None, exit_code=host.exit_code)
+
+    def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
+        host = self.hosts[handle.ref]
+        done = -1 if position is None else int(position)
+        while True:
+            ended = host.exit_code is not None
+            new = host.printed[done + 1 :]
+            if new:
+                done += len(new)
+            yield new
+            if ended and done + 1 == len(host.printed):
+                return
+            threading.Event().wait(0.005)
+
+    def stop(self, handle: Handle, *, force: bool = False) -> None:
+        self.hosts[handle.ref].signals.append("KILL" if force else "TERM")
+
+    def reap(self, job_id: str) -> None:
+        for handle in self.find(job_id):
+            self.hosts.pop(handle.ref)
+        self.reaped.append(job_id)

@@ -1,0 +1,110 @@
+"""What the contract tests need of a runtime, and how to wait."""
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sagelet.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Runtime
+
+DEADLINE_S = 30.0
+T = TypeVar("T")
+
+
+def wait_for(what: str, condition: Callable[[], T]) -> T:
+    """The first true value of `condition`."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_S:.0f} s"
+        time.sleep(0.02)
+    return value
+
+
+@dataclass
+class Harness:
+    """One runtime under test. Commands are POSIX sh: the Docker image of these tests has nothing else."""
+
+    name: str
+    #: A new runtime object, as a restarted server has it.
+    make: Callable[[], Runtime]
+    directory: Path
+    image: str = "none"
+    jobs: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.runtime = self.make()
+
+    def plan(self, script: str, *, hosts: int = 1, **changes: Any) -> LaunchPlan:
+        job_id = f"job-{uuid.uuid4().hex}"
+        return LaunchPlan(
+            **{
+                "job_id": job_id,
+                "job_name": "contract-test",
+                "image": self.image,
+                "hosts": tuple(self._host(job_id, number) for number in range(1, hosts + 1)),
+                "entrypoint": ("/bin/sh", "-c", script),
+                "arguments": (),
+                "shm_bytes": 64 * 1024**2,
+                **changes,
+            }
+        )
+
+    def _host(self, job_id: str, number: int) -> HostPlan:
+        name = f"algo-{number}"
+        opt_ml = self.directory / job_id / name / "ml"
+        opt_ml.mkdir(parents=True)
+        return HostPlan(name, opt_ml, self.directory / job_id / name / "run")
+
+    def launch_all(self, plan: LaunchPlan) -> list[Handle]:
+        self.jobs.append(plan.job_id)
+        return self.runtime.launch(plan)
+
+    def launch(self, plan: LaunchPlan) -> Handle:
+        (handle,) = self.launch_all(plan)
+        return handle
+
+    def start(self, script: str, **changes: Any) -> Handle:
+        return self.launch(self.plan(script, **changes))
+
+    def output(self, handle: Handle, position: str | None = None) -> list[Line]:
+        """All lines until the end of the host, which must come."""
+        read: list[Line] = []
+        deadline = time.monotonic() + DEADLINE_S
+        for batch in self.runtime.lines(handle, position):
+            read += batch
+            assert time.monotonic() < deadline, f"the host does not end; it said {read[-10:]}"
+        return read
+
+    def text(self, handle: Handle, position: str | None = None) -> list[str]:
+        return [line.text for line in self.output(handle, position)]
+
+    def read_until(self, handle: Handle, text: str) -> list[Line]:
+        """Follows until a line says `text`; fails when the host ends before."""
+        read: list[Line] = []
+        deadline = time.monotonic() + DEADLINE_S
+        for batch in self.runtime.lines(handle, None):
+            read += batch
+            if any(line.text == text for line in batch):
+                return read
+            assert time.monotonic() < deadline, f"no line {text!r} in {read}"
+        raise AssertionError(f"the host ended without {text!r}: {read}, {self.runtime.observe(handle)}")
+
+    def end(self, handle: Handle) -> Observation:
+        def ended() -> Observation | None:
+            now = self.runtime.observe(handle)
+            return None if now.running else now
+
+        return wait_for("end of the host", ended)
+
+    def run(self, script: str, **changes: Any) -> tuple[list[str], Observation]:
+        handle = self.start(script, **changes)
+        return self.text(handle), self.end(handle)
+
+    def clean_up(self) -> None:
+        for job_id in self.jobs:
+            for handle in self.runtime.find(job_id):
+                self.runtime.stop(handle, force=True)
+                self.end(handle)
+            self.runtime.reap(job_id)

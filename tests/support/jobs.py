@@ -1,0 +1,111 @@
+"""Training jobs as tests submit and read them, through boto3."""
+
+import io
+import tarfile
+import textwrap
+import uuid
+from typing import Any
+
+from support.server import ENDED, GROUP, NATIVE, ROLE, SageletProcess, until
+
+
+class Jobs:
+    """Submits scripts to a server and reads what became of them."""
+
+    def __init__(self, server: SageletProcess) -> None:
+        self.server = server
+        self.sagemaker = server.client("sagemaker")
+        self.s3 = server.client("s3")
+        self.logs = server.client("logs")
+
+    def submit(self, files: dict[str, str | bytes] | str, **options: Any) -> str:
+        """Starts a job of `train.py` (a script's text, or all files of a source directory); returns its name."""
+        if isinstance(files, str):
+            files = {"train.py": textwrap.dedent(files)}
+        name = options.pop("name", f"job-{uuid.uuid4().hex[:12]}")
+        self.s3.create_bucket(Bucket="tests")
+        self.s3.put_object(Bucket="tests", Key=f"{name}/sourcedir.tar.gz", Body=archive(files))
+        hyperparameters = {
+            "sagemaker_program": '"train.py"',
+            "sagemaker_submit_directory": f'"s3://tests/{name}/sourcedir.tar.gz"',
+            **options.pop("hyperparameters", {}),
+        }
+        self.sagemaker.create_training_job(
+            TrainingJobName=name,
+            AlgorithmSpecification={
+                "TrainingImage": options.pop("image", NATIVE),
+                "TrainingInputMode": "File",
+                **({"MetricDefinitions": options.pop("metrics")} if "metrics" in options else {}),
+            },
+            RoleArn=ROLE,
+            OutputDataConfig={"S3OutputPath": "s3://tests/out"},
+            ResourceConfig={"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 10},
+            StoppingCondition={
+                "MaxRuntimeInSeconds": options.pop("max_runtime", 600),
+                **({"MaxWaitTimeInSeconds": options.pop("max_wait")} if "max_wait" in options else {}),
+            },
+            HyperParameters=hyperparameters,
+            **options,
+        )
+        return str(name)
+
+    def describe(self, name: str) -> dict[str, Any]:
+        description: dict[str, Any] = self.sagemaker.describe_training_job(TrainingJobName=name)
+        return description
+
+    def ended(self, name: str, seconds: float = 300) -> dict[str, Any]:
+        """The description of the job, once it has ended."""
+        until(lambda: self.describe(name)["TrainingJobStatus"] in ENDED, seconds)
+        return self.describe(name)
+
+    def streams(self, name: str) -> list[dict[str, Any]]:
+        try:
+            found = self.logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=f"{name}/")
+        except self.logs.exceptions.ResourceNotFoundException:
+            return []
+        streams: list[dict[str, Any]] = found["logStreams"]
+        return streams
+
+    def log(self, name: str) -> list[str]:
+        """All messages of the job's only stream, page by page."""
+        streams = self.streams(name)
+        if not streams:
+            return []
+        assert len(streams) == 1
+        messages: list[str] = []
+        token: dict[str, Any] = {}
+        while True:
+            page = self.logs.get_log_events(
+                logGroupName=GROUP, logStreamName=streams[0]["logStreamName"], startFromHead=True, **token
+            )
+            messages += [event["message"] for event in page["events"]]
+            if not page["events"]:
+                return messages
+            token = {"nextToken": page["nextForwardToken"]}
+
+    def wait_for_line(self, name: str, text: str, seconds: float = 120) -> None:
+        def seen() -> bool:
+            description = self.describe(name)
+            assert description["TrainingJobStatus"] not in ("Failed",), description["FailureReason"]
+            return any(text in line for line in self.log(name))
+
+        until(seen, seconds)
+
+    def artifact(self, name: str, kind: str = "model") -> dict[str, bytes]:
+        """The files of model.tar.gz or output.tar.gz."""
+        body = self.s3.get_object(Bucket="tests", Key=f"out/{name}/output/{kind}.tar.gz")["Body"].read()
+        with tarfile.open(fileobj=io.BytesIO(body)) as opened:
+            members = [member for member in opened.getmembers() if member.isfile()]
+            return {member.name: opened.extractfile(member).read() for member in members}  # type: ignore[union-attr]
+
+
+def archive(files: dict[str, str | bytes]) -> bytes:
+    """A source archive as the SDK makes it: files at the root of a .tar.gz."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as opened:
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            opened.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()

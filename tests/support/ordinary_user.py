@@ -1,0 +1,98 @@
+"""The key promises of the process runtime, checked by an ordinary user: `python ordinary_user.py DIRECTORY`.
+
+A program and not a test module: the tests run as root in CI, where this runs as `nobody` under the system's Python.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from sagelet.clock import SystemClock
+from sagelet.runtimes.port import Handle, HostPlan, LaunchPlan
+from sagelet.runtimes.process import ProcessRuntime, StandIn
+
+DEADLINE_S = 30.0
+
+
+class User:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.runtime = ProcessRuntime(directory / "state", StandIn((sys.executable,)), SystemClock())
+
+    def start(self, name: str, script: str, *, isolated: bool = False, read_only: tuple[str, ...] = ()) -> Handle:
+        opt_ml = self.directory / name / "ml"
+        for path in ("", *read_only):
+            (opt_ml / path).mkdir(parents=True)
+        host = HostPlan("algo-1", opt_ml, self.directory / name / "run", read_only)
+        command = ("/bin/sh", "-c", script)
+        plan = LaunchPlan(name, name, "none", (host,), entrypoint=command, arguments=(), network_isolation=isolated)
+        return self.runtime.launch(plan)[0]
+
+    def text(self, handle: Handle) -> list[str]:
+        return [line.text for batch in self.runtime.lines(handle, None) for line in batch]
+
+    def wait_for_line(self, handle: Handle, text: str) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        for batch in self.runtime.lines(handle, None):
+            if any(line.text == text for line in batch):
+                return
+            assert time.monotonic() < deadline, f"no line {text!r}"
+        raise AssertionError(f"the host ended without {text!r}: {self.runtime.observe(handle)}")
+
+
+def sees_its_own_opt_ml(user: User) -> None:
+    others = sorted(os.listdir("/opt"))
+    handle = user.start("view", "hostname; id -u; echo x > /opt/ml/out; ls /opt; exit 7")
+    assert user.text(handle) == ["algo-1", str(os.getuid()), *sorted({*others, "ml"})]
+    assert user.runtime.observe(handle).exit_code == 7
+    written = user.directory / "view" / "ml" / "out"
+    assert written.read_text() == "x\n"
+    assert written.stat().st_uid == os.getuid()
+    assert sorted(os.listdir("/opt")) == others
+
+
+def handles_the_request_to_stop(user: User) -> None:
+    handle = user.start("stop", "trap 'echo saved; exit 3' TERM; echo ready; while true; do sleep 0.1; done")
+    user.wait_for_line(handle, "ready")
+    user.runtime.stop(handle)
+    assert user.text(handle) == ["ready", "saved"]
+    assert user.runtime.observe(handle).exit_code == 3
+
+
+def is_ended_by_force(user: User) -> None:
+    handle = user.start("force", "trap '' TERM; echo ready; setsid sleep 600 & while true; do sleep 0.1; done")
+    user.wait_for_line(handle, "ready")
+    user.runtime.stop(handle, force=True)
+    assert user.text(handle) == ["ready"]
+    assert user.runtime.observe(handle).exit_code == 137
+
+
+def is_isolated_from_the_network(user: User) -> None:
+    handle = user.start("isolated", "tail -n +3 /proc/net/dev | wc -l", isolated=True)
+    assert [line.strip() for line in user.text(handle)] == ["1"]
+
+
+def cannot_write_what_is_read_only(user: User) -> None:
+    script = "(echo x > /opt/ml/data/x) 2>/dev/null; echo x > /opt/ml/y; ls /opt/ml /opt/ml/data"
+    handle = user.start("read-only", script, read_only=("data",))
+    assert user.text(handle) == ["/opt/ml:", "data", "y", "", "/opt/ml/data:"]
+
+
+def main() -> None:
+    assert os.geteuid() != 0
+    user = User(Path(sys.argv[1]))
+    assert user.runtime.namespaces() == "user", "this kernel gives ordinary users no namespaces"
+    for holds in (
+        sees_its_own_opt_ml,
+        handles_the_request_to_stop,
+        is_ended_by_force,
+        is_isolated_from_the_network,
+        cannot_write_what_is_read_only,
+    ):
+        holds(user)
+    print("all of it holds")
+
+
+if __name__ == "__main__":
+    main()

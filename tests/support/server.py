@@ -1,0 +1,102 @@
+"""A real `sagelet up` in a process of its own, for tests that speak to it as a client does."""
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+ACCOUNT = "123456789012"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/SageMakerRole"
+NATIVE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-gpu-py39"
+COMPILED = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
+ENDED = ("Completed", "Failed", "Stopped")
+
+
+def until(condition: Callable[[], Any], seconds: float = 120, every: float = 0.05) -> Any:
+    """Polls a condition with a deadline and returns what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {condition}")
+        threading.Event().wait(every)
+    return value
+
+
+class SageletProcess:
+    """`sagelet up` with options; `restart` keeps its data directory and its port."""
+
+    def __init__(self, data: Path, *options: str) -> None:
+        self._data = data
+        self._options = options
+        self._port = "0"
+        self._process: subprocess.Popen[str] | None = None
+        self.output: list[str] = []
+
+    def start(self) -> "SageletProcess":
+        command = [str(Path(sys.executable).with_name("sagelet")), "up", "--data", str(self._data)]
+        self.output = []
+        self._process = subprocess.Popen(
+            [*command, "--port", self._port, *self._options],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        reader.start()
+        until(lambda: self._ready() or self._process.poll() is not None, 60)
+        assert self._ready(), f"sagelet did not start: {self.output}"
+        self._port = self.endpoint.rsplit(":", 1)[1]
+        return self
+
+    @property
+    def endpoint(self) -> str:
+        match = self._ready()
+        assert match is not None
+        return match[1]
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> str:
+        """SIGTERM; returns what it printed at the end."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            return "".join(self.output)
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(timeout=30)
+        until(lambda: any("stopped" in line for line in self.output), 10)
+        return "".join(self.output)
+
+    def interrupt(self, name: str) -> None:
+        """`sagelet interrupt NAME`."""
+        command = [str(Path(sys.executable).with_name("sagelet")), "interrupt", name, "--endpoint", self.endpoint]
+        subprocess.run([*command, "--account", ACCOUNT, "--region", "us-east-1"], check=True, timeout=60)
+
+    def client(self, service: str, **options: Any) -> Any:
+        return boto3.client(
+            service,
+            endpoint_url=self.endpoint,
+            **{
+                "region_name": "us-east-1",
+                "aws_access_key_id": ACCOUNT,
+                "aws_secret_access_key": "any",
+                **options,
+            },
+        )
+
+    def _ready(self) -> "re.Match[str] | None":
+        return next((match for line in self.output if (match := re.search(r"ready: (http://\S+)", line))), None)
+
+    def _read(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self.output.append(line)

@@ -1,0 +1,105 @@
+"""A directory laid out as SageMaker's /opt/ml, and `python -m sagelet_runtime.train` on it."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RUNTIME = Path(__file__).resolve().parents[2] / "images" / "runtime"
+
+
+def poll(condition: Callable[[], Any], what: str, deadline_s: float = 60) -> None:
+    """Waits until `condition()` is true. A test fails with `what` when it never becomes so."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, f"never came true: {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Ended:
+    code: int
+    log: str
+    failure: str | None
+
+
+@dataclass
+class TrainingHost:
+    base: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def script(self, text: str, name: str = "train.py") -> None:
+        file = self.base / "code" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text).lstrip())
+
+    def prepare(self, hyperparameters: dict[str, str], program: str = "train.py") -> None:
+        config = self.base / "input" / "config"
+        for directory in (config, self.base / "model", self.base / "output" / "data", self.base / "code"):
+            directory.mkdir(parents=True, exist_ok=True)
+        everything = {"sagemaker_program": program, **hyperparameters}
+        files = {
+            "hyperparameters.json": everything,
+            "inputdataconfig.json": {},
+            "resourceconfig.json": _RESOURCES,
+        }
+        for name, content in files.items():
+            (config / name).write_text(json.dumps(content))
+
+    def start(self, hyperparameters: dict[str, str] | None = None, program: str = "train.py") -> subprocess.Popen[str]:
+        """Starts `train`; its stdout and stderr go, together, to `log_file`."""
+        self.prepare(hyperparameters or {}, program)
+        command = [sys.executable, "-m", "sagelet_runtime.train"]
+        with self.log_file.open("w") as log:
+            return subprocess.Popen(command, env=self._environ(), stdout=log, stderr=log, cwd=self.base, text=True)
+
+    def run(self, hyperparameters: dict[str, str] | None = None, program: str = "train.py") -> Ended:
+        process = self.start(hyperparameters, program)
+        return self.ended(process.wait(timeout=300))
+
+    def ended(self, code: int) -> Ended:
+        failure = self.base / "output" / "failure"
+        return Ended(code, self.log, failure.read_text() if failure.exists() else None)
+
+    @property
+    def log_file(self) -> Path:
+        return self.base / "log.txt"
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    @property
+    def model(self) -> Path:
+        return self.base / "model"
+
+    def _environ(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+        return {
+            **inherited,
+            "PYTHONPATH": str(RUNTIME),
+            "SAGEMAKER_BASE_DIR": str(self.base),
+            "SM_STUDIO_LOCAL_MODE": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            **self.environment,
+        }
+
+
+_NOT_INHERITED = ("SAGE", "SM_", "PJRT", "XLA", "PT_XLA", "PYTHON", "GPU_NUM", "USE_TORCH")
+_RESOURCES = {
+    "current_host": "algo-1",
+    "current_instance_type": "ml.p3.2xlarge",
+    "current_group_name": "homogeneousCluster",
+    "hosts": ["algo-1"],
+    "instance_groups": [
+        {"instance_group_name": "homogeneousCluster", "instance_type": "ml.p3.2xlarge", "hosts": ["algo-1"]}
+    ],
+    "network_interface_name": "eth0",
+}

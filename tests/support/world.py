@@ -1,0 +1,82 @@
+"""An engine among fakes, for tests."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sagelet.engine import Engine
+from sagelet.jobs.record import JobKey, TrainingJob
+from sagelet.settings import Settings
+from support.fakes import FakeClock, FakeHost, FakeMetrics, FakeObjects, FakeRuntime
+
+IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
+
+
+def request(name: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "TrainingJobName": name,
+        "AlgorithmSpecification": {"TrainingImage": IMAGE, "TrainingInputMode": "File"},
+        "RoleArn": "arn:aws:iam::123456789012:role/SageMakerRole",
+        "OutputDataConfig": {"S3OutputPath": "s3://out/models/"},
+        "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 10},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+        **changes,
+    }
+
+
+def until(condition: Callable[[], Any], seconds: float = 10) -> Any:
+    """Polls a condition with a deadline and returns what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        threading.Event().wait(0.005)
+    return value
+
+
+class World:
+    """An engine and what is outside of it; the engine can be replaced, as by a restart of the server."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.clock = FakeClock()
+        self.runtime = FakeRuntime(self.clock)
+        self.objects = FakeObjects(root / "s3")
+        self.metrics = FakeMetrics()
+        self.settings = Settings(data=root / "data", **{"max_jobs": 4, **settings})
+        self.engine = self.boot()
+
+    def boot(self) -> Engine:
+        engine = self.unstarted()
+        engine.start(4599)
+        return engine
+
+    def unstarted(self) -> Engine:
+        return Engine(self.settings, runtime=self.runtime, objects=self.objects, metrics=self.metrics, clock=self.clock)
+
+    def restart(self) -> None:
+        self.engine.close()
+        self.engine = self.boot()
+
+    def create(self, name: str, **changes: Any) -> TrainingJob:
+        return self.engine.create(key(name), request(name, **changes), {})
+
+    def job(self, name: str) -> TrainingJob:
+        return self.engine.job(key(name))
+
+    def host(self, name: str) -> FakeHost:
+        """The job's host, once it runs."""
+        ref = f"{self.job(name).id}/algo-1"
+        return until(lambda: self.runtime.hosts.get(ref))
+
+    def ended(self, name: str) -> TrainingJob:
+        until(lambda: self.job(name).terminal)
+        return self.job(name)
+
+    def log(self, name: str) -> list[str]:
+        (stream,) = self.engine.log_streams("123456789012", "us-east-1", f"{name}/")
+        return [event.text for event in self.engine.log_events(stream, limit=100_000)]
+
+
+def key(name: str) -> JobKey:
+    return JobKey("123456789012", "us-east-1", name)

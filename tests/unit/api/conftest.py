@@ -1,0 +1,67 @@
+"""A server with a fake engine and a few operations of its own, on a free port, for black-box tests through boto3."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from sagelet_api.app import Application
+from sagelet_api.control import control_app
+from sagelet_api.security import FrontDoor
+from sagelet_api.server import Server
+from sagelet_api.services.moto_bridge import MotoBridge
+from support.fake_jobs import FakeEngine, FakeJobs
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+@pytest.fixture(scope="session")
+def bridge() -> MotoBridge:
+    return MotoBridge()
+
+
+@pytest.fixture
+def jobs() -> FakeJobs:
+    return FakeJobs()
+
+
+@pytest.fixture
+def server(jobs: FakeJobs, bridge: MotoBridge) -> Iterator[Server]:
+    app = Application(FrontDoor(), control_app(FakeEngine()), jobs.services(), bridge.wsgi)
+    with Server(app, "127.0.0.1", 0) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Server) -> Callable[..., Any]:
+    """Makes boto3 clients that never repeat a call, so that a 500 is seen."""
+
+    def make(service: str, region: str = "us-east-1", key: str = "test", **config: Any) -> Any:
+        return boto3.client(
+            service,
+            endpoint_url=server.endpoint,
+            region_name=region,
+            aws_access_key_id=key,
+            aws_secret_access_key="test",
+            config=Config(retries={"total_max_attempts": 1}, max_pool_connections=64, **config),
+        )
+
+    return make
+
+
+@pytest.fixture
+def recorded() -> list[dict[str, Any]]:
+    """CreateTrainingJob bodies that the SageMaker SDKs made: `{sdk, case, request}` each."""
+    bodies: list[dict[str, Any]] = json.loads((DATA / "create_training_job_requests.json").read_text())
+    return bodies
+
+
+@pytest.fixture
+def server_log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.ERROR, "sagelet_api")
+    return caplog

@@ -1,0 +1,91 @@
+import http.client
+import json
+import socket
+from collections.abc import Iterable
+
+import pytest
+
+from sagelet.errors import SettingsError
+from sagelet_api.protocol import Environ, StartResponse
+from sagelet_api.server import AddressInUse, Server
+
+
+def echo(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answers with the size of the body, read and counted in pieces."""
+    size = 0
+    while piece := environ["wsgi.input"].read(65536):
+        size += len(piece)
+    start_response("200 OK", [("Content-Type", "application/json")])
+    yield json.dumps({"size": size, "host": environ["HTTP_HOST"]}).encode()
+
+
+def ask(host: str, port: int, body: bytes = b"") -> dict[str, object]:
+    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection.request("PUT", "/", body=body)
+    answer: dict[str, object] = json.loads(connection.getresponse().read())
+    connection.close()
+    return answer
+
+
+def test_port_zero_is_a_free_port_and_reported() -> None:
+    with Server(echo, "127.0.0.1", 0) as server:
+        assert server.port > 0
+        assert server.endpoint == f"http://127.0.0.1:{server.port}"
+        assert ask("127.0.0.1", server.port, b"x" * 3_000_000)["size"] == 3_000_000
+
+
+def test_several_addresses_one_port() -> None:
+    with Server(echo, "127.0.0.1", 0, ["127.0.0.2"]) as server:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            assert ask(host, server.port)["host"] == f"{host}:{server.port}"
+
+
+def test_stop_frees_the_port_and_may_be_repeated() -> None:
+    server = Server(echo, "127.0.0.1", 0)
+    server.start()
+    port = server.port
+    server.stop()
+    server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+    with Server(echo, "127.0.0.1", port) as again:
+        assert ask("127.0.0.1", again.port)["size"] == 0
+
+
+def test_port_in_use_names_option_and_holder() -> None:
+    with Server(echo, "127.0.0.1", 0) as holder:
+        second = Server(echo, "127.0.0.1", holder.port)
+        with pytest.raises(AddressInUse, match=rf"{holder.port} is in use by process \d+ .*--port"):
+            second.start()
+
+
+def test_failure_at_the_second_address_closes_the_first() -> None:
+    server = Server(echo, "127.0.0.1", 0, ["192.0.2.1"])
+    with pytest.raises(SettingsError, match=r"192\.0\.2\.1"):
+        server.start()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port), timeout=5)
+
+
+def test_keep_alive_without_delay() -> None:
+    with Server(echo, "127.0.0.1", 0) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        connection.connect()
+        first = connection.sock
+        for _ in range(20):
+            connection.request("PUT", "/", body=b"abc")
+            assert json.loads(connection.getresponse().read())["size"] == 3
+        assert connection.sock is first
+        connection.close()
+
+
+def test_expect_continue_is_answered_before_the_body() -> None:
+    head = b"PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+    with (
+        Server(echo, "127.0.0.1", 0) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw,
+    ):
+        raw.sendall(head)
+        assert raw.recv(1000).startswith(b"HTTP/1.1 100 Continue")
+        raw.sendall(b"abc")
+        assert raw.recv(1000).startswith(b"HTTP/1.1 200 OK")

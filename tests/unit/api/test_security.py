@@ -1,0 +1,149 @@
+"""Who comes in at the front door: the security rows of a server that can start containers."""
+
+import http.client
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from sagelet_api.protocol import parse_call
+from sagelet_api.security import FrontDoor
+from sagelet_api.server import Server
+from support.fake_jobs import FakeJobs
+
+SIGNED = {
+    "Authorization": "AWS4-HMAC-SHA256 Credential=any/20261121/us-east-1/sagemaker/aws4_request, Signature=0",
+    "X-Amz-Target": "SageMaker.StopTrainingJob",
+}
+BODY = b'{"TrainingJobName": "a-job"}'
+
+
+def ask(
+    server: Server, headers: Mapping[str, str], method: str = "POST", path: str = "/", body: bytes = BODY
+) -> tuple[int, dict[str, str], str]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.request(method, path, body=body, headers=dict(headers))
+    response = connection.getresponse()
+    text = response.read().decode()
+    connection.close()
+    return response.status, {name.lower(): value for name, value in response.getheaders()}, text
+
+
+def test_a_signed_request_comes_in(server: Server, jobs: FakeJobs) -> None:
+    status, _, _ = ask(server, SIGNED)
+    assert status == 200
+    assert len(jobs.seen) == 1
+
+
+@pytest.mark.parametrize("host", ["localhost:{}", "127.0.0.1:{}", "[::1]:{}", "host.docker.internal:{}", "LOCALHOST"])
+def test_our_own_names(server: Server, host: str) -> None:
+    assert ask(server, {**SIGNED, "Host": host.format(server.port)})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "evillocalhost", "", "[", "a@b"],
+)
+def test_a_foreign_host_is_refused(server: Server, jobs: FakeJobs, host: str) -> None:
+    status, _, text = ask(server, {**SIGNED, "Host": host})
+    assert status == 403
+    assert "is no name of this sagelet server" in text
+    assert jobs.seen == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_web_pages_of_others_are_refused(server: Server, jobs: FakeJobs, headers: dict[str, str]) -> None:
+    for path, extra in (("/", SIGNED), ("/_sagelet/health", {})):
+        status, _, text = ask(server, {**extra, **headers}, path=path)
+        assert status == 403
+        assert "web pages" in text
+    assert jobs.seen == []
+
+
+def test_our_own_page_may_call(server: Server) -> None:
+    own = {"Origin": server.endpoint, "Sec-Fetch-Site": "same-origin"}
+    assert ask(server, {**SIGNED, **own})[0] == 200
+    assert ask(server, own, "GET", "/_sagelet/health", b"")[0] == 200
+
+
+def test_a_preflight_gets_no_leave(server: Server) -> None:
+    asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+    status, headers, _ = ask(server, asked, "OPTIONS", body=b"")
+    assert status == 403
+    assert not [name for name in headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "text/plain"},
+        {"X-Amz-Target": "SageMaker.StopTrainingJob"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        {**SIGNED, "Authorization": "Basic dXNlcjpwYXNz"},
+        {**SIGNED, "Authorization": "AWS4-HMAC-SHA256 garbage"},
+    ],
+)
+def test_unsigned_requests_are_refused(server: Server, jobs: FakeJobs, headers: dict[str, str]) -> None:
+    status, _, text = ask(server, headers)
+    assert status == 403
+    assert "sign the request" in text
+    assert jobs.seen == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/moto-api/reset", "/moto-api/data.json", "/latest/meta-data/iam/security-credentials/"]
+)
+def test_moto_keeps_no_back_door(server: Server, path: str) -> None:
+    assert ask(server, {}, "GET", path, b"")[0] == 403
+    assert ask(server, SIGNED, "POST", path)[0] == 400
+
+
+def test_a_signed_request_without_a_target_starts_nothing(server: Server, jobs: FakeJobs) -> None:
+    unlabelled = {"Authorization": SIGNED["Authorization"], "Content-Type": "text/plain"}
+    status, _, text = ask(server, unlabelled)
+    assert 400 <= status < 500, text
+    assert jobs.seen == []
+
+
+def test_cors_rules_of_a_bucket_open_nothing(server: Server, client: Any) -> None:
+    s3 = client("s3")
+    s3.create_bucket(Bucket="with-cors")
+    rule = {"AllowedMethods": ["GET"], "AllowedOrigins": ["*"]}
+    s3.put_bucket_cors(Bucket="with-cors", CORSConfiguration={"CORSRules": [rule]})
+    s3.put_object(Bucket="with-cors", Key="k", Body=b"x")
+    auth = SIGNED["Authorization"].replace("sagemaker", "s3")
+    status, headers, _ = ask(server, {"Authorization": auth, "Origin": server.endpoint}, "GET", "/with-cors/k", b"")
+    assert status == 200
+    assert not [name for name in headers if name.startswith("access-control")]
+
+
+def door_opens(door: FrontDoor, host: str) -> bool:
+    call = parse_call({"REQUEST_METHOD": "GET", "HTTP_HOST": host})
+    try:
+        door.check_origin(call)
+    except Exception:
+        return False
+    return True
+
+
+def test_names_given_at_start() -> None:
+    door = FrontDoor(["172.17.0.1", "[fd00::1]", "Sagelet.Lan."])
+    for host in ("172.17.0.1:4599", "[fd00::1]:4599", "sagelet.lan", "bucket.sagelet.lan:1", "my.bucket.localhost"):
+        assert door_opens(door, host), host
+    for host in ("172.17.0.2", "x.172.17.0.1", "lan"):
+        assert not door_opens(door, host), host
+
+
+def test_who_listens_everywhere_is_reached_by_any_address_but_no_foreign_name() -> None:
+    door = FrontDoor(["0.0.0.0"])
+    assert door_opens(door, "192.168.1.20:4599")
+    assert not door_opens(door, "evil.example")

@@ -1,0 +1,208 @@
+import copy
+import random
+from typing import Any
+
+import pytest
+from botocore.loaders import Loader
+from botocore.model import ServiceModel
+from botocore.validate import ParamValidator
+
+from sagelet_api.aws_errors import AwsError, SerializationException, UnknownOperationException, ValidationException
+from sagelet_api.validation import validate
+from support.generated import RequestMaker
+
+NAME_PATTERN = "^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"
+
+
+def a_request() -> dict[str, Any]:
+    return {
+        "TrainingJobName": "a-job",
+        "AlgorithmSpecification": {"TrainingImage": "image:tag", "TrainingInputMode": "File"},
+        "RoleArn": "arn:aws:iam::123456789012:role/SageMakerRole",
+        "OutputDataConfig": {"S3OutputPath": "s3://bucket/"},
+        "ResourceConfig": {"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 30},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+    }
+
+
+def check(**members: Any) -> dict[str, Any]:
+    return validate("sagemaker", "CreateTrainingJob", {**a_request(), **members})
+
+
+def refusal(error: type[AwsError] = ValidationException, **members: Any) -> str:
+    with pytest.raises(error) as caught:
+        check(**members)
+    return caught.value.message
+
+
+def test_genuine_requests_pass_unchanged(recorded: list[dict[str, Any]]) -> None:
+    assert len(recorded) == 23
+    for body in recorded:
+        before = copy.deepcopy(body["request"])
+        assert validate("sagemaker", "CreateTrainingJob", body["request"]) == before
+
+
+def test_pattern_in_aws_words() -> None:
+    assert refusal(TrainingJobName="bad_name!") == (
+        "1 validation error detected: Value 'bad_name!' at 'trainingJobName' failed to satisfy constraint: "
+        f"Member must satisfy regular expression pattern: {NAME_PATTERN}"
+    )
+
+
+def test_several_errors_are_joined() -> None:
+    assert refusal(TrainingJobName="", StoppingCondition={"MaxRuntimeInSeconds": 0}) == (
+        "3 validation errors detected: "
+        "Value '' at 'trainingJobName' failed to satisfy constraint: "
+        "Member must have length greater than or equal to 1; "
+        "Value '' at 'trainingJobName' failed to satisfy constraint: "
+        f"Member must satisfy regular expression pattern: {NAME_PATTERN}; "
+        "Value '0' at 'stoppingCondition.maxRuntimeInSeconds' failed to satisfy constraint: "
+        "Member must have value greater than or equal to 1"
+    )
+
+
+def test_a_trailing_newline_is_part_of_the_value() -> None:
+    assert "at 'trainingJobName'" in refusal(TrainingJobName="name\n")
+
+
+def test_missing_and_null_members_are_the_same() -> None:
+    words = "1 validation error detected: Value null at 'roleArn' failed to satisfy constraint: Member must not be null"
+    assert refusal(RoleArn=None) == words
+    request = a_request()
+    del request["RoleArn"]
+    with pytest.raises(ValidationException) as caught:
+        validate("sagemaker", "CreateTrainingJob", request)
+    assert caught.value.message == words
+
+
+def test_null_of_an_optional_member_is_left_out() -> None:
+    assert "Environment" not in check(Environment=None)
+
+
+def test_enum_lists_its_values() -> None:
+    words = refusal(ResourceConfig={"InstanceType": "ml.t2.medium", "InstanceCount": 1, "VolumeSizeInGB": 1})
+    assert words.startswith(
+        "1 validation error detected: Value 'ml.t2.medium' at 'resourceConfig.instanceType' failed to satisfy "
+        "constraint: Member must satisfy enum value set: [ml.m4.xlarge, "
+    )
+
+
+def test_elements_have_numbers() -> None:
+    channel = {"ChannelName": "a b", "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://b/p"}}}
+    good = {**channel, "ChannelName": "ok"}
+    words = refusal(InputDataConfig=[good, channel])
+    assert "Value 'a b' at 'inputDataConfig.2.member.channelName' failed" in words
+    assert "at 'inputDataConfig.1.member.dataSource'" in refusal(InputDataConfig=[{"ChannelName": "ok"}])
+
+
+def test_map_values_and_keys_are_reported_at_the_map() -> None:
+    assert refusal(HyperParameters={"a": "x" * 2501}) == (
+        f"1 validation error detected: Value '{{a={'x' * 2501}}}' at 'hyperParameters' failed to satisfy constraint: "
+        "Map value must satisfy constraint: [Member must have length less than or equal to 2500, "
+        "Member must have length greater than or equal to 0, Member must satisfy regular expression pattern: .*]"
+    )
+    assert "Map keys must satisfy constraint: [Member must have length less than or equal to 512" in refusal(
+        Environment={"1a": "x"}
+    )
+    assert "Member must not be null]" in refusal(Environment={"A": None})
+
+
+def test_list_of_text_is_reported_at_the_list() -> None:
+    words = refusal(VpcConfig={"Subnets": ["subnet-1", "a b"], "SecurityGroupIds": ["sg-1"]})
+    assert "Value '[subnet-1, a b]' at 'vpcConfig.subnets' failed to satisfy constraint: Member must satisfy" in words
+    assert "Member must not be null]" in refusal(VpcConfig={"Subnets": [None], "SecurityGroupIds": ["sg-1"]})
+
+
+def test_sizes() -> None:
+    assert "Member must have length less than or equal to 100" in refusal(
+        HyperParameters={f"k{n}": "v" for n in range(101)}
+    )
+    assert "Value '[]' at 'inputDataConfig' failed" in refusal(InputDataConfig=[])
+    assert "Member must have value less than or equal to 30" in refusal(RetryStrategy={"MaximumRetryAttempts": 31})
+
+
+def test_unknown_members_are_named_with_their_path() -> None:
+    assert "Value '1' at 'hyperparameters' failed to satisfy constraint: Member must be defined" in refusal(
+        Hyperparameters=1
+    )
+    assert "at 'stoppingCondition.maxRuntime' failed" in refusal(
+        StoppingCondition={"MaxRuntimeInSeconds": 1, "MaxRuntime": "x" * 1000}
+    )
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"TrainingJobName": 1}, "NUMBER_VALUE cannot be converted to String"),
+        ({"TrainingJobName": 1.5}, "DECIMAL_VALUE cannot be converted to String"),
+        ({"TrainingJobName": True}, "TRUE_VALUE cannot be converted to String"),
+        ({"TrainingJobName": []}, "Unrecognized collection type class java.lang.String"),
+        ({"TrainingJobName": {}}, "Start of structure or map found where not expected"),
+        ({"StoppingCondition": {"MaxRuntimeInSeconds": "abc"}}, "STRING_VALUE cannot be converted to Integer"),
+        ({"StoppingCondition": {"MaxRuntimeInSeconds": False}}, "FALSE_VALUE cannot be converted to Integer"),
+        ({"StoppingCondition": {"MaxRuntimeInSeconds": 1.5}}, "DECIMAL_VALUE cannot be converted to Integer"),
+        ({"StoppingCondition": {"MaxRuntimeInSeconds": 2**31}}, "NUMBER_VALUE cannot be converted to Integer"),
+        ({"StoppingCondition": {"MaxRuntimeInSeconds": float("inf")}}, "DECIMAL_VALUE cannot be converted to Integer"),
+        ({"EnableManagedSpotTraining": "true"}, "STRING_VALUE cannot be converted to Boolean"),
+        ({"HyperParameters": {"epochs": 3}}, "NUMBER_VALUE cannot be converted to String"),
+        ({"HyperParameters": []}, "Unrecognized collection type class java.util.Map"),
+        ({"InputDataConfig": {}}, "Start of structure or map found where not expected"),
+        ({"InputDataConfig": "x"}, "Unexpected field type"),
+        ({"ResourceConfig": 3}, "Unexpected field type"),
+    ],
+)
+def test_wrong_json_types(members: dict[str, Any], words: str) -> None:
+    assert refusal(SerializationException, **members) == words
+
+
+def test_whole_numbers_may_be_written_with_a_point() -> None:
+    value = check(StoppingCondition={"MaxRuntimeInSeconds": 60.0})["StoppingCondition"]["MaxRuntimeInSeconds"]
+    assert value == 60
+    assert isinstance(value, int)
+
+
+def test_times_are_numbers_that_a_calendar_has() -> None:
+    assert validate("sagemaker", "ListTrainingJobs", {"CreationTimeAfter": 1.5}) == {"CreationTimeAfter": 1.5}
+    for bad in ("2026-01-01", True, 1e300):
+        with pytest.raises(SerializationException, match="Date"):
+            validate("sagemaker", "ListTrainingJobs", {"CreationTimeAfter": bad})
+
+
+def test_recursive_shapes() -> None:
+    nested: dict[str, Any] = {"Filters": [{"Name": "TrainingJobName", "Operator": "Sounds"}]}
+    for _ in range(10):
+        nested = {"SubExpressions": [nested]}
+    with pytest.raises(ValidationException, match=r"'searchExpression\.subExpressions\.1\.member\..*operator'"):
+        validate("sagemaker", "Search", {"Resource": "TrainingJob", "SearchExpression": nested})
+
+
+def test_unknown_operation() -> None:
+    with pytest.raises(UnknownOperationException, match="MakeCoffee"):
+        validate("sagemaker", "MakeCoffee", {})
+
+
+def sagemaker_model() -> ServiceModel:
+    return ServiceModel(Loader().load_service_model("sagemaker", "service-2"))
+
+
+def test_generated_requests_pass_and_botocore_agrees() -> None:
+    shape = sagemaker_model().operation_model("CreateTrainingJob").input_shape
+    maker = RequestMaker(random.Random(2026))
+    for _ in range(300):
+        request = maker.make(shape)
+        assert not ParamValidator().validate(request, shape).has_errors()
+        assert validate("sagemaker", "CreateTrainingJob", request) == request
+
+
+def test_whatever_botocore_refuses_is_refused() -> None:
+    shape = sagemaker_model().operation_model("CreateTrainingJob").input_shape
+    maker = RequestMaker(random.Random(7))
+    refused = 0
+    for _ in range(600):
+        broken = maker.broken(maker.make(shape))
+        if not ParamValidator().validate(broken, shape).has_errors():
+            continue
+        refused += 1
+        with pytest.raises((ValidationException, SerializationException)):
+            validate("sagemaker", "CreateTrainingJob", broken)
+    assert refused > 200

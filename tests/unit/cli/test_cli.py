@@ -1,0 +1,215 @@
+"""The command line: options, their environment variables, and errors as one line that names the setting."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import sagelet
+from sagelet.engine import lock_directory
+from sagelet.settings import GpuPolicy, RuntimeChoice, Settings
+from sagelet_api.cli.main import main
+
+DLC = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, arguments, env=environment)
+
+
+class Started(Exception):
+    """Stands where the server would start."""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The settings that `sagelet up` would start with."""
+    seen: list[Settings] = []
+
+    def start(settings: Settings) -> Any:
+        seen.append(settings)
+        raise Started
+
+    monkeypatch.setattr("sagelet_api.serve.Sagelet", start)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    return seen
+
+
+def test_the_version() -> None:
+    assert run("--version").output == f"sagelet, version {sagelet.__version__}\n"
+
+
+def test_every_option_shows_its_variable() -> None:
+    text = run("up", "--help").output
+    for name in (
+        "HOST",
+        "PORT",
+        "DATA",
+        "RUNTIME",
+        "GPUS",
+        "MAX_JOBS",
+        "STOP_GRACE",
+        "SPOT_DISCOUNT",
+        "IMAGE_RULES",
+        "LOG_LEVEL",
+    ):
+        assert f"SAGELET_{name}" in text.replace("\n", "")
+
+
+def test_options_reach_the_server(started: list[Settings], tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.touch()
+    options = [
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "0",
+        "--runtime",
+        "process",
+        "--gpus",
+        "off",
+        "--max-jobs",
+        "3",
+        "--stop-grace",
+        "5",
+        "--spot-discount",
+        "0.5",
+    ]
+    result = run("up", *options, "--data", str(tmp_path), "--image-rules", str(rules))
+    assert isinstance(result.exception, Started)
+    assert started == [
+        Settings(
+            data=tmp_path.resolve(), host="0.0.0.0", port=0, runtime=RuntimeChoice.PROCESS, gpus=GpuPolicy.OFF,
+            max_jobs=3, stop_grace_seconds=5, spot_discount=0.5, image_rules=rules,
+        )
+    ]  # fmt: skip
+
+
+def test_variables_reach_the_server_and_options_win(started: list[Settings], tmp_path: Path) -> None:
+    variables = {
+        "SAGELET_HOST": "::1",
+        "SAGELET_PORT": "1234",
+        "SAGELET_DATA": str(tmp_path),
+        "SAGELET_RUNTIME": "process",
+        "SAGELET_GPUS": "require",
+        "SAGELET_MAX_JOBS": "9",
+        "SAGELET_STOP_GRACE": "7",
+    }
+    run("up", "--port", "4321", **variables)
+    (settings,) = started
+    assert (settings.host, settings.port, settings.data) == ("::1", 4321, tmp_path.resolve())
+    assert (settings.runtime, settings.gpus) == (RuntimeChoice.PROCESS, GpuPolicy.REQUIRE)
+    assert (settings.max_jobs, settings.stop_grace_seconds) == (9, 7)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--port", "-1"], "--port"),
+        (["--port", "70000"], "--port"),
+        (["--port", "x"], "--port"),
+        (["--max-jobs", "0"], "--max-jobs"),
+        (["--stop-grace", "-1"], "--stop-grace"),
+        (["--runtime", "podman"], "--runtime"),
+        (["--gpus", "many"], "--gpus"),
+        (["--image-rules", "/nowhere.toml"], "--image-rules"),
+        (["--data", "/proc/no/such"], "--data"),
+        (["--data", "/etc/hostname"], "--data"),
+        (["--host", "256.0.0.1", "--port", "0"], "--host"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_that_names_it(tmp_path: Path, options: Sequence[str], named: str) -> None:
+    result = run("up", "--runtime", "process", *options, SAGELET_DATA=str(tmp_path / "data"))
+    assert result.exit_code in (1, 2)
+    assert isinstance(result.exception, SystemExit)
+    error = result.output.splitlines()[-1]
+    assert error.startswith("Error: ")
+    assert named in error
+
+
+@pytest.mark.parametrize(("variable", "named"), [("SAGELET_PORT", "--port"), ("SAGELET_GPUS", "--gpus")])
+def test_a_wrong_variable_is_named_too(variable: str, named: str) -> None:
+    result = run("up", **{variable: "wrong"})
+    assert result.exit_code == 2
+    assert named in result.output
+
+
+def test_wrong_image_rules_are_named(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("= no TOML")
+    result = run("up", "--runtime", "process", "--data", str(tmp_path), "--image-rules", str(tmp_path / "rules.toml"))
+    assert result.exit_code == 1
+    assert f"The image rules {tmp_path}/rules.toml are not TOML" in result.output
+
+
+def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
+    lock = lock_directory(tmp_path)
+    result = run("up", "--runtime", "process", "--data", str(tmp_path), "--port", "0")
+    lock.close()
+    assert result.exit_code == 1
+    assert "another sagelet (process " in result.output
+
+
+def test_what_stands_in_for_a_uri() -> None:
+    assert run("image", "resolve", DLC).output.startswith(f"sagelet/training:{sagelet.__version__}  (rule: ")
+    found = json.loads(run("image", "resolve", DLC, "--json").output)
+    assert found["image"] == f"sagelet/training:{sagelet.__version__}"
+    assert found["uri"] == DLC
+    assert found["refusal"] is None
+
+
+def test_own_rules_come_first(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname = "mine"\nmatch = ".*"\nimage = "own:1"\n')
+    for result in (
+        run("image", "resolve", DLC, "--image-rules", str(rules)),
+        run("image", "resolve", DLC, SAGELET_IMAGE_RULES=str(rules)),
+    ):
+        assert result.output == "own:1  (rule: mine)\n"
+
+
+def test_a_uri_that_a_rule_refuses_is_an_error(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname = "no"\nmatch = ".*"\nrefuse = "there is none"\n')
+    result = run("image", "resolve", DLC, "--image-rules", str(rules))
+    assert result.exit_code == 1
+    assert "there is none" in result.output
+    as_json = run("image", "resolve", DLC, "--json", "--image-rules", str(rules))
+    assert json.loads(as_json.output)["image"] is None
+
+
+def test_rules_that_are_wrong_are_named(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[[rule]]\nmatch = '('\nimage = 'x'\n")
+    result = run("image", "resolve", DLC, "--image-rules", str(rules))
+    assert result.exit_code == 1
+    assert str(rules) in result.output
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_the_list_of_images(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    from datetime import datetime, timezone
+
+    from sagelet.images.listing import LocalImage
+
+    created = datetime(2026, 1, 2, 3, 4, tzinfo=timezone.utc)
+    images = [
+        LocalImage(reference=f"sagelet/training:{n}", id=f"sha256:{n}", kind="training", size=7_100_000_000,
+                   created=created, current=n == 0)
+        for n in range(count)
+    ]  # fmt: skip
+    monkeypatch.setattr("sagelet.images.listing.list_images", lambda: images)
+    rows = json.loads(run("image", "list", "--json").output)
+    assert [row["reference"] for row in rows] == [found.reference for found in images]
+    text = run("image", "list").output
+    if not count:
+        assert text == "no images: `sagelet image build` makes one\n"
+        return
+    assert rows[0] == {
+        "reference": "sagelet/training:0", "id": "sha256:0", "kind": "training", "size": 7_100_000_000,
+        "created": "2026-01-02T03:04:00+00:00", "current": True,
+    }  # fmt: skip
+    assert text.splitlines()[0].endswith("7.10 GB  2026-01-02 03:04  (in use)")
+    assert not text.splitlines()[1].endswith("(in use)")

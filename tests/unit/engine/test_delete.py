@@ -1,0 +1,127 @@
+"""Deleting a job: its directory, whatever is in it, and crashes in between."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sagelet.data import removal
+from sagelet.errors import JobNotFound, TooManyTags
+from sagelet.jobs.store import StaleRecord, Store
+from support.world import World, key
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.engine.close()
+
+
+def directory(world: World, name: str) -> Path:
+    job = world.job(name)
+    return world.settings.data / "jobs" / job.key.account / job.key.region / job.id
+
+
+def finish(world: World, name: str) -> None:
+    world.create(name)
+    world.host(name).end(0)
+    world.ended(name)
+
+
+@pytest.fixture
+def own_directory() -> Iterator[Path]:
+    """A directory of an ordinary user, whom the test is for as long: root needs no rights."""
+    with tempfile.TemporaryDirectory() as made:
+        user = os.geteuid() or NOBODY
+        os.chown(made, user, -1)
+        before = os.geteuid()
+        os.seteuid(user)
+        try:
+            yield Path(made)
+        finally:
+            os.seteuid(before)
+
+
+def test_a_tree_that_the_script_locked_goes(own_directory: Path) -> None:
+    tmp_path = own_directory
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("x")
+    outside.chmod(0o500)
+    locked = tmp_path / "job" / "locked"
+    (locked / "inner").mkdir(parents=True)
+    (locked / "inner" / "file").write_text("x")
+    (locked / "link").symlink_to(outside)
+    os.mkfifo(locked / "pipe")
+    (locked / "inner").chmod(0)
+    locked.chmod(0)
+    removal.remove_tree(tmp_path / "job")
+    assert not (tmp_path / "job").exists()
+    assert (outside / "kept").read_text() == "x"
+    assert outside.stat().st_mode & 0o777 == 0o500
+    removal.remove_tree(tmp_path / "job")
+
+
+def test_what_cannot_be_deleted_keeps_the_record(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish(world, "one")
+    where = directory(world, "one")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted", str(where / "file"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(removal.shutil, "rmtree", refuse)
+        with pytest.raises(removal.DirectoryStays, match=f"file cannot be deleted .* delete {where} as its owner"):
+            world.engine.delete(key("one"))
+    assert world.job("one").terminal
+    world.engine.delete(key("one"))
+    assert not where.exists()
+
+
+def test_a_crash_between_directory_and_record_leaves_a_job_that_can_be_deleted(world: World) -> None:
+    finish(world, "one")
+    removal.remove_job(world.settings.data, world.job("one"))
+    world.restart()
+    assert world.job("one").terminal
+    world.engine.delete(key("one"))
+    with pytest.raises(JobNotFound):
+        world.job("one")
+
+
+def test_a_record_that_changed_is_not_deleted(world: World) -> None:
+    finish(world, "one")
+    old = world.job("one")
+    world.engine.update(key("one"), lambda job: {"ProfilerConfig": {"DisableProfiler": True}})
+    store = Store(world.settings.data / "sagelet.db")
+    with pytest.raises(StaleRecord):
+        store.delete(old)
+    store.close()
+    assert world.job("one").version == old.version + 1
+
+
+def test_an_update_that_changes_nothing_writes_nothing(world: World) -> None:
+    finish(world, "one")
+    before = world.job("one")
+    world.clock.turn(5)
+    assert world.engine.update(key("one"), lambda job: dict(job.request)) == before
+
+
+def test_too_many_tags_add_none(world: World) -> None:
+    finish(world, "one")
+    world.engine.put_tags(key("one"), {"a": "1", "b": "2"}, 2)
+    with pytest.raises(TooManyTags, match="can have 2 tags"):
+        world.engine.put_tags(key("one"), {"a": "new", "c": "3"}, 2)
+    assert world.job("one").tags == {"a": "1", "b": "2"}
+
+
+def test_tags_of_a_job_that_was_deleted_meanwhile(world: World) -> None:
+    finish(world, "one")
+    job = world.job("one")
+    world.engine.delete(key("one"))
+    with pytest.raises(JobNotFound):
+        world.engine._store.put_tags(job.id, {"a": "1"}, 50)

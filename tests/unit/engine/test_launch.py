@@ -1,0 +1,84 @@
+"""What a container is started with."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet.data.layout import JobDirectories
+from sagelet.jobs.launch import launch_plan
+from sagelet.jobs.lifecycle import create
+from sagelet.runtimes.port import LaunchPlan
+from support.fakes import FakeClock, FakeRuntime
+from support.world import IMAGE, key, request
+
+
+def plan_of(gpus: tuple[str, ...] = (), algorithm: dict[str, Any] | None = None, **changes: Any) -> LaunchPlan:
+    body = request("One", **changes)
+    body["AlgorithmSpecification"] |= algorithm or {}
+    job = create(key("One"), "job-id", body, {}, 1000)
+    from dataclasses import replace
+
+    job = replace(job, image="local:1", gpus=gpus)
+    return launch_plan(job, JobDirectories(Path("/data/job")), FakeRuntime(FakeClock()), 1234)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "entrypoint", "arguments"),
+    [
+        ({}, None, ("train",)),
+        ({"ContainerEntrypoint": ["/bin/sh"]}, ("/bin/sh",), ()),
+        ({"ContainerArguments": ["a", "b"]}, None, ("a", "b")),
+        ({"ContainerEntrypoint": ["/bin/sh", "-c"], "ContainerArguments": ["x y"]}, ("/bin/sh", "-c"), ("x y",)),
+    ],
+)
+def test_entry_point_and_arguments(
+    algorithm: dict[str, Any], entrypoint: tuple[str, ...] | None, arguments: tuple[str, ...]
+) -> None:
+    """The four cases of AWS's developer guide, "Run your training image"."""
+    plan = plan_of(algorithm=algorithm)
+    assert (plan.entrypoint, plan.arguments) == (entrypoint, arguments)
+
+
+def test_the_environment_of_a_real_container() -> None:
+    assert plan_of().environment == {
+        "TRAINING_JOB_NAME": "One",
+        "TRAINING_JOB_ARN": "arn:aws:sagemaker:us-east-1:123456789012:training-job/one",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "123456789012",
+        "AWS_SECRET_ACCESS_KEY": "sagelet",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_ENDPOINT_URL": "http://endpoint:1234",
+        "S3_ENDPOINT_URL": "http://endpoint:1234",
+        "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
+        "DMLC_INTERFACE": "eth0",
+        "SAGELET_TRAINING_IMAGE": IMAGE,
+        "NVIDIA_VISIBLE_DEVICES": "void",
+    }
+
+
+def test_nothing_of_the_servers_environment_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "AWS_PROFILE"):
+        monkeypatch.setenv(name, "secret-of-the-host")
+    assert "secret-of-the-host" not in plan_of().environment.values()
+
+
+def test_the_requests_environment_comes_last() -> None:
+    environment = plan_of(Environment={"MINE": "1", "AWS_REGION": "eu-west-1"}).environment
+    assert environment["MINE"] == "1"
+    assert environment["AWS_REGION"] == "eu-west-1"
+
+
+def test_gpus_and_isolation_reach_the_runtime() -> None:
+    plan = plan_of(("GPU-1",), EnableNetworkIsolation=True)
+    assert plan.gpu_uuids == ("GPU-1",)
+    assert plan.network_isolation
+    assert "NVIDIA_VISIBLE_DEVICES" not in plan.environment
+
+
+def test_each_host_has_directories_of_its_own() -> None:
+    resources = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    hosts = plan_of(ResourceConfig=resources).hosts
+    assert [host.name for host in hosts] == ["algo-1", "algo-2"]
+    assert {host.opt_ml for host in hosts} == {Path("/data/job/algo-1/opt-ml"), Path("/data/job/algo-2/opt-ml")}

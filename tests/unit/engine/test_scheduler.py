@@ -1,0 +1,218 @@
+"""Who runs when: order, capacity, and stops that come at the worst moment."""
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sagelet.instances.gpus import GpuPool
+from sagelet.jobs import lifecycle
+from sagelet.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet.jobs.scheduler import Scheduler
+from sagelet.jobs.store import Store, StoreUnavailable
+from sagelet.settings import GpuPolicy
+from support.fakes import FakeClock
+from support.world import World, key, request, until
+
+S = SecondaryStatus
+
+
+class Stage:
+    """A scheduler over a real store; `started` are the jobs that it gave to a supervisor."""
+
+    def __init__(self, root: Path, max_jobs: int, gpus: tuple[str, ...] = ()) -> None:
+        self.store = Store(root / "sagelet.db")
+        self.clock = FakeClock()
+        self.pool = GpuPool(gpus, GpuPolicy.REQUIRE)
+        self.started: list[TrainingJob] = []
+        self.scheduler = Scheduler(self.store, self.clock, self.pool, max_jobs, self.started.append)
+
+    def add(self, name: str, instance_type: str = "ml.m5.large") -> TrainingJob:
+        resources = {"InstanceType": instance_type, "InstanceCount": 1}
+        job = lifecycle.create(key(name), f"id-{name}", request(name, ResourceConfig=resources), {}, 1000)
+        self.store.insert(job)
+        self.scheduler.submit(job)
+        return job
+
+    def names(self) -> list[str]:
+        return [job.key.name for job in self.started]
+
+    def job(self, name: str) -> TrainingJob:
+        return self.store.get(key(name))
+
+    def stop_record(self, name: str) -> None:
+        self.store.update(lifecycle.request_stop(self.job(name), StopCause.USER, self.clock.now_ms()))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Callable[..., Stage]:
+    stages: list[Stage] = []
+
+    def make(max_jobs: int = 1, **options: tuple[str, ...]) -> Stage:
+        stages.append(Stage(tmp_path, max_jobs, **options))
+        return stages[-1]
+
+    yield make  # type: ignore[misc]
+    for made in stages:
+        made.scheduler.close()
+        until(lambda made=made: not made.scheduler.is_alive())
+
+
+def test_jobs_start_in_the_order_they_came(stage: Callable[..., Stage]) -> None:
+    one = stage(max_jobs=2)
+    for name in "abcd":
+        one.add(name)
+    one.scheduler.start()
+    until(lambda: one.names() == ["a", "b"])
+    one.scheduler.release("id-b")
+    until(lambda: one.names() == ["a", "b", "c"])
+    one.scheduler.release("id-a")
+    until(lambda: one.names() == ["a", "b", "c", "d"])
+
+
+def test_a_job_that_waits_for_gpus_holds_back_those_behind_it(stage: Callable[..., Stage]) -> None:
+    one = stage(max_jobs=4, gpus=("GPU-1",))
+    for name in "ab":
+        one.add(name, "ml.p3.2xlarge")
+    one.add("cpu")
+    one.scheduler.start()
+    until(lambda: one.job("cpu").secondary is S.PENDING)
+    assert one.names() == ["a"]
+    assert one.started[0].gpus == ("GPU-1",)
+    one.scheduler.release("id-a")
+    until(lambda: one.names() == ["a", "b", "cpu"])
+
+
+def test_a_job_submitted_twice_starts_once(stage: Callable[..., Stage]) -> None:
+    one = stage(max_jobs=4)
+    one.scheduler.submit(one.add("a"))
+    one.scheduler.start()
+    until(lambda: one.names() == ["a"])
+    one.scheduler.submit(one.job("a"))
+    one.add("b")
+    until(lambda: "b" in one.names())
+    assert one.names() == ["a", "b"]
+
+
+def test_of_withdrawing_and_starting_exactly_one_happens(stage: Callable[..., Stage]) -> None:
+    one = stage(max_jobs=1000)
+    one.scheduler.start()
+    withdrawn = []
+    for number in range(100):
+        job = one.add(f"job-{number}")
+        if number % 3 == 0:
+            until(lambda job=job: job.id in {started.id for started in one.started})
+        if one.scheduler.withdraw(job.id):
+            withdrawn.append(job.key.name)
+    until(lambda: len(one.started) + len(withdrawn) == 100)
+    assert not set(withdrawn) & set(one.names())
+    assert not one.scheduler.withdraw("id-job-0")
+
+
+@pytest.mark.parametrize("instance_type", ["ml.m5.large", "ml.p3.2xlarge", "ml.p3.8xlarge"])
+def test_a_stop_while_the_job_is_being_placed(stage: Callable[..., Stage], instance_type: str) -> None:
+    """The stop comes between the scheduler's reading of the record and its writing; there is one GPU, not four."""
+    one = stage(gpus=("GPU-1",))
+    one.add("a", instance_type)
+    read = one.store.get_by_id
+
+    def read_and_stop(job_id: str) -> TrainingJob:
+        job = read(job_id)
+        if job.stop_ms is None:
+            one.stop_record("a")
+            assert not one.scheduler.withdraw(job_id)
+        return job
+
+    one.store.get_by_id = read_and_stop  # type: ignore[method-assign]
+    one.scheduler.start()
+    until(lambda: one.names() == ["a"])
+    assert one.started[0].status is JobStatus.STOPPING
+    assert one.started[0].gpus == ()
+    assert one.pool.lease("other", "ml.p3.2xlarge", 1)
+
+
+def test_a_waiting_job_that_was_stopped_needs_no_place(stage: Callable[..., Stage]) -> None:
+    one = stage(max_jobs=1)
+    one.add("a")
+    one.scheduler.start()
+    until(lambda: one.names() == ["a"])
+    one.add("b")
+    until(lambda: one.job("b").secondary is S.PENDING)
+    one.stop_record("b")
+    assert one.scheduler.withdraw("id-b")
+    assert not one.scheduler.withdraw("id-b")
+
+
+def test_a_store_that_fails_for_a_moment_delays_no_job_for_good(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("sagelet.jobs.scheduler.RETRY_SECONDS", 0.01)
+    one = stage()
+    failures = iter([StoreUnavailable("database is locked")] * 2)
+    read = one.store.get_by_id
+
+    def sometimes(job_id: str) -> TrainingJob:
+        if error := next(failures, None):
+            raise error
+        return read(job_id)
+
+    one.store.get_by_id = sometimes  # type: ignore[method-assign]
+    one.add("a")
+    with caplog.at_level(logging.ERROR, "sagelet.jobs.scheduler"):
+        one.scheduler.start()
+        until(lambda: one.names() == ["a"])
+    assert "database is locked" in caplog.text
+
+
+def test_a_free_place_is_filled_before_ten_thousand_are_told_to_wait(stage: Callable[..., Stage]) -> None:
+    one = stage(max_jobs=1)
+    told: list[str] = []
+    gate = threading.Semaphore(0)
+    update = one.store.update
+
+    def slow(job: TrainingJob) -> TrainingJob:
+        if job.secondary is S.PENDING and job.placed_ms is None:
+            gate.acquire()
+            told.append(job.key.name)
+        return update(job)
+
+    one.store.update = slow  # type: ignore[method-assign]
+    for number in range(50):
+        one.add(f"job-{number}")
+    one.scheduler.start()
+    until(lambda: one.names() == ["job-0"])
+    one.scheduler.release("id-job-0")
+    gate.release(2)
+    until(lambda: one.names() == ["job-0", "job-1"])
+    assert len(told) <= 2
+    gate.release(1000)
+    until(lambda: len(told) >= 48)
+
+
+# --- through the engine ---------------------------------------------------------------------------------------------
+
+
+def test_stops_at_any_moment_end_every_job_stopped(make_world: Callable[..., World]) -> None:
+    world = make_world(max_jobs=2)
+    names = [f"job-{number}" for number in range(20)]
+    for number, name in enumerate(names):
+        world.create(name)
+        if number % 2:
+            world.engine.stop(key(name))
+    for name in names[::2]:
+        world.engine.stop(key(name))
+
+    def all_ended() -> bool:
+        for host in list(world.runtime.hosts.values()):
+            if host.signals and host.exit_code is None:
+                host.end(143)
+        return all(world.job(name).terminal for name in names)
+
+    until(all_ended, 30)
+    assert {world.job(name).status for name in names} == {JobStatus.STOPPED}
+    assert not world.runtime.hosts
+    world.create("next")
+    world.host("next").end(0)
+    assert world.ended("next").status is JobStatus.COMPLETED

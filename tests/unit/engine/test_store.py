@@ -1,0 +1,410 @@
+"""The store: what is durable, guarded, ordered, and what a crash leaves."""
+
+import json
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from sagelet.errors import JobNameInUse, JobNotFound
+from sagelet.jobs import codec, lifecycle
+from sagelet.jobs.query import JobQuery, SortBy
+from sagelet.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet.jobs.store import MIGRATIONS, NewerSchema, StaleRecord, Store, StoreUnavailable
+from sagelet.telemetry.events import LogEvent
+from sagelet.telemetry.sink import MetricPoint
+from support.world import key, request
+
+ACCOUNT, REGION = "123456789012", "us-east-1"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "sagelet.db")
+
+
+def add(store: Store, name: str, created_ms: int = 1000, job_id: str = "", **where: str) -> TrainingJob:
+    job_key = replace(key(name), **where)
+    job = lifecycle.create(job_key, job_id or f"id-{name}", request(name), {}, created_ms)
+    store.insert(job)
+    return job
+
+
+def end(store: Store, job: TrainingJob) -> TrainingJob:
+    return store.update(lifecycle.advance(job, SecondaryStatus.FAILED, job.modified_ms + 10, failure_reason="x"))
+
+
+def names(store: Store, **query: Any) -> list[str]:
+    return [job.key.name for job in store.page(JobQuery(ACCOUNT, REGION, **{"limit": 100, **query})).jobs]
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_comes_back_whole(store: Store) -> None:
+    body = request("One", HyperParameters={"text": '"x y" ü \U0001f600'}, Environment={"A": ""})
+    job = lifecycle.create(key("One"), "id", body, {"k": "v", "a": "b"}, 1000)
+    job = lifecycle.advance(job, SecondaryStatus.DOWNLOADING, 2000, gpus=("GPU-1", "GPU-2"), stand_in="s", image="i")
+    job = lifecycle.request_stop(job, StopCause.USER, 3000)
+    store.insert(job)
+    assert store.get(key("oNE")) == store.get_by_id("id") == job
+
+
+def test_a_name_is_taken_without_regard_to_case_in_its_account_and_region_only(store: Store) -> None:
+    add(store, "One")
+    with pytest.raises(JobNameInUse):
+        add(store, "oNe", job_id="other")
+    add(store, "One", job_id="b", account="210987654321")
+    add(store, "One", job_id="c", region="eu-west-1")
+    assert names(store) == ["One"]
+
+
+def test_unknown_jobs_are_said_to_be_unknown(store: Store) -> None:
+    with pytest.raises(JobNotFound):
+        store.get(key("none"))
+    with pytest.raises(JobNotFound):
+        store.get_by_id("none")
+
+
+def test_a_record_with_attempts_comes_back_whole(store: Store) -> None:
+    job = lifecycle.create(key("one"), "id", request("one", EnableManagedSpotTraining=True), {}, 1000, 0.5)
+    for step, now in ((SecondaryStatus.DOWNLOADING, 2000), (SecondaryStatus.INTERRUPTED, 3000)):
+        job = lifecycle.advance(job, step, now)
+    job = lifecycle.advance(lifecycle.restart(job, 4000), SecondaryStatus.DOWNLOADING, 5000)
+    store.insert(job)
+    assert store.get_by_id("id") == job
+    assert (job.attempt, job.launch_id, job.running_ms(6000)) == (2, "id-2", 3000)
+
+
+def test_a_job_that_an_older_sagelet_started_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record knows no attempts and its log stream is the first attempt's."""
+    with monkeypatch.context() as patch:
+        patch.setattr("sagelet.jobs.store.MIGRATIONS", MIGRATIONS[:1])
+        Store(tmp_path / "sagelet.db").close()
+    job = lifecycle.advance(
+        lifecycle.create(key("one"), "id", request("one"), {}, 1000), SecondaryStatus.DOWNLOADING, 2000
+    )
+    record = json.loads(codec.encode(job))
+    for name in ("attempts", "attempt_start_ms", "spot_discount"):
+        del record[name]
+    with sqlite3.connect(tmp_path / "sagelet.db") as db:
+        db.execute(
+            "INSERT INTO jobs VALUES ('id', ?, ?, 'one', ?, 'InProgress', 1000, 2000, 0, 0, ?)",
+            (ACCOUNT, REGION, job.key.arn, json.dumps(record)),
+        )
+        db.execute(
+            "INSERT INTO log_streams (job_id, host, account, region, name, created_ms)"
+            " VALUES ('id', 'algo-1', ?, ?, 'one/algo-1-2', 2000)",
+            (ACCOUNT, REGION),
+        )
+    db.close()
+    store = Store(tmp_path / "sagelet.db")
+    found = store.get_by_id("id")
+    assert found == job
+    assert found.running_ms(3000) == 1000
+    assert store.open_stream(found, "algo-1", "one/algo-1-9", 9000).name == "one/algo-1-2"
+
+
+def test_an_update_of_an_older_version_is_refused(store: Store) -> None:
+    job = add(store, "one")
+    newer = store.update(lifecycle.advance(job, SecondaryStatus.PENDING, 2000))
+    assert newer.version == job.version + 1
+    with pytest.raises(StaleRecord):
+        store.update(lifecycle.advance(job, SecondaryStatus.DOWNLOADING, 3000))
+    assert store.get(key("one")) == newer
+
+
+def test_of_many_threads_that_update_one_job_one_wins_each_round(store: Store) -> None:
+    job = add(store, "one")
+    barrier = threading.Barrier(16)
+
+    def attempt(number: int) -> TrainingJob | None:
+        barrier.wait()
+        try:
+            return store.update(replace(job, stand_in=str(number)))
+        except StaleRecord:
+            return None
+
+    with ThreadPoolExecutor(16) as pool:
+        won = [done for done in pool.map(attempt, range(16)) if done]
+    assert won == [store.get(key("one"))]
+
+
+def test_many_threads_insert_and_read_at_once(store: Store) -> None:
+    def work(number: int) -> str:
+        job = add(store, f"job-{number:03}", created_ms=1000 + number)
+        store.page(JobQuery(ACCOUNT, REGION))
+        return store.get(job.key).key.name
+
+    with ThreadPoolExecutor(16) as pool:
+        made = list(pool.map(work, range(100)))
+    assert names(store) == made
+    assert store.counts() == {"InProgress": 100}
+
+
+def test_jobs_survive_the_store(store: Store, tmp_path: Path) -> None:
+    add(store, "one")
+    store.close()
+    assert names(Store(tmp_path / "sagelet.db")) == ["one"]
+
+
+def test_unfinished_jobs_of_all_accounts_come_oldest_first(store: Store) -> None:
+    add(store, "late", 3000)
+    add(store, "early", 1000, account="210987654321")
+    end(store, add(store, "ended", 2000))
+    add(store, "same-time", 3000, job_id="a")
+    assert [job.key.name for job in store.unfinished()] == ["early", "late", "same-time"]
+
+
+# --- lists ----------------------------------------------------------------------------------------------------------
+
+
+def twelve(store: Store) -> None:
+    """Twelve jobs, three to a creation time; every third has failed."""
+    for number in range(12):
+        job = add(store, f"job-{(number * 5) % 12:02}", 1000 + number // 3)
+        if number % 3 == 0:
+            end(store, job)
+
+
+@pytest.mark.parametrize("sort_by", list(SortBy))
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("limit", [1, 2, 5, 12, 13])
+def test_pages_join_to_the_whole_list_ties_or_not(store: Store, sort_by: SortBy, ascending: bool, limit: int) -> None:
+    twelve(store)
+    whole = names(store, sort_by=sort_by, ascending=ascending)
+    query = JobQuery(ACCOUNT, REGION, sort_by=sort_by, ascending=ascending, limit=limit)
+    paged: list[str] = []
+    while True:
+        page = store.page(query)
+        paged += [job.key.name for job in page.jobs]
+        if page.next is None:
+            break
+        query = replace(query, after=page.next)
+    assert paged == whole
+    assert len(set(paged)) == 12
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+def test_lists_are_sorted(store: Store, ascending: bool) -> None:
+    twelve(store)
+    assert names(store, sort_by=SortBy.NAME, ascending=ascending) == sorted(names(store), reverse=not ascending)
+    for sort_by, value in ((SortBy.CREATION_TIME, "created_ms"), (SortBy.STATUS, "status")):
+        page = store.page(JobQuery(ACCOUNT, REGION, sort_by=sort_by, ascending=ascending, limit=100))
+        values = [getattr(job, value) for job in page.jobs]
+        assert values == sorted(values, reverse=not ascending)
+
+
+def test_the_default_order_is_by_creation(store: Store) -> None:
+    for number in (3, 1, 2):
+        add(store, f"job-{number}", number)
+    assert names(store) == ["job-1", "job-2", "job-3"]
+
+
+def test_jobs_made_between_two_pages_neither_hide_nor_double_others(store: Store) -> None:
+    twelve(store)
+    before = names(store)
+    first = store.page(JobQuery(ACCOUNT, REGION, limit=5))
+    for job_id in ("0", "zzz"):
+        add(store, f"new-{job_id}", first.jobs[-1].created_ms, job_id=job_id)
+    rest = store.page(JobQuery(ACCOUNT, REGION, limit=100, after=first.next))
+    seen = [job.key.name for job in (*first.jobs, *rest.jobs)]
+    assert [name for name in seen if not name.startswith("new")] == before
+    assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"created_after_ms": 1000}, {"b", "Cab"}),
+        ({"created_before_ms": 3000}, {"a", "b"}),
+        ({"created_after_ms": 1000, "created_before_ms": 3000}, {"b"}),
+        ({"modified_after_ms": 2009}, {"b", "Cab"}),
+        ({"modified_before_ms": 2010}, {"a"}),
+        ({"name_contains": "B"}, {"b", "Cab"}),
+        ({"name_contains": ""}, {"a", "b", "Cab"}),
+        ({"name_contains": "%"}, set()),
+        ({"status": JobStatus.FAILED}, {"b"}),
+        ({"status": JobStatus.IN_PROGRESS, "name_contains": "c"}, {"Cab"}),
+    ],
+)
+def test_filters(store: Store, filters: dict[str, Any], expected: set[str]) -> None:
+    add(store, "a", 1000)
+    end(store, add(store, "b", 2000))
+    add(store, "Cab", 3000)
+    add(store, "ab", 2000, job_id="other", region="eu-west-1")
+    assert set(names(store, **filters)) == expected
+
+
+def test_a_filter_applies_before_the_page_is_cut(store: Store) -> None:
+    for number in range(20):
+        add(store, f"{'odd' if number % 2 else 'even'}-{number:02}", number)
+    page = store.page(JobQuery(ACCOUNT, REGION, name_contains="odd", limit=3))
+    assert [job.key.name for job in page.jobs] == ["odd-01", "odd-03", "odd-05"]
+    assert page.next is not None
+
+
+# --- tags -----------------------------------------------------------------------------------------------------------
+
+
+def test_tags_are_added_replaced_and_deleted(store: Store) -> None:
+    job = lifecycle.create(key("one"), "id", request("one"), {"a": "1"}, 1000)
+    store.insert(job)
+    store.put_tags("id", {"a": "2", "b": "3"}, 50)
+    assert store.get(key("one")).tags == {"a": "2", "b": "3"}
+    store.delete_tags("id", ["a", "absent"])
+    assert store.get(key("one")).tags == {"b": "3"}
+
+
+def test_tags_do_not_stand_in_the_way_of_an_update(store: Store) -> None:
+    job = add(store, "one")
+    store.put_tags(job.id, {"a": "1"}, 50)
+    moved = store.update(lifecycle.advance(job, SecondaryStatus.PENDING, 2000))
+    assert moved.version == 1
+    assert store.get(key("one")).tags == {"a": "1"}
+
+
+# --- logs and metrics -----------------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_opened_once(store: Store) -> None:
+    job = add(store, "one")
+    stream = store.open_stream(job, "algo-1", "one/algo-1-1", 1000)
+    store.append_output(stream, [LogEvent(1000, "x")], "p", [], 1001)
+    again = store.open_stream(job, "algo-1", "one/algo-1-2", 2000)
+    assert (again.id, again.name, again.position, again.events) == (stream.id, "one/algo-1-1", "p", 1)
+
+
+def test_times_never_go_back_within_a_stream(store: Store) -> None:
+    stream = store.open_stream(add(store, "one"), "algo-1", "s", 1000)
+    stream = store.append_output(stream, [LogEvent(5000, "a"), LogEvent(4000, "b")], "2", [], 9000)
+    stream = store.append_output(stream, [LogEvent(3000, "c"), LogEvent(6000, "d")], "4", [], 9001)
+    events = store.events(stream.id, limit=10)
+    assert [(event.seq, event.time_ms, event.text) for event in events] == [
+        (0, 5000, "a"), (1, 5000, "b"), (2, 5000, "c"), (3, 6000, "d"),
+    ]  # fmt: skip
+    assert (stream.first_ms, stream.last_ms, stream.ingested_ms, stream.events) == (5000, 6000, 9001, 4)
+
+
+def test_lines_points_and_position_are_kept_together_or_not_at_all(store: Store) -> None:
+    job = add(store, "one")
+    stream = store.open_stream(job, "algo-1", "s", 1000)
+    after = store.append_output(stream, [LogEvent(1000, "a")], "1", [MetricPoint("m", 1.0, 1000)], 1000)
+    clash = replace(after, events=0)
+    with pytest.raises(sqlite3.IntegrityError):
+        store.append_output(clash, [LogEvent(1001, "b")], "2", [MetricPoint("m", 2.0, 1001)], 1001)
+    assert store.open_stream(job, "algo-1", "s", 1000) == after
+    assert [event.text for event in store.events(stream.id, limit=10)] == ["a"]
+    assert [point.value for point in store.last_points(job.id)] == [1.0]
+
+
+def test_any_text_can_be_kept(store: Store) -> None:
+    stream = store.open_stream(add(store, "one"), "algo-1", "s", 1000)
+    texts = ["", "\0", "a\rb", "\ufffd", "\U0001f600" * 1000]
+    stream = store.append_output(stream, [LogEvent(1000, text) for text in texts], "1", [], 1000)
+    assert [event.text for event in store.events(stream.id, limit=10)] == texts
+    assert stream.bytes == sum(len(text.encode()) for text in texts)
+
+
+def test_the_last_value_of_each_metric_counts(store: Store) -> None:
+    job = add(store, "one")
+    stream = store.open_stream(job, "algo-1", "s", 1000)
+    for value in (1.0, 3.0, 2.0):
+        points = [MetricPoint("loss", value, 1000), MetricPoint("acc", -value, 1000)]
+        stream = store.append_output(stream, [], None, points, 1000)
+    assert [(point.name, point.value) for point in store.last_points(job.id)] == [("acc", -2.0), ("loss", 2.0)]
+    assert [(where.name, len(points)) for where, points in store.all_points()] == [("one", 6)]
+
+
+def test_streams_are_found_by_prefix_taken_literally(store: Store) -> None:
+    for name in ("a_b", "a-b", "aXb"):
+        store.open_stream(add(store, name), "algo-1", f"{name}/algo-1-1", 1000)
+    store.open_stream(add(store, "a-b", job_id="far", region="eu-west-1"), "algo-1", "a-b/algo-1-1", 1000)
+    assert [stream.name for stream in store.streams(ACCOUNT, REGION, "a_")] == ["a_b/algo-1-1"]
+    assert [stream.name for stream in store.streams(ACCOUNT, REGION)] == [
+        "a-b/algo-1-1", "aXb/algo-1-1", "a_b/algo-1-1",
+    ]  # fmt: skip
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_file_gets_every_migration(store: Store, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "sagelet.db") as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_only_new_migrations_are_applied(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(store, "one")
+    store.close()
+    monkeypatch.setattr("sagelet.jobs.store.MIGRATIONS", (*MIGRATIONS, "ALTER TABLE jobs ADD COLUMN note TEXT"))
+    assert names(Store(tmp_path / "sagelet.db")) == ["one"]
+    with sqlite3.connect(tmp_path / "sagelet.db") as db:
+        assert db.execute("SELECT note FROM jobs").fetchall() == [(None,)]
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.close()
+    broken = "CREATE TABLE half (a); CREATE TABLE half (a)"
+    with monkeypatch.context() as patch:
+        patch.setattr("sagelet.jobs.store.MIGRATIONS", (*MIGRATIONS, broken))
+        with pytest.raises(StoreUnavailable, match="half"):
+            Store(tmp_path / "sagelet.db")
+    add(Store(tmp_path / "sagelet.db"), "one")
+
+
+def test_a_file_of_a_newer_sagelet_is_refused(store: Store, tmp_path: Path) -> None:
+    store.close()
+    with sqlite3.connect(tmp_path / "sagelet.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(NewerSchema, match=r"schema 99.*newer sagelet"):
+        Store(tmp_path / "sagelet.db")
+
+
+def test_a_database_that_stays_locked_is_unavailable(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = add(store, "one")
+    store.close()
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path, **options: connect(path, **{**options, "timeout": 0.05}))
+    impatient = Store(tmp_path / "sagelet.db")
+    other = connect(tmp_path / "sagelet.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="locked"):
+        impatient.update(job)
+    assert impatient.get(key("one")) == job
+    other.execute("ROLLBACK")
+    other.close()
+    assert impatient.update(job).version == 1
+
+
+def open_files(path: Path) -> list[str]:
+    return [file.path for file in psutil.Process().open_files() if file.path.startswith(str(path))]
+
+
+def test_a_closed_store_has_no_file_open_even_when_it_was_in_use(store: Store, tmp_path: Path) -> None:
+    add(store, "one")
+    with store._write() as db:
+        store.close()
+        db.execute("SELECT 1")
+    assert open_files(tmp_path) == []
+
+
+def test_a_refused_file_is_not_left_open(store: Store, tmp_path: Path) -> None:
+    store.close()
+    with sqlite3.connect(tmp_path / "sagelet.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(NewerSchema):
+        Store(tmp_path / "sagelet.db")
+    assert open_files(tmp_path) == []

@@ -1,0 +1,110 @@
+"""Tar files: nothing lands outside, nothing but files comes along, broken archives are TarErrors."""
+
+import bz2
+import io
+import lzma
+import os
+import socket
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from sagelet.data.tarballs import pack, unpack
+
+
+def raw(*members: tarfile.TarInfo, data: bytes = b"") -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for member in members:
+            member.size = len(data) if member.isreg() else 0
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+def test_what_was_packed_comes_back(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep/er").mkdir(parents=True)
+    (source / "deep/er/a").write_bytes(b"a" * 100_000)
+    (source / "ü \n").write_bytes(b"odd")
+    (source / "run.sh").write_text("#!/bin/sh")
+    (source / "run.sh").chmod(0o755)
+    (source / "link").symlink_to("deep/er/a")
+    pack(source, tmp_path / "x.tar.gz")
+    unpack(tmp_path / "x.tar.gz", tmp_path / "target")
+    assert (tmp_path / "target/link").read_bytes() == b"a" * 100_000
+    assert (tmp_path / "target/ü \n").read_bytes() == b"odd"
+    assert os.access(tmp_path / "target/run.sh", os.X_OK)
+
+
+def test_pipes_and_sockets_stay_out(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    os.mkfifo(tmp_path / "s/pipe")
+    (tmp_path / "s/file").touch()
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(tmp_path / "s/socket"))
+        pack(tmp_path / "s", tmp_path / "x.tar.gz")
+    finally:
+        listener.close()
+    with tarfile.open(tmp_path / "x.tar.gz") as archive:
+        assert archive.getnames() == ["file"]
+
+
+@pytest.mark.parametrize("compress", [lambda data: data, bz2.compress, lzma.compress])
+def test_every_compression_is_read(tmp_path: Path, compress: object) -> None:
+    assert callable(compress)
+    (tmp_path / "x").write_bytes(compress(raw(member("a"), data=b"text")))
+    unpack(tmp_path / "x", tmp_path / "t")
+    assert (tmp_path / "t/a").read_bytes() == b"text"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("../out")],
+        [member("link", tarfile.SYMTYPE, ".."), member("link/out")],
+        [member("out", tarfile.SYMTYPE, "/etc/passwd")],
+        [member("out", tarfile.LNKTYPE, "../../secret")],
+        [member("out", tarfile.CHRTYPE)],
+        [member("out", tarfile.FIFOTYPE)],
+    ],
+)
+def test_a_member_that_leaves_or_is_no_file_is_refused(tmp_path: Path, members: list[tarfile.TarInfo]) -> None:
+    (tmp_path / "x").write_bytes(raw(*members))
+    with pytest.raises(tarfile.TarError):
+        unpack(tmp_path / "x", tmp_path / "in/target")
+    assert not (tmp_path / "in/out").exists()
+
+
+def test_an_absolute_name_lands_inside(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(raw(member("/abs/a"), data=b"x"))
+    unpack(tmp_path / "x", tmp_path / "t")
+    assert (tmp_path / "t/abs/a").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("broken", ["empty", "no tar", "cut gzip", "cut xz", "cut bz2"])
+def test_a_broken_archive_is_a_tar_error(tmp_path: Path, broken: str) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_bytes(os.urandom(200_000))
+    pack(source, tmp_path / "good")
+    good = (tmp_path / "good").read_bytes()
+    with tarfile.open(tmp_path / "good") as archive:
+        plain = archive.fileobj.read() if archive.fileobj else b""  # type: ignore[union-attr]
+    content = {
+        "empty": b"",
+        "no tar": b"x" * 2000,
+        "cut gzip": good[: len(good) // 2],
+        "cut xz": lzma.compress(plain)[:-3000],
+        "cut bz2": bz2.compress(plain)[:-3000],
+    }[broken]
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(tarfile.TarError):
+        unpack(tmp_path / "x", tmp_path / "t")

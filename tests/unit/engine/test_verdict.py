@@ -1,0 +1,109 @@
+"""How a job ended, in AWS's words."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from sagelet.jobs import verdict
+from sagelet.jobs.lifecycle import advance, create, request_stop
+from sagelet.jobs.record import SecondaryStatus, StopCause, TrainingJob, Verdict
+from sagelet.runtimes.port import Observation
+from support.world import key, request
+
+ENDED = Observation(running=False, exit_code=0)
+
+
+def job_of(cause: StopCause | None = None) -> TrainingJob:
+    job = create(key("one"), "id", request("one"), {}, 1000)
+    for step in (SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING):
+        job = advance(job, step, 2000)
+    return job if cause is None else request_stop(job, cause, 3000)
+
+
+def judged(tmp_path: Path, hosts: Mapping[str, Observation], cause: StopCause | None = None) -> Verdict:
+    return verdict.judge(job_of(cause), hosts, {name: tmp_path / name / "failure" for name in hosts})
+
+
+def fail(tmp_path: Path, text: str, host: str = "algo-1") -> None:
+    (tmp_path / host).mkdir(parents=True, exist_ok=True)
+    (tmp_path / host / "failure").write_text(text, encoding="utf-8")
+
+
+def test_exit_code_zero_everywhere_completes(tmp_path: Path) -> None:
+    assert judged(tmp_path, {"algo-1": ENDED, "algo-2": ENDED}) == Verdict(SecondaryStatus.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("host", "text", "reason"),
+    [
+        (Observation(False, 1), "why", "AlgorithmError: why, exit code: 1"),
+        (Observation(False, 3), None, "AlgorithmError: , exit code: 3"),
+        (Observation(False, 137, True), None,
+         "AlgorithmError: OutOfMemory: Process killed by SIGKILL (signal 9), exit code: 137"),
+        (Observation(False, 137, True), "why", "AlgorithmError: why, exit code: 137"),
+        (Observation(False, 127, error="no such program"), None, "AlgorithmError: no such program, exit code: 127"),
+        (ENDED, "it says so", "AlgorithmError: it says so, exit code: 0"),
+    ],
+)  # fmt: skip
+def test_failure_reasons(tmp_path: Path, host: Observation, text: str | None, reason: str) -> None:
+    if text is not None:
+        fail(tmp_path, text)
+    assert judged(tmp_path, {"algo-1": host}) == Verdict(SecondaryStatus.FAILED, reason)
+
+
+def test_the_first_host_that_failed_speaks(tmp_path: Path) -> None:
+    fail(tmp_path, "second", "algo-2")
+    fail(tmp_path, "third", "algo-3")
+    hosts = {"algo-1": ENDED, "algo-2": Observation(False, 1), "algo-3": Observation(False, 2)}
+    assert judged(tmp_path, hosts).failure_reason == "AlgorithmError: second, exit code: 1"
+
+
+def test_out_of_memory_of_a_child_does_not_fail_a_job_that_got_over_it(tmp_path: Path) -> None:
+    assert judged(tmp_path, {"algo-1": Observation(False, 0, True)}).status is SecondaryStatus.COMPLETED
+
+
+def test_a_host_without_an_exit_code_is_an_internal_error(tmp_path: Path) -> None:
+    reason = judged(tmp_path, {"algo-1": Observation(False, error="it was removed")}).failure_reason
+    assert reason == f"{verdict.INTERNAL_ERROR} (sagelet: algo-1: it was removed)"
+
+
+@pytest.mark.parametrize(
+    ("cause", "status"),
+    [
+        (StopCause.USER, SecondaryStatus.STOPPED),
+        (StopCause.MAX_RUNTIME, SecondaryStatus.MAX_RUNTIME_EXCEEDED),
+    ],
+)
+@pytest.mark.parametrize("host", [ENDED, Observation(False, 143), Observation(False, error="gone")])
+def test_a_stopped_job_is_stopped_whatever_it_returned(
+    tmp_path: Path, cause: StopCause, status: SecondaryStatus, host: Observation
+) -> None:
+    fail(tmp_path, "text")
+    assert judged(tmp_path, {"algo-1": host}, cause) == Verdict(status)
+
+
+def test_a_long_text_is_cut_and_the_exit_code_survives(tmp_path: Path) -> None:
+    fail(tmp_path, "ü" * 5000)
+    reason = judged(tmp_path, {"algo-1": Observation(False, 1)}).failure_reason
+    assert reason is not None
+    assert len(reason) == 1024
+    assert reason.endswith("ü, exit code: 1")
+    for outcome in (verdict.internal_error("x" * 2000), verdict.client_error("x" * 2000)):
+        assert len(outcome.failure_reason or "") == 1024
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "failure").write_bytes(b"a\xffb")
+    assert verdict.failure_text(tmp_path / "failure") == "a\ufffdb"
+
+
+def test_what_is_no_ordinary_file_is_no_failure_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of the machine")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "parent").symlink_to(tmp_path)
+    for name in ("absent", "secret/below", "link", "pipe", "directory"):
+        assert verdict.failure_text(tmp_path / name) is None

@@ -1,0 +1,194 @@
+"""The build: when it is skipped, what the engine is asked for, what a failure says."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.errors import APIError
+
+from sagelet.errors import RuntimeUnavailable, SettingsError
+from sagelet.images import engine as docker_engine
+from sagelet.images.base import REGISTRY_BASE
+from sagelet.images.builder import CONTEXT_LABEL, BuildOptions, build, training_image
+from sagelet.images.context import CA_BUNDLE
+from sagelet.images.errors import ImageBuildFailed
+from sagelet.images.events import EventKind
+from sagelet.images.listing import list_images
+from sagelet.images.output import BuildOutput
+from support.docker_double import EngineDouble, Recorder
+
+
+@pytest.fixture
+def engine() -> EngineDouble:
+    return EngineDouble(local={REGISTRY_BASE: {}})
+
+
+def test_the_image_is_tagged_and_labelled(engine: EngineDouble, report: Recorder) -> None:
+    assert build(BuildOptions(), report, engine) == training_image()
+    (arguments,) = engine.builds
+    assert arguments["tag"] == training_image()
+    assert arguments["buildargs"] == {"BASE": REGISTRY_BASE, "PIP_PROGRESS_BAR": "raw"}
+    assert arguments["nocache"] is False
+    assert len(arguments["labels"][CONTEXT_LABEL]) == 64
+    assert engine.contexts[0][CA_BUNDLE] == b""
+
+
+def test_an_unchanged_context_is_not_built_again(engine: EngineDouble, report: Recorder) -> None:
+    build(BuildOptions(), report, engine)
+    build(BuildOptions(), report, engine)
+    assert len(engine.builds) == 1
+    assert "is up to date" in report.notes()
+
+
+@pytest.mark.parametrize(
+    ("options", "nocache"),
+    [(BuildOptions(force=True), True), (BuildOptions(pull=True), False), (BuildOptions(index_url="https://i"), False)],
+)
+def test_force_pull_and_other_options_build_again(
+    engine: EngineDouble, report: Recorder, options: BuildOptions, nocache: bool
+) -> None:
+    build(BuildOptions(), report, engine)
+    build(options, report, engine)
+    assert [arguments["nocache"] for arguments in engine.builds] == [False, nocache]
+
+
+def test_a_named_base_that_was_made_anew_counts(engine: EngineDouble, report: Recorder) -> None:
+    engine.registry.add("mine:latest")
+    build(BuildOptions(base="mine:latest"), report, engine)
+    build(BuildOptions(base="mine:latest"), report, engine)
+    assert len(engine.builds) == 1, "pulled by the first build, there for the second"
+    del engine.local["mine:latest"]
+    build(BuildOptions(base="mine:latest"), report, engine)
+    assert len(engine.builds) == 2
+
+
+def test_package_indexes_become_build_arguments(engine: EngineDouble, report: Recorder) -> None:
+    options = BuildOptions(
+        index_url="https://a", extra_index_url="https://b", torch_index_url="https://c", network="host"
+    )
+    build(options, report, engine)
+    arguments = engine.builds[0]["buildargs"]
+    assert {name: value for name, value in arguments.items() if name.endswith("URL")} == {
+        "PIP_INDEX_URL": "https://a",
+        "PIP_EXTRA_INDEX_URL": "https://b",
+        "TORCH_INDEX_URL": "https://c",
+    }
+    assert engine.builds[0]["network_mode"] == "host"
+
+
+def test_certificates_come_from_the_environment(
+    engine: EngineDouble, report: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ca.pem").write_text("PEM")
+    monkeypatch.setenv("PIP_CERT", str(tmp_path / "gone.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    build(BuildOptions(), report, engine)
+    assert engine.contexts[0][CA_BUNDLE] == b"PEM"
+    assert f"trust the certificates of {tmp_path}/ca.pem (SSL_CERT_FILE)" in report.notes()
+
+
+def test_named_certificates_must_be_there(engine: EngineDouble, report: Recorder, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"gone\.pem is no file"):
+        build(BuildOptions(ca_bundle=tmp_path / "gone.pem"), report, engine)
+
+
+def test_a_failed_step_shows_its_output_and_the_remedy(engine: EngineDouble, report: Recorder) -> None:
+    engine.messages = [
+        {"stream": "Step 1/2 : FROM x\n"},
+        {"stream": "an earlier line\n"},
+        {"stream": "Step 2/2 : RUN pip install torch==2.9.0\n"},
+        {
+            "stream": "\x1b[91mWARNING: Retrying after SSLError(CERTIFICATE_VERIFY_FAILED)\n"
+            "\x1b[0m\x1b[91mERROR: No matching distribution found\n\x1b[0mRemoving intermediate container 1\n"
+        },
+        {
+            "error": "The command '/bin/sh -c pip install torch==2.9.0' returned a non-zero code: 1",
+            "errorDetail": {"code": 1},
+        },
+    ]
+    with pytest.raises(ImageBuildFailed) as raised:
+        build(BuildOptions(), report, engine)
+    text = str(raised.value)
+    assert "step 2/2 (RUN pip install torch==2.9.0) failed" in text
+    assert "ERROR: No matching distribution found" in text
+    assert "returned a non-zero code: 1" in text
+    assert "an earlier line" not in text
+    assert "\x1b" not in text
+    assert raised.value.output[-1] == "returned a non-zero code: 1"
+    assert "--ca-bundle" in raised.value.remedy
+    assert training_image() not in engine.local
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("ERROR: No matching distribution found for torch==2.9.0", "--index-url"),
+        ("OSError: [Errno 28] No space left on device", "docker system prune"),
+        ("Temporary failure resolving 'packages.example'", "--network host"),
+        ("/bin/sh: 1: python3: not found", "no python3"),
+        ("error: subprocess-exited-with-error", "continues from the last step"),
+    ],
+)
+def test_remedies(line: str, remedy: str) -> None:
+    with pytest.raises(ImageBuildFailed) as raised:
+        list(BuildOutput().events([{"stream": line + "\n"}, {"error": "non-zero code"}]))
+    assert remedy in raised.value.remedy
+
+
+def test_a_request_that_the_engine_refuses(
+    engine: EngineDouble, report: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**arguments: Any) -> None:
+        raise APIError("500 Server Error", explanation="no space left on device")
+
+    monkeypatch.setattr(EngineDouble, "build", lambda self, **arguments: refuse(**arguments))
+    with pytest.raises(ImageBuildFailed, match="no space left on device"):
+        build(BuildOptions(), report, engine)
+
+
+def test_output_becomes_steps_lines_and_progress() -> None:
+    stream = (
+        "Step 1/2 : FROM x\n ---> 0123\nStep 2/2 : RUN set -eu;     pip   install\n ---> Running in 1\n"
+        "  Downloading https://index.example/torch-2.9.0-cp311.whl (899.8 MB)\nProgress 10 of 30\nProgress 30 of 30\n"
+        "\nInstalling torch\nRemoving intermediate container 1\n"
+    )
+    chunks = [{"stream": stream[n : n + 7]} for n in range(0, len(stream), 7)]
+    events = list(BuildOutput().events([*chunks, {"aux": {"ID": "sha256:1"}}]))
+    assert [(event.kind, event.text, event.step, event.steps, event.done, event.total) for event in events] == [
+        (EventKind.STEP, "FROM x", 1, 2, None, None),
+        (EventKind.STEP, "RUN set -eu; pip install", 2, 2, None, None),
+        (EventKind.OUTPUT, "  Downloading https://index.example/torch-2.9.0-cp311.whl (899.8 MB)", 2, 2, None, None),
+        (EventKind.PROGRESS, "torch-2.9.0-cp311.whl", 2, 2, 10, 30),
+        (EventKind.PROGRESS, "torch-2.9.0-cp311.whl", 2, 2, 30, 30),
+        (EventKind.OUTPUT, "Installing torch", 2, 2, None, None),
+    ]
+
+
+def test_no_engine_names_the_remedies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(RuntimeUnavailable, match="--runtime process"):
+        docker_engine.connect()
+
+
+def test_images_are_listed_training_first_newest_first(engine: EngineDouble) -> None:
+    engine.summaries = [
+        _summary("base", 300, "sagelet/base:bookworm"),
+        _summary("training", 100, "sagelet/training:0.0.1"),
+        _summary("training", 200, training_image(), "mine:1"),
+        _summary("training", 400),
+        {"Id": "sha256:x", "Created": 1, "Size": 1, "RepoTags": ["other:1"], "Labels": {}},
+    ]
+    images = list_images(engine)
+    assert [image.reference for image in images] == [
+        "mine:1",
+        training_image(),
+        "sagelet/training:0.0.1",
+        "sagelet/base:bookworm",
+    ]
+    assert [image.reference for image in images if image.current] == [training_image()]
+    assert images[0].age_seconds(now_ms=260_000) == 60
+
+
+def _summary(kind: str, created: int, *tags: str) -> dict[str, Any]:
+    labels = {"org.sagelet.image": kind}
+    return {"Id": f"sha256:{created}", "Created": created, "Size": 7, "RepoTags": list(tags) or None, "Labels": labels}

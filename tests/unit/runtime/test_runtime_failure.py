@@ -1,0 +1,101 @@
+from sagelet_runtime.failure import ERROR_BUDGET, ErrorCollector, fit
+
+NAMES = ["ValueError", "RuntimeError", "KeyError"]
+
+
+def collected(text: str, limit: int = 256 * 1024) -> str:
+    collector = ErrorCollector(NAMES, limit)
+    for line in text.split("\n"):
+        collector.feed(line)
+    return collector.text()
+
+
+def traceback(message: str, frames: int = 1) -> str:
+    body = [f'  File "train.py", line {n}, in frame_{n}\n    call_{n}()' for n in range(frames)]
+    return "\n".join(["Traceback (most recent call last):", *body, message])
+
+
+def test_no_error_no_text() -> None:
+    assert collected("epoch 1\nepoch 2") == ""
+
+
+def test_from_the_first_known_name_as_aws_does() -> None:
+    text = collected("epoch 1\n  ValueError: bad :\nnext\n\nlast")
+    assert text == "ValueError: bad\n next\n \n last"
+
+
+def test_whole_traceback() -> None:
+    text = collected("epoch 1\n" + traceback("RuntimeError: boom"))
+    assert text.split("\n ") == [
+        "Traceback (most recent call last)",
+        'File "train.py", line 0, in frame_0',
+        "call_0()",
+        "RuntimeError: boom",
+    ]
+
+
+def test_the_last_traceback_counts() -> None:
+    text = collected(traceback("KeyError: 'handled'") + "\nepoch 2\n" + traceback("RuntimeError: fatal"))
+    assert "handled" not in text
+    assert text.endswith("RuntimeError: fatal")
+
+
+def test_chained_tracebacks_stay_together() -> None:
+    chain = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
+    text = collected(traceback("KeyError: 'cause'") + chain + traceback("RuntimeError: effect"))
+    assert "KeyError: 'cause'" in text
+    assert text.endswith("RuntimeError: effect")
+
+
+def test_what_is_printed_at_interpreter_shutdown_does_not_hide_the_error() -> None:
+    after = "\nException ignored in: <function f at 0x7f>\n" + traceback("KeyError: 'at exit'")
+    text = collected(traceback("RuntimeError: the reason") + after)
+    assert text.index("RuntimeError: the reason") < text.index("at exit")
+
+
+def test_a_long_traceback_keeps_its_last_frames_and_message() -> None:
+    text = collected(traceback("RuntimeError: boom", frames=200))
+    assert len(text) <= ERROR_BUDGET
+    assert text.startswith(
+        'Traceback (most recent call last)\n File "train.py", line 0, in frame_0\n call_0()\n ...\n '
+    )
+    assert "frame_199" in text
+    assert "frame_1\n" not in text
+    assert text.endswith("RuntimeError: boom")
+
+
+def test_marks_under_the_code_go_first() -> None:
+    frames = "\n".join(f'  File "train.py", line {n}, in frame_{n}\n    call_{n}()\n    ^^^^^^^^' for n in range(15))
+    text = collected(f"Traceback (most recent call last):\n{frames}\nRuntimeError: boom")
+    assert "^" not in text
+    assert "..." not in text
+    assert all(f"frame_{n}\n" in text for n in range(15))
+
+
+def test_a_long_message_keeps_its_beginning_and_some_frames() -> None:
+    text = collected(traceback("RuntimeError: size mismatch\n" + "weight x\n" * 500, frames=30))
+    assert len(text) <= ERROR_BUDGET
+    assert "RuntimeError: size mismatch" in text
+    assert "frame_29" in text
+
+
+def test_an_exception_of_any_name_is_the_message() -> None:
+    text = collected(traceback("mymodule.Oops: " + "x" * 2000, frames=30))
+    assert "mymodule.Oops: xxx" in text
+    assert "frame_29" in text
+    assert len(text) <= ERROR_BUDGET
+
+
+def test_memory_is_bounded() -> None:
+    collector = ErrorCollector(NAMES, limit=1000)
+    for _ in range(10_000):
+        collector.feed("RuntimeError: again and again")
+    assert len(collector.text()) <= 1100
+
+
+def test_a_rank_prefix_is_understood() -> None:
+    lines = ["[rank0]: Traceback (most recent call last):", *['[rank0]:   File "a"' + "y" * 100] * 20]
+    fitted = fit([*lines, "[rank0]: RuntimeError: boom"])
+    assert fitted[0] == lines[0]
+    assert fitted[-1] == "[rank0]: RuntimeError: boom"
+    assert len("\n ".join(fitted)) <= ERROR_BUDGET

@@ -1,0 +1,72 @@
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from sagelet_runtime.hook import PostImport
+
+NAME = "a_module_to_be_hooked"
+
+
+@pytest.fixture
+def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ModuleType]]:
+    """The modules that the hook was called with; its module raises on import while a file `broken` lies beside it."""
+    package = tmp_path / NAME
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "import os\n"
+        "if os.path.exists(os.path.dirname(__file__) + '/broken'):\n"
+        "    raise RuntimeError('broken')\n"
+        "VALUE = 7\n"
+    )
+    (package / "inner.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    called: list[ModuleType] = []
+    sys.meta_path.insert(0, PostImport(NAME, called.append))
+    yield called
+    for name in (NAME, f"{NAME}.inner"):
+        sys.modules.pop(name, None)
+
+
+def test_called_once_after_the_import(imported: list[ModuleType]) -> None:
+    module = importlib.import_module(NAME)
+    importlib.import_module(NAME)
+    assert imported == [module]
+    assert module.VALUE == 7
+    assert module.__spec__ is not None
+    assert type(module.__loader__).__name__ == type(module.__spec__.loader).__name__ == "SourceFileLoader"
+
+
+def test_a_submodule_imports_its_package_with_the_hook(imported: list[ModuleType]) -> None:
+    importlib.import_module(f"{NAME}.inner")
+    assert [module.__name__ for module in imported] == [NAME]
+
+
+def test_asking_for_the_spec_is_no_import(imported: list[ModuleType]) -> None:
+    assert importlib.util.find_spec(NAME) is not None
+    assert importlib.util.find_spec(NAME) is not None
+    assert imported == []
+    importlib.import_module(NAME)
+    assert len(imported) == 1
+
+
+def test_a_failed_import_may_be_tried_again(imported: list[ModuleType], tmp_path: Path) -> None:
+    (tmp_path / NAME / "broken").touch()
+    with pytest.raises(RuntimeError, match="broken"):
+        importlib.import_module(NAME)
+    assert imported == []
+    (tmp_path / NAME / "broken").unlink()
+    importlib.import_module(NAME)
+    assert len(imported) == 1
+
+
+def test_other_modules_are_left_alone(imported: list[ModuleType]) -> None:
+    assert importlib.util.find_spec("json") is not None
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("no_such_module_anywhere")
+    assert imported == []

@@ -1,0 +1,53 @@
+import asyncio
+import io
+
+from sagelet_runtime.failure import ErrorCollector
+from sagelet_runtime.lines import LineSplitter
+from sagelet_runtime.pump import error_texts, pump
+
+
+def test_lines_over_chunk_borders() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"  one\ntw") == [b"  one"]
+    assert splitter.feed(b"o\r\n\nthr") == [b"two\r", b""]
+    assert splitter.close() == [b"thr"]
+    assert splitter.close() == []
+
+
+def test_long_lines_are_split_terminated_or_not() -> None:
+    splitter = LineSplitter(limit=4)
+    assert splitter.feed(b"abcdefghij\nk") == [b"abcd", b"efgh", b"ij"]
+    assert splitter.feed(b"lmnopq") == [b"klmn"]
+    assert splitter.feed(b"\n") == [b"opq"]
+
+
+def test_every_byte_arrives_in_order() -> None:
+    data = bytes(range(97, 123)) * 1000 + b"\n" + b"x\n" * 1000
+    splitter = LineSplitter(limit=512)
+    pieces = [piece for at in range(0, len(data), 77) for piece in splitter.feed(data[at : at + 77])]
+    assert b"".join(pieces + splitter.close()) == data.replace(b"\n", b"")
+
+
+def test_pump_passes_text_on_and_collects_the_error() -> None:
+    out = io.StringIO()
+    collector = ErrorCollector(["ValueError"])
+
+    async def run() -> None:
+        stream = asyncio.StreamReader()
+        stream.feed_data(b"a\n\n  b \xe2\x82")
+        stream.feed_data(b"\xac\nValueError: bad")
+        stream.feed_eof()
+        await pump(stream, collector, out)
+
+    asyncio.run(run())
+    assert out.getvalue() == "a\n\n  b €\nValueError: bad\n"
+    assert collector.text() == "ValueError: bad"
+
+
+def test_the_stream_with_the_traceback_is_the_error() -> None:
+    stdout, stderr = ErrorCollector(["ValueError"]), ErrorCollector(["ValueError"])
+    stdout.feed("log: ValueError was handled")
+    assert error_texts([stdout, stderr]) == ["log: ValueError was handled", ""]
+    for line in ("Traceback (most recent call last):", '  File "x"', "ValueError: bad"):
+        stderr.feed(line)
+    assert error_texts([stdout, stderr]) == [stderr.text()]

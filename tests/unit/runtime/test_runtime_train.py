@@ -1,0 +1,295 @@
+"""`python -m sagelet_runtime.train` around the real toolkit, without torch."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+
+from support.training_host import RUNTIME, TrainingHost, poll
+
+
+def test_success_writes_the_model_and_exits_zero(host: TrainingHost) -> None:
+    host.script(
+        """
+        import argparse, os
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--epochs", type=int)
+        args = parser.parse_args()
+        open(os.environ["SM_MODEL_DIR"] + "/model.txt", "w").write(str(args.epochs * 2))
+        """
+    )
+    ended = host.run({"epochs": "3"})
+    assert ended.code == 0, ended.log
+    assert (host.model / "model.txt").read_text() == "6"
+    assert (host.base / "output" / "success").exists()
+    assert ended.failure is None
+
+
+def test_lines_come_out_whole_and_exact(host: TrainingHost) -> None:
+    host.environment["PYTHONUNBUFFERED"] = "1"
+    host.script(
+        r"""
+        import sys
+        print("<begin>")
+        print("loss", 0.5, "step", 3)
+        print("   indented")
+        print()
+        print("bar 10%\rbar 100%")
+        sys.stdout.buffer.write(b"caf\xc3\xa9 \xff\n")
+        print("unterminated", end="\n<end>")
+        """
+    )
+    ended = host.run()
+    raw = host.log_file.read_bytes().decode()
+    assert ended.code == 0
+    body = raw.split("<begin>\n", 1)[1].split("<end>", 1)[0]
+    assert body == "loss 0.5 step 3\n   indented\n\nbar 10%\rbar 100%\ncafé \ufffd\nunterminated\n"
+
+
+def test_a_line_is_seen_while_the_script_still_runs(host: TrainingHost) -> None:
+    host.script(
+        """
+        import os, time
+        print("first", 1)
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+        """
+    )
+    process = host.start()
+    poll(lambda: "first 1\n" in host.log, "the line is in the log")
+    assert process.poll() is None
+    (host.base / "code" / "go").touch()
+    assert process.wait(timeout=60) == 0
+
+
+def test_user_error_gives_aws_form_with_the_traceback(host: TrainingHost) -> None:
+    host.script(
+        """
+        def inner(rate):
+            raise RuntimeError(f"boom at {rate}")
+
+        def outer():
+            inner(0.5)
+
+        print("ValueError: a line of the log that only looks like it")
+        outer()
+        """
+    )
+    ended = host.run({"epochs": "3"})
+    assert ended.code == 1
+    assert ended.failure is not None
+    assert ended.failure.startswith(
+        'ExecuteUserScriptError:\nExitCode 1\nErrorMessage "Traceback (most recent call last)'
+    )
+    for part in ("line 8, in <module>", "line 5, in outer", "line 2, in inner", "RuntimeError: boom at 0.5"):
+        assert part in ended.failure
+    assert re.search(r'RuntimeError: boom at 0\.5"\nCommand ".*python[\d.]* -- train\.py --epochs 3"$', ended.failure)
+    assert len(ended.failure) < 1024
+
+
+def test_exit_code_without_an_error(host: TrainingHost) -> None:
+    host.script("import sys; sys.exit(7)")
+    ended = host.run()
+    assert ended.code == 1
+    assert ended.failure is not None
+    assert ended.failure.startswith('ExecuteUserScriptError:\nExitCode 7\nErrorMessage ""\nCommand')
+
+
+def test_shell_script_and_its_errors(host: TrainingHost) -> None:
+    host.script("echo from the shell >&2\npython3 -c 'int(\"x\")'\n", "train.sh")
+    ended = host.run(program="train.sh")
+    assert ended.code == 1
+    assert "from the shell\n" in ended.log
+    assert "ValueError: invalid literal for int()" in (ended.failure or "")
+
+
+def test_native_launcher_passes_the_streams_through(host: TrainingHost) -> None:
+    host.script("raise RuntimeError('boom')")
+    ended = host.run({"sagemaker_toolkit_native_launcher_enabled": "true"})
+    assert ended.code == 1
+    assert 'ErrorMessage ""' in (ended.failure or "")
+    assert "RuntimeError: boom\n" in ended.log
+
+
+def test_distribution_is_named_when_one_worker_stands_in(host: TrainingHost) -> None:
+    host.script("print('one worker')")
+    ended = host.run({"sagemaker_torch_distributed_enabled": "true"})
+    assert ended.code == 0
+    assert "sagelet: distribution torch_distributed is requested; this host runs the script as one worker" in ended.log
+
+
+def test_native_job_is_kept_off_xla(host: TrainingHost) -> None:
+    host.script(
+        """
+        import os
+        print("XLA is", os.environ["USE_TORCH_XLA"], os.environ.get("SM_TRAINING_COMPILER_CONFIGURED"))
+        """
+    )
+    ended = host.run()
+    assert "XLA is 0 None\n" in ended.log
+    assert "Training Compiler" not in ended.log
+
+
+def test_bad_compiler_flag_fails_with_the_remedy(host: TrainingHost) -> None:
+    host.script("print('never')")
+    ended = host.run({"sagemaker_training_compiler_enabled": "perhaps"})
+    assert ended.code == 1
+    assert ended.failure == (
+        'The hyperparameter sagemaker_training_compiler_enabled is \'perhaps\'; use "true" or "false".'
+    )
+
+
+def test_image_that_is_stood_in_for_is_named(host: TrainingHost) -> None:
+    host.environment["SAGELET_TRAINING_IMAGE"] = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.0"
+    host.script("print('hello')")
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert f"pytorch-training:2.0 is stood in for by Python {version}" in host.run().log
+
+
+def test_requirements_are_installed_by_the_toolkit(host: TrainingHost) -> None:
+    wheel = host.base / "code" / "seen_by_the_test-1.0-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    info = "seen_by_the_test-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("seen_here.py", "WORD = 'installed'\n")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: seen-by-the-test\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    (host.base / "code" / "requirements.txt").write_text(f"./{wheel.name}\n")
+    target = str(host.base / "site")
+    host.environment |= {"PIP_TARGET": target, "PIP_NO_INDEX": "1"}
+    host.script(f"import sys; sys.path.append({target!r}); import seen_here; print('package', seen_here.WORD)")
+    ended = host.run()
+    assert ended.code == 0, ended.log
+    assert "package installed\n" in ended.log
+
+
+STOPPABLE = """
+    import os, signal, sys, time
+
+    def stop(signum, frame):
+        open(os.environ["SM_MODEL_DIR"] + "/model.txt", "w").write("saved at the stop")
+        print("handler done")
+        sys.exit({code})
+
+    signal.signal(signal.SIGTERM, stop)
+    print("ready")
+    while True:
+        time.sleep(0.05)
+    """
+
+
+def stop_when_ready(host: TrainingHost, process: subprocess.Popen[str]) -> int:
+    poll(lambda: "\nready\n" in host.log, "the script is ready")
+    process.send_signal(signal.SIGTERM)
+    return process.wait(timeout=60)
+
+
+def test_stop_reaches_the_handler_and_the_job_succeeds(host: TrainingHost) -> None:
+    host.script(STOPPABLE.format(code=0))
+    assert stop_when_ready(host, host.start()) == 0
+    assert (host.model / "model.txt").read_text() == "saved at the stop"
+    assert "handler done\n" in host.log
+    assert (host.base / "output" / "success").exists()
+
+
+def test_stop_reaches_a_script_below_a_shell(host: TrainingHost) -> None:
+    host.script(STOPPABLE.format(code=0), "inner.py")
+    host.script(f"( trap '' TERM; {sys.executable} inner.py )\necho after $?\n", "train.sh")
+    stop_when_ready(host, host.start(program="train.sh"))
+    poll(lambda: (host.model / "model.txt").exists(), "the model is saved")
+    assert "handler done\n" in host.log
+
+
+def test_stop_spares_the_workers_of_the_script(host: TrainingHost) -> None:
+    host.script(
+        """
+        import multiprocessing, os, signal, sys, time
+
+        def work():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            time.sleep(600)
+
+        def stop(signum, frame):
+            time.sleep(0.2)
+            print("worker alive:", worker.is_alive())
+            worker.kill()
+            sys.exit(0)
+
+        worker = multiprocessing.get_context("fork").Process(target=work)
+        worker.start()
+        signal.signal(signal.SIGTERM, stop)
+        print("ready")
+        worker.join()
+        """
+    )
+    assert stop_when_ready(host, host.start()) == 0
+    assert "worker alive: True\n" in host.log
+
+
+def test_script_that_dies_of_the_stop_fails_the_job(host: TrainingHost) -> None:
+    host.script("import time; print('ready'); time.sleep(600)")
+    assert stop_when_ready(host, host.start()) == 1
+    assert "ExitCode -15" in (host.base / "output" / "failure").read_text()
+
+
+def test_handler_that_exits_nonzero_fails_the_job(host: TrainingHost) -> None:
+    host.script(STOPPABLE.format(code=3))
+    assert stop_when_ready(host, host.start()) == 1
+    assert "ExitCode 3" in (host.base / "output" / "failure").read_text()
+
+
+def test_stop_before_the_script_starts_ends_the_job_at_once(host: TrainingHost) -> None:
+    slow = host.base / "bin" / "nvidia-smi"
+    slow.parent.mkdir()
+    once = "[ -e asked ] && exit 0\ntrap 'exit 0' TERM\ntouch asked\n"
+    slow.write_text(f"#!/bin/sh\n{once}while :; do sleep 0.05; done\n")
+    slow.chmod(0o755)
+    host.environment["PATH"] = f"{slow.parent}:{os.environ['PATH']}"
+    host.script("print('must not run')")
+    process = host.start()
+    poll(lambda: (host.base / "asked").exists(), "the toolkit asks for the GPUs")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    assert "must not run\n" not in host.log
+    assert not (host.base / "output" / "success").exists()
+
+
+def test_memory_does_not_grow_with_the_output(host: TrainingHost) -> None:
+    host.script(
+        """
+        import os, resource, sys
+        print("RuntimeError: from here on the text is collected")
+        line = b"x" * 999 + b"\\n"
+        for _ in range(200):
+            sys.stdout.buffer.write(line * 1000)
+        sys.stdout.flush()
+        status = open(f"/proc/{os.getppid()}/status").read()
+        print("peak", next(row for row in status.splitlines() if row.startswith("VmHWM")))
+        """
+    )
+    ended = host.run()
+    assert ended.code == 0
+    assert host.log_file.stat().st_size > 200_000_000
+    peak = int(re.findall(r"^peak VmHWM:\s+(\d+) kB", ended.log[-1000:], re.MULTILINE)[0])
+    host.log_file.unlink()
+    assert peak < 150_000
+
+
+def test_bin_train_is_executable_and_runs_the_module(host: TrainingHost) -> None:
+    train = RUNTIME / "bin" / "train"
+    assert train.stat().st_mode & 0o111 == 0o111
+    assert "exec python3 -m sagelet_runtime.train" in train.read_text()
+
+
+def test_runtime_imports_nothing_of_the_engine_or_the_faces() -> None:
+    sources = "\n".join(file.read_text() for file in (RUNTIME / "sagelet_runtime").rglob("*.py"))
+    assert not re.search(r"^\s*(import|from) (sagelet|sagelet_api)\b", sources, re.MULTILINE)
+
+
+def test_working_directory_is_not_handed_to_the_script(host: TrainingHost) -> None:
+    (host.base / "stray.py").write_text("")
+    host.script("import importlib.util; print('stray', importlib.util.find_spec('stray'))")
+    assert "stray None\n" in host.run().log

@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+
+from sagelet.runtimes.host_environment import OptMlPaths, command_of, environment_of
+from sagelet.runtimes.port import LaunchPlan
+
+TRAIN = ("/venv/bin/python", "-m", "runtime.train")
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "arguments", "command"),
+    [
+        (None, ("train",), [*TRAIN]),
+        (None, (), [*TRAIN]),
+        (None, ("train", "x"), [*TRAIN, "x"]),
+        (None, ("python", "x.py"), ["python", "x.py"]),
+        (("bash", "run.sh"), (), ["bash", "run.sh"]),
+        (("bash",), ("-c", "true"), ["bash", "-c", "true"]),
+    ],
+)
+def test_command(entrypoint: tuple[str, ...] | None, arguments: tuple[str, ...], command: list[str]) -> None:
+    plan = LaunchPlan("id", "name", "image", (), entrypoint=entrypoint, arguments=arguments)
+    assert command_of(plan, TRAIN) == command
+
+
+def test_only_what_is_listed_passes_from_the_server() -> None:
+    server = {
+        "AWS_ACCESS_KEY_ID": "secret",
+        "AWS_PROFILE": "work",
+        "HOME": "/home/me",
+        "HTTPS_PROXY": "http://proxy",
+        "PIP_CERT": "/ca",
+        "SSL_CERT_FILE": "/ca",
+        "VIRTUAL_ENV": "/x",
+        "PATH": "/bin",
+    }
+    plan = LaunchPlan("id", "name", "image", (), environment={"HTTPS_PROXY": "mine"})
+    assert environment_of(plan, TRAIN, "/runtime", server) == {
+        "HOME": "/home/me",
+        "HTTPS_PROXY": "mine",
+        "PIP_CERT": "/ca",
+        "SSL_CERT_FILE": "/ca",
+        "PATH": "/venv/bin:/bin",
+        "PYTHONPATH": "/runtime",
+        "PYTHONUNBUFFERED": "1",
+        "SM_STUDIO_LOCAL_MODE": "true",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "rewritten"),
+    [
+        ("/opt/ml", "/job/ml"),
+        ("/opt/ml/model", "/job/ml/model"),
+        ('"/opt/ml/model"', '"/job/ml/model"'),
+        ('["/opt/ml/a", "/opt/ml/b"]', '["/job/ml/a", "/job/ml/b"]'),
+        ("--out=/opt/ml/x:/opt/ml/y", "--out=/job/ml/x:/job/ml/y"),
+        ("file:///opt/ml/x", "file:///job/ml/x"),
+        ("s3://bucket/opt/ml/x", "s3://bucket/opt/ml/x"),
+        ("/opt/mlx", "/opt/mlx"),
+        ("/opt/ml-data", "/opt/ml-data"),
+        ("/x/opt/ml", "/x/opt/ml"),
+        ("../opt/ml", "../opt/ml"),
+    ],
+)
+def test_paths(value: str, rewritten: str) -> None:
+    assert OptMlPaths(Path("/job/ml")).rewritten(value) == rewritten
+
+
+@pytest.mark.parametrize("opt_ml", ["/opt/ml", "/opt/ml/jobs/1"])
+def test_rewriting_twice_is_rewriting_once(opt_ml: str) -> None:
+    paths = OptMlPaths(Path(opt_ml))
+    once = paths.rewritten("/opt/ml/model")
+    assert once == f"{opt_ml}/model"
+    assert paths.rewritten(once) == once
