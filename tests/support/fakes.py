@@ -144,7 +144,9 @@ class FakeRuntime:
         return Observation(running=host.exit_code is None, exit_code=host.exit_code)
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
-        host = self.hosts[handle.ref]
+        host = self.hosts.get(handle.ref)
+        if host is None:
+            return
         done = -1 if position is None else int(position)
         while True:
             ended = host.exit_code is not None

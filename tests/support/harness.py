@@ -69,13 +69,20 @@ class Harness:
         return self.launch(self.plan(script, **changes))
 
     def output(self, handle: Handle, position: str | None = None) -> list[Line]:
-        """All lines until the end of the host, which must come."""
+        """All lines until the end of the host, which must come.
+
+        As the port demands, an end of the lines is believed only when the host is down: Docker closes its log first.
+        """
         read: list[Line] = []
         deadline = time.monotonic() + DEADLINE_S
-        for batch in self.runtime.lines(handle, position):
-            read += batch
+        while True:
+            ended = not self.runtime.observe(handle).running
+            for batch in self.runtime.lines(handle, read[-1].position if read else position):
+                read += batch
+                assert time.monotonic() < deadline, f"the host does not end; it said {read[-10:]}"
+            if ended:
+                return read
             assert time.monotonic() < deadline, f"the host does not end; it said {read[-10:]}"
-        return read
 
     def text(self, handle: Handle, position: str | None = None) -> list[str]:
         return [line.text for line in self.output(handle, position)]

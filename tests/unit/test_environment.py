@@ -7,7 +7,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", [".venv", ".venv-sdk"])
+@pytest.mark.parametrize("name", [".venv", pytest.param(".venv-sdk", marks=pytest.mark.sdk)])
 def test_scripts_name_the_interpreter_of_the_environment_they_lie_in(name: str) -> None:
     binaries = (ROOT / name).resolve() / "bin"
     first_lines = (script.open("rb").readline() for script in binaries.glob("*") if script.is_file())

@@ -245,15 +245,10 @@ class Supervisor(threading.Thread):
                 Follower(services.runtime, handle, recorders[handle.host].position, mailbox).start()
             while len(found) < len(handles):
                 for output in mailbox.drain(BATCH, PULSE):
-                    if output.lines is not None:
+                    if output.lines is None:
+                        found[output.host] = self._observe(by_host[output.host])
+                    else:
                         recorders[output.host].record(output.lines)
-                        continue
-                    state = self._observe(by_host[output.host])
-                    if not state.running:
-                        found[output.host] = state
-                        continue
-                    services.closing.wait(PULSE)
-                    Follower(services.runtime, by_host[output.host], recorders[output.host].position, mailbox).start()
                 self._enforce([handle for handle in handles if handle.host not in found])
         finally:
             mailbox.close()

@@ -114,7 +114,8 @@ class Runtime(Protocol):
         """Follows what the host prints, from after `position` (None: from the start), in batches as they come.
 
         A batch may be empty (a heartbeat, at least one a second). Ends once the host has ended and its last line
-        is out. It may also end early (the Docker daemon restarts): ask `observe` before you believe the end.
+        is out. It may also end early (the Docker daemon restarts, or closes the log of a host that is about to be
+        down): believe the end only if `observe` said before the call that the host is down.
         """
         ...
 

@@ -16,10 +16,15 @@ from sagelet.telemetry.sink import MetricPoint, MetricSink
 
 log = logging.getLogger(__name__)
 
+#: Seconds until a host is followed again whose lines ended while it runs.
+FOLLOW_AGAIN_S = 0.1
+#: Failures in a row after which the output of a host that is down is given up; its job still gets its end.
+MOST_FAILURES = 10
+
 
 @dataclass(frozen=True)
 class Output:
-    """What a follower reports: lines of a host, or (None) that there are no more for now."""
+    """What a follower reports: lines of a host, or (None) that the host is down and has no more."""
 
     host: str
     lines: list[Line] | None
@@ -40,6 +45,10 @@ class Mailbox:
 
     def close(self) -> None:
         self._closed.set()
+
+    def pause(self, seconds: float) -> None:
+        """Waits, no longer than until the mailbox is closed."""
+        self._closed.wait(seconds)
 
     def put(self, output: Output) -> None:
         """Waits for room; drops the output once the mailbox is closed: the next follower reads it again."""
@@ -69,7 +78,11 @@ class Mailbox:
 
 
 class Follower(threading.Thread):
-    """Follows one host's lines into a mailbox; a full mailbox holds it back, so memory stays bounded."""
+    """Follows one host's lines into a mailbox; a full mailbox holds it back, so memory stays bounded.
+
+    It reports the end once the host is down and all its lines are in. A runtime's lines may end early, and Docker
+    closes its log before it calls the container ended; so only an end counts that came after the host was seen down.
+    """
 
     def __init__(
         self,
@@ -85,17 +98,31 @@ class Follower(threading.Thread):
         self._mailbox = mailbox
 
     def run(self) -> None:
-        try:
-            for lines in self._runtime.lines(self._followed, self._position):
-                if self._mailbox.closed:
-                    return
-                if lines:
-                    self._mailbox.put(Output(self._followed.host, lines))
-        except RuntimeUnavailable as error:
-            log.warning("%s: its output cannot be followed for now: %s", self._followed.host, error)
-        except Exception:
-            log.exception("%s: following its output failed; trying again", self._followed.host)
+        failures, down = 0, False
+        while not self._mailbox.closed:
+            try:
+                down = not self._runtime.observe(self._followed).running
+                self._follow()
+                if down:
+                    break
+                failures = 0
+            except RuntimeUnavailable as error:
+                log.warning("%s: its output cannot be followed for now: %s", self._followed.host, error)
+            except Exception:
+                failures += 1
+                log.exception("%s: following its output failed", self._followed.host)
+                if down and failures >= MOST_FAILURES:
+                    break
+            self._mailbox.pause(FOLLOW_AGAIN_S if not failures else FOLLOW_AGAIN_S * 10)
         self._mailbox.put(Output(self._followed.host, None))
+
+    def _follow(self) -> None:
+        for lines in self._runtime.lines(self._followed, self._position):
+            if self._mailbox.closed:
+                return
+            if lines:
+                self._position = lines[-1].position
+                self._mailbox.put(Output(self._followed.host, lines))
 
 
 class Recorder:
