@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sagelet import aws_texts
 from sagelet.data.removal import DirectoryStays
 from sagelet.engine import Engine
 from sagelet.errors import JobNameInUse, JobNotDeletable, JobNotFound, JobNotStoppable, TooManyTags
@@ -41,10 +42,7 @@ class TrainingJobs:
         try:
             job = self._engine.create(key, body, tags)
         except JobNameInUse as error:
-            raise ResourceInUse(
-                "Training job names must be unique within an AWS account and region, and a training job with this "
-                f"name already exists ({error.arn})"
-            ) from error
+            raise ResourceInUse(aws_texts.name_taken(error.arn)) from error
         return {"TrainingJobArn": job.key.arn}
 
     def describe_training_job(self, context: Context, request: Request) -> dict[str, Any]:
@@ -64,9 +62,7 @@ class TrainingJobs:
         except JobNotFound as error:
             raise _not_found() from error
         except JobNotStoppable as error:
-            raise ValidationException(
-                f"The request was rejected because the training job is in status {error.status}."
-            ) from error
+            raise ValidationException(aws_texts.has_ended(error.status)) from error
 
     def update_training_job(self, context: Context, request: Request) -> dict[str, Any]:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
@@ -82,7 +78,7 @@ class TrainingJobs:
         except JobNotFound as error:
             raise _not_found() from error
         except JobNotDeletable as error:
-            # The error is the model's; its text is ours, after StopTrainingJob's.
+            # The error is the model's.
             raise ResourceInUse(
                 f"The request was rejected because the training job is in status {error.status}; "
                 "only a training job that has ended can be deleted. Stop it first."
@@ -143,7 +139,7 @@ class TrainingJobs:
 
 def _not_found() -> ValidationException:
     """AWS answers a missing job with a ValidationException; Terraform and botocore's waiter rely on it."""
-    return ValidationException("Requested resource not found.")
+    return ValidationException(aws_texts.NOT_FOUND)
 
 
 def _key(context: Context, request: Request) -> JobKey:
@@ -191,5 +187,5 @@ def _cursor(token: str | None, sort_by: SortBy) -> Cursor | None:
         return None
     values = page_tokens.decode(token, int if sort_by is SortBy.CREATION_TIME else str, str)
     if values is None:
-        raise ValidationException("Invalid pagination token")
+        raise ValidationException(aws_texts.BAD_TOKEN)
     return Cursor(*values)

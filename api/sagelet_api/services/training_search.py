@@ -1,7 +1,6 @@
 """Search with Resource=TrainingJob: the expression typed and checked, asked of the engine, answered as records.
 
-The rules are the service model's documentation (shapes Filter, NestedFilters, SearchExpression). Where it gives no text
-for an error, the text is ours.
+The rules are the service model's documentation (shapes Filter, NestedFilters, SearchExpression).
 """
 
 import hashlib
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from sagelet import aws_texts
 from sagelet.engine import Engine
 from sagelet.jobs.record import TrainingJob
 from sagelet.jobs.search import (
@@ -230,7 +230,7 @@ def _cursor(request: Request) -> SearchCursor | None:
         return None
     values = page_tokens.decode(request["NextToken"], str, (str, int, float, type(None)), str)
     if values is None or values[0] != _fingerprint(request):
-        raise ValidationException("Invalid pagination token")
+        raise ValidationException(aws_texts.BAD_TOKEN)
     return SearchCursor(*values[1:])
 
 

@@ -6,6 +6,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from sagelet import aws_texts
 from sagelet.jobs.lifecycle import STOPPED_AS
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.runtimes.port import Observation
@@ -15,9 +16,6 @@ REASON_LIMIT = 1024
 
 #: Nothing there, or a link, or a socket.
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
-
-#: Both spaces are AWS's.
-INTERNAL_ERROR = "InternalServerError: We encountered an internal error.  Please try again."
 
 
 def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> Verdict:
@@ -40,8 +38,8 @@ def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Map
 
 def algorithm_error(text: str, exit_code: int) -> str:
     """`AlgorithmError: <failure file>, exit code: N`, cut within the text so that the exit code survives."""
-    head, tail = "AlgorithmError: ", f", exit code: {exit_code}"
-    return head + text[: REASON_LIMIT - len(head) - len(tail)] + tail
+    room = REASON_LIMIT - len(aws_texts.algorithm_error("", exit_code))
+    return aws_texts.algorithm_error(text[:room], exit_code)
 
 
 def host_error(host: Observation) -> str:
@@ -52,7 +50,7 @@ def host_error(host: Observation) -> str:
 
 
 def internal_error(cause: str) -> Verdict:
-    return Verdict(SecondaryStatus.FAILED, f"{INTERNAL_ERROR} (sagelet: {cause})"[:REASON_LIMIT])
+    return Verdict(SecondaryStatus.FAILED, f"{aws_texts.INTERNAL_ERROR} (sagelet: {cause})"[:REASON_LIMIT])
 
 
 def is_internal(verdict: Verdict) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sagelet import aws_texts
 from sagelet.jobs import verdict
 from sagelet.jobs.lifecycle import advance, create, request_stop
 from sagelet.jobs.record import SecondaryStatus, StopCause, TrainingJob, Verdict
@@ -66,7 +67,7 @@ def test_out_of_memory_of_a_child_does_not_fail_a_job_that_got_over_it(tmp_path:
 
 def test_a_host_without_an_exit_code_is_an_internal_error(tmp_path: Path) -> None:
     reason = judged(tmp_path, {"algo-1": Observation(False, error="it was removed")}).failure_reason
-    assert reason == f"{verdict.INTERNAL_ERROR} (sagelet: algo-1: it was removed)"
+    assert reason == f"{aws_texts.INTERNAL_ERROR} (sagelet: algo-1: it was removed)"
 
 
 @pytest.mark.parametrize(
