@@ -78,6 +78,8 @@ class Application:
         context = Context(call.account, call.region, call.request_id)
         if isinstance(operation, SharedOperation):
             if not operation.is_ours(context, parameters):
+                # moto fails over what AWS refuses.
+                validate(call.service, call.operation, parameters)
                 rewind(environ, body)
                 return None
             operation = operation.handler

@@ -1,6 +1,6 @@
 """The training-job operations of SageMaker: validated by the model, asked of the engine, answered as a dict."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sagelet import aws_texts
@@ -27,15 +27,27 @@ Request = Mapping[str, Any]
 MAX_TAGS = 50
 
 
+#: Whether SageMaker may assume a role: the account, the role's ARN.
+RoleCheck = Callable[[str, str], bool]
+
+
+def any_role(_account: str, _role: str) -> bool:
+    """IAM is not asked."""
+    return True
+
+
 class TrainingJobs:
     """Handlers: each takes the call and its validated request, returns the members of the answer."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, may_assume: RoleCheck = any_role) -> None:
         self._engine = engine
+        self._may_assume = may_assume
 
     def create_training_job(self, context: Context, request: Request) -> dict[str, Any]:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
         training_rules.check(request, context.region, lambda uri: self._engine.holds_input(key, uri))
+        if not self._may_assume(context.account, request["RoleArn"]):
+            raise ValidationException(aws_texts.role_not_assumable(request["RoleArn"]))
         body = {name: value for name, value in request.items() if name != "Tags"}
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         training_rules.check_tags(tags, spot=bool(request.get("EnableManagedSpotTraining")))
