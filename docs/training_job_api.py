@@ -30,6 +30,7 @@ OPERATIONS = (
     "ListTrainingJobs",
     "ListTrainingJobsForHyperParameterTuningJob",
     "Search",
+    "GetSearchSuggestions",
 )
 DESCRIBE = "DescribeTrainingJob"
 _INTRODUCTION = """\

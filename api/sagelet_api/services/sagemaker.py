@@ -19,6 +19,7 @@ from sagelet_api.aws_errors import (
 )
 from sagelet_api.operations import Context, Operations, SharedOperation, owned_arn
 from sagelet_api.services import training_rules, training_search, training_updates, training_view
+from sagelet_api.services.search_suggestions import SearchSuggestions
 from sagelet_api.services.training_search import TrainingSearch
 
 Request = Mapping[str, Any]
@@ -65,7 +66,9 @@ class TrainingJobs:
         page = self._engine.jobs(_query(context, request))
         answer: dict[str, Any] = {"TrainingJobSummaries": [training_view.summary(job) for job in page.jobs]}
         if page.next is not None:
-            answer["NextToken"] = page_tokens.encode(page.next.value, page.next.job_id)
+            answer["NextToken"] = page_tokens.encode(
+                page_tokens.fingerprint(request), page.next.value, page.next.job_id
+            )
         return answer
 
     def stop_training_job(self, context: Context, request: Request) -> None:
@@ -137,6 +140,9 @@ class TrainingJobs:
             "DeleteTrainingJob": self.delete_training_job,
             "ListTrainingJobsForHyperParameterTuningJob": self.list_training_jobs_for_tuning_job,
             "Search": SharedOperation(TrainingSearch(self._engine).search, training_search.is_ours),
+            "GetSearchSuggestions": SharedOperation(
+                SearchSuggestions(self._engine).get_search_suggestions, training_search.is_ours
+            ),
             "ListTags": SharedOperation(self.list_tags, tagged),
             "AddTags": SharedOperation(self.add_tags, tagged),
             "DeleteTags": SharedOperation(self.delete_tags, tagged),
@@ -186,7 +192,7 @@ def _query(context: Context, request: Request) -> JobQuery:
         sort_by=sort_by,
         ascending=request.get("SortOrder", "Ascending") == "Ascending",
         limit=request.get("MaxResults", 10),
-        after=_cursor(request.get("NextToken"), sort_by),
+        after=_cursor(request, sort_by),
     )
 
 
@@ -194,10 +200,10 @@ def _ms(time: float | None) -> int | None:
     return None if time is None else round(time * 1000)
 
 
-def _cursor(token: str | None, sort_by: SortBy) -> Cursor | None:
-    if token is None:
+def _cursor(request: Request, sort_by: SortBy) -> Cursor | None:
+    if "NextToken" not in request:
         return None
-    values = page_tokens.decode(token, int if sort_by is SortBy.CREATION_TIME else str, str)
-    if values is None:
+    values = page_tokens.decode(request["NextToken"], str, int if sort_by is SortBy.CREATION_TIME else str, str)
+    if values is None or values[0] != page_tokens.fingerprint(request):
         raise ValidationException(aws_texts.BAD_TOKEN)
-    return Cursor(*values)
+    return Cursor(*values[1:])
