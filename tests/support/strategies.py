@@ -170,6 +170,8 @@ def _fitting(draw: st.DrawFn, drawn: Strategy) -> Body:
     if body.get("EnableManagedSpotTraining"):
         limits = body["StoppingCondition"]
         limits["MaxWaitTimeInSeconds"] = draw(st.integers(limits.get("MaxRuntimeInSeconds", 86_400), 2**31 - 1))
+        # Spot instances make no warm pool.
+        body["ResourceConfig"].pop("KeepAlivePeriodInSeconds", None)
     if "Tags" in body:
         by_key = {tag["Key"]: tag for tag in body["Tags"]}
         body["Tags"] = [tag for key, tag in by_key.items() if not key.lower().startswith("aws:")]

@@ -264,12 +264,14 @@ def _wait_without_spot(body: Body) -> tuple[str, ...]:
 
 def _spot_without_wait(body: Body) -> tuple[str, ...]:
     body["EnableManagedSpotTraining"] = True
+    body["ResourceConfig"].pop("KeepAlivePeriodInSeconds", None)
     body["StoppingCondition"].pop("MaxWaitTimeInSeconds", None)
     return ("MaxWaitTimeInSeconds", "EnableManagedSpotTraining")
 
 
 def _wait_too_short(body: Body) -> tuple[str, ...]:
     body["EnableManagedSpotTraining"] = True
+    body["ResourceConfig"].pop("KeepAlivePeriodInSeconds", None)
     body["StoppingCondition"] = {"MaxRuntimeInSeconds": 10, "MaxWaitTimeInSeconds": 9}
     return ("MaxWaitTimeInSeconds", "MaxRuntimeInSeconds")
 
@@ -291,6 +293,7 @@ def _duplicate_tag(body: Body) -> tuple[str, ...]:
 
 def _bad_schedule(body: Body) -> tuple[str, ...]:
     body["EnableManagedSpotTraining"] = True
+    body["ResourceConfig"].pop("KeepAlivePeriodInSeconds", None)
     body["StoppingCondition"] = {"MaxWaitTimeInSeconds": 86_400}
     body["Tags"] = [{"Key": "sagelet:interrupt-after", "Value": "soon"}]
     return ("sagelet:interrupt-after",)
