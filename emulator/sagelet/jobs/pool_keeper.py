@@ -100,7 +100,8 @@ class PoolKeeper:
     def _discard(self, cluster: str) -> None:
         """In the background: a cache may be large."""
         directory = cluster_directory(self._data, cluster)
-        threading.Thread(target=_remove, args=(directory,), name=f"discard-{cluster}", daemon=True).start()
+        if directory.is_dir():
+            threading.Thread(target=_remove, args=(directory,), name=f"discard-{cluster}", daemon=True).start()
 
     def _read(self, job_id: str) -> TrainingJob | None:
         """The job, if its pool is Available still; otherwise it is forgotten."""
