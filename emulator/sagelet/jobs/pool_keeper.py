@@ -6,7 +6,7 @@ reads the record anew and is guarded by its version, so an entry that is out of 
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sagelet.data import removal
@@ -63,28 +63,27 @@ class PoolKeeper:
             fitting = [job_id for job_id, (offered, _) in self._available.items() if offered == key]
         for job_id in fitting:
             owner = self._read(job_id)
-            if owner is not None and now_ms < warm_pools.deadline_ms(owner):
+            if owner is not None and owner.pool_available and now_ms < warm_pools.deadline_ms(owner):
                 return warm_pools.reuse(owner, job, now_ms)
         return None
 
-    def expire(self, now_ms: int) -> list[TrainingJob]:
-        """Terminates the pools whose time is over; returns their jobs."""
+    def expire(self, now_ms: int) -> Iterator[TrainingJob]:
+        """Terminates the pools whose time is over; gives their jobs, and those whose pool turns out to be gone."""
         with self._guard:
             due = [job_id for job_id, (_, deadline) in self._available.items() if now_ms >= deadline]
-        ended = []
         for job_id in due:
             owner = self._read(job_id)
             if owner is None:
                 continue
-            deadline = warm_pools.deadline_ms(owner)
-            if now_ms < deadline:
+            if not owner.pool_available:
+                yield owner
+            elif now_ms < (deadline := warm_pools.deadline_ms(owner)):
                 self.hold(owner)
-                continue
-            try:
-                ended.append(self._store.update(warm_pools.terminate(owner, deadline)))
-            except StaleRecord:
-                log.debug("%s: its warm pool changed as it ended; looking again", owner.key.name)
-        return ended
+            else:
+                try:
+                    yield self._store.update(warm_pools.terminate(owner, deadline))
+                except StaleRecord:
+                    log.debug("%s: its warm pool changed as it ended; looking again", owner.key.name)
 
     def forget(self, job_id: str) -> None:
         """The pool of this job is offered no more."""
@@ -104,14 +103,14 @@ class PoolKeeper:
             threading.Thread(target=_remove, args=(directory,), name=f"discard-{cluster}", daemon=True).start()
 
     def _read(self, job_id: str) -> TrainingJob | None:
-        """The job, if its pool is Available still; otherwise it is forgotten."""
+        """The job, if it is there still; it is forgotten when it has no Available pool."""
         try:
             job = self._store.get_by_id(job_id)
         except JobNotFound:
-            job = None
-        if job is None or not job.pool_available:
             self.forget(job_id)
             return None
+        if not job.pool_available:
+            self.forget(job_id)
         return job
 
 

@@ -183,7 +183,15 @@ class Scheduler(threading.Thread):
                 self._placing = None
                 if placed:
                     self._waiting.remove(job_id)
-        return placed
+        return placed or self._heed_stop(job_id)
+
+    def _heed_stop(self, job_id: str) -> bool:
+        """Ends a job that stays where it is in the queue if it was stopped when it was on its way out of it."""
+        job = self._store.get_by_id(job_id)
+        if job.stop_ms is None or not self.withdraw(job_id):
+            return False
+        self._run_job(job)
+        return True
 
     def _place(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
         """True when the job needs no more of the queue: it got its hosts, or is being stopped, or never can run."""

@@ -14,7 +14,7 @@ from sagelet.jobs import lifecycle, warm_pools
 from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.record import PoolStatus, SecondaryStatus, StopCause, TrainingJob
 from sagelet.jobs.scheduler import Scheduler
-from sagelet.jobs.store import MIGRATIONS, StaleRecord, Store
+from sagelet.jobs.store import MIGRATIONS, StaleRecord, Store, StoreUnavailable
 from sagelet.runtimes.port import WARM_POOL_CACHE
 from sagelet.settings import GpuPolicy
 from support.fakes import FakeClock, FakeHost
@@ -255,12 +255,16 @@ class Stage:
         self.started: list[TrainingJob] = []
         pool = GpuPool(("GPU-1",), GpuPolicy.REQUIRE)
         self.scheduler = Scheduler(self.store, self.clock, pool, 4, self.started.append, self.keeper)
-        job = self.add("one", kept(600))
+        self.end("one", kept(600))
+
+    def end(self, name: str, changes: dict[str, Any]) -> None:
+        """A job from its start to its end."""
+        job = self.add(name, changes)
         self.look()
         for step in ("DOWNLOADING", "TRAINING", "UPLOADING", "COMPLETED"):
             job = lifecycle.advance(self.store.get(job.key), SecondaryStatus[step], self.clock.now_ms())
             self.store.update(job)
-        self.scheduler.ended(self.job("one"))
+        self.scheduler.ended(self.job(name))
         self.started.clear()
 
     def add(self, name: str, changes: dict[str, Any]) -> TrainingJob:
@@ -330,6 +334,50 @@ def test_a_job_that_was_stopped_as_it_took_a_pool_leaves_it_to_the_next(
     assert stage.names() == ["two", "three"]
     assert (stage.job("two").warm_pool, stage.job("two").placed_ms) == (None, None)
     assert stage.job("three").warm_pool is not None
+
+
+def test_a_job_that_was_stopped_as_its_pool_went_does_not_wait_for_a_place(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        stage.add(f"other-{number}", OTHER)
+    stage.look()
+    stage.add("next", OTHER)
+    stage.add("two", kept(600))
+
+    def gone(keeper: PoolKeeper, job: TrainingJob, now_ms: int) -> None:
+        ended = stage.store.update(warm_pools.terminate(stage.job("one"), now_ms))
+        stage.scheduler.ended(ended)
+        stage.store.update(lifecycle.request_stop(job, StopCause.USER, now_ms))
+        assert not stage.scheduler.withdraw("id-two")
+
+    monkeypatch.setattr(PoolKeeper, "reuse", gone)
+    stage.look()
+    assert stage.names() == ["other-0", "other-1", "other-2", "two"]
+    stage.scheduler.release("id-two")
+    stage.look()
+    assert stage.names()[4:] == ["next"]
+
+
+def test_a_store_that_fails_as_pools_end_costs_no_place(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.end("two", kept(600, VolumeSizeInGB=11, InstanceType="ml.m5.large"))
+    stage.clock.turn(600)
+    failures = iter([None, StoreUnavailable("disk full")])
+    update = Store.update
+
+    def sometimes(store: Store, job: TrainingJob) -> TrainingJob:
+        if error := next(failures, None):
+            raise error
+        return update(store, job)
+
+    monkeypatch.setattr(Store, "update", sometimes)
+    with pytest.raises(StoreUnavailable):
+        stage.look()
+    stage.look()
+    for number in range(4):
+        stage.add(f"last-{number}", {"ResourceConfig": GPU_HOST} if number == 3 else {})
+    stage.look()
+    assert stage.names() == [f"last-{number}" for number in range(4)]
 
 
 def test_word_of_a_pool_that_is_gone_does_no_harm(stage: Stage) -> None:
