@@ -57,15 +57,20 @@ class PoolKeeper:
             return [key for key, _ in self._available.values()]
 
     def reuse(self, job: TrainingJob, now_ms: int) -> tuple[TrainingJob, TrainingJob] | None:
-        """The job that left a pool, and the one given with its hosts, neither of them written; None: no pool fits."""
+        """The job that left a pool, and the one given with its hosts, neither of them written; None: no pool fits.
+
+        The store is asked, since a client may see a pool before its job's thread has told us of it.
+        """
         key = warm_pools.match_key(job)
+        if key is None:
+            return None
         with self._guard:
-            fitting = [job_id for job_id, (offered, _) in self._available.items() if offered == key]
-        for job_id in fitting:
-            owner = self._read(job_id)
-            if owner is not None and owner.pool_available and now_ms < warm_pools.deadline_ms(owner):
-                return warm_pools.reuse(owner, job, now_ms)
-        return None
+            held = [job_id for job_id, (offered, _) in self._available.items() if offered == key]
+        owners = [owner for owner in self._store.with_warm_pool(PoolStatus.AVAILABLE) if _fits(owner, key, now_ms)]
+        for job_id in held:
+            if all(owner.id != job_id for owner in owners):
+                self._read(job_id)
+        return warm_pools.reuse(owners[0], job, now_ms) if owners else None
 
     def expire(self, now_ms: int) -> Iterator[TrainingJob]:
         """Terminates the pools whose time is over; gives their jobs, and those whose pool turns out to be gone."""
@@ -112,6 +117,10 @@ class PoolKeeper:
         if not job.pool_available:
             self.forget(job_id)
         return job
+
+
+def _fits(owner: TrainingJob, key: str, now_ms: int) -> bool:
+    return warm_pools.match_key(owner) == key and now_ms < warm_pools.deadline_ms(owner)
 
 
 def _remove(directory: Path) -> None:

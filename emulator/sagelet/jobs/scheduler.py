@@ -205,8 +205,7 @@ class Scheduler(threading.Thread):
                 raise
 
     def _assign(self, job: TrainingJob) -> bool:
-        if job.stop_ms is not None:
-            self._run_job(job)
+        if self._reuse(job):
             return True
         try:
             lease = self._pool.lease(job.id, job.instance_type, len(job.hosts))
@@ -219,7 +218,7 @@ class Scheduler(threading.Thread):
         return True
 
     def _reuse(self, job: TrainingJob) -> bool:
-        """Gives a job the hosts of the warm pool that it matches; False when that is gone by now."""
+        """Gives a job the hosts of a warm pool that it matches, if there is one. A job being stopped needs none."""
         if job.stop_ms is not None:
             self._run_job(job)
             return True

@@ -393,6 +393,30 @@ def test_word_of_a_pool_that_is_gone_does_no_harm(stage: Stage) -> None:
     assert stage.keeper.keys() == []
 
 
+def test_a_client_may_be_quicker_than_the_thread_of_the_job_that_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is room for a cold start, but the client has seen the pool."""
+    gate = threading.Event()
+    ended = Scheduler.ended
+
+    def late(scheduler: Scheduler, job: TrainingJob) -> None:
+        assert job.key.name != "one" or gate.wait(10)
+        ended(scheduler, job)
+
+    monkeypatch.setattr(Scheduler, "ended", late)
+    left_pool(world, "one")
+    world.create("two", **kept(600))
+    training(world, "two")
+    assert (status(world, "one"), status(world, "two")) == (P.REUSED, P.IN_USE)
+    gate.set()
+    finish(world, "two")
+    until(lambda: world.engine._warm.keys())
+    world.create("three", **kept(600))
+    training(world, "three")
+    assert status(world, "two") is P.REUSED
+
+
 def test_several_records_change_together_or_not_at_all(stage: Stage) -> None:
     two = stage.add("two", {})
     stage.store.update(two)
