@@ -14,7 +14,7 @@ from sagelet.jobs import lifecycle, warm_pools
 from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.record import PoolStatus, SecondaryStatus, StopCause, TrainingJob
 from sagelet.jobs.scheduler import Scheduler
-from sagelet.jobs.store import MIGRATIONS, StaleRecord, Store, StoreUnavailable
+from sagelet.jobs.store import StaleRecord, Store, StoreUnavailable
 from sagelet.runtimes.port import WARM_POOL_CACHE
 from sagelet.settings import GpuPolicy
 from support.fakes import FakeClock, FakeHost
@@ -225,21 +225,16 @@ def test_a_server_that_died_right_after_it_gave_a_pool_away(narrow: World, monke
     finish(narrow, "two")
 
 
-def test_a_data_directory_from_before_there_were_pools(world: World) -> None:
-    """Its records have no such field."""
+def test_a_record_from_before_there_were_pools(world: World) -> None:
     world.create("one")
     finish(world, "one")
     world.engine.close()
-    path = world.settings.data / "sagelet.db"
-    store = Store(path)
+    store = Store(world.settings.data / "sagelet.db")
     with store._write() as db:
-        db.execute("DROP INDEX jobs_by_warm_pool")
         db.execute("UPDATE jobs SET record = json_remove(record, '$.warm_pool', '$.facts.retained_seconds')")
-        db.execute("PRAGMA user_version = 2")
     store.close()
     world.engine = world.boot()
     assert world.job("one").warm_pool is None
-    assert Store(path)._rows("PRAGMA user_version") == [(len(MIGRATIONS),)]
 
 
 # --- races ----------------------------------------------------------------------------------------------------------
