@@ -154,8 +154,9 @@ def test_members_that_sagelet_sets_are_there_and_others_never(world: ApiWorld) -
     metrics = [{"Name": "loss", "Regex": r"loss=(\S+)"}]
     algorithm = {**request("x")["AlgorithmSpecification"], "MetricDefinitions": metrics}
     shown: set[str] = set()
+    warm = resources(KeepAlivePeriodInSeconds=60)
     for name, code in (("good", 0), ("bad", 1)):
-        world.sagemaker.create_training_job(**request(name, AlgorithmSpecification=algorithm))
+        world.sagemaker.create_training_job(**request(name, AlgorithmSpecification=algorithm, **warm))
         shown |= {*seen(world.call("DescribeTrainingJob", {"TrainingJobName": name})[1])}
         host = world.host(name)
         until(lambda name=name: world.job(name).launched)
@@ -163,6 +164,8 @@ def test_members_that_sagelet_sets_are_there_and_others_never(world: ApiWorld) -
         host.end(code)
         world.ended(name)
         shown |= {*seen(world.call("DescribeTrainingJob", {"TrainingJobName": name})[1])}
+    # The second job took the first one's warm pool.
+    shown |= {*seen(world.call("DescribeTrainingJob", {"TrainingJobName": "good"})[1])}
     members = {row.path: row for row in training_job_api.describe_rows(MODEL, DATA)}
     assert shown <= members.keys()
     assert {path for path, row in members.items() if row.verdict == "set"} <= shown
