@@ -14,10 +14,11 @@ import sagelet
 from sagelet.clock import Clock
 from sagelet.data import removal
 from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
-from sagelet.errors import DataDirectoryInUse, JobNotDeletable, JobNotStoppable, SettingsError
+from sagelet.errors import DataDirectoryInUse, JobNotDeletable, JobNotStoppable, SettingsError, WarmPoolAvailable
 from sagelet.images.resolve import Resolver
 from sagelet.instances.gpus import GpuPool, detect_gpus
-from sagelet.jobs import lifecycle
+from sagelet.jobs import lifecycle, warm_pools
+from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.query import JobPage, JobQuery
 from sagelet.jobs.record import JobKey, StopCause, TrainingJob
 from sagelet.jobs.scheduler import Scheduler
@@ -54,7 +55,8 @@ class Engine:
         self._clock = clock
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
         pool = GpuPool(self._gpus, settings.gpus)
-        self._scheduler = Scheduler(self._store, clock, pool, settings.max_jobs, self._supervise)
+        self._warm = PoolKeeper(self._store, settings.data)
+        self._scheduler = Scheduler(self._store, clock, pool, settings.max_jobs, self._supervise, self._warm)
         self._supervisors: dict[str, Supervisor] = {}
         self._guard = threading.Lock()
         self._closing = threading.Event()
@@ -76,6 +78,8 @@ class Engine:
 
     def _queue_unfinished(self) -> None:
         """Before the first request can come: jobs that are new now queue behind, and none queues twice."""
+        for job in self._warm.restore(self._unfinished):
+            self._scheduler.occupy(job)
         for job in self._unfinished:
             if job.placed_ms is not None:
                 self._scheduler.occupy(job)
@@ -166,29 +170,37 @@ class Engine:
         return self._store.search(query)
 
     def update(self, key: JobKey, change: Callable[[TrainingJob], Mapping[str, Any]]) -> TrainingJob:
-        """Replaces members of the request by those that `change` gives. Raises JobNotFound, and what `change` does."""
+        """Replaces members of the request by those that `change` gives. Raises JobNotFound, and what `change` does.
+
+        A job that has ended has only its warm pool's period to change: it lasts longer, or ends at once.
+        """
         while True:
             job = self._store.get(key)
             request = {**job.request, **change(job)}
             if request == job.request:
                 return job
+            now = self._clock.now_ms()
+            changed = replace(job, request=request, modified_ms=max(job.modified_ms, now))
             try:
-                return self._store.update(
-                    replace(job, request=request, modified_ms=max(job.modified_ms, self._clock.now_ms()))
-                )
+                job = self._store.update(warm_pools.after_update(changed, now))
             except StaleRecord:
                 continue
+            if job.terminal:
+                self._scheduler.ended(job)
+            return job
 
     def delete(self, key: JobKey) -> None:
         """Forgets a job that has ended: record, tags, logs, metrics, directory. What it put into S3 stays.
 
         The directory goes first: a crash in between leaves a record that can be deleted again.
-        Raises JobNotFound, JobNotDeletable, DirectoryStays.
+        Raises JobNotFound, JobNotDeletable, WarmPoolAvailable, DirectoryStays.
         """
         job = self._store.get(key)
         while True:
             if not job.terminal:
                 raise JobNotDeletable(job.status.value)
+            if job.pool_available:
+                raise WarmPoolAvailable(job.key.name)
             removal.remove_job(self._settings.data, job)
             try:
                 self._store.delete(job)
@@ -270,7 +282,7 @@ class Engine:
     def _ended(self, job: TrainingJob) -> None:
         with self._guard:
             self._supervisors.pop(job.id, None)
-        self._scheduler.release(job.id)
+        self._scheduler.ended(job)
 
 
 def _join(threads: Sequence[threading.Thread], deadline: float) -> None:

@@ -49,6 +49,16 @@ class JobNotDeletable(SageletError):
         self.status = status
 
 
+class WarmPoolAvailable(SageletError):
+    """DeleteTrainingJob on a job whose warm pool waits for the next one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"The training job {name} retains a warm pool in status Available; end it with UpdateTrainingJob "
+            "(ResourceConfig KeepAlivePeriodInSeconds 0), then delete the job"
+        )
+
+
 class TooManyTags(SageletError):
     """A job would have more tags than it can have; none was added."""
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import sagelet
 from sagelet.clock import SystemClock
 from sagelet.errors import ClientFault
 from sagelet.runtimes import host_files
-from sagelet.runtimes.port import Handle
+from sagelet.runtimes.port import WARM_POOL_CACHE, Handle
 from sagelet.runtimes.process import ProcessRuntime, StandIn
 from support.harness import Harness, wait_for
 
@@ -176,6 +177,22 @@ def test_without_namespaces_paths_are_rewritten(tmp_path: Path) -> None:
     expected = {"output_dir": f'"{job}/model"', "data": f'["{job}/input/data/train"]', "other": sent["other"]}
     assert json.loads(text[0]) == expected
     assert text[1:] == [f"{job}/model", str(job), f"--out={job}/output"]
+    host.clean_up()
+
+
+def test_without_namespaces_a_link_leads_to_the_cache(tmp_path: Path) -> None:
+    host = Harness("process", lambda: without_namespaces(tmp_path), tmp_path)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for number, found in (("1", []), ("2", ["1"])):
+        plan = host.plan(f'ls "$CACHE"; touch "$CACHE/{number}"', environment={"CACHE": f"/opt/ml/{WARM_POOL_CACHE}"})
+        (one,) = plan.hosts
+        (one.opt_ml / WARM_POOL_CACHE).mkdir(parents=True)
+        plan = replace(plan, hosts=(replace(one, cache=cache),))
+        handle = host.launch(plan)
+        assert host.text(handle) == found
+        assert host.make().launch(plan) == [handle]
+    assert sorted(path.name for path in cache.iterdir()) == ["1", "2"]
     host.clean_up()
 
 

@@ -270,3 +270,27 @@ def test_read_only_directories_can_be_read_and_not_written(host: Harness) -> Non
     assert host.text(handle) == ["content", "free"]
     assert host.end(handle).exit_code == 0
     assert (one.opt_ml / "data/fast/a/file").read_text() == "content\n"
+
+
+def test_a_cache_goes_from_host_to_host_and_outlives_them(host: Harness) -> None:
+    cache = host.directory / "cache"
+    cache.mkdir()
+    script = """
+        cd /opt/ml/sagemaker/warmpoolcache && ls && mkdir -p pip && echo "$1" > pip/wheel
+        rmdir /opt/ml/sagemaker/warmpoolcache 2>/dev/null && echo "it went"
+        mv /opt/ml/sagemaker/warmpoolcache /opt/ml/elsewhere 2>/dev/null && echo "it moved"
+        echo own > /opt/ml/own
+    """
+    said = []
+    for number in "12":
+        plan = host.plan(script.replace("$1", number))
+        (one,) = plan.hosts
+        (one.opt_ml / "sagemaker/warmpoolcache").mkdir(parents=True)
+        handle = host.launch(replace(plan, hosts=(replace(one, cache=cache),)))
+        said.append(host.text(handle))
+        assert host.end(handle).exit_code == 0
+        host.runtime.reap(plan.job_id)
+        assert (cache / "pip/wheel").read_text() == f"{number}\n"
+        assert sorted(path.name for path in one.opt_ml.iterdir()) == ["own", "sagemaker"]
+    assert said == [[], ["pip"]]
+    assert list(cache.iterdir()) == [cache / "pip"]

@@ -87,6 +87,7 @@ def acceptable(request: dict[str, Any]) -> dict[str, Any]:
     limits.pop("MaxWaitTimeInSeconds", None)
     if body.get("EnableManagedSpotTraining"):
         limits["MaxWaitTimeInSeconds"] = limits.get("MaxRuntimeInSeconds", 86_400) + 1
+        resources.pop("KeepAlivePeriodInSeconds", None)
     for number, channel in enumerate(body.get("InputDataConfig", [])):
         channel.update(ChannelName=f"{channel['ChannelName'][:50]}-{number}")
         channel.pop("InputMode", None)

@@ -39,7 +39,10 @@ class Jobs:
             },
             RoleArn=ROLE,
             OutputDataConfig={"S3OutputPath": "s3://tests/out"},
-            ResourceConfig={"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 10},
+            ResourceConfig={
+                **{"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 10},
+                **options.pop("resources", {}),
+            },
             StoppingCondition={
                 "MaxRuntimeInSeconds": options.pop("max_runtime", 600),
                 **({"MaxWaitTimeInSeconds": options.pop("max_wait")} if "max_wait" in options else {}),

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from sagelet.clock import SystemClock
-from sagelet.runtimes.port import Handle, HostPlan, LaunchPlan
+from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan
 from sagelet.runtimes.process import ProcessRuntime, StandIn
 
 DEADLINE_S = 30.0
@@ -20,11 +20,19 @@ class User:
         self.directory = directory
         self.runtime = ProcessRuntime(directory / "state", StandIn((sys.executable,)), SystemClock())
 
-    def start(self, name: str, script: str, *, isolated: bool = False, read_only: tuple[str, ...] = ()) -> Handle:
+    def start(
+        self,
+        name: str,
+        script: str,
+        *,
+        isolated: bool = False,
+        read_only: tuple[str, ...] = (),
+        cache: Path | None = None,
+    ) -> Handle:
         opt_ml = self.directory / name / "ml"
-        for path in ("", *read_only):
+        for path in ("", *read_only, *([] if cache is None else [WARM_POOL_CACHE])):
             (opt_ml / path).mkdir(parents=True)
-        host = HostPlan("algo-1", opt_ml, self.directory / name / "run", read_only)
+        host = HostPlan("algo-1", opt_ml, self.directory / name / "run", read_only, cache)
         command = ("/bin/sh", "-c", script)
         plan = LaunchPlan(name, name, "none", (host,), entrypoint=command, arguments=(), network_isolation=isolated)
         return self.runtime.launch(plan)[0]
@@ -79,6 +87,14 @@ def cannot_write_what_is_read_only(user: User) -> None:
     assert user.text(handle) == ["/opt/ml:", "data", "y", "", "/opt/ml/data:"]
 
 
+def has_a_cache(user: User) -> None:
+    (user.directory / "kept").mkdir()
+    for number, found in enumerate(([], ["0"])):
+        script = f"cd /opt/ml/sagemaker/warmpoolcache; ls; touch {number}"
+        handle = user.start(f"cache-{number}", script, cache=user.directory / "kept")
+        assert user.text(handle) == found
+
+
 def main() -> None:
     assert os.geteuid() != 0
     user = User(Path(sys.argv[1]))
@@ -89,6 +105,7 @@ def main() -> None:
         is_ended_by_force,
         is_isolated_from_the_network,
         cannot_write_what_is_read_only,
+        has_a_cache,
     ):
         holds(user)
     print("all of it holds")

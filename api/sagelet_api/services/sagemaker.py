@@ -5,9 +5,16 @@ from typing import Any
 
 from sagelet.data.removal import DirectoryStays
 from sagelet.engine import Engine
-from sagelet.errors import JobNameInUse, JobNotDeletable, JobNotFound, JobNotStoppable, TooManyTags
+from sagelet.errors import (
+    JobNameInUse,
+    JobNotDeletable,
+    JobNotFound,
+    JobNotStoppable,
+    TooManyTags,
+    WarmPoolAvailable,
+)
 from sagelet.jobs.query import Cursor, JobQuery, SortBy
-from sagelet.jobs.record import JobKey, JobStatus, TrainingJob
+from sagelet.jobs.record import JobKey, JobStatus, PoolStatus, TrainingJob
 from sagelet_api import page_tokens
 from sagelet_api.aws_errors import (
     InternalFailure,
@@ -87,6 +94,9 @@ class TrainingJobs:
                 f"The request was rejected because the training job is in status {error.status}; "
                 "only a training job that has ended can be deleted. Stop it first."
             ) from error
+        except WarmPoolAvailable as error:
+            # As above: the text is ours.
+            raise ResourceInUse(str(error)) from error
         except DirectoryStays as error:
             raise InternalFailure(str(error)) from error
 
@@ -162,8 +172,9 @@ def _query(context: Context, request: Request) -> JobQuery:
     status = request.get("StatusEquals")
     sort_by = SortBy(request.get("SortBy", "CreationTime"))
     unknown = status is not None and status not in {known.value for known in JobStatus}
-    if unknown or "WarmPoolStatusEquals" in request:
-        # `Deleting` is in the model's enum; no job of sagelet's is ever in it, and none has a warm pool.
+    pool = request.get("WarmPoolStatusEquals")
+    if unknown:
+        # `Deleting` is in the model's enum; no job of sagelet's is ever in it.
         return JobQuery(context.account, context.region, name_contains="\0")
     return JobQuery(
         context.account,
@@ -174,6 +185,7 @@ def _query(context: Context, request: Request) -> JobQuery:
         modified_before_ms=_ms(request.get("LastModifiedTimeBefore")),
         name_contains=request.get("NameContains"),
         status=JobStatus(status) if status else None,
+        warm_pool=PoolStatus(pool) if pool else None,
         training_plan_arn=request.get("TrainingPlanArnEquals"),
         sort_by=sort_by,
         ascending=request.get("SortOrder", "Ascending") == "Ascending",

@@ -60,6 +60,7 @@ def _problems(request: Request) -> Iterator[str]:
     yield from _algorithm(request["AlgorithmSpecification"])
     yield from _resources(request["ResourceConfig"])
     yield from _times(request)
+    yield from _warm_pool(request)
     yield from _instance_groups(request)
     yield from channel_rules.problems(request)
     yield from _uris(request)
@@ -112,6 +113,17 @@ def _resources(resources: Request) -> Iterator[str]:
     elif resources["InstanceCount"] < 1:
         # The model's minimum is 0, for instance groups.
         yield "ResourceConfig.InstanceCount must be at least 1"
+
+
+def _warm_pool(request: Request) -> Iterator[str]:
+    """The rules are the developer guide's, the texts ours. Its maximum of one hour is older than the model's of six."""
+    resources = request["ResourceConfig"]
+    if not resources.get("KeepAlivePeriodInSeconds"):
+        return
+    if request.get("EnableManagedSpotTraining"):
+        yield "KeepAlivePeriodInSeconds cannot be used with EnableManagedSpotTraining: spot instances make no warm pool"
+    if "InstanceGroups" in resources:
+        yield "KeepAlivePeriodInSeconds cannot be used with InstanceGroups: use InstanceType and InstanceCount"
 
 
 def _times(request: Request) -> Iterator[str]:

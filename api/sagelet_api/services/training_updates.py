@@ -18,7 +18,7 @@ _REMOTE_DEBUG_IN = (SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING)
 
 def changes(job: TrainingJob, update: Request) -> dict[str, Any]:
     """The members of the job's request that the update replaces. Raises ValidationException."""
-    if job.status is not JobStatus.IN_PROGRESS:
+    if job.status is not JobStatus.IN_PROGRESS and set(update) - {"TrainingJobName"} != {"ResourceConfig"}:
         raise ValidationException(f"The request was rejected because the training job is in status {job.status.value}.")
     made: dict[str, Any] = {}
     if "ProfilerConfig" in update:
@@ -53,10 +53,17 @@ def _remote_debug(job: TrainingJob, config: Request) -> dict[str, Any]:
 
 
 def _resources(job: TrainingJob, config: Request) -> dict[str, Any]:
+    """The developer guide: when the job is complete and its warm pool is Available."""
     resources = job.request["ResourceConfig"]
-    if not resources.get("KeepAlivePeriodInSeconds"):
+    if job.cluster is None:
         raise ValidationException(
             "KeepAlivePeriodInSeconds can be updated for a training job that was created with one, "
             "so that it has a warm pool"
+        )
+    if not job.pool_available:
+        state = f"its warm pool is {job.warm_pool.status.value}" if job.warm_pool else "it has no warm pool yet"
+        raise ValidationException(
+            "KeepAlivePeriodInSeconds can be updated when the training job has ended and its warm pool is Available; "
+            f"the training job is in status {job.status.value}, {state}"
         )
     return {**resources, "KeepAlivePeriodInSeconds": config["KeepAlivePeriodInSeconds"]}

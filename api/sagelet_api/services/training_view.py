@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sagelet.jobs.record import TrainingJob, Transition
+from sagelet.jobs.record import TrainingJob, Transition, WarmPool
 from sagelet.telemetry.sink import MetricPoint
 
 #: What AWS answers for fields that the request leaves out (public Describe outputs).
@@ -34,6 +34,8 @@ def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> dict[str, Any]
     }
     if "InputDataConfig" in job.request:
         answer["InputDataConfig"] = [{**CHANNEL_DEFAULTS, **channel} for channel in job.request["InputDataConfig"]]
+    if job.warm_pool is not None:
+        answer["WarmPoolStatus"] = _warm_pool(job.warm_pool)
     if job.failure_reason is not None:
         answer["FailureReason"] = job.failure_reason
     if metrics:
@@ -53,6 +55,8 @@ def summary(job: TrainingJob) -> dict[str, Any]:
     }
     if job.training_end_ms is not None:
         answer["TrainingEndTime"] = seconds(job.training_end_ms)
+    if job.warm_pool is not None:
+        answer["WarmPoolStatus"] = _warm_pool(job.warm_pool)
     return answer
 
 
@@ -71,6 +75,15 @@ def _clock(job: TrainingJob) -> dict[str, Any]:
         times["TrainingTimeInSeconds"] = job.training_seconds
         times["BillableTimeInSeconds"] = job.billable_seconds
     return times
+
+
+def _warm_pool(pool: WarmPool) -> dict[str, Any]:
+    answer: dict[str, Any] = {"Status": pool.status.value}
+    if pool.retained_seconds is not None:
+        answer["ResourceRetainedBillableTimeInSeconds"] = pool.retained_seconds
+    if pool.reused_by is not None:
+        answer["ReusedByJob"] = pool.reused_by
+    return answer
 
 
 def _model(job: TrainingJob) -> str:

@@ -1,17 +1,29 @@
 """Directories of a job: `DATA/jobs/ACCOUNT/REGION/JOB_ID/algo-N/{opt-ml,run}`, and the directories in /opt/ml.
 
 They carry the job's id, not its name: a deleted job's name may be used again. A second attempt starts on new
-instances, so it has directories of its own in `JOB_ID/attempt-2`.
+instances, so it has directories of its own in `JOB_ID/attempt-2`. What a warm pool keeps is no job's:
+`DATA/warm-pools/CLUSTER/algo-N`.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from sagelet.jobs.record import TrainingJob
+from sagelet.runtimes.port import WARM_POOL_CACHE
 
 #: What SageMaker creates in /opt/ml before the container starts (seen in real containers).
 #: /opt/ml/output/intermediate is not made: the toolkit takes its absence as the platform's consent to upload it.
 OPT_ML = ("code", "input/config", "input/data", "model", "output/data", "output/metrics/sagemaker")
+
+
+def clusters_directory(data: Path) -> Path:
+    """Holds a directory for each warm pool."""
+    return data / "warm-pools"
+
+
+def cluster_directory(data: Path, cluster: str) -> Path:
+    """What a warm pool keeps from job to job."""
+    return clusters_directory(data) / cluster
 
 
 @dataclass(frozen=True)
@@ -19,6 +31,8 @@ class HostDirectories:
     """What one host has on the disk."""
 
     root: Path
+    #: What a warm pool keeps of the host: its persistent cache. None: the job has no warm pool.
+    cache: Path | None = None
 
     @property
     def opt_ml(self) -> Path:
@@ -58,20 +72,26 @@ class HostDirectories:
         self.run.mkdir(parents=True, exist_ok=True)
         for part in OPT_ML:
             (self.opt_ml / part).mkdir(parents=True, exist_ok=True)
+        if self.cache is not None:
+            self.cache.mkdir(parents=True, exist_ok=True)
+            (self.opt_ml / WARM_POOL_CACHE).mkdir(parents=True, exist_ok=True)
 
 
 @dataclass(frozen=True)
 class JobDirectories:
     root: Path
+    #: Of the warm pool that the job's hosts are, or become.
+    caches: Path | None = None
 
     @classmethod
     def of(cls, data: Path, job: TrainingJob) -> "JobDirectories":
         """Those of the attempt under way."""
         root = data / "jobs" / job.key.account / job.key.region / job.id
-        return cls(root if job.attempt == 1 else root / f"attempt-{job.attempt}")
+        caches = None if job.cluster is None else cluster_directory(data, job.cluster)
+        return cls(root if job.attempt == 1 else root / f"attempt-{job.attempt}", caches)
 
     def host(self, name: str) -> HostDirectories:
-        return HostDirectories(self.root / name)
+        return HostDirectories(self.root / name, None if self.caches is None else self.caches / name)
 
     @property
     def work(self) -> Path:

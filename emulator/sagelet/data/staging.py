@@ -15,6 +15,7 @@ from sagelet.data.layout import HostDirectories
 from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet.errors import ClientFault
 from sagelet.jobs.record import TrainingJob
+from sagelet.runtimes.port import WARM_POOL_CACHE
 
 CHECKPOINTS = "/opt/ml/checkpoints"
 
@@ -83,6 +84,11 @@ def check_checkpoint_path(checkpoint: Mapping[str, Any]) -> tuple[str, ...]:
     parts = PurePosixPath(local).parts
     if parts[:3] != ("/", "opt", "ml") or len(parts) == 3 or ".." in parts or "\0" in local:
         raise ClientFault(f"CheckpointConfig.LocalPath {local!r}: sagelet keeps checkpoints under /opt/ml only")
+    if PurePosixPath(*parts[3:]).is_relative_to(WARM_POOL_CACHE):
+        raise ClientFault(
+            f"CheckpointConfig.LocalPath {local!r} is in the persistent cache of warm pools, which is never synced: "
+            f"choose another directory, {CHECKPOINTS} for example"
+        )
     return parts[3:]
 
 

@@ -8,17 +8,19 @@ from sagelet.jobs.record import (
     Attempt,
     JobKey,
     JobStatus,
+    PoolStatus,
     SecondaryStatus,
     StopCause,
     TrainingJob,
     Transition,
     Verdict,
+    WarmPool,
 )
 
 #: Kept in columns and tables of their own.
 COLUMNS = ("version", "tags")
 #: What the record computes, kept beside it so that SQL can search for it.
-FACTS = ("training_seconds", "billable_seconds")
+FACTS = ("training_seconds", "billable_seconds", "retained_seconds")
 
 
 def encode(job: TrainingJob) -> str:
@@ -39,6 +41,7 @@ def decode(text: str, version: int, tags: dict[str, str]) -> TrainingJob:
     fields["attempts"] = tuple(_attempt(entry) for entry in fields.get("attempts", ()))
     # A record from before there were attempts.
     fields.setdefault("attempt_start_ms", fields["training_start_ms"])
+    fields["warm_pool"] = _warm_pool(fields["warm_pool"]) if fields.get("warm_pool") else None
     fields["gpus"] = tuple(fields["gpus"])
     return TrainingJob(**fields, version=version, tags=tags)
 
@@ -49,6 +52,10 @@ def _transition(fields: dict[str, Any]) -> Transition:
 
 def _attempt(fields: dict[str, Any]) -> Attempt:
     return Attempt(**{**fields, "ended_by": SecondaryStatus(fields["ended_by"])})
+
+
+def _warm_pool(fields: dict[str, Any]) -> WarmPool:
+    return WarmPool(**{**fields, "status": PoolStatus(fields["status"])})
 
 
 def _verdict(fields: dict[str, Any]) -> Verdict:

@@ -3,7 +3,7 @@
 from sagelet.data.channels.channel import InputMode, channels_of
 from sagelet.data.layout import JobDirectories
 from sagelet.jobs.record import TrainingJob
-from sagelet.runtimes.port import HostPlan, LaunchPlan, Runtime
+from sagelet.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan, Runtime
 
 
 def launch_plan(job: TrainingJob, directories: JobDirectories, runtime: Runtime, port: int) -> LaunchPlan:
@@ -29,7 +29,8 @@ def launch_plan(job: TrainingJob, directories: JobDirectories, runtime: Runtime,
 def _host(job: TrainingJob, directories: JobDirectories, name: str) -> HostPlan:
     fast = [channel.name for channel in channels_of(job) if channel.mode is InputMode.FAST_FILE]
     host = directories.host(name)
-    return HostPlan(name, host.opt_ml, host.run, read_only=tuple(f"input/data/{channel}" for channel in fast))
+    read_only = tuple(f"input/data/{channel}" for channel in fast)
+    return HostPlan(name, host.opt_ml, host.run, read_only, host.cache)
 
 
 def environment(job: TrainingJob, endpoint: str) -> dict[str, str]:
@@ -53,6 +54,8 @@ def environment(job: TrainingJob, endpoint: str) -> dict[str, str]:
         "DMLC_INTERFACE": "eth0",
         "SAGELET_TRAINING_IMAGE": job.request["AlgorithmSpecification"].get("TrainingImage", ""),
     }
+    if job.cluster is not None:
+        platform["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = f"/opt/ml/{WARM_POOL_CACHE}"
     if not job.gpus:
         platform["NVIDIA_VISIBLE_DEVICES"] = "void"
     return {**platform, **job.request.get("Environment", {})}

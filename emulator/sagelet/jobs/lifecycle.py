@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sagelet.errors import JobNotInterruptible, SageletError
+from sagelet.jobs import warm_pools
 from sagelet.jobs.record import Attempt, JobKey, JobStatus, SecondaryStatus, StopCause, TrainingJob, Transition
 
 S = SecondaryStatus
@@ -101,7 +102,7 @@ def advance(
     if current.status not in rule.follows:
         raise IllegalTransition(f"{job.key.name}: {current.status.value} -> {to.value}")
     entered = Transition(to, message or rule.message, now_ms, now_ms if rule.job_status.terminal else None)
-    return replace(
+    advanced = replace(
         job,
         status=rule.job_status,
         secondary=to,
@@ -110,6 +111,7 @@ def advance(
         **_clock(job, to, rule, now_ms),
         **changes,
     )
+    return replace(advanced, warm_pool=warm_pools.after_end(advanced)) if advanced.terminal else advanced
 
 
 def _clock(job: TrainingJob, to: SecondaryStatus, rule: Rule, now_ms: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from sagelet.jobs.record import JobStatus, TrainingJob
+from sagelet.jobs.record import JobStatus, PoolStatus, TrainingJob
 
 
 class SortBy(str, Enum):
@@ -36,6 +36,7 @@ class JobQuery:
     name_contains: str | None = None
     status: JobStatus | None = None
     training_plan_arn: str | None = None
+    warm_pool: PoolStatus | None = None
     sort_by: SortBy = SortBy.CREATION_TIME
     ascending: bool = True
     limit: int = 10

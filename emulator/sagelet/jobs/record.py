@@ -88,6 +88,39 @@ class Attempt:
         return 0 if self.start_ms is None else self.end_ms - self.start_ms
 
 
+class PoolStatus(str, Enum):
+    """Status of a warm pool (botocore shape WarmPoolResourceStatus)."""
+
+    AVAILABLE = "Available"
+    IN_USE = "InUse"
+    REUSED = "Reused"
+    TERMINATED = "Terminated"
+
+
+@dataclass(frozen=True)
+class WarmPool:
+    """The warm pool that a job runs in or leaves behind; times in ms since the epoch. Its rules: `warm_pools.py`."""
+
+    status: PoolStatus
+    #: Names the hosts through all the jobs that have them: the id of the first one.
+    cluster: str
+    #: When the first job got them; None when none ever did.
+    cluster_ms: int | None
+    #: Since when it waited for a matching job; None while it never did.
+    available_ms: int | None = None
+    #: When it was reused or terminated.
+    ended_ms: int | None = None
+    #: Name of the job that has it now.
+    reused_by: str | None = None
+
+    @property
+    def retained_seconds(self) -> int | None:
+        """ResourceRetainedBillableTimeInSeconds: whole epoch seconds, known once the pool is gone."""
+        if self.ended_ms is None:
+            return None
+        return 0 if self.available_ms is None else self.ended_ms // 1000 - self.available_ms // 1000
+
+
 @dataclass(frozen=True)
 class Verdict:
     """How training ended, decided when the last host is down; made durable before the upload begins."""
@@ -133,6 +166,8 @@ class TrainingJob:
     image: str | None = None
     #: GPUs leased to the job, by UUID.
     gpus: tuple[str, ...] = ()
+    #: The warm pool that it runs in or has left; None: it has none (yet).
+    warm_pool: WarmPool | None = None
     #: What stands in for what was asked for (CPU workers for GPUs, say), for people; empty: nothing does.
     stand_in: str = ""
     #: Guards updates: an update of an older version is refused.
@@ -192,6 +227,27 @@ class TrainingJob:
         """How often the job may start again after an InternalServerError (RetryStrategy)."""
         used = sum(attempt.ended_by is SecondaryStatus.RESTARTING for attempt in self.attempts)
         return max(0, int(self.request.get("RetryStrategy", {}).get("MaximumRetryAttempts", 0)) - used)
+
+    @property
+    def keep_alive_seconds(self) -> int:
+        """KeepAlivePeriodInSeconds: how long the hosts are kept when the job has ended; 0: they are not."""
+        return int(self.request.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds", 0))
+
+    @property
+    def cluster(self) -> str | None:
+        """Names the hosts of a job that runs in a warm pool or begins one; None: they go when the job ends."""
+        if self.warm_pool is not None:
+            return self.warm_pool.cluster
+        return self.id if self.keep_alive_seconds else None
+
+    @property
+    def pool_available(self) -> bool:
+        """Whether the job has ended and left its hosts to the next one that matches."""
+        return self.warm_pool is not None and self.warm_pool.status is PoolStatus.AVAILABLE
+
+    @property
+    def retained_seconds(self) -> int | None:
+        return None if self.warm_pool is None else self.warm_pool.retained_seconds
 
     @property
     def max_runtime_seconds(self) -> int:

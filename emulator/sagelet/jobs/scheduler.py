@@ -2,29 +2,40 @@
 
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 
 from sagelet.clock import Clock
 from sagelet.errors import JobNotFound
 from sagelet.instances.gpus import GpuPool, Lease, NoCapacity
-from sagelet.jobs import lifecycle, verdict
+from sagelet.jobs import lifecycle, verdict, warm_pools
+from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.record import SecondaryStatus, StopCause, TrainingJob
 from sagelet.jobs.store import StaleRecord, Store
+from sagelet.jobs.waiting import WaitingJobs
 
 log = logging.getLogger(__name__)
 
 #: Seconds until the queue is looked at again after that failed.
 RETRY_SECONDS = 1.0
-#: Seconds between looks at the clock while a job waits whose MaxWaitTimeInSeconds runs.
+#: Seconds between looks at the clock while a job waits whose MaxWaitTimeInSeconds runs, or a warm pool's time does.
 PULSE = 0.5
 
 
 class Scheduler(threading.Thread):
-    """First in, first out; `max_jobs` at a time; GPUs by lease. `start` is called with each job that got its hosts."""
+    """First in, first out; `max_jobs` at a time; GPUs by lease. `start` is called with each job that got its hosts.
+
+    A warm pool keeps its job's place and GPUs. The first waiting job that matches it gets them, whoever else waits.
+    """
 
     def __init__(
-        self, store: Store, clock: Clock, pool: GpuPool, max_jobs: int, start: Callable[[TrainingJob], None]
+        self,
+        store: Store,
+        clock: Clock,
+        pool: GpuPool,
+        max_jobs: int,
+        start: Callable[[TrainingJob], None],
+        warm: PoolKeeper,
     ) -> None:
         super().__init__(name="scheduler", daemon=True)
         self._store = store
@@ -32,9 +43,10 @@ class Scheduler(threading.Thread):
         self._pool = pool
         self._max_jobs = max_jobs
         self._start_job = start
+        self._warm = warm
         self._guard = threading.Lock()
-        self._waiting: OrderedDict[str, None] = OrderedDict()
-        #: Taken from the queue and on the way to its place.
+        self._waiting = WaitingJobs()
+        #: Of those that wait, the one on the way to its place.
         self._placing: str | None = None
         self._running: set[str] = set()
         #: Jobs that were not told to wait yet; some of them may run meanwhile.
@@ -47,9 +59,9 @@ class Scheduler(threading.Thread):
     def submit(self, job: TrainingJob) -> None:
         """Queues a job, unless it waits or runs already. Returns at once."""
         with self._guard:
-            if job.id in self._waiting or job.id in self._running or job.id == self._placing:
+            if job.id in self._waiting or job.id in self._running:
                 return
-            self._waiting[job.id] = None
+            self._waiting.add(job.id, warm_pools.match_key(job))
             self._untold.append(job.id)
             if job.max_wait_ms is not None:
                 self._deadlines[job.id] = job.max_wait_ms
@@ -64,13 +76,25 @@ class Scheduler(threading.Thread):
     def withdraw(self, job_id: str) -> bool:
         """Takes a job out of the queue; False when it does not wait there (it runs, or is being placed just now)."""
         with self._guard:
-            if job_id not in self._waiting:
+            if job_id not in self._waiting or job_id == self._placing:
                 return False
-            del self._waiting[job_id]
+            self._waiting.remove(job_id)
             return True
 
+    def ended(self, job: TrainingJob) -> None:
+        """A job ended, or the warm pool that it had left: its place and its GPUs are free, unless its pool keeps them.
+
+        To be called again when the period of the pool was changed.
+        """
+        if job.pool_available:
+            self._warm.hold(job)
+            self.wake()
+            return
+        self.release(job.id)
+        self._warm.drop(job)
+
     def release(self, job_id: str) -> None:
-        """A job ended: its place and its GPUs are free."""
+        """The place and the GPUs of a job are free."""
         with self._guard:
             self._running.discard(job_id)
         self._pool.release(job_id)
@@ -101,14 +125,19 @@ class Scheduler(threading.Thread):
 
         One at a time: telling thousands is as many writes to the disk, and a place that comes free goes first.
         """
+        for job in self._warm.expire(self._clock.now_ms()):
+            self.ended(job)
+        while not self._closed and (job_id := self._take_matching()) is not None:
+            if not self._settle(job_id, self._reuse):
+                break
         while not self._closed and (job_id := self._take()) is not None:
-            if not self._settle(job_id):
+            if not self._settle(job_id, self._assign):
                 break
         for job_id in self._overdue():
             self._give_up(job_id)
         untold = self._next_untold()
         if self._closed or untold is None:
-            return PULSE if self._deadlines else None
+            return PULSE if self._deadlines or self._warm.keys() else None
         self._let_wait(untold)
         return 0
 
@@ -134,27 +163,41 @@ class Scheduler(threading.Thread):
         """The head of the queue, if a place is free. While it is being placed, nobody can withdraw it."""
         with self._guard:
             if self._waiting and len(self._running) < self._max_jobs:
-                self._placing, _ = self._waiting.popitem(last=False)
+                self._placing = self._waiting.head()
             return self._placing
 
-    def _settle(self, job_id: str) -> bool:
-        """Places a job, or puts it back at the head of the queue and returns False."""
+    def _take_matching(self) -> str | None:
+        """The first job that waits and matches a warm pool."""
+        keys = self._warm.keys()
+        with self._guard:
+            self._placing = self._waiting.first_with(keys)
+            return self._placing
+
+    def _settle(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
+        """Places a job, or leaves it where it is in the queue and returns False."""
         placed = False
         try:
-            placed = self._place(job_id)
+            placed = self._place(job_id, assign)
         finally:
             with self._guard:
                 self._placing = None
-                if not placed:
-                    self._waiting[job_id] = None
-                    self._waiting.move_to_end(job_id, last=False)
-        return placed
+                if placed:
+                    self._waiting.remove(job_id)
+        return placed or self._heed_stop(job_id)
 
-    def _place(self, job_id: str) -> bool:
+    def _heed_stop(self, job_id: str) -> bool:
+        """Ends a job that stays where it is in the queue if it was stopped when it was on its way out of it."""
+        job = self._store.get_by_id(job_id)
+        if job.stop_ms is None or not self.withdraw(job_id):
+            return False
+        self._run_job(job)
+        return True
+
+    def _place(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
         """True when the job needs no more of the queue: it got its hosts, or is being stopped, or never can run."""
         while True:
             try:
-                return self._assign(self._store.get_by_id(job_id))
+                return assign(self._store.get_by_id(job_id))
             except StaleRecord:
                 self._pool.release(job_id)
             except Exception:
@@ -162,8 +205,7 @@ class Scheduler(threading.Thread):
                 raise
 
     def _assign(self, job: TrainingJob) -> bool:
-        if job.stop_ms is not None:
-            self._run_job(job)
+        if self._reuse(job):
             return True
         try:
             lease = self._pool.lease(job.id, job.instance_type, len(job.hosts))
@@ -173,6 +215,23 @@ class Scheduler(threading.Thread):
         if lease is None:
             return False
         self._run_job(self._store.update(self._placed(job, lease)))
+        return True
+
+    def _reuse(self, job: TrainingJob) -> bool:
+        """Gives a job the hosts of a warm pool that it matches, if there is one. A job being stopped needs none."""
+        if job.stop_ms is not None:
+            self._run_job(job)
+            return True
+        pair = self._warm.reuse(job, self._clock.now_ms())
+        if pair is None:
+            return False
+        owner, taker = pair
+        lease = Lease(owner.gpus, owner.stand_in)
+        _, placed = self._store.update_all(owner, self._placed(taker, lease))
+        self._warm.forget(owner.id)
+        self.occupy(placed)
+        self.release(owner.id)
+        self._run_job(placed)
         return True
 
     def _run_job(self, job: TrainingJob) -> None:

@@ -5,6 +5,11 @@ from typing import Any
 from sagelet.jobs.query import Cursor, JobQuery, SortBy
 from sagelet.jobs.record import TrainingJob
 
+#: Both terms: the index `jobs_by_warm_pool` holds only the jobs that have one.
+HAS_WARM_POOL = (
+    "json_extract(record, '$.warm_pool.status') IS NOT NULL AND json_extract(record, '$.warm_pool.status') = ?"
+)
+
 _SORT_COLUMNS = {SortBy.NAME: "name", SortBy.CREATION_TIME: "created_ms", SortBy.STATUS: "status"}
 
 
@@ -42,4 +47,5 @@ def _filters(query: JobQuery) -> list[tuple[str, Any]]:
         ("instr(lower(name), ?)", query.name_contains.lower() if query.name_contains else None),
         ("status = ?", query.status.value if query.status else None),
         ("json_extract(record, '$.request.ResourceConfig.TrainingPlanArn') = ?", query.training_plan_arn),
+        (HAS_WARM_POOL, query.warm_pool.value if query.warm_pool else None),
     ]

@@ -38,6 +38,10 @@ _OWN: dict[tuple[str, ...], str] = {
     ("TrainingEndTime",): "json_extract(record, '$.training_end_ms')",
     ("TrainingTimeInSeconds",): "json_extract(record, '$.facts.training_seconds')",
     ("BillableTimeInSeconds",): "json_extract(record, '$.facts.billable_seconds')",
+    ("WarmPoolStatus",): "json_extract(record, '$.warm_pool.status')",
+    ("WarmPoolStatus", "Status"): "json_extract(record, '$.warm_pool.status')",
+    ("WarmPoolStatus", "ReusedByJob"): "json_extract(record, '$.warm_pool.reused_by')",
+    ("WarmPoolStatus", "ResourceRetainedBillableTimeInSeconds"): "json_extract(record, '$.facts.retained_seconds')",
     ("ModelArtifacts",): "arn",
     ("ModelArtifacts", "S3ModelArtifacts"): (
         "rtrim(json_extract(record, '$.request.OutputDataConfig.S3OutputPath'), '/') || '/' || name || '/output/model'"

@@ -18,7 +18,7 @@ from typing import Any
 from sagelet.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
 from sagelet.jobs import codec, sql_pages, sql_search
 from sagelet.jobs.query import JobPage, JobQuery
-from sagelet.jobs.record import JobKey, TrainingJob
+from sagelet.jobs.record import JobKey, PoolStatus, TrainingJob
 from sagelet.jobs.search import JobSearch, SearchCursor, SearchPage
 from sagelet.telemetry.events import LogEvent, LogStream
 from sagelet.telemetry.sink import MetricPoint
@@ -66,6 +66,10 @@ MIGRATIONS = (
     """
     ALTER TABLE log_streams ADD COLUMN attempt INTEGER NOT NULL DEFAULT 1;
     CREATE UNIQUE INDEX log_streams_by_attempt ON log_streams (job_id, host, attempt);
+    """,
+    """
+    CREATE INDEX jobs_by_warm_pool ON jobs (json_extract(record, '$.warm_pool.status'), account, region)
+        WHERE json_extract(record, '$.warm_pool.status') IS NOT NULL;
     """,
 )
 
@@ -126,15 +130,20 @@ class Store:
 
         Raises StaleRecord otherwise.
         """
+        return self.update_all(job)[0]
+
+    def update_all(self, *jobs: TrainingJob) -> list[TrainingJob]:
+        """Replaces all of these records, or none of them: see `update`."""
         with self._write() as db:
-            changed = db.execute(
-                "UPDATE jobs SET status = ?, created_ms = ?, modified_ms = ?, terminal = ?, record = ?,"
-                " version = version + 1 WHERE id = ? AND version = ?",
-                (*_state(job), job.id, job.version),
-            ).rowcount
-        if not changed:
-            raise StaleRecord(job.key.name)
-        return replace(job, version=job.version + 1)
+            for job in jobs:
+                changed = db.execute(
+                    "UPDATE jobs SET status = ?, created_ms = ?, modified_ms = ?, terminal = ?, record = ?,"
+                    " version = version + 1 WHERE id = ? AND version = ?",
+                    (*_state(job), job.id, job.version),
+                ).rowcount
+                if not changed:
+                    raise StaleRecord(job.key.name)
+        return [replace(job, version=job.version + 1) for job in jobs]
 
     def delete(self, job: TrainingJob) -> None:
         """Forgets a job with its tags, log streams and metric points. Raises StaleRecord when it has changed."""
@@ -153,6 +162,10 @@ class Store:
     def unfinished(self) -> list[TrainingJob]:
         """Every job that has not ended, oldest first, of all accounts and regions."""
         return self._jobs("WHERE terminal = 0 ORDER BY created_ms, rowid", ())
+
+    def with_warm_pool(self, status: PoolStatus) -> list[TrainingJob]:
+        """Every job whose warm pool has this status, of all accounts and regions."""
+        return self._jobs(f"WHERE {sql_pages.HAS_WARM_POOL} ORDER BY rowid", (status.value,))
 
     def page(self, query: JobQuery) -> JobPage:
         """One page of jobs: filtered, then sorted, then cut."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet.runtimes.port import HostPlan, LaunchPlan
+from sagelet.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan
 
 LABEL = "org.sagelet."
 JOB_ID, JOB_NAME, HOST, OWNER = f"{LABEL}job-id", f"{LABEL}job-name", f"{LABEL}host", f"{LABEL}owner"
@@ -72,6 +72,8 @@ def host_config(plan: LaunchPlan, host: HostPlan, addresses: Mapping[str, str], 
     """Arguments of docker-py's `create_host_config`: hardened, never privileged, no Docker socket."""
     binds = {str(host.opt_ml): {"bind": "/opt/ml", "mode": "rw"}}
     binds |= {str(host.opt_ml / path): {"bind": f"/opt/ml/{path}", "mode": "ro"} for path in host.read_only}
+    if host.cache is not None:
+        binds[str(host.cache)] = {"bind": f"/opt/ml/{WARM_POOL_CACHE}", "mode": "rw"}
     config: dict[str, Any] = {
         "binds": binds,
         "cap_drop": ["ALL"],

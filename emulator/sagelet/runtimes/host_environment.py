@@ -71,6 +71,15 @@ class OptMlPaths:
         write_json(path, {name: self.rewritten(value) for name, value in values.items()})
         path.chmod(mode)
 
+    def link(self, name: str, target: Path) -> None:
+        """Puts a link to another directory in the place of a directory that is empty, or was never made."""
+        place = Path(self._opt_ml, name)
+        if not place.is_symlink():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if place.exists():
+                place.rmdir()
+            place.symlink_to(target.absolute())
+
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         rewritten = {name: self.rewritten(value) for name, value in environment.items()}
         return {**rewritten, "SAGEMAKER_BASE_DIR": self._opt_ml}

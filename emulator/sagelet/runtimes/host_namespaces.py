@@ -11,7 +11,8 @@ import os
 import socket
 import stat
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 CLONE_NEWNS = 0x0002_0000
@@ -44,6 +45,8 @@ class View:
     isolate_network: bool
     #: Directories below /opt/ml, relative to it, that can only be read.
     read_only: tuple[str, ...] = ()
+    #: Directories of the machine to show below /opt/ml, by their place there.
+    binds: Mapping[str, str] = field(default_factory=dict)
 
 
 def enter(view: View, *, user: bool) -> None:
@@ -60,7 +63,12 @@ def enter(view: View, *, user: bool) -> None:
         _map_ids(uid, gid)
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
     _show_hosts(view)
+    # Opened first: what is in /opt is hidden in a moment.
+    sources = {place: os.open(source, os.O_RDONLY | os.O_DIRECTORY) for place, source in view.binds.items()}
     _show_opt_ml(view.opt_ml)
+    for place, opened in sources.items():
+        _bind(f"/proc/self/fd/{opened}", f"{OPT_ML}/{place}")
+        os.close(opened)
     for path in view.read_only:
         _protect(f"{OPT_ML}/{path}")
     socket.sethostname(view.hostname)

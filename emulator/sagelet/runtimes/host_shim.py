@@ -103,6 +103,7 @@ def _prepare(plan: dict[str, Any]) -> str | None:
         os.path.abspath("hosts"),
         plan["isolate_network"],
         tuple(plan.get("read_only", ())),
+        plan.get("binds", {}),
     )
     try:
         host_namespaces.enter(view, user=plan["namespaces"] == "user")

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+#: Where AWS mounts a warm pool's persistent cache (developer guide, "SageMaker AI Managed Warm Pools"), in /opt/ml.
+WARM_POOL_CACHE = "sagemaker/warmpoolcache"
+
 
 @dataclass(frozen=True)
 class HostPlan:
@@ -22,6 +25,9 @@ class HostPlan:
     run_dir: Path
     #: Directories of /opt/ml that the training code can only read, relative to it (channels in FastFile mode).
     read_only: tuple[str, ...] = ()
+    #: Kept from job to job (the persistent cache of a warm pool): seen as WARM_POOL_CACHE, where /opt/ml has a
+    #: directory for it.
+    cache: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from sagelet.errors import ClientFault, RuntimeUnavailable
 from sagelet.runtimes import host_files
 from sagelet.runtimes.file_follower import follow
 from sagelet.runtimes.host_environment import OptMlPaths, command_of, environment_of
-from sagelet.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation
+from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Observation
 
 #: How a host gets its own /opt/ml: mount namespace as root, as an ordinary user, or not at all (paths are rewritten).
 Namespaces = Literal["root", "user", "none"]
@@ -185,6 +185,8 @@ class ProcessRuntime:
         if namespaces == "none":
             paths = OptMlPaths(host.opt_ml)
             paths.rewrite_hyperparameters()
+            if host.cache is not None:
+                paths.link(WARM_POOL_CACHE, host.cache)
             environment = paths.environment(environment)
             command = [paths.rewritten(argument) for argument in command]
         content = {
@@ -194,6 +196,7 @@ class ProcessRuntime:
             "namespaces": namespaces,
             "opt_ml": str(host.opt_ml),
             "read_only": list(host.read_only),
+            "binds": {} if host.cache is None else {WARM_POOL_CACHE: str(host.cache.absolute())},
             "hostname": host.name,
             "hosts": [one.name for one in plan.hosts],
             "isolate_network": plan.network_isolation,

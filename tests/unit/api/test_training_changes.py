@@ -50,25 +50,22 @@ def describe(world: ApiWorld, name: str) -> dict[str, Any]:
 
 
 def test_an_update_is_stored_and_echoed_and_touches_nothing_else(world: ApiWorld) -> None:
-    resources = {**request("x")["ResourceConfig"], "KeepAlivePeriodInSeconds": 60}
     profiler = {"S3OutputPath": "s3://b/p", "DisableProfiler": False}
     rule = {"RuleConfigurationName": "r", "RuleEvaluatorImage": "i"}
-    training(world, "One", ResourceConfig=resources, ProfilerConfig=profiler, ProfilerRuleConfigurations=[rule])
+    training(world, "One", ProfilerConfig=profiler, ProfilerRuleConfigurations=[rule])
     before = describe(world, "One")
     world.clock.turn(5)
     answer = world.sagemaker.update_training_job(
         TrainingJobName="one",
         ProfilerConfig={"DisableProfiler": True, "ProfilingIntervalInMilliseconds": 1000},
         ProfilerRuleConfigurations=[{**rule, "RuleEvaluatorImage": "j"}, {**rule, "RuleConfigurationName": "s"}],
-        ResourceConfig={"KeepAlivePeriodInSeconds": 120},
         RemoteDebugConfig={"EnableRemoteDebug": True},
     )
     assert answer["TrainingJobArn"] == before["TrainingJobArn"]
     after = describe(world, "One")
     changed = {name for name in after if after[name] != before.get(name)} - {"ResponseMetadata"}
     assert changed == {
-        "ProfilerConfig", "ProfilerRuleConfigurations", "ProfilingStatus", "ResourceConfig", "RemoteDebugConfig",
-        "LastModifiedTime",
+        "ProfilerConfig", "ProfilerRuleConfigurations", "ProfilingStatus", "RemoteDebugConfig", "LastModifiedTime",
     }  # fmt: skip
     assert after["ProfilerConfig"] == {
         "S3OutputPath": "s3://b/p", "DisableProfiler": True, "ProfilingIntervalInMilliseconds": 1000,
@@ -77,7 +74,6 @@ def test_an_update_is_stored_and_echoed_and_touches_nothing_else(world: ApiWorld
         {"RuleConfigurationName": "r", "RuleEvaluatorImage": "j"},
         {"RuleConfigurationName": "s", "RuleEvaluatorImage": "i"},
     ]
-    assert after["ResourceConfig"] == {**resources, "KeepAlivePeriodInSeconds": 120}
     assert after["RemoteDebugConfig"] == {"EnableRemoteDebug": True}
     assert (after["LastModifiedTime"] - before["LastModifiedTime"]).total_seconds() == 5
 

@@ -9,6 +9,7 @@ import pytest
 
 from sagelet.instances.gpus import GpuPool
 from sagelet.jobs import lifecycle
+from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
 from sagelet.jobs.scheduler import Scheduler
 from sagelet.jobs.store import Store, StoreUnavailable
@@ -27,7 +28,9 @@ class Stage:
         self.clock = FakeClock()
         self.pool = GpuPool(gpus, GpuPolicy.REQUIRE)
         self.started: list[TrainingJob] = []
-        self.scheduler = Scheduler(self.store, self.clock, self.pool, max_jobs, self.started.append)
+        self.scheduler = Scheduler(
+            self.store, self.clock, self.pool, max_jobs, self.started.append, PoolKeeper(self.store, root)
+        )
 
     def add(self, name: str, instance_type: str = "ml.m5.large") -> TrainingJob:
         resources = {"InstanceType": instance_type, "InstanceCount": 1}
