@@ -52,4 +52,4 @@ def _attempt(fields: dict[str, Any]) -> Attempt:
 
 
 def _verdict(fields: dict[str, Any]) -> Verdict:
-    return Verdict(SecondaryStatus(fields["status"]), fields["failure_reason"])
+    return Verdict(SecondaryStatus(fields["status"]), fields["failure_reason"], fields.get("cause", ""))

@@ -1,6 +1,7 @@
 """Jobs from creation to their end, on a fake runtime, fake S3 and a fake clock."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -115,8 +116,8 @@ def test_an_internal_error_fails_the_job_and_leaves_no_host(world: World) -> Non
     world.runtime.on_launch = [ZeroDivisionError("boom")]
     world.create("one")
     job = world.ended("one")
-    assert job.failure_reason is not None
-    assert job.failure_reason.startswith("InternalServerError: We encountered an internal error.  Please try again.")
+    assert job.failure_reason == "InternalServerError: We encountered an internal error.  Please try again."
+    assert job.transitions[-1].message == "Training job failed (sagelet: ZeroDivisionError: boom)"
     assert not world.runtime.hosts
 
 
@@ -178,6 +179,32 @@ def test_max_runtime_stops_the_job(world: World) -> None:
     job = world.ended("long")
     assert job.status is JobStatus.STOPPED
     assert job.secondary is SecondaryStatus.MAX_RUNTIME_EXCEEDED
+
+
+@pytest.mark.parametrize("by", ["limit", "user"])
+def test_a_stop_does_not_wait_for_all_of_the_data(world: World, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """MaxRuntimeInSeconds counts from the start of Downloading."""
+    for name in "abc":
+        world.objects.put("in", f"data/{name}", b"1")
+    source = {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://in/data"}}
+    download, downloaded = world.objects.download, []
+
+    def slow(*arguments: Any) -> None:
+        downloaded.append(arguments[3])
+        world.engine.stop(key("one")) if by == "user" else world.clock.turn(60)
+        download(*arguments)
+
+    monkeypatch.setattr(world.objects, "download", slow)
+    world.create(
+        "one",
+        InputDataConfig=[{"ChannelName": "training", "DataSource": source}],
+        StoppingCondition={"MaxRuntimeInSeconds": 60},
+    )
+    job = world.ended("one")
+    assert downloaded == ["data/a"]
+    assert job.secondary is (SecondaryStatus.STOPPED if by == "user" else SecondaryStatus.MAX_RUNTIME_EXCEEDED)
+    assert statuses(job)[:3] == ["Starting", "Downloading", "Stopping"]
+    assert not world.runtime.launches
 
 
 def test_names_are_unique_without_case(world: World) -> None:

@@ -316,7 +316,7 @@ def test_an_internal_fault_is_retried_as_often_as_granted(world: World) -> None:
         "Starting", "Downloading", "Training", "Uploading", "Failed",
     ]  # fmt: skip
     assert [attempt.ended_by for attempt in job.attempts] == [S.RESTARTING]
-    assert job.attempts[0].reason.startswith("InternalServerError")
+    assert job.attempts[0].reason.startswith("Restarting the training job (sagelet: ")
     assert (job.failure_reason or "").startswith("InternalServerError")
 
 
