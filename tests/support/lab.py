@@ -39,6 +39,8 @@ class Steps:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._queue: queue.Queue[Step] = queue.Queue()
         self._watched: set[str] = set()
+        #: Jobs that a call of the client changed, which waits for the answer and cannot be held.
+        self._unseen: set[str] = set()
         self._open = threading.Event()
         self._known: dict[str, tuple[Any, str]] = {}
         self._update, self._get = Store.update, Store.get_by_id
@@ -56,7 +58,13 @@ class Steps:
         """Holds nobody any more."""
         self._open.set()
 
+    def seen(self, job_name: str) -> None:
+        """The client has looked at what its own call changed."""
+        self._unseen.discard(job_name)
+
     def update(self, store: Store, job: TrainingJob) -> TrainingJob:
+        while _is_server() and job.key.name in self._unseen and not self._open.wait(0.01):
+            pass
         updated = self._update(store, job)
         self._hold(updated)
         return updated
@@ -72,13 +80,21 @@ class Steps:
     def _hold(self, job: TrainingJob) -> None:
         now = (len(job.transitions), job.transitions[-1].message)
         changed, self._known[job.id] = self._known.get(job.id) != now, now
-        name = threading.current_thread().name
-        if not changed or job.key.name not in self._watched or not (name == "scheduler" or name.startswith("job-")):
+        if not changed or job.key.name not in self._watched:
+            return
+        if not _is_server():
+            self._unseen.add(job.key.name)
             return
         step = Step()
         self._queue.put(step)
         while not step.release.wait(0.01) and not self._open.is_set():
             pass
+
+
+def _is_server() -> bool:
+    """Whether this thread works by itself, not for a call of a client."""
+    name = threading.current_thread().name
+    return name == "scheduler" or name.startswith("job-")
 
 
 class Lab:
@@ -119,6 +135,9 @@ class Lab:
 
     def watch(self, job_name: str) -> None:
         self.steps.watch(job_name)
+
+    def seen(self, job_name: str) -> None:
+        self.steps.seen(job_name)
 
     def next_step(self) -> Step:
         return self.steps.next()

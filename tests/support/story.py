@@ -143,6 +143,7 @@ class Story:
         check(self._request, answer)
         last = answer["SecondaryStatusTransitions"][-1]
         status = f"{answer['TrainingJobStatus']} / {answer['SecondaryStatus']}: {last['StatusMessage']}"
+        self.stage.seen(self.name)
         self._note(sees=status, since=_seconds(last["StartTime"]), has=[name for name in OPTIONAL if name in answer])
         return answer
 

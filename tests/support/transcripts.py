@@ -49,6 +49,10 @@ class Stage(Protocol):
         """Every status of this job is to be seen."""
         ...
 
+    def seen(self, job_name: str) -> None:
+        """The client has looked at the job."""
+        ...
+
     def next_step(self) -> Step:
         """The next status of the job that is watched (where the stage tells time)."""
         ...

@@ -42,6 +42,9 @@ class DockerStage:
     def watch(self, job_name: str) -> None:
         """Nobody is held here."""
 
+    def seen(self, job_name: str) -> None:
+        """Nobody waits for it here."""
+
     def next_step(self) -> Step:
         raise NotImplementedError("this stage holds nobody")
 
