@@ -42,18 +42,6 @@ def test_a_job_runs_to_completed(world: World) -> None:
     assert world.runtime.reaped == [job.id]
 
 
-def test_transitions_join_without_gaps(world: World) -> None:
-    world.create("one")
-    world.host("one").end(0)
-    job = world.ended("one")
-    for entry, following in zip(job.transitions, job.transitions[1:], strict=False):
-        assert entry.end_ms == following.start_ms
-    last = job.transitions[-1]
-    assert last.end_ms == last.start_ms == job.training_end_ms
-    assert job.transitions[0].start_ms == job.created_ms
-    assert job.training_start_ms == job.transitions[1].start_ms
-
-
 def test_a_failed_script_gives_its_failure_file_and_exit_code(world: World) -> None:
     world.create("bad")
     host = world.host("bad")
@@ -65,12 +53,6 @@ def test_a_failed_script_gives_its_failure_file_and_exit_code(world: World) -> N
     assert job.failure_reason == "AlgorithmError: ExecuteUserScriptError:\nExitCode 1, exit code: 1"
     assert statuses(job)[-2:] == ["Uploading", "Failed"]
     assert world.objects.uploads == ["s3://out/models/bad/output/model.tar.gz"]
-
-
-def test_a_silent_failure_has_the_text_that_aws_gives(world: World) -> None:
-    world.create("bad")
-    world.host("bad").end(1)
-    assert world.ended("bad").failure_reason == "AlgorithmError: , exit code: 1"
 
 
 def test_the_failure_reason_is_cut_to_1024_characters_and_keeps_the_exit_code(world: World) -> None:
@@ -166,19 +148,6 @@ def test_a_stopped_job_cannot_be_stopped_again(world: World) -> None:
     world.ended("one")
     with pytest.raises(JobNotStoppable, match="Completed"):
         world.engine.stop(key("one"))
-
-
-def test_max_runtime_stops_the_job(world: World) -> None:
-    world.create("long", StoppingCondition={"MaxRuntimeInSeconds": 60})
-    host = world.host("long")
-    world.clock.turn(59)
-    assert host.signals == []
-    world.clock.turn(1)
-    until(lambda: host.signals == ["TERM"])
-    host.end(143)
-    job = world.ended("long")
-    assert job.status is JobStatus.STOPPED
-    assert job.secondary is SecondaryStatus.MAX_RUNTIME_EXCEEDED
 
 
 @pytest.mark.parametrize("by", ["limit", "user"])
@@ -368,13 +337,3 @@ def test_checkpoints_come_in_and_go_out(world: World) -> None:
     host.end(0)
     world.ended("one")
     assert "s3://ck/run/deep/step-2" in world.objects.uploads
-
-
-def test_uncompressed_output_is_uploaded_as_files(world: World) -> None:
-    world.create("one", OutputDataConfig={"S3OutputPath": "s3://out", "CompressionType": "NONE"})
-    host = world.host("one")
-    (host.plan.hosts[0].opt_ml / "model/a").mkdir()
-    (host.plan.hosts[0].opt_ml / "model/a/w").write_text("w")
-    host.end(0)
-    world.ended("one")
-    assert world.objects.uploads == ["s3://out/one/output/model/a/w"]
