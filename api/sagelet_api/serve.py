@@ -1,6 +1,6 @@
 """A whole sagelet: engine, faces and listeners, put together. The command line and tests start this."""
 
-from sagelet.clock import SystemClock
+from sagelet.clock import Clock, SystemClock
 from sagelet.engine import Engine
 from sagelet.jobs.record import TrainingJob
 from sagelet.runtimes.choose import Choice, choose
@@ -15,11 +15,14 @@ from sagelet_api.services.sagemaker import TrainingJobs
 
 
 class Sagelet:
-    """Raises SageletError when a setting is wrong, the port is taken or the data directory is in use."""
+    """Raises SageletError when a setting is wrong, the port is taken or the data directory is in use.
 
-    def __init__(self, settings: Settings) -> None:
-        clock = SystemClock()
-        self.choice: Choice = choose(settings, clock)
+    Tests bring a `clock` that they turn by hand, and the `choice` of a runtime that goes by it.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock | None = None, choice: Choice | None = None) -> None:
+        clock = clock or SystemClock()
+        self.choice: Choice = choice or choose(settings, clock)
         bridge = MotoBridge()
         self.engine = Engine(settings, runtime=self.choice.runtime, objects=bridge, metrics=bridge, clock=clock)
         self.application = Application(

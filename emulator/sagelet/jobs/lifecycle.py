@@ -2,7 +2,8 @@
 
 Texts are AWS's as printed by real jobs; order and clock rules are those of public DescribeTrainingJob outputs:
 one transition per status with its message updated in place, each EndTime equal to the next StartTime,
-TrainingStartTime = start of Downloading, TrainingEndTime = start of the terminal status.
+TrainingStartTime = start of Downloading, TrainingEndTime = start of the terminal status, or for a failed job the time
+when the failure was detected (botocore: DescribeTrainingJobResponse).
 """
 
 from dataclasses import dataclass, replace
@@ -120,7 +121,9 @@ def _clock(job: TrainingJob, to: SecondaryStatus, rule: Rule, now_ms: int) -> di
         first = now_ms if job.training_start_ms is None else job.training_start_ms
         return {"training_start_ms": first, "attempt_start_ms": now_ms}
     if rule.job_status.terminal and job.training_start_ms is not None:
-        return {"training_end_ms": now_ms}
+        # What made the job fail was known when its upload began, unless the upload itself failed.
+        detected = to is S.FAILED and job.verdict is not None and job.verdict.status is S.FAILED
+        return {"training_end_ms": job.transitions[-1].start_ms if detected else now_ms}
     return {}
 
 

@@ -50,6 +50,10 @@ class Detached(Exception):
     """The server goes down; the job runs on and is adopted by the next one."""
 
 
+class Superseded(Exception):
+    """The job has left the status that the step under way is for."""
+
+
 @dataclass(frozen=True)
 class Services:
     """What every supervisor works with."""
@@ -158,14 +162,27 @@ class Supervisor(threading.Thread):
         self._move(S.DOWNLOADING, image=image)
 
     def _download(self) -> None:
-        for name in self._job.hosts:
-            host = self._directories.host(name)
-            Stager(self._services.objects, self._job).stage(host)
-            inputconfig.write(self._job, name, host)
-        self._pipes.stage(JobObjects(self._services.objects, self._job))
+        objects = JobObjects(self._services.objects, self._job, self._attend)
+        try:
+            for name in self._job.hosts:
+                host = self._directories.host(name)
+                Stager(self._services.objects, self._job, objects).stage(host)
+                inputconfig.write(self._job, name, host)
+            self._pipes.stage(objects)
+        except Superseded:
+            return
         self._checkpoints.begin()
         self._move(S.DOWNLOADING, message=lifecycle.DOWNLOADING_IMAGE)
         self._move(S.TRAINING)
+
+    def _attend(self) -> None:
+        """Between two objects: a stop, an interruption or a limit must not wait for all of the data."""
+        if self._services.closing.is_set():
+            raise Detached
+        self._reload()
+        self._enforce_limits()
+        if self._job.secondary is not S.DOWNLOADING:
+            raise Superseded
 
     def _train(self) -> None:
         if not self._job.launched:
@@ -189,7 +206,7 @@ class Supervisor(threading.Thread):
             return False
         if job.secondary not in lifecycle.RULES[S.RESTARTING].follows:
             return False
-        self._move(S.RESTARTING, outcome.failure_reason)
+        self._move(S.RESTARTING, verdict.with_cause(lifecycle.RULES[S.RESTARTING].message, outcome))
         return True
 
     def _restart(self) -> None:
@@ -355,7 +372,8 @@ class Supervisor(threading.Thread):
         def change(job: TrainingJob) -> TrainingJob:
             if job.stop_cause is not None:
                 return lifecycle.advance(job, lifecycle.STOPPED_AS[job.stop_cause], now)
-            return lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason)
+            message = verdict.with_cause(lifecycle.RULES[outcome.status].message, outcome)
+            return lifecycle.advance(job, outcome.status, now, message, failure_reason=outcome.failure_reason)
 
         self._apply(change)
 

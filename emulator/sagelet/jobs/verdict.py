@@ -16,7 +16,7 @@ REASON_LIMIT = 1024
 #: Nothing there, or a link, or a socket.
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
-#: Both spaces are AWS's.
+#: Both spaces are AWS's, and the text is nothing but this: clients compare it whole.
 INTERNAL_ERROR = "InternalServerError: We encountered an internal error.  Please try again."
 
 
@@ -52,7 +52,12 @@ def host_error(host: Observation) -> str:
 
 
 def internal_error(cause: str) -> Verdict:
-    return Verdict(SecondaryStatus.FAILED, f"{INTERNAL_ERROR} (sagelet: {cause})"[:REASON_LIMIT])
+    return Verdict(SecondaryStatus.FAILED, INTERNAL_ERROR, cause.strip().rstrip("."))
+
+
+def with_cause(message: str, verdict: Verdict) -> str:
+    """A StatusMessage that says what only sagelet knows."""
+    return f"{message} (sagelet: {verdict.cause})"[:REASON_LIMIT] if verdict.cause else message
 
 
 def is_internal(verdict: Verdict) -> bool:
