@@ -40,7 +40,7 @@ def _add_jobs(routes: "Blueprint", engine: "Controlled") -> None:
     @routes.put("/jobs/<name>/faults")
     def put(name: str) -> dict[str, Any]:
         """`{"faults": "starting:30 internal-server-error:2"}`: the words of the tag."""
-        body = request.get_json(force=True)
+        body = request.get_json(force=True, silent=True)
         words = body.get("faults") if isinstance(body, dict) else None
         if not isinstance(words, str):
             raise BadRequest(f'Give a JSON object such as {{"faults": {faults.EXAMPLE}}}')
@@ -76,7 +76,7 @@ def _add_throttling(routes: "Blueprint", throttling: Throttling) -> None:
     def throttle() -> dict[str, Any]:
         """See Throttled.read."""
         try:
-            throttling.put(*Throttled.read(request.get_json(force=True)))
+            throttling.put(*Throttled.read(request.get_json(force=True, silent=True)))
         except ThrottlingRefused as error:
             raise BadRequest(str(error)) from error
         return left()

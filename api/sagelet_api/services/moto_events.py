@@ -20,19 +20,24 @@ Event = Mapping[str, Any]
 Backends = Callable[[str], Any]
 
 
-def deliver(backends: Backends, account: str, region: str, event: Event) -> None:
+def deliver(backends: Backends, account: str, region: str, event: Event, passed: tuple[str, ...] = ()) -> None:
     """To every target of every rule of the default bus that matches, in the order of the rules.
 
-    A target that fails is logged, and keeps nobody from getting the event.
+    A target that fails is logged, and keeps nobody from getting the event. `passed`: ARNs of the buses that the event
+    has been on, where the last of them is the one that it is on now.
     """
-    bus = backends("events")[account][region].event_buses["default"]
+    buses = backends("events")[account][region].event_buses
+    name = passed[-1].rpartition("/")[2] if passed else "default"
+    if name not in buses:
+        raise LookupError(f"there is no event bus {name} in account {account} and region {region}")
+    bus = buses[name]
     # In one step: other threads put rules.
     for rule in list(dict.values(bus.rules)):
         if rule.state == "DISABLED" or not _matches(rule, event):
             continue
         for target in list(rule.targets):
             try:
-                _send(backends, rule, target, event)
+                _send(backends, rule, target, event, passed or (bus.arn,))
             except Exception as error:
                 why = f"{type(error).__name__}: {error}"
                 _log.warning("EventBridge rule %s: target %s did not get an event: %s", rule.name, target["Arn"], why)
@@ -47,19 +52,25 @@ def _matches(rule: Any, event: Event) -> bool:
         return False
 
 
-def _send(backends: Backends, rule: Any, target: Mapping[str, Any], event: Event) -> None:
-    _, _, service, region, account, resource = target["Arn"].split(":", 5)
-    text = target_input(target, event, {"name": rule.name, "arn": rule.arn})
+def _send(backends: Backends, rule: Any, target: Mapping[str, Any], event: Event, passed: tuple[str, ...]) -> None:
+    arn = target["Arn"]
+    _, _, service, region, account, resource = arn.split(":", 5)
     if service == "sqs":
+        text = target_input(target, event, {"name": rule.name, "arn": rule.arn})
         group = (target.get("SqsParameters") or {}).get("MessageGroupId")
         backends("sqs")[account][region].send_message(queue_name=resource, message_body=text, group_id=group)
     elif service == "logs":
+        text = target_input(target, event, {"name": rule.name, "arn": rule.arn})
         _log_line(backends("logs")[account][region], resource.removeprefix("log-group:").removesuffix(":*"), text)
+    elif service == "events" and resource.startswith("event-bus/"):
+        if arn not in passed:
+            deliver(backends, account, region, event, (*passed, arn))
     else:
-        # Archives and other event buses are moto's own business; what it cannot deliver to, it says.
+        # Archives are moto's own business; where it cannot deliver to, it says so. It counts time in seconds.
         alone = copy.copy(rule)
         alone.targets = [target]
-        alone.send_to_targets({**event, "ingestion-time": time.time()})
+        now = time.time()
+        alone.send_to_targets({**event, "time": now, "ingestion-time": now})
 
 
 def _log_line(logs: Any, group: str, text: str) -> None:
