@@ -55,6 +55,6 @@ def throttle(
     else:
         answer = ask("GET", url)
     for entry in answer["throttling"]:
-        click.echo("{account} {region} {service} {operation}: {calls} calls".format(**entry))
+        click.echo("{account} {region} {service} {operation}: calls left to throttle: {calls}".format(**entry))
     if not answer["throttling"]:
         click.echo("Nothing is throttled")

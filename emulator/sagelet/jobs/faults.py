@@ -11,7 +11,7 @@ A value is words with spaces between them, since a tag's value has no comma:
 | `internal-server-error` | InternalServerError as each attempt starts |
 | `internal-server-error:2` | the same, in the first two attempts only |
 | `internal-server-error:2@45` | the same, after 45 s of training |
-| `throttling:3` | the first 3 DescribeTrainingJob calls for it are answered with ThrottlingException |
+| `throttling:3` | the next 3 DescribeTrainingJob calls for it are answered with ThrottlingException |
 
 Slow starts follow one another in the order of their words; the errors come after them. What is due follows from the
 job's record and the clock alone, so faults go on after a restart where they were.

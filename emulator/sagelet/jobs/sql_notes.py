@@ -7,7 +7,7 @@ from sagelet.jobs import codec
 from sagelet.jobs.record import TrainingJob
 
 #: A status is noted by the database itself, in the transaction that enters it. The note has the record as of then;
-#: tags are read with it, and kept in it once the job is deleted.
+#: tags are read with it, and kept in it once the job is deleted. A tag with faults that is put again counts anew.
 TABLES = """
     CREATE TABLE noted_statuses (
         seq INTEGER PRIMARY KEY,
@@ -27,6 +27,12 @@ TABLES = """
     CREATE TABLE throttled_calls (
         job_id TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE, calls INTEGER NOT NULL
     ) WITHOUT ROWID;
+    CREATE TRIGGER throttle_anew_on_insert AFTER INSERT ON tags WHEN new.key = 'sagelet:fault' BEGIN
+        DELETE FROM throttled_calls WHERE job_id = new.job_id;
+    END;
+    CREATE TRIGGER throttle_anew_on_update AFTER UPDATE ON tags WHEN new.key = 'sagelet:fault' BEGIN
+        DELETE FROM throttled_calls WHERE job_id = new.job_id;
+    END;
     """
 
 _OLDEST = (

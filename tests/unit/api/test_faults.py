@@ -293,9 +293,9 @@ def test_the_command_fault(world: ApiWorld) -> None:
 def test_the_command_throttle(world: ApiWorld) -> None:
     assert command(world, "throttle").output == "Nothing is throttled\n"
     shown = command(world, "throttle", "ListTrainingJobs", "2").output
-    assert shown == f"{ACCOUNT} {REGION} sagemaker ListTrainingJobs: 2 calls\n"
+    assert shown == f"{ACCOUNT} {REGION} sagemaker ListTrainingJobs: calls left to throttle: 2\n"
     assert code(world.sagemaker.list_training_jobs)[1] == "ThrottlingException"
-    assert "1 calls" in command(world, "throttle").output
+    assert "throttle: 1" in command(world, "throttle").output
     assert command(world, "throttle", "--clear").output == "Nothing is throttled\n"
     world.sagemaker.list_training_jobs()
     wrong = command(world, "throttle", "ListTrainings")

@@ -245,5 +245,9 @@ def test_throttled_calls_are_counted_over_restarts(world: World) -> None:
     assert [world.engine.throttles(world.job("one")) for _ in range(2)] == [True, True]
     world.restart()
     assert [world.engine.throttles(world.job("one")) for _ in range(3)] == [True, False, False]
+    world.engine.put_tags(key("one"), {"team": "blue"}, 50)
+    assert not world.engine.throttles(world.job("one"))
+    world.engine.put_tags(key("one"), {TAG: "throttling:1 starting:600"}, 50)
+    assert [world.engine.throttles(world.job("one")) for _ in range(2)] == [True, False]
     world.create("other")
     assert not world.engine.throttles(world.job("other"))
