@@ -65,8 +65,10 @@ def _send(backends: Backends, rule: Any, target: Mapping[str, Any], event: Event
     elif service == "events" and resource.startswith("event-bus/"):
         if arn not in passed:
             deliver(backends, account, region, event, (*passed, arn))
+    elif service != "events" or resource.strip(":"):
+        raise LookupError("sagelet delivers to SQS queues, CloudWatch log groups, event buses and archives only")
     else:
-        # Archives are moto's own business; where it cannot deliver to, it says so. It counts time in seconds.
+        # An archive, which is moto's own business. It counts time in seconds.
         alone = copy.copy(rule)
         alone.targets = [target]
         now = time.time()

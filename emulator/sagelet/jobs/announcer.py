@@ -34,8 +34,9 @@ class Announcer(threading.Thread):
             self._store.status_noted.clear()
             try:
                 more = self._announce_batch()
-            except StoreUnavailable as error:
-                log.warning("status changes are announced later: %s", error)
+            except Exception as error:
+                known = isinstance(error, StoreUnavailable)
+                log.warning("status changes are announced later: %s", error, exc_info=not known)
                 self._closing.wait(RETRY_SECONDS)
                 continue
             if not more:
