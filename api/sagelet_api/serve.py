@@ -12,6 +12,8 @@ from sagelet_api.server import Server
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.sagemaker import TrainingJobs
+from sagelet_api.services.state_events import StateEvents
+from sagelet_api.throttling import Throttling
 
 
 class Sagelet:
@@ -24,10 +26,19 @@ class Sagelet:
         clock = clock or SystemClock()
         self.choice: Choice = choice or choose(settings, clock)
         bridge = MotoBridge()
-        self.engine = Engine(settings, runtime=self.choice.runtime, objects=bridge, metrics=bridge, clock=clock)
+        self.engine = Engine(
+            settings,
+            runtime=self.choice.runtime,
+            objects=bridge,
+            metrics=bridge,
+            statuses=StateEvents(bridge),
+            clock=clock,
+        )
+        throttling = Throttling()
         self.application = Application(
             FrontDoor((settings.host, *self.choice.listen)),
-            control_app(self.engine),
+            control_app(self.engine, throttling),
+            throttling,
             {"sagemaker": TrainingJobs(self.engine).operations(), "logs": TrainingLogs(self.engine).operations()},
             bridge.wsgi,
         )

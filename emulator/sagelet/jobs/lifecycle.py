@@ -145,6 +145,11 @@ def interrupt(job: TrainingJob, now_ms: int) -> TrainingJob:
     return advance(job, S.INTERRUPTED, now_ms)
 
 
+def preparing(job: TrainingJob) -> str:
+    """The status message of a job that has its place and starts."""
+    return f"{PREPARING_INSTANCES} ({job.stand_in})" if job.stand_in else PREPARING_INSTANCES
+
+
 def restart(job: TrainingJob, now_ms: int) -> TrainingJob:
     """The next attempt of an interrupted or restarting job whose hosts are down; it keeps its place and its GPUs."""
     now_ms = max(now_ms, job.modified_ms)
@@ -153,7 +158,7 @@ def restart(job: TrainingJob, now_ms: int) -> TrainingJob:
         job,
         S.STARTING,
         now_ms,
-        f"{PREPARING_INSTANCES} ({job.stand_in})" if job.stand_in else PREPARING_INSTANCES,
+        preparing(job),
         attempts=(*job.attempts, ended),
         attempt_start_ms=None,
         launched=False,

@@ -24,7 +24,7 @@ from sagelet.data.objects import ObjectStore
 from sagelet.data.staging import Stager
 from sagelet.errors import ClientFault, RuntimeUnavailable
 from sagelet.images.resolve import Resolver, explain_absent
-from sagelet.jobs import interruptions, lifecycle, verdict
+from sagelet.jobs import faults, interruptions, lifecycle, verdict
 from sagelet.jobs.launch import launch_plan
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.store import StaleRecord, Store, StoreUnavailable
@@ -135,18 +135,37 @@ class Supervisor(threading.Thread):
         except ClientFault as fault:
             self._abandon_hosts()
             self._conclude(verdict.client_error(str(fault)))
+        except faults.InjectedFault as fault:
+            log.info("%s: %s (its tag %s)", self._job.key.name, fault, faults.TAG)
+            self._fail(fault.outcome)
         except Exception as error:
             if self._services.closing.is_set():
                 raise Detached from error
             log.exception("%s: internal error", self._job.key.name)
-            self._abandon_hosts()
-            outcome = verdict.internal_error(f"{type(error).__name__}: {error}")
-            if not self._retry(outcome):
-                self._conclude(outcome)
+            self._fail(verdict.internal_error(f"{type(error).__name__}: {error}"))
+
+    def _fail(self, outcome: Verdict) -> None:
+        """Ends the job, or the attempt where RetryStrategy grants another; nothing of it runs on."""
+        self._abandon_hosts()
+        if not self._retry(outcome):
+            self._conclude(outcome)
 
     # --- steps ------------------------------------------------------------------------------------------------
 
+    def _held_up(self) -> bool:
+        """Waits a moment if the job's tag makes its start slow. Raises InjectedFault when the tag makes it fail."""
+        due = faults.starting(self._job, self._services.clock.now_ms())
+        message = lifecycle.preparing(self._job) if due is None else due[0].message
+        shown = self._job.transitions[-1].message
+        if shown != message and (due is not None or shown in faults.DELAYS.values()):
+            self._move(self._job.secondary, message)
+        if due is not None:
+            self._poked.wait(min(PULSE, due[1]))
+        return due is not None
+
     def _begin(self) -> None:
+        if self._held_up():
+            return
         uri = self._job.request["AlgorithmSpecification"].get("TrainingImage")
         if not uri:
             raise ClientFault("AlgorithmSpecification.AlgorithmName: sagelet has no algorithms; name a TrainingImage")
@@ -282,6 +301,8 @@ class Supervisor(threading.Thread):
         self._reload()
         if running and interruptions.due(self._job, services.clock.now_ms()):
             self._move(S.INTERRUPTED)
+        if running:
+            faults.training(self._job, services.clock.now_ms())
         if self._job.secondary in RUNNING:
             self._enforce_limits()
         else:

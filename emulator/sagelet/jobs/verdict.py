@@ -18,6 +18,13 @@ NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 #: Both spaces are AWS's, and the text is nothing but this: clients compare it whole.
 INTERNAL_ERROR = "InternalServerError: We encountered an internal error.  Please try again."
+#: As AWS words them, and nothing else: clients compare the whole text.
+INTERNAL = Verdict(SecondaryStatus.FAILED, INTERNAL_ERROR)
+CAPACITY = Verdict(
+    SecondaryStatus.FAILED,
+    "CapacityError: Unable to provision requested ML compute capacity. "
+    "Please retry using a different ML instance type.",
+)
 
 
 def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> Verdict:
