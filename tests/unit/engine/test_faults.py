@@ -191,7 +191,7 @@ def test_internal_errors_are_retried_until_they_stop(world: World) -> None:
     job = world.ended("one")
     assert job.status is JobStatus.COMPLETED
     assert statuses(world)[:5] == ["Starting", "Restarting", "Starting", "Restarting", "Starting"]
-    assert [attempt.reason for attempt in job.attempts] == [INTERNAL, INTERNAL]
+    assert [attempt.reason for attempt in job.attempts] == ["Restarting the training job"] * 2
     assert list(world.runtime.launches.values()) == [1]
 
 
