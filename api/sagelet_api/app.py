@@ -9,6 +9,7 @@ from sagelet_api.operations import Context, Operations, SharedOperation
 from sagelet_api.protocol import Call, Environ, StartResponse, WsgiApp, parse_call, parse_json, read_body, rewind
 from sagelet_api.replies import error_reply, json_reply, send
 from sagelet_api.security import FrontDoor, without_cors
+from sagelet_api.throttling import Throttling
 from sagelet_api.validation import validate
 
 _log = logging.getLogger(__name__)
@@ -22,20 +23,28 @@ class Application:
     """The WSGI application.
 
     `services` maps a signing name (`sagemaker`, `logs`) to its operations; `control` answers CONTROL_PREFIX;
+    `throttling` refuses what people asked to be refused;
     `fallback` (moto) gets every other signed request and finds its Call in `environ["sagelet.call"]`.
     """
 
     def __init__(
-        self, door: FrontDoor, control: WsgiApp, services: Mapping[str, Operations], fallback: WsgiApp
+        self,
+        door: FrontDoor,
+        control: WsgiApp,
+        throttling: Throttling,
+        services: Mapping[str, Operations],
+        fallback: WsgiApp,
     ) -> None:
         self._door = door
         self._control = control
+        self._throttling = throttling
         self._services = services
         self._fallback = fallback
         self._handlers = (
             self._check_origin,
             self._serve_control,
             self._check_signed,
+            self._throttle,
             self._serve_own,
             self._serve_rest,
         )
@@ -68,6 +77,9 @@ class Application:
 
     def _check_signed(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
         self._door.check_signed(call)
+
+    def _throttle(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
+        self._throttling.check(call)
 
     def _serve_own(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         operation = self._services.get(call.service, {}).get(call.operation)

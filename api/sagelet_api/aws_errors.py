@@ -54,6 +54,15 @@ class IncompleteBody(ClientError):
     code = "IncompleteBody"
 
 
+class ThrottlingException(ClientError):
+    """SDKs try again after it. AWS's text is RATE_EXCEEDED, from SageMaker and CloudWatch Logs alike."""
+
+    code = "ThrottlingException"
+
+
+RATE_EXCEEDED = "Rate exceeded"
+
+
 class RequestEntityTooLarge(ClientError):
     code = "RequestEntityTooLargeException"
     status = 413

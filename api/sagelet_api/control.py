@@ -1,15 +1,23 @@
 """The control endpoints under /_sagelet/, for people and scripts: no signature, but the front door's other rules."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sagelet.errors import JobNotFound, JobNotInterruptible
 from sagelet.jobs.record import JobKey, TrainingJob
 from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
+from sagelet_api.loading import LOADING
 from sagelet_api.protocol import WsgiApp
+from sagelet_api.throttling import Throttling
 
 if TYPE_CHECKING:
     from flask import Flask
+
+
+#: Bodies are a few words.
+MAX_BODY = 64 * 1024
 
 
 class Controlled(Protocol):
@@ -23,22 +31,53 @@ class Controlled(Protocol):
         """Takes a managed spot job's instances away. Raises JobNotFound, JobNotInterruptible."""
         ...
 
+    def job(self, key: JobKey) -> TrainingJob:
+        """Raises JobNotFound."""
+        ...
 
-def control_app(engine: Controlled) -> WsgiApp:
+    def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
+        """Raises JobNotFound, TooManyTags."""
+        ...
+
+    def delete_tags(self, key: JobKey, keys: Sequence[str]) -> None:
+        """Raises JobNotFound."""
+        ...
+
+
+@contextmanager
+def known_job(name: str) -> Iterator[JobKey]:
+    """The job that `?account=&region=` of the request and its path name; one that there is not becomes a 404."""
+    from flask import request
+    from werkzeug.exceptions import NotFound
+
+    account = request.args.get("account", DEFAULT_ACCOUNT)
+    region = request.args.get("region", DEFAULT_REGION)
+    try:
+        yield JobKey(account, region, name)
+    except JobNotFound as error:
+        raise NotFound(f"Account {account} has no training job {name} in {region}") from error
+
+
+def control_app(engine: Controlled, throttling: Throttling) -> WsgiApp:
     """A WSGI app that is made on its first request: Flask takes longer to load than the rest of the server."""
 
     @lru_cache(maxsize=1)
     def app() -> "Flask":
-        return create_app(engine)
+        with LOADING:
+            return create_app(engine, throttling)
 
     return lambda environ, start_response: app()(environ, start_response)
 
 
-def create_app(engine: Controlled) -> "Flask":
-    from flask import Flask, request
-    from werkzeug.exceptions import Conflict, HTTPException, NotFound
+def create_app(engine: Controlled, throttling: Throttling) -> "Flask":
+    from flask import Flask
+    from werkzeug.exceptions import Conflict, HTTPException
+
+    from sagelet_api.control_faults import blueprint
 
     app = Flask(__name__)
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
+    app.register_blueprint(blueprint(engine, throttling))
 
     @app.get("/_sagelet/health")
     def health() -> dict[str, Any]:
@@ -47,14 +86,11 @@ def create_app(engine: Controlled) -> "Flask":
     @app.post("/_sagelet/jobs/<name>/interrupt")
     def interrupt(name: str) -> dict[str, Any]:
         """A spot interruption, now. `?account=&region=` say whose job it is."""
-        account = request.args.get("account", DEFAULT_ACCOUNT)
-        region = request.args.get("region", DEFAULT_REGION)
-        try:
-            job = engine.interrupt(JobKey(account, region, name))
-        except JobNotFound as error:
-            raise NotFound(f"Account {account} has no training job {name} in {region}") from error
-        except JobNotInterruptible as error:
-            raise Conflict(str(error)) from error
+        with known_job(name) as key:
+            try:
+                job = engine.interrupt(key)
+            except JobNotInterruptible as error:
+                raise Conflict(str(error)) from error
         return {"TrainingJobArn": job.key.arn, "SecondaryStatus": job.secondary.value, "Attempt": job.attempt}
 
     def refuse(error: HTTPException) -> tuple[dict[str, Any], int]:

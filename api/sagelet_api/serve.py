@@ -1,6 +1,6 @@
 """A whole sagelet: engine, faces and listeners, put together. The command line and tests start this."""
 
-from sagelet.clock import SystemClock
+from sagelet.clock import Clock, SystemClock
 from sagelet.engine import Engine
 from sagelet.jobs.record import TrainingJob
 from sagelet.runtimes.choose import Choice, choose
@@ -12,20 +12,34 @@ from sagelet_api.server import Server
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.sagemaker import TrainingJobs, any_role
+from sagelet_api.services.state_events import StateEvents
+from sagelet_api.throttling import Throttling
 
 
 class Sagelet:
-    """Raises SageletError when a setting is wrong, the port is taken or the data directory is in use."""
+    """Raises SageletError when a setting is wrong, the port is taken or the data directory is in use.
 
-    def __init__(self, settings: Settings) -> None:
-        clock = SystemClock()
-        self.choice: Choice = choose(settings, clock)
+    Tests bring a `clock` that they turn by hand, and the `choice` of a runtime that goes by it.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock | None = None, choice: Choice | None = None) -> None:
+        clock = clock or SystemClock()
+        self.choice: Choice = choice or choose(settings, clock)
         bridge = MotoBridge()
-        self.engine = Engine(settings, runtime=self.choice.runtime, objects=bridge, metrics=bridge, clock=clock)
+        self.engine = Engine(
+            settings,
+            runtime=self.choice.runtime,
+            objects=bridge,
+            metrics=bridge,
+            statuses=StateEvents(bridge),
+            clock=clock,
+        )
+        throttling = Throttling()
         roles = bridge.may_assume if settings.enforce_iam else any_role
         self.application = Application(
             FrontDoor((settings.host, *self.choice.listen)),
-            control_app(self.engine),
+            control_app(self.engine, throttling),
+            throttling,
             {
                 "sagemaker": TrainingJobs(self.engine, roles).operations(),
                 "logs": TrainingLogs(self.engine).operations(),

@@ -17,7 +17,8 @@ from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet.errors import DataDirectoryInUse, JobNotDeletable, JobNotStoppable, SettingsError, WarmPoolAvailable
 from sagelet.images.resolve import Resolver
 from sagelet.instances.gpus import GpuPool, detect_gpus
-from sagelet.jobs import lifecycle, warm_pools
+from sagelet.jobs import faults, lifecycle, warm_pools
+from sagelet.jobs.announcer import Announcer
 from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.query import JobPage, JobQuery
 from sagelet.jobs.record import JobKey, StopCause, TrainingJob
@@ -29,7 +30,7 @@ from sagelet.runtimes.port import Runtime
 from sagelet.settings import GpuPolicy, Settings
 from sagelet.telemetry.events import LogEvent, LogStream
 from sagelet.telemetry.output import publish
-from sagelet.telemetry.sink import MetricPoint, MetricSink
+from sagelet.telemetry.sink import MetricPoint, MetricSink, StatusSink
 
 #: Seconds that a closing engine waits for its supervisors to let go of their jobs.
 DETACH_SECONDS = 5
@@ -39,7 +40,14 @@ class Engine:
     """Training jobs of one data directory. Raises DataDirectoryInUse when another engine has it."""
 
     def __init__(
-        self, settings: Settings, *, runtime: Runtime, objects: ObjectStore, metrics: MetricSink, clock: Clock
+        self,
+        settings: Settings,
+        *,
+        runtime: Runtime,
+        objects: ObjectStore,
+        metrics: MetricSink,
+        statuses: StatusSink,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._images = Resolver(settings.image_rules)
@@ -57,6 +65,7 @@ class Engine:
         pool = GpuPool(self._gpus, settings.gpus)
         self._warm = PoolKeeper(self._store, settings.data)
         self._scheduler = Scheduler(self._store, clock, pool, settings.max_jobs, self._supervise, self._warm)
+        self._announcer = Announcer(self._store, statuses)
         self._supervisors: dict[str, Supervisor] = {}
         self._guard = threading.Lock()
         self._closing = threading.Event()
@@ -73,6 +82,7 @@ class Engine:
         Returns how many jobs are taken up again.
         """
         self._port = port
+        self._announcer.start()
         self._recovery.start()
         return len(self._unfinished)
 
@@ -101,9 +111,10 @@ class Engine:
         """Lets go of every job without stopping it; returns those that run on."""
         self._closing.set()
         self._scheduler.close()
+        self._announcer.close()
         deadline = time.monotonic() + DETACH_SECONDS
         _join([self._recovery], deadline)
-        _join([self._scheduler], deadline)
+        _join([self._scheduler, self._announcer], deadline)
         with self._guard:
             supervisors = list(self._supervisors.values())
         _join(supervisors, deadline)
@@ -230,6 +241,11 @@ class Engine:
         job = self._store.get(key)
         self._store.delete_tags(job.id, keys)
         self._poke(job)
+
+    def throttles(self, job: TrainingJob) -> bool:
+        """Whether this call is one that the job's tag wants throttled; counts it if so."""
+        limit = faults.of(job).throttled
+        return limit > 0 and self._store.throttle(job.id, limit)
 
     # --- telemetry --------------------------------------------------------------------------------------------
 

@@ -41,6 +41,10 @@ class ScheduleError(SageletError):
     """The tag that schedules spot interruptions cannot be read."""
 
 
+class FaultError(SageletError):
+    """The tag that gives a job faults cannot be read."""
+
+
 class JobNotDeletable(SageletError):
     """DeleteTrainingJob on a job that has not ended."""
 

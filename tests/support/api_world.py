@@ -14,6 +14,7 @@ from sagelet.data.objects import S3Uri
 from sagelet.jobs.record import TrainingJob
 from sagelet.runtimes.port import Line
 from sagelet.telemetry.events import LogEvent, LogStream
+from sagelet.telemetry.sink import StatusSink
 from sagelet_api.app import Application
 from sagelet_api.control import control_app
 from sagelet_api.security import FrontDoor
@@ -21,6 +22,8 @@ from sagelet_api.server import Server
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.sagemaker import TrainingJobs, any_role
+from sagelet_api.services.state_events import StateEvents
+from sagelet_api.throttling import Throttling
 from support.world import World
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -30,6 +33,7 @@ class ApiWorld(World):
     """`with ApiWorld(root, bridge) as world`: `world.sagemaker` and `world.logs` speak to its server."""
 
     def __init__(self, root: Path, bridge: MotoBridge, **settings: Any) -> None:
+        self._bridge = bridge
         super().__init__(root, **settings)
         roles = bridge.may_assume if self.settings.enforce_iam else any_role
         services = {
@@ -37,8 +41,13 @@ class ApiWorld(World):
             "logs": TrainingLogs(self.engine).operations(),
         }
         self._http = urllib3.PoolManager()
-        self._application = Application(FrontDoor(), control_app(self.engine), services, bridge.wsgi)
+        throttling = Throttling()
+        control = control_app(self.engine, throttling)
+        self._application = Application(FrontDoor(), control, throttling, services, bridge.wsgi)
         self._server = Server(self._application, "127.0.0.1", 0)
+
+    def make_statuses(self) -> StatusSink:
+        return StateEvents(self._bridge)
 
     def __enter__(self) -> "ApiWorld":
         self._server.start()

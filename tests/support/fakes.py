@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sagelet.data.objects import ObjectInfo, ObjectNotFound
 from sagelet.errors import RuntimeUnavailable
+from sagelet.jobs.record import TrainingJob
 from sagelet.runtimes.port import Handle, LaunchPlan, Line, Observation
 from sagelet.telemetry.sink import MetricPoint
 
@@ -80,6 +81,19 @@ class FakeMetrics:
 
     def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
         self.points += [(job_name, point) for point in points]
+
+
+class FakeStatuses:
+    """Remembers what was announced, and fails while it is told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[TrainingJob] = []
+        self.failing = False
+
+    def announce(self, job: TrainingJob) -> None:
+        if self.failing:
+            raise RuntimeError("a bug of the sink")
+        self.jobs.append(job)
 
 
 @dataclass

@@ -9,7 +9,8 @@ from typing import Any
 from sagelet.engine import Engine
 from sagelet.jobs.record import JobKey, TrainingJob
 from sagelet.settings import Settings
-from support.fakes import FakeClock, FakeHost, FakeMetrics, FakeObjects, FakeRuntime
+from sagelet.telemetry.sink import StatusSink
+from support.fakes import FakeClock, FakeHost, FakeMetrics, FakeObjects, FakeRuntime, FakeStatuses
 
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
 
@@ -43,8 +44,13 @@ class World:
         self.runtime = FakeRuntime(self.clock)
         self.objects = FakeObjects(root / "s3")
         self.metrics = FakeMetrics()
+        self.statuses: StatusSink = self.make_statuses()
         self.settings = Settings(data=root / "data", **{"max_jobs": 4, **settings})
         self.engine = self.boot()
+
+    def make_statuses(self) -> StatusSink:
+        """Where changes of status go."""
+        return FakeStatuses()
 
     def boot(self) -> Engine:
         engine = self.unstarted()
@@ -52,7 +58,14 @@ class World:
         return engine
 
     def unstarted(self) -> Engine:
-        return Engine(self.settings, runtime=self.runtime, objects=self.objects, metrics=self.metrics, clock=self.clock)
+        return Engine(
+            self.settings,
+            runtime=self.runtime,
+            objects=self.objects,
+            metrics=self.metrics,
+            statuses=self.statuses,
+            clock=self.clock,
+        )
 
     def restart(self) -> None:
         self.engine.close()

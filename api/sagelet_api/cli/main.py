@@ -4,6 +4,7 @@ import click
 
 import sagelet
 from sagelet.errors import SageletError
+from sagelet_api.cli.fault import fault, throttle
 from sagelet_api.cli.image import image
 from sagelet_api.cli.interrupt import interrupt
 from sagelet_api.cli.up import up
@@ -28,3 +29,5 @@ def main() -> None:
 main.add_command(up)
 main.add_command(image)
 main.add_command(interrupt)
+main.add_command(fault)
+main.add_command(throttle)

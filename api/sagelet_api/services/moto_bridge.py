@@ -1,4 +1,5 @@
-"""moto, in this process: every AWS service that sagelet does not serve itself. The only file that touches moto.
+"""moto, in this process: every AWS service that sagelet does not serve itself. The only file that touches moto, with
+`moto_events.py`, which gets its backends from here.
 
 moto is loaded by the first request that needs it (0.5 s). Its signatures move between releases, so the distribution
 pins it and `tests/unit/api/test_moto_bridge.py` is the contract.
@@ -10,7 +11,7 @@ import math
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from importlib import import_module
@@ -21,6 +22,7 @@ from urllib.parse import parse_qsl
 from sagelet.data.objects import ObjectInfo, ObjectNotFound
 from sagelet.telemetry.sink import NAMESPACE, MetricPoint
 from sagelet_api.aws_errors import AwsError, InternalFailure, NotImplementedOperation, UnknownOperationException
+from sagelet_api.loading import LOADING
 from sagelet_api.protocol import (
     Call,
     Environ,
@@ -31,6 +33,7 @@ from sagelet_api.protocol import (
     rewind,
 )
 from sagelet_api.replies import error_reply, send
+from sagelet_api.services import moto_events
 from sagelet_api.services.trust import trusts
 
 _log = logging.getLogger(__name__)
@@ -46,7 +49,7 @@ _MAX_FORM = 8 * 1024 * 1024
 
 
 class MotoBridge:
-    """A WSGI app (`wsgi`), an ObjectStore and a MetricSink, all on moto's backends."""
+    """A WSGI app (`wsgi`), an ObjectStore, a MetricSink and an EventBus, all on moto's backends."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -128,12 +131,16 @@ class MotoBridge:
         ]
         self._backend("cloudwatch")[account][region].put_metric_data(NAMESPACE, data)
 
+    def put_event(self, account: str, region: str, event: Mapping[str, Any]) -> None:
+        """Hands an event to the rules of an account's default event bus."""
+        moto_events.deliver(self._backend, account, region, event)
+
     def _warm_up(self) -> None:
         self._moto()
         self._backend("s3")
 
     def _moto(self) -> Any:
-        with self._lock:
+        with LOADING:
             if self._app is None:
                 self._app = _load_moto()
             return self._app
@@ -141,7 +148,7 @@ class MotoBridge:
     def _backend(self, service: str) -> Any:
         self._moto()
         # Two threads that import two of moto's packages at once meet in a third and deadlock.
-        with self._lock:
+        with LOADING:
             return import_module("moto.backends").get_backend(service)
 
     def _s3(self, account: str, region: str) -> Any:

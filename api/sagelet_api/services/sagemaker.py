@@ -18,10 +18,12 @@ from sagelet.jobs.query import Cursor, JobQuery, SortBy
 from sagelet.jobs.record import JobKey, JobStatus, PoolStatus, TrainingJob
 from sagelet_api import page_tokens
 from sagelet_api.aws_errors import (
+    RATE_EXCEEDED,
     InternalFailure,
     ResourceInUse,
     ResourceLimitExceeded,
     ResourceNotFound,
+    ThrottlingException,
     ValidationException,
 )
 from sagelet_api.operations import Context, Operations, SharedOperation, owned_arn
@@ -67,6 +69,8 @@ class TrainingJobs:
 
     def describe_training_job(self, context: Context, request: Request) -> dict[str, Any]:
         job = self._job(JobKey(context.account, context.region, request["TrainingJobName"]))
+        if self._engine.throttles(job):
+            raise ThrottlingException(RATE_EXCEEDED)
         return training_view.describe(job, self._engine.final_metrics(job))
 
     def list_training_jobs(self, context: Context, request: Request) -> dict[str, Any]:

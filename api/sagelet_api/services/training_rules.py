@@ -11,8 +11,8 @@ from sagelet import aws_texts
 from sagelet.data import staging
 from sagelet.data.channels.sources import no_objects
 from sagelet.data.objects import S3Uri
-from sagelet.errors import ClientFault, ScheduleError
-from sagelet.jobs import interruptions
+from sagelet.errors import ClientFault, FaultError, ScheduleError
+from sagelet.jobs import faults, interruptions
 from sagelet.telemetry.metrics import InvalidMetricRegex, compile_regex
 from sagelet_api.aws_errors import ResourceLimitExceeded, ValidationException
 from sagelet_api.services import channel_rules, unsupported
@@ -137,15 +137,14 @@ def _times(request: Request) -> Iterator[str]:
 
 def check_tags(tags: Mapping[str, str], *, spot: bool) -> None:
     """Raises ValidationException for a tag that means something to sagelet and cannot be honoured."""
-    schedule = tags.get(interruptions.TAG)
-    if schedule is None:
-        return
-    if not spot:
+    if interruptions.TAG in tags and not spot:
         raise ValidationException(f"The tag {interruptions.TAG} needs EnableManagedSpotTraining")
-    try:
-        interruptions.schedule(schedule)
-    except ScheduleError as error:
-        raise ValidationException(str(error)) from error
+    for tag, read in ((interruptions.TAG, interruptions.schedule), (faults.TAG, faults.parse)):
+        try:
+            if tag in tags:
+                read(tags[tag])
+        except (ScheduleError, FaultError) as error:
+            raise ValidationException(str(error)) from error
 
 
 def _instance_groups(request: Request) -> Iterator[str]:

@@ -23,10 +23,10 @@ CHECKPOINTS = "/opt/ml/checkpoints"
 class Stager:
     """Stages one job's inputs. Every method may be repeated: it starts from an empty directory."""
 
-    def __init__(self, objects: ObjectStore, job: TrainingJob) -> None:
+    def __init__(self, objects: ObjectStore, job: TrainingJob, job_objects: JobObjects | None = None) -> None:
         self._objects = objects
         self._job = job
-        self._job_objects = JobObjects(objects, job)
+        self._job_objects = job_objects or JobObjects(objects, job)
 
     def stage(self, host: HostDirectories) -> None:
         """Downloads all that the host finds in /opt/ml. Raises ClientFault when an input is not there."""

@@ -59,4 +59,4 @@ def _warm_pool(fields: dict[str, Any]) -> WarmPool:
 
 
 def _verdict(fields: dict[str, Any]) -> Verdict:
-    return Verdict(SecondaryStatus(fields["status"]), fields["failure_reason"])
+    return Verdict(SecondaryStatus(fields["status"]), fields["failure_reason"], fields.get("cause", ""))

@@ -2,7 +2,8 @@
 
 Texts of `aws_texts` are AWS's; order and clock rules are those of public DescribeTrainingJob outputs:
 one transition per status with its message updated in place, each EndTime equal to the next StartTime,
-TrainingStartTime = start of Downloading, TrainingEndTime = start of the terminal status.
+TrainingStartTime = start of Downloading, TrainingEndTime = start of the terminal status, or for a failed job the time
+when the failure was detected (botocore: DescribeTrainingJobResponse).
 """
 
 from dataclasses import dataclass, replace
@@ -120,7 +121,9 @@ def _clock(job: TrainingJob, to: SecondaryStatus, rule: Rule, now_ms: int) -> di
         first = now_ms if job.training_start_ms is None else job.training_start_ms
         return {"training_start_ms": first, "attempt_start_ms": now_ms}
     if rule.job_status.terminal and job.training_start_ms is not None:
-        return {"training_end_ms": now_ms}
+        # What made the job fail was known when its upload began, unless the upload itself failed.
+        detected = to is S.FAILED and job.verdict is not None and job.verdict.status is S.FAILED
+        return {"training_end_ms": job.transitions[-1].start_ms if detected else now_ms}
     return {}
 
 
@@ -142,6 +145,11 @@ def interrupt(job: TrainingJob, now_ms: int) -> TrainingJob:
     return advance(job, S.INTERRUPTED, now_ms)
 
 
+def preparing(job: TrainingJob) -> str:
+    """The status message of a job that has its place and starts."""
+    return f"{PREPARING_INSTANCES} ({job.stand_in})" if job.stand_in else PREPARING_INSTANCES
+
+
 def restart(job: TrainingJob, now_ms: int) -> TrainingJob:
     """The next attempt of an interrupted or restarting job whose hosts are down; it keeps its place and its GPUs."""
     now_ms = max(now_ms, job.modified_ms)
@@ -150,7 +158,7 @@ def restart(job: TrainingJob, now_ms: int) -> TrainingJob:
         job,
         S.STARTING,
         now_ms,
-        f"{PREPARING_INSTANCES} ({job.stand_in})" if job.stand_in else PREPARING_INSTANCES,
+        preparing(job),
         attempts=(*job.attempts, ended),
         attempt_start_ms=None,
         launched=False,

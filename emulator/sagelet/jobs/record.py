@@ -128,6 +128,8 @@ class Verdict:
     status: SecondaryStatus
     #: FailureReason of a failed job, already cut to AWS's 1024 characters.
     failure_reason: str | None = None
+    #: Why sagelet failed the job, for people: AWS's text for a fault of the platform leaves no room for it.
+    cause: str = ""
 
 
 @dataclass(frozen=True)

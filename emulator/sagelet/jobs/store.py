@@ -8,6 +8,7 @@ never more than threads that use the store at once.
 
 import json
 import sqlite3
+import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
-from sagelet.jobs import codec, sql_pages, sql_search, sql_suggest
+from sagelet.jobs import codec, sql_notes, sql_pages, sql_search, sql_suggest
 from sagelet.jobs.query import JobPage, JobQuery
 from sagelet.jobs.record import JobKey, PoolStatus, TrainingJob
 from sagelet.jobs.search import JobSearch, SearchCursor, SearchPage
@@ -71,6 +72,7 @@ MIGRATIONS = (
     CREATE INDEX jobs_by_warm_pool ON jobs (json_extract(record, '$.warm_pool.status'), account, region)
         WHERE json_extract(record, '$.warm_pool.status') IS NOT NULL;
     """,
+    sql_notes.TABLES,
 )
 
 
@@ -93,6 +95,8 @@ class Store:
         self._path = path
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
+        #: Set when there may be a status that was not announced yet.
+        self.status_noted = threading.Event()
         try:
             self._migrate()
         except BaseException:
@@ -124,6 +128,7 @@ class Store:
             except sqlite3.IntegrityError as error:
                 raise JobNameInUse(job.key.arn) from error
             _put_tags(db, job.id, job.tags)
+        self.status_noted.set()
 
     def update(self, job: TrainingJob) -> TrainingJob:
         """Replaces the record if nobody did since it was loaded, and returns it with its new version.
@@ -143,6 +148,7 @@ class Store:
                 ).rowcount
                 if not changed:
                     raise StaleRecord(job.key.name)
+        self.status_noted.set()
         return [replace(job, version=job.version + 1) for job in jobs]
 
     def delete(self, job: TrainingJob) -> None:
@@ -190,6 +196,23 @@ class Store:
     def counts(self) -> dict[str, int]:
         """Number of jobs by TrainingJobStatus."""
         return dict(self._rows("SELECT status, count(*) FROM jobs GROUP BY status"))
+
+    # --- notes ------------------------------------------------------------------------------------------------
+
+    def noted_statuses(self, limit: int) -> list[tuple[int, TrainingJob]]:
+        """The oldest statuses that were not announced yet: a number that grows, and the job's record as of then."""
+        with self._connection() as db:
+            return sql_notes.oldest(db, limit)
+
+    def drop_noted_statuses(self, last: int) -> None:
+        """Forgets the noted statuses up to a number, once they are announced. After a crash they may come again."""
+        with self._write(durable=False) as db:
+            db.execute("DELETE FROM noted_statuses WHERE seq <= ?", (last,))
+
+    def throttle(self, job_id: str, limit: int) -> bool:
+        """Counts one more throttled call of a job; False when `limit` were throttled already."""
+        with self._write() as db:
+            return sql_notes.throttle(db, job_id, limit)
 
     # --- tags -------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from sagelet.data.objects import ObjectStore
 from sagelet.data.staging import Stager
 from sagelet.errors import ClientFault, RuntimeUnavailable
 from sagelet.images.resolve import Resolver, explain_absent
-from sagelet.jobs import interruptions, lifecycle, verdict
+from sagelet.jobs import faults, interruptions, lifecycle, verdict
 from sagelet.jobs.launch import launch_plan
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.store import StaleRecord, Store, StoreUnavailable
@@ -48,6 +48,10 @@ BATCH = 5000
 
 class Detached(Exception):
     """The server goes down; the job runs on and is adopted by the next one."""
+
+
+class Superseded(Exception):
+    """The job has left the status that the step under way is for."""
 
 
 @dataclass(frozen=True)
@@ -131,18 +135,37 @@ class Supervisor(threading.Thread):
         except ClientFault as fault:
             self._abandon_hosts()
             self._conclude(verdict.client_error(str(fault)))
+        except faults.InjectedFault as fault:
+            log.info("%s: %s (its tag %s)", self._job.key.name, fault, faults.TAG)
+            self._fail(fault.outcome)
         except Exception as error:
             if self._services.closing.is_set():
                 raise Detached from error
             log.exception("%s: internal error", self._job.key.name)
-            self._abandon_hosts()
-            outcome = verdict.internal_error(f"{type(error).__name__}: {error}")
-            if not self._retry(outcome):
-                self._conclude(outcome)
+            self._fail(verdict.internal_error(f"{type(error).__name__}: {error}"))
+
+    def _fail(self, outcome: Verdict) -> None:
+        """Ends the job, or the attempt where RetryStrategy grants another; nothing of it runs on."""
+        self._abandon_hosts()
+        if not self._retry(outcome):
+            self._conclude(outcome)
 
     # --- steps ------------------------------------------------------------------------------------------------
 
+    def _held_up(self) -> bool:
+        """Waits a moment if the job's tag makes its start slow. Raises InjectedFault when the tag makes it fail."""
+        due = faults.starting(self._job, self._services.clock.now_ms())
+        message = lifecycle.preparing(self._job) if due is None else due[0].message
+        shown = self._job.transitions[-1].message
+        if shown != message and (due is not None or shown in faults.DELAYS.values()):
+            self._move(self._job.secondary, message)
+        if due is not None:
+            self._poked.wait(min(PULSE, due[1]))
+        return due is not None
+
     def _begin(self) -> None:
+        if self._held_up():
+            return
         uri = self._job.request["AlgorithmSpecification"].get("TrainingImage")
         if not uri:
             raise ClientFault("AlgorithmSpecification.AlgorithmName: sagelet has no algorithms; name a TrainingImage")
@@ -158,14 +181,27 @@ class Supervisor(threading.Thread):
         self._move(S.DOWNLOADING, image=image)
 
     def _download(self) -> None:
-        for name in self._job.hosts:
-            host = self._directories.host(name)
-            Stager(self._services.objects, self._job).stage(host)
-            inputconfig.write(self._job, name, host)
-        self._pipes.stage(JobObjects(self._services.objects, self._job))
+        objects = JobObjects(self._services.objects, self._job, self._attend)
+        try:
+            for name in self._job.hosts:
+                host = self._directories.host(name)
+                Stager(self._services.objects, self._job, objects).stage(host)
+                inputconfig.write(self._job, name, host)
+            self._pipes.stage(objects)
+        except Superseded:
+            return
         self._checkpoints.begin()
         self._move(S.DOWNLOADING, message=lifecycle.DOWNLOADING_IMAGE)
         self._move(S.TRAINING)
+
+    def _attend(self) -> None:
+        """Between two objects: a stop, an interruption or a limit must not wait for all of the data."""
+        if self._services.closing.is_set():
+            raise Detached
+        self._reload()
+        self._enforce_limits()
+        if self._job.secondary is not S.DOWNLOADING:
+            raise Superseded
 
     def _train(self) -> None:
         if not self._job.launched:
@@ -189,7 +225,7 @@ class Supervisor(threading.Thread):
             return False
         if job.secondary not in lifecycle.RULES[S.RESTARTING].follows:
             return False
-        self._move(S.RESTARTING, outcome.failure_reason)
+        self._move(S.RESTARTING, verdict.with_cause(lifecycle.RULES[S.RESTARTING].message, outcome))
         return True
 
     def _restart(self) -> None:
@@ -265,6 +301,8 @@ class Supervisor(threading.Thread):
         self._reload()
         if running and interruptions.due(self._job, services.clock.now_ms()):
             self._move(S.INTERRUPTED)
+        if running:
+            faults.training(self._job, services.clock.now_ms())
         if self._job.secondary in RUNNING:
             self._enforce_limits()
         else:
@@ -355,7 +393,8 @@ class Supervisor(threading.Thread):
         def change(job: TrainingJob) -> TrainingJob:
             if job.stop_cause is not None:
                 return lifecycle.advance(job, lifecycle.STOPPED_AS[job.stop_cause], now)
-            return lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason)
+            message = verdict.with_cause(lifecycle.RULES[outcome.status].message, outcome)
+            return lifecycle.advance(job, outcome.status, now, message, failure_reason=outcome.failure_reason)
 
         self._apply(change)
 

@@ -17,6 +17,10 @@ REASON_LIMIT = 1024
 #: Nothing there, or a link, or a socket.
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
+#: As AWS words them, and nothing else: clients compare the whole text.
+INTERNAL = Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR)
+CAPACITY = Verdict(SecondaryStatus.FAILED, f"CapacityError: {aws_texts.NO_CAPACITY}")
+
 
 def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> Verdict:
     """The verdict over a job whose hosts are all down.
@@ -50,7 +54,12 @@ def host_error(host: Observation) -> str:
 
 
 def internal_error(cause: str) -> Verdict:
-    return Verdict(SecondaryStatus.FAILED, f"{aws_texts.INTERNAL_ERROR} (sagelet: {cause})"[:REASON_LIMIT])
+    return Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR, cause.strip().rstrip("."))
+
+
+def with_cause(message: str, verdict: Verdict) -> str:
+    """A StatusMessage that says what only sagelet knows."""
+    return f"{message} (sagelet: {verdict.cause})"[:REASON_LIMIT] if verdict.cause else message
 
 
 def is_internal(verdict: Verdict) -> bool:

@@ -1,8 +1,11 @@
-"""Where metric points go beside sagelet's own store: CloudWatch, which the faces bring."""
+"""Where metric points and changes of status go beside sagelet's own store: CloudWatch and EventBridge, which the faces
+bring."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from sagelet.jobs.record import TrainingJob
 
 #: CloudWatch namespace of training metrics (AWS: "Monitor Amazon SageMaker with Amazon CloudWatch").
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
@@ -21,4 +24,13 @@ class MetricPoint:
 class MetricSink(Protocol):
     def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
         """Puts points into namespace /aws/sagemaker/TrainingJobs with dimension TrainingJobName."""
+        ...
+
+
+class StatusSink(Protocol):
+    def announce(self, job: TrainingJob) -> None:
+        """Takes a status that a job entered; `job` is its record as of then.
+
+        Each job's statuses come in order, those before a crash perhaps twice. Must not raise.
+        """
         ...

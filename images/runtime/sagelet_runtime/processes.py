@@ -43,6 +43,18 @@ def _read_proc(entry: Path) -> ProcessInfo | None:
     return ProcessInfo(int(entry.name), int(parent), tuple(command.rstrip("\0").split("\0")), state == "Z")
 
 
+def session(leader: int) -> list[int]:
+    """The living processes of a session: those that its leader started, and that did not leave it (setsid)."""
+    return [process.pid for process in table() if not process.zombie and _session_of(process.pid) == leader]
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return None
+
+
 def stop_targets(processes: list[ProcessInfo], root: int, own_helpers: frozenset[int] = frozenset()) -> list[int]:
     """The descendants of `root` that a stop request is for, parents first.
 

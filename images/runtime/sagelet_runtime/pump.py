@@ -8,24 +8,44 @@ import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import IO, Any
 
 from sagelet_runtime import signals
 from sagelet_runtime.failure import ErrorCollector
 from sagelet_runtime.lines import LineSplitter
+from sagelet_runtime.processes import session
+from sagelet_runtime.say import say
 
 _CHUNK = 256 * 1024
+#: Seconds between looks at the script while its output stays open.
+_LOOK = 0.2
+#: Looks that an ended script's last output may take: a daemon that prints without end must not hold the job up.
+_LAST_LOOKS = 50
 
 
-async def pump(stream: asyncio.StreamReader, collector: ErrorCollector, out: IO[str]) -> None:
-    """Copies `stream` to `out` until its end, whole lines at once, flushed as they come.
+class Pump:
+    """One stream of the script on its way to `out`."""
 
-    Bytes that are no UTF-8 become U+FFFD. The writer blocks when `out` does, so nothing piles up in memory.
-    """
-    splitter = LineSplitter()
-    while chunk := await stream.read(_CHUNK):
-        _pass_on(splitter.feed(chunk), collector, out)
-    _pass_on(splitter.close(), collector, out)
+    def __init__(self, stream: asyncio.StreamReader, collector: ErrorCollector, out: IO[str]) -> None:
+        self._stream = stream
+        self._collector = collector
+        self._out = out
+        #: Bytes that were read.
+        self.read = 0
+
+    async def run(self) -> None:
+        """Copies until the stream's end, or until it is cancelled: whole lines at once, flushed as they come.
+
+        Bytes that are no UTF-8 become U+FFFD. The writer blocks when `out` does, so nothing piles up in memory.
+        """
+        splitter = LineSplitter()
+        try:
+            while chunk := await self._stream.read(_CHUNK):
+                self.read += len(chunk)
+                _pass_on(splitter.feed(chunk), self._collector, self._out)
+        finally:
+            _pass_on(splitter.close(), self._collector, self._out)
 
 
 def _pass_on(lines: list[bytes], collector: ErrorCollector, out: IO[str]) -> None:
@@ -50,12 +70,44 @@ async def run_async(
     """Same contract as `sagemaker_training.process.run_async`: return code, texts of stdout and stderr, process."""
     del processes_per_host
     signals.exit_if_stopped()
-    process = await asyncio.create_subprocess_exec(*cmd, env=env, cwd=cwd, stdout=PIPE, stderr=stderr, **kwargs)
+    # A session of its own tells what belongs to the script from what it detached.
+    process = await asyncio.create_subprocess_exec(
+        *cmd, env=env, cwd=cwd, stdout=PIPE, stderr=stderr, start_new_session=True, **kwargs
+    )
     names = _error_names(error_classes)
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
     collectors = [ErrorCollector(names) for _ in streams]
-    await asyncio.gather(*(pump(s, c, sys.stdout) for s, c in zip(streams, collectors, strict=True)))
-    return await process.wait(), error_texts(collectors), process
+    pumps = [Pump(s, c, sys.stdout) for s, c in zip(streams, collectors, strict=True)]
+    code = await _run(process, pumps)
+    return code, error_texts(collectors), process
+
+
+async def _run(process: Process, pumps: list[Pump]) -> int:
+    """Passes the output on until all have closed it, or nobody is left but processes that left the script's session.
+
+    The stock toolkit waits for the former alone, so a daemon that a script leaves behind (with its stdout) keeps the
+    job in Training until it is stopped. What merely runs in the background is waited for, as on AWS.
+    """
+    pumping = asyncio.gather(*(pump.run() for pump in pumps))
+    while not (await asyncio.wait([pumping], timeout=_LOOK))[0]:
+        if process.returncode is not None and not session(process.pid):
+            say("the script has ended; processes that it detached hold its output, and end with the job")
+            await _read_the_rest(pumping, pumps)
+            # Not `wait`: some versions of Python let it wait for the pipes, too.
+            return process.returncode
+    pumping.result()
+    return await process.wait()
+
+
+async def _read_the_rest(pumping: "asyncio.Future[list[None]]", pumps: list[Pump]) -> None:
+    """What the script wrote is in the pipes by now."""
+    for _ in range(_LAST_LOOKS):
+        before = [pump.read for pump in pumps]
+        if (await asyncio.wait([pumping], timeout=_LOOK))[0] or before == [pump.read for pump in pumps]:
+            break
+    pumping.cancel()
+    with suppress(asyncio.CancelledError):
+        await pumping
 
 
 def error_texts(collectors: list[ErrorCollector]) -> list[str]:

@@ -15,6 +15,7 @@ from sagelet_api.control import control_app
 from sagelet_api.security import FrontDoor
 from sagelet_api.server import Server
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.throttling import Throttling
 from support.fake_jobs import FakeEngine, FakeJobs
 
 DATA = Path(__file__).parents[2] / "data"
@@ -32,7 +33,9 @@ def jobs() -> FakeJobs:
 
 @pytest.fixture
 def server(jobs: FakeJobs, bridge: MotoBridge) -> Iterator[Server]:
-    app = Application(FrontDoor(), control_app(FakeEngine()), jobs.services(), bridge.wsgi)
+    throttling = Throttling()
+    control = control_app(FakeEngine(), throttling)
+    app = Application(FrontDoor(), control, throttling, jobs.services(), bridge.wsgi)
     with Server(app, "127.0.0.1", 0) as running:
         yield running
 

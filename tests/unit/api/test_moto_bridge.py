@@ -18,6 +18,7 @@ from sagelet.data.objects import ObjectInfo, ObjectNotFound, ObjectStore
 from sagelet.telemetry.sink import NAMESPACE, MetricPoint, MetricSink
 from sagelet_api.server import Server
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.state_events import EventBus
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 
@@ -30,7 +31,9 @@ def bucket() -> str:
 def test_it_is_a_store_and_a_sink(bridge: MotoBridge) -> None:
     store: ObjectStore = bridge
     sink: MetricSink = bridge
+    bus: EventBus = bridge
     assert store is sink
+    assert sink is bus
 
 
 def test_objects_over_http(client: Any, bucket: str) -> None:

@@ -299,7 +299,14 @@ def test_an_engine_that_cannot_start_frees_the_data_directory(world: World, tmp_
         db.close()
     settings = Settings(data=world.settings.data, image_rules=rules)
     with pytest.raises(NewerSchema if broken == "schema" else SettingsError) as caught:
-        Engine(settings, runtime=world.runtime, objects=world.objects, metrics=world.metrics, clock=world.clock)
+        Engine(
+            settings,
+            runtime=world.runtime,
+            objects=world.objects,
+            metrics=world.metrics,
+            statuses=world.statuses,
+            clock=world.clock,
+        )
     assert caught.value
     lock_directory(settings.data).close()
     assert open_files(tmp_path) == []

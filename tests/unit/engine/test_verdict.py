@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sagelet import aws_texts
 from sagelet.jobs import verdict
 from sagelet.jobs.lifecycle import advance, create, request_stop
 from sagelet.jobs.record import SecondaryStatus, StopCause, TrainingJob, Verdict
@@ -66,8 +65,9 @@ def test_out_of_memory_of_a_child_does_not_fail_a_job_that_got_over_it(tmp_path:
 
 
 def test_a_host_without_an_exit_code_is_an_internal_error(tmp_path: Path) -> None:
-    reason = judged(tmp_path, {"algo-1": Observation(False, error="it was removed")}).failure_reason
-    assert reason == f"{aws_texts.INTERNAL_ERROR} (sagelet: algo-1: it was removed)"
+    outcome = judged(tmp_path, {"algo-1": Observation(False, error="it was removed.")})
+    assert outcome.failure_reason == "InternalServerError: We encountered an internal error.  Please try again."
+    assert verdict.with_cause("Training job failed", outcome) == "Training job failed (sagelet: algo-1: it was removed)"
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_a_long_text_is_cut_and_the_exit_code_survives(tmp_path: Path) -> None:
     assert reason is not None
     assert len(reason) == 1024
     assert reason.endswith("ü, exit code: 1")
-    for outcome in (verdict.internal_error("x" * 2000), verdict.client_error("x" * 2000)):
-        assert len(outcome.failure_reason or "") == 1024
+    assert len(verdict.client_error("x" * 2000).failure_reason or "") == 1024
+    assert len(verdict.with_cause("Training job failed", verdict.internal_error("x" * 2000))) == 1024
 
 
 def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:

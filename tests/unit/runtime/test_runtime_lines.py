@@ -3,7 +3,7 @@ import io
 
 from sagelet_runtime.failure import ErrorCollector
 from sagelet_runtime.lines import LineSplitter
-from sagelet_runtime.pump import error_texts, pump
+from sagelet_runtime.pump import Pump, error_texts
 
 
 def test_lines_over_chunk_borders() -> None:
@@ -37,7 +37,7 @@ def test_pump_passes_text_on_and_collects_the_error() -> None:
         stream.feed_data(b"a\n\n  b \xe2\x82")
         stream.feed_data(b"\xac\nValueError: bad")
         stream.feed_eof()
-        await pump(stream, collector, out)
+        await Pump(stream, collector, out).run()
 
     asyncio.run(run())
     assert out.getvalue() == "a\n\n  b €\nValueError: bad\n"

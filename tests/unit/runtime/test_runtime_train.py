@@ -7,6 +7,8 @@ import subprocess
 import sys
 import zipfile
 
+import pytest
+
 from support.training_host import RUNTIME, TrainingHost, poll
 
 
@@ -255,6 +257,42 @@ def test_stop_before_the_script_starts_ends_the_job_at_once(host: TrainingHost) 
     assert process.wait(timeout=60) == 128 + signal.SIGTERM
     assert "must not run\n" not in host.log
     assert not (host.base / "output" / "success").exists()
+
+
+DETACHES = """
+    import subprocess, sys, time
+    daemon = "import time\\nfor _ in range(600): print('noise', flush=True); time.sleep({pause})"
+    child = subprocess.Popen([sys.executable, "-c", daemon], start_new_session=True)
+    open("daemon", "w").write(str(child.pid))
+    print("x" * 40_000)
+    print("last words", end="")
+    sys.stdout.flush()
+    sys.exit({code})
+    """
+
+
+@pytest.mark.parametrize(("code", "pause"), [(0, 1), (3, 0.01)])
+def test_a_detached_process_that_holds_the_output_does_not_hold_the_job(
+    host: TrainingHost, code: int, pause: float
+) -> None:
+    host.script(DETACHES.format(code=code, pause=pause))
+    process = host.start()
+    try:
+        assert process.wait(timeout=60) == (1 if code else 0)
+        assert "last words" in host.log
+        assert "processes that it detached hold its output" in host.log
+        assert (host.base / "output" / "success").exists() == (code == 0)
+    finally:
+        os.kill(int((host.base / "code" / "daemon").read_text()), signal.SIGKILL)
+
+
+def test_what_runs_in_the_background_is_waited_for(host: TrainingHost) -> None:
+    host.script("( until [ -e go ]; do sleep 0.05; done; echo late ) &\necho script ends\n", "train.sh")
+    process = host.start(program="train.sh")
+    poll(lambda: "script ends\n" in host.log, "the script ends")
+    (host.base / "code" / "go").touch()
+    assert process.wait(timeout=60) == 0
+    assert "late\n" in host.log
 
 
 def test_memory_does_not_grow_with_the_output(host: TrainingHost) -> None:

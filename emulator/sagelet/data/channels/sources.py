@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,11 +37,12 @@ class Listing:
 
 
 class JobObjects:
-    """The object store as one job sees it."""
+    """The object store as one job sees it. `attend` is called before each object; what it raises ends the work."""
 
-    def __init__(self, store: ObjectStore, job: TrainingJob) -> None:
+    def __init__(self, store: ObjectStore, job: TrainingJob, attend: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._job = job
+        self._attend = attend
 
     def under(self, uri: S3Uri) -> Iterator[Source]:
         """All objects under a prefix, in key order; none when the bucket does not exist."""
@@ -54,6 +55,7 @@ class JobObjects:
 
     def download(self, uri: S3Uri, target: Path) -> None:
         """Raises ClientFault when there is no such object."""
+        self._attend()
         key = self._job.key
         try:
             self._store.download(key.account, key.region, uri.bucket, uri.key, target)

@@ -1,0 +1,178 @@
+"""A whole sagelet in this process: its own composition, the real process runtime, and a clock that tests turn.
+
+`Steps` holds the server's threads after each change of a job's status until the client has looked at it: so a client
+sees every status, however short it is, and all times are the clock's.
+"""
+
+import queue
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from sagelet.data import checkpoints
+from sagelet.images.builder import training_image
+from sagelet.jobs import supervisor
+from sagelet.jobs.record import TrainingJob
+from sagelet.jobs.store import Store
+from sagelet.runtimes import host_files
+from sagelet.runtimes.choose import Choice
+from sagelet.runtimes.process import ProcessRuntime, StandIn
+from sagelet.settings import Settings
+from sagelet_api.serve import Sagelet
+from support.fakes import FakeClock
+from support.server import ACCOUNT, until
+from support.transcripts import Step
+
+IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-gpu-py39"
+PATIENCE = 30.0
+
+
+class Steps:
+    """Holds supervisors and the scheduler at each status of the jobs that are watched."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._queue: queue.Queue[Step] = queue.Queue()
+        self._watched: set[str] = set()
+        #: Jobs that a call of the client changed, which waits for the answer and cannot be held.
+        self._unseen: set[str] = set()
+        self._open = threading.Event()
+        self._known: dict[str, tuple[Any, str]] = {}
+        self._update, self._get = Store.update, Store.get_by_id
+        steps = self
+        patch.setattr(Store, "update", lambda store, job: steps.update(store, job))
+        patch.setattr(Store, "get_by_id", lambda store, job_id: steps.get_by_id(store, job_id))
+
+    def watch(self, job_name: str) -> None:
+        self._watched.add(job_name)
+
+    def next(self) -> Step:
+        return self._queue.get(timeout=PATIENCE)
+
+    def let_go(self) -> None:
+        """Holds nobody any more."""
+        self._open.set()
+
+    def seen(self, job_name: str) -> None:
+        """The client has looked at what its own call changed."""
+        self._unseen.discard(job_name)
+
+    def update(self, store: Store, job: TrainingJob) -> TrainingJob:
+        while _is_server() and job.key.name in self._unseen and not self._open.wait(0.01):
+            pass
+        updated = self._update(store, job)
+        self._hold(updated)
+        return updated
+
+    def get_by_id(self, store: Store, job_id: str) -> TrainingJob:
+        """The scheduler's first look at a job: it has the status that CreateTrainingJob gave it."""
+        job = self._get(store, job_id)
+        if threading.current_thread().name != "scheduler" or job_id in self._known:
+            return job
+        self._hold(job)
+        return self._get(store, job_id)
+
+    def _hold(self, job: TrainingJob) -> None:
+        now = (len(job.transitions), job.transitions[-1].message)
+        changed, self._known[job.id] = self._known.get(job.id) != now, now
+        if not changed or job.key.name not in self._watched:
+            return
+        if not _is_server():
+            self._unseen.add(job.key.name)
+            return
+        step = Step()
+        self._queue.put(step)
+        while not step.release.wait(0.01) and not self._open.is_set():
+            pass
+
+
+def _is_server() -> bool:
+    """Whether this thread works by itself, not for a call of a client."""
+    name = threading.current_thread().name
+    return name == "scheduler" or name.startswith("job-")
+
+
+class Lab:
+    """`with Lab(directory, patch) as lab`: a server on a free port. What `support.transcripts` calls a stage."""
+
+    image = IMAGE
+    tells_time = True
+
+    def __init__(self, directory: Path, patch: pytest.MonkeyPatch, **settings: Any) -> None:
+        patch.setattr(supervisor, "PULSE", 0.02)
+        patch.setattr(checkpoints, "PERIOD", 0.02)
+        self.clock = FakeClock()
+        self.steps = Steps(patch)
+        self._data = directory / "data"
+        stand_in = StandIn((sys.executable,), image=training_image())
+        runtime = ProcessRuntime(self._data / "runtime", stand_in, self.clock)
+        self._settings = Settings(data=self._data, port=0, **{"max_jobs": 1, **settings})
+        self._server = Sagelet(self._settings, self.clock, Choice(runtime, "a test"))
+
+    def __enter__(self) -> "Lab":
+        self._server.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.steps.let_go()
+        for run_dir in self._hosts():
+            self._kill(run_dir)
+        self._server.stop()
+
+    def client(self, service: str) -> Any:
+        return boto3.client(
+            service,
+            endpoint_url=self._server.server.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=ACCOUNT,
+            aws_secret_access_key="any",
+        )
+
+    def watch(self, job_name: str) -> None:
+        self.steps.watch(job_name)
+
+    def seen(self, job_name: str) -> None:
+        self.steps.seen(job_name)
+
+    def next_step(self) -> Step:
+        return self.steps.next()
+
+    def interrupt(self, job_name: str) -> None:
+        url = f"{self._server.server.endpoint}/_sagelet/jobs/{job_name}/interrupt?account={ACCOUNT}"
+        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=PATIENCE):
+            pass
+
+    def now(self) -> float:
+        return self.clock.now_ms() / 1000
+
+    def turn(self, seconds: float) -> None:
+        self.clock.turn(seconds)
+
+    def touch(self, word: str) -> None:
+        """Makes /opt/ml/WORD in every host there is: scripts wait for it."""
+        for opt_ml in opt_mls(self._data):
+            (opt_ml / word).touch()
+
+    def lose_host(self) -> None:
+        """The host vanishes, as an instance whose hardware fails."""
+        for run_dir in self._hosts():
+            self._kill(run_dir)
+
+    def _hosts(self) -> Iterator[Path]:
+        return self._data.glob("jobs/**/algo-*/run")
+
+    def _kill(self, run_dir: Path) -> None:
+        started = host_files.read_json(run_dir / host_files.STARTED)
+        if started is not None and host_files.is_locked(run_dir / host_files.LOCK):
+            host_files.kill(started["pid"])
+            until(lambda: not host_files.is_locked(run_dir / host_files.LOCK), PATIENCE, 0.01)
+
+
+def opt_mls(data: Path) -> Iterator[Path]:
+    """The directories that jobs of a data directory see as /opt/ml."""
+    return data.glob("jobs/*/*/**/algo-*/opt-ml")

@@ -1,0 +1,149 @@
+"""Recorded transcripts: what a client sees of one job, from CreateTrainingJob to its end.
+
+A *path* is a function that plays a client (`Story`) on a *stage* (a running server). What the client does and sees
+becomes a transcript, which is compared with `tests/data/transcripts/PATH.json`. `SAGELET_RECORD=1 pytest
+tests/transcripts` writes the files anew; read the difference line by line against the rules in the file's head.
+"""
+
+import difflib
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Any, Protocol
+
+RECORDED = File(__file__).parents[1] / "data" / "transcripts"
+RECORDING = bool(os.environ.get("SAGELET_RECORD"))
+assert not RECORDING or os.environ.get("SAGELET_TEST_REQUIRE") != "all", "CI replays transcripts, it records none"
+#: What says when something was, and so differs between two runs on a real clock.
+TIMES = frozenset(
+    {"CreationTime", "LastModifiedTime", "TrainingStartTime", "TrainingEndTime", "TrainingTimeInSeconds",
+     "BillableTimeInSeconds", "StartTime", "EndTime", "Timestamp"}
+)  # fmt: skip
+
+Transcript = dict[str, Any]
+
+
+class Step:
+    """A status that a server was brought to; it is held there until `release` is set."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        #: Seconds that pass before.
+        self.dwell = 0.0
+
+
+class Stage(Protocol):
+    """A running server, and the world around it that a client does not see."""
+
+    #: A TrainingImage that the server can run `sh` in.
+    image: str
+    #: Whether the clock is turned by hand, so that every time in a transcript is exact and every status is held.
+    tells_time: bool
+
+    def client(self, service: str) -> Any: ...
+
+    def watch(self, job_name: str) -> None:
+        """Every status of this job is to be seen."""
+        ...
+
+    def seen(self, job_name: str) -> None:
+        """The client has looked at the job."""
+        ...
+
+    def next_step(self) -> Step:
+        """The next status of the job that is watched (where the stage tells time)."""
+        ...
+
+    def interrupt(self, job_name: str) -> None: ...
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def turn(self, seconds: float) -> None:
+        """Lets time pass."""
+        ...
+
+    def touch(self, word: str) -> None:
+        """Makes /opt/ml/WORD: what the script waits for happens."""
+        ...
+
+    def lose_host(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Path:
+    """One way that a job can go."""
+
+    name: str
+    play: Callable[[Any], None]
+    #: Where the texts and the order come from.
+    rules: tuple[str, ...]
+    #: Of the server, beside the defaults of the lab.
+    settings: dict[str, Any]
+
+    @property
+    def about(self) -> str:
+        return " ".join((self.play.__doc__ or "").split())
+
+
+PATHS: dict[str, Path] = {}
+
+
+def path(name: str, *rules: str, **settings: Any) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Registers the function below it as a path; its docstring becomes the head of the file."""
+
+    def register(play: Callable[[Any], None]) -> Callable[[Any], None]:
+        assert name not in PATHS, name
+        PATHS[name] = Path(name, play, rules, settings)
+        return play
+
+    return register
+
+
+def compare(path: Path, transcript: Transcript) -> None:
+    """Fails where the transcript differs from the recorded one; writes it when recording."""
+    file = RECORDED / f"{path.name}.json"
+    seen = {"about": path.about, "rules": list(path.rules), **transcript}
+    if RECORDING:
+        file.write_text(f"{rendered(seen)}\n", encoding="utf-8")
+        return
+    assert file.exists(), f"{file.name} is not recorded: SAGELET_RECORD=1 pytest {file.parent.parent}"
+    _same(json.loads(file.read_text(encoding="utf-8")), seen)
+
+
+def compare_timeless(path: Path, transcript: Transcript) -> None:
+    """As `compare` for a server on a real clock: all but the times, and the statuses that pass too quickly to see."""
+    recorded = json.loads((RECORDED / f"{path.name}.json").read_text(encoding="utf-8"))
+    _same(timeless({name: recorded[name] for name in transcript}), timeless(transcript))
+
+
+def _same(recorded: Transcript, seen: Transcript) -> None:
+    lines = (rendered(one).splitlines() for one in (recorded, seen))
+    difference = "\n".join(difflib.unified_diff(*lines, "recorded", "seen", lineterm=""))
+    assert not difference, difference
+
+
+def timeless(value: Any) -> Any:
+    """A transcript without its times; that a time is there, stays."""
+    if isinstance(value, dict):
+        return {name: "some time" if name in TIMES else timeless(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [timeless(inner) for inner in value if not (isinstance(inner, dict) and "sees" in inner)]
+    return value
+
+
+def rendered(value: Any, indent: int = 0, before: int = 0, width: int = 118) -> str:
+    """JSON for people: what fits into a line is on one line, after the `before` characters of its name."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(line) + indent + before <= width or not isinstance(value, (dict, list)) or not value:
+        return line
+    inner = " " * (indent + 1)
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(inner + rendered(item, indent + 1) for item in value) + f"\n{' ' * indent}]"
+    names = {name: f"{json.dumps(name)}: " for name in value}
+    members = (f"{inner}{names[name]}{rendered(item, indent + 1, len(names[name]))}" for name, item in value.items())
+    return "{\n" + ",\n".join(members) + f"\n{' ' * indent}}}"

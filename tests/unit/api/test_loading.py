@@ -1,0 +1,38 @@
+"""moto and Flask load late and share packages: they must not be loaded at once by two threads."""
+
+import subprocess
+import sys
+
+# In an interpreter of its own, since here both are loaded already.
+BOTH_AT_ONCE = """
+import time
+from sagelet_api.control import control_app
+from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.throttling import Throttling
+from support.fake_jobs import FakeEngine
+
+environ = {ENVIRON}
+
+bridge = MotoBridge()
+bridge.warm_up()
+while "werkzeug" not in sys.modules:
+    time.sleep(0.0001)
+answers = []
+body = b"".join(control_app(FakeEngine(), Throttling())(environ, lambda status, *_rest: answers.append(status)))
+assert answers == ["200 OK"], (answers, body)
+assert bridge._backend("events") is not None
+"""
+ENVIRON = {
+    "REQUEST_METHOD": "GET", "PATH_INFO": "/_sagelet/health", "SERVER_NAME": "localhost", "SERVER_PORT": "80",
+    "SERVER_PROTOCOL": "HTTP/1.1", "wsgi.url_scheme": "http",
+}  # fmt: skip
+
+
+def test_a_control_call_while_moto_loads() -> None:
+    script = f"import sys; sys.path[:0] = {sys.path!r}" + BOTH_AT_ONCE.replace("{ENVIRON}", repr(ENVIRON))
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "Traceback" not in ran.stderr

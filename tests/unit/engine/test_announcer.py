@@ -1,0 +1,185 @@
+"""Every status of a job is told to the sink, in order, whatever becomes of the server or of the sink."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sagelet.jobs import lifecycle, store
+from sagelet.jobs.announcer import BATCH
+from sagelet.jobs.record import SecondaryStatus, TrainingJob
+from sagelet.jobs.store import MIGRATIONS, Store, StoreUnavailable
+from support.fakes import FakeStatuses
+from support.world import World, key, request, until
+
+LIFE = ["Starting", "Downloading", "Training", "Uploading", "Completed"]
+
+
+@pytest.fixture
+def sink(world: World) -> FakeStatuses:
+    assert isinstance(world.statuses, FakeStatuses)
+    return world.statuses
+
+
+def told(sink: FakeStatuses, name: str = "one") -> list[str]:
+    return [job.secondary.value for job in sink.jobs if job.key.name == name]
+
+
+def left(world: World) -> int:
+    with sqlite3.connect(world.settings.data / "sagelet.db") as db:
+        number: int = db.execute("SELECT count(*) FROM noted_statuses").fetchone()[0]
+    db.close()
+    return number
+
+
+def test_each_status_once_with_the_record_as_of_then(world: World, sink: FakeStatuses) -> None:
+    world.engine.create(key("one"), request("one"), {"team": "blue"})
+    host = world.host("one")
+    host.say("a line")
+    host.end(0)
+    world.ended("one")
+    until(lambda: told(sink) == LIFE)
+    until(lambda: left(world) == 0)
+    for number, job in enumerate(sink.jobs, start=1):
+        assert len(job.transitions) == number
+        assert job.transitions[-1].status is job.secondary
+        assert job.tags == {"team": "blue"}
+    assert sink.jobs[0].training_start_ms is None
+    assert sink.jobs[-1] == world.job("one")
+
+
+def test_what_was_not_told_is_told_after_a_restart(world: World, sink: FakeStatuses) -> None:
+    """As after kill -9: statuses that were entered and noted, by a server whose announcer told nobody of them."""
+    world.engine._announcer.close()
+    world.engine._announcer.join()
+    world.create("one")
+    world.host("one").end(0)
+    world.ended("one")
+    assert (told(sink), left(world)) == ([], 5)
+    world.restart()
+    until(lambda: told(sink) == LIFE)
+    until(lambda: left(world) == 0)
+
+
+@pytest.fixture
+def losing(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A server that dies when it has told of statuses, before it can drop its notes of them."""
+    dying = threading.Event()
+    drop = Store.drop_noted_statuses
+
+    def dies(notes: Store, last: int) -> None:
+        if dying.is_set():
+            raise StoreUnavailable("killed")
+        drop(notes, last)
+
+    monkeypatch.setattr(Store, "drop_noted_statuses", dies)
+    dying.set()
+    yield dying
+    dying.clear()
+
+
+def test_a_crash_between_telling_and_dropping_tells_twice(
+    world: World, sink: FakeStatuses, losing: threading.Event
+) -> None:
+    world.create("one")
+    world.host("one").end(0)
+    world.ended("one")
+    world.engine.close()
+    before = len(sink.jobs)
+    losing.clear()
+    world.engine = world.boot()
+    until(lambda: told(sink)[before:] == LIFE)
+    until(lambda: left(world) == 0)
+
+
+def test_many_jobs_each_in_order(world: World, sink: FakeStatuses) -> None:
+    names = [f"job-{number}" for number in range(BATCH)]
+    for name in names:
+        world.create(name)
+    for name in names:
+        world.host(name).end(0)
+    for name in names:
+        world.ended(name)
+    until(lambda: left(world) == 0)
+    for name in names:
+        assert [status for status in told(sink, name) if status != "Pending"] == LIFE
+        seen = [len(job.transitions) for job in sink.jobs if job.key.name == name]
+        assert seen == list(range(1, len(seen) + 1))
+
+
+def test_a_sink_that_fails_stops_no_job_and_no_later_status(world: World, sink: FakeStatuses) -> None:
+    sink.failing = True
+    world.create("one")
+    world.host("one").end(0)
+    assert world.ended("one").failure_reason is None
+    until(lambda: left(world) == 0)
+    sink.failing = False
+    world.create("two")
+    world.host("two").end(0)
+    until(lambda: told(sink, "two") == LIFE)
+    assert told(sink) == []
+
+
+def test_a_sink_that_hangs_holds_no_job_up(world: World, sink: FakeStatuses, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hang(job: TrainingJob) -> None:
+        entered.set()
+        assert go_on.wait(30)
+        sink.jobs.append(job)
+
+    monkeypatch.setattr(sink, "announce", hang)
+    world.create("one")
+    assert entered.wait(10)
+    world.host("one").end(0)
+    world.ended("one")
+    assert told(sink) == []
+    go_on.set()
+    until(lambda: told(sink) == LIFE)
+
+
+def test_a_deleted_job_is_told_of_with_its_tags(world: World, sink: FakeStatuses) -> None:
+    world.engine._announcer.close()
+    world.engine._announcer.join()
+    world.engine.create(key("one"), request("one"), {"team": "blue"})
+    world.host("one").end(0)
+    world.ended("one")
+    until(lambda: not world.engine._supervisors)
+    world.engine.delete(key("one"))
+    world.restart()
+    until(lambda: told(sink) == LIFE)
+    assert sink.jobs[-1].tags == {"team": "blue"}
+
+
+def test_new_messages_and_tags_are_no_statuses(world: World, sink: FakeStatuses) -> None:
+    world.create("one")
+    world.host("one")
+    until(lambda: told(sink) == LIFE[:3])
+    world.engine.put_tags(key("one"), {"team": "blue"}, 50)
+    world.engine.update(key("one"), lambda job: {"RetryStrategy": {"MaximumRetryAttempts": 1}})
+    assert left(world) == 0
+    world.host("one").end(0)
+    until(lambda: told(sink) == LIFE)
+
+
+def test_jobs_from_before_there_were_notes_are_not_told_of(
+    tmp_path: Path, make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = next(number for number, script in enumerate(MIGRATIONS) if "noted_statuses" in script)
+    (tmp_path / "0/data").mkdir(parents=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "MIGRATIONS", MIGRATIONS[:before])
+        old = Store(tmp_path / "0/data/sagelet.db")
+        created = lifecycle.create(key("one"), "id-one", request("one"), {}, 1)
+        old.insert(lifecycle.advance(created, SecondaryStatus.FAILED, 2))
+        old.close()
+    world = make_world()
+    world.create("two")
+    world.host("two").end(0)
+    assert isinstance(world.statuses, FakeStatuses)
+    sink = world.statuses
+    until(lambda: told(sink, "two") == LIFE)
+    assert told(sink, "one") == []
+    assert world.job("one").terminal
