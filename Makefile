@@ -3,12 +3,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup setup-sdk image demo up test lint format clean
+.PHONY: help setup setup-sdk image demo up test properties docs lint format clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
 	@echo "make test    set up, run the tests that this machine can run"
 	@echo "make up      start the server"
+	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
+	@echo "make docs    docs/training-job-api.md, from botocore's model"
 	@echo "make setup | setup-sdk | image | lint | format | clean"
 
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk (their pins differ).
@@ -39,6 +41,12 @@ up: setup
 test: setup setup-sdk
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+properties: setup
+	$(BIN)/python -m pytest tests/unit/api/test_properties.py --hypothesis-profile=thorough $(PYTEST_ARGS)
+
+docs: setup
+	$(BIN)/python docs/training_job_api.py
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,4 +57,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-sdk .demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-sdk .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

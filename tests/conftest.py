@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sagelet.images.builder import training_image
 from sagelet.runtimes.choose import NEEDED_MODULES, missing_modules
@@ -14,6 +15,17 @@ from sagelet.runtimes.choose import NEEDED_MODULES, missing_modules
 ROOT = Path(__file__).parents[1]
 REQUIRE_ALL = os.environ.get("SAGELET_TEST_REQUIRE") == "all"
 LEFT_OUT = pytest.StashKey[dict[str, int]]()
+
+
+#: The same examples on every run, and nothing that depends on how fast the machine is.
+settings.register_profile(
+    "quick", max_examples=200, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
+#: `make properties`: other examples on every run; a failure prints how to repeat it.
+settings.register_profile(
+    "thorough", settings.get_profile("quick"), max_examples=20_000, derandomize=False, print_blob=True
+)
+settings.load_profile("quick")
 
 
 def missing_docker() -> str | None:

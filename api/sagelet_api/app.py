@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from sagelet.errors import SageletError
-from sagelet_api.aws_errors import AwsError, InternalFailure
+from sagelet_api.aws_errors import AwsError, InternalFailure, UnknownOperationException
 from sagelet_api.operations import Context, Operations, SharedOperation
 from sagelet_api.protocol import Call, Environ, StartResponse, WsgiApp, parse_call, parse_json, read_body, rewind
 from sagelet_api.replies import error_reply, json_reply, send
@@ -83,13 +83,21 @@ class Application:
 
     def _serve_own(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         operation = self._services.get(call.service, {}).get(call.operation)
-        if operation is None or (call.method, call.path) != ("POST", "/") or "x-amz-target" not in call.headers:
+        if operation is None:
+            _refuse_nameless(call, self._services)
             return None
+        if (call.method, call.path) != ("POST", "/") or "x-amz-target" not in call.headers:
+            # moto would answer, from training jobs of its own.
+            raise UnknownOperationException(
+                f"{call.service} {call.operation} is a POST to / with X-Amz-Target, not {call.method} {call.path}"
+            )
         body = read_body(environ, MAX_BODY)
         parameters = parse_json(body)
         context = Context(call.account, call.region, call.request_id)
         if isinstance(operation, SharedOperation):
             if not operation.is_ours(context, parameters):
+                # moto fails over what AWS refuses.
+                validate(call.service, call.operation, parameters)
                 rewind(environ, body)
                 return None
             operation = operation.handler
@@ -99,3 +107,9 @@ class Application:
     def _serve_rest(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         environ["sagelet.call"] = call
         return self._fallback(environ, start)
+
+
+def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:
+    """A POST to the root of a JSON service has to name its operation; moto answers one that does not with nothing."""
+    if call.service in services and not call.operation and (call.method, call.path) == ("POST", "/"):
+        raise UnknownOperationException(f"The request to {call.service} names no operation: send X-Amz-Target")

@@ -1,11 +1,19 @@
 """Tokens for the next page: opaque to clients, so what comes back is checked like any other input."""
 
 import base64
+import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 Value = str | int | float | None
 Kind = type[str] | type[int] | tuple[type, ...]
+
+
+def fingerprint(request: Mapping[str, Any]) -> str:
+    """Of all that is asked but the size and place of the page: a token goes on with its own question only."""
+    asked = {name: value for name, value in request.items() if name not in ("NextToken", "MaxResults")}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def encode(*values: Value) -> str:

@@ -11,7 +11,7 @@ from sagelet_api.security import FrontDoor
 from sagelet_api.server import Server
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.services.sagemaker import TrainingJobs
+from sagelet_api.services.sagemaker import TrainingJobs, any_role
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
 
@@ -35,11 +35,15 @@ class Sagelet:
             clock=clock,
         )
         throttling = Throttling()
+        roles = bridge.may_assume if settings.enforce_iam else any_role
         self.application = Application(
             FrontDoor((settings.host, *self.choice.listen)),
             control_app(self.engine, throttling),
             throttling,
-            {"sagemaker": TrainingJobs(self.engine).operations(), "logs": TrainingLogs(self.engine).operations()},
+            {
+                "sagemaker": TrainingJobs(self.engine, roles).operations(),
+                "logs": TrainingLogs(self.engine).operations(),
+            },
             bridge.wsgi,
         )
         self.server = Server(self.application, settings.host, settings.port, self._extra_hosts(settings))

@@ -30,7 +30,7 @@ class Rule:
     name: str
     words: list[str] = field(default_factory=list)
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, path: str) -> Any:  # noqa: ARG002
         """The value in the model's type, nulls of structures left out. Raises SerializationException."""
         return value
 
@@ -82,8 +82,8 @@ class StringRule(Rule):
         words += [self._enum_words] if self._enum else []
         super().__init__(name, words)
 
-    def read(self, value: Any) -> Any:
-        return value if isinstance(value, str) else refuse_scalar(value, "string")
+    def read(self, value: Any, path: str) -> Any:
+        return value if isinstance(value, str) else refuse_scalar(value, "string", path)
 
     def broken(self, value: Any) -> Iterable[str]:
         yield from self._length.broken(len(value))
@@ -99,14 +99,14 @@ class NumberRule(Rule):
         self._bounds = Bounds(metadata.get("min"), metadata.get("max"), "value")
         super().__init__(name, self._bounds.words())
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, path: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            refuse_scalar(value, self._kind)
+            refuse_scalar(value, self._kind, path)
         if self._kind not in _INTEGER_BITS:
-            return value if abs(value) < 1e308 else refuse_scalar(value, self._kind)
+            return value if abs(value) < 1e308 else refuse_scalar(value, self._kind, path)
         limit = 2 ** _INTEGER_BITS[self._kind]
         if not -limit <= value < limit or value != int(value):
-            refuse_scalar(value, self._kind)
+            refuse_scalar(value, self._kind, path)
         return int(value)
 
     def broken(self, value: Any) -> Iterable[str]:
@@ -114,8 +114,8 @@ class NumberRule(Rule):
 
 
 class BooleanRule(Rule):
-    def read(self, value: Any) -> Any:
-        return value if isinstance(value, bool) else refuse_scalar(value, "boolean")
+    def read(self, value: Any, path: str) -> Any:
+        return value if isinstance(value, bool) else refuse_scalar(value, "boolean", path)
 
     def show(self, value: Any) -> str:
         return str(value).lower()
@@ -124,9 +124,9 @@ class BooleanRule(Rule):
 class TimestampRule(Rule):
     """Epoch seconds, as AWS JSON 1.1 sends them."""
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, path: str) -> Any:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return value if is_number and abs(value) <= _LAST_TIMESTAMP else refuse_scalar(value, "timestamp")
+        return value if is_number and abs(value) <= _LAST_TIMESTAMP else refuse_scalar(value, "timestamp", path)
 
 
 class ListRule(Rule):
@@ -136,10 +136,13 @@ class ListRule(Rule):
         self._length = Bounds(metadata.get("min"), metadata.get("max"), "length")
         super().__init__(name, self._length.words())
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, path: str) -> Any:
         if not isinstance(value, list):
-            refuse_collection(value, "java.util.List")
-        return [None if item is None else self.member.read(item) for item in value]
+            refuse_collection(value, "java.util.List", path)
+        return [
+            None if item is None else self.member.read(item, _item(path, number))
+            for number, item in enumerate(value, 1)
+        ]
 
     def broken(self, value: Any) -> Iterable[str]:
         yield from self._length.broken(len(value))
@@ -154,7 +157,7 @@ class ListRule(Rule):
             return
         for number, item in enumerate(value, 1):
             if item is not None:
-                self.member.check(item, f"{path}.{number}.member", report)
+                self.member.check(item, _item(path, number), report)
 
     def show(self, value: Any) -> str:
         return f"[{', '.join('null' if item is None else self.member.show(item) for item in value)}]"
@@ -168,10 +171,10 @@ class MapRule(Rule):
         self._length = Bounds(metadata.get("min"), metadata.get("max"), "length")
         super().__init__(name, self._length.words())
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
-            refuse_collection(value, "java.util.Map")
-        return {k: None if item is None else self.value.read(item) for k, item in value.items()}
+            refuse_collection(value, "java.util.Map", path)
+        return {k: None if item is None else self.value.read(item, _item(path, k)) for k, item in value.items()}
 
     def broken(self, value: Any) -> Iterable[str]:
         yield from self._length.broken(len(value))
@@ -187,7 +190,7 @@ class MapRule(Rule):
         if _is_container(self.value):
             for key, item in value.items():
                 if item is not None:
-                    self.value.check(item, f"{path}.{key}.member", report)
+                    self.value.check(item, _item(path, key), report)
 
     def show(self, value: Any) -> str:
         items = (f"{k}={'null' if item is None else self.value.show(item)}" for k, item in value.items())
@@ -198,12 +201,12 @@ class StructureRule(Rule):
     members: dict[str, Rule]
     required: frozenset[str]
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
-            refuse_collection(value, f"com.amazonaws.{self.name}")
+            refuse_collection(value, f"com.amazonaws.{self.name}", path)
         # A null member is an absent one. Unknown members stay, for `check` to name with their path.
         return {
-            name: self.members[name].read(item) if name in self.members else item
+            name: self.members[name].read(item, _join(path, name)) if name in self.members else item
             for name, item in value.items()
             if item is not None
         }
@@ -229,6 +232,11 @@ def _is_container(rule: Rule) -> bool:
 
 def _join(path: str, member: str) -> str:
     return f"{path}.{_lower(member)}" if path else _lower(member)
+
+
+def _item(path: str, place: int | str) -> str:
+    """An item of a list, counted from 1, or the value of a key in a map."""
+    return f"{path}.{place}.member"
 
 
 def _lower(member: str) -> str:

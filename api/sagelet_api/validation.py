@@ -29,7 +29,7 @@ def validate(service: str, operation: str, parameters: dict[str, Any]) -> dict[s
     type, ValidationException that lists every broken constraint, UnknownOperationException.
     """
     rule = rule_book(service).input_rule(operation)
-    typed: dict[str, Any] = rule.read(parameters)
+    typed: dict[str, Any] = rule.read(parameters, "")
     errors: list[str] = []
     rule.check(typed, "", _collector(errors))
     if errors:

@@ -180,6 +180,10 @@ class Engine:
     def search(self, query: JobSearch) -> SearchPage:
         return self._store.search(query)
 
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """See Store.property_names."""
+        return self._store.property_names(account, region, beginning, limit)
+
     def update(self, key: JobKey, change: Callable[[TrainingJob], Mapping[str, Any]]) -> TrainingJob:
         """Replaces members of the request by those that `change` gives. Raises JobNotFound, and what `change` does.
 

@@ -55,6 +55,8 @@ class Settings:
     stop_grace_seconds: int = 120
     #: Share of the running time that managed spot training does not bill; AWS says up to 0.9.
     spot_discount: float = 0.7
+    #: A job's RoleArn must be a role in IAM that SageMaker may assume.
+    enforce_iam: bool = False
     #: TOML file with the user's own image rules; theirs come first.
     image_rules: Path | None = None
 

@@ -1,5 +1,6 @@
 """A world with its front: the engine on fakes behind a real server, for tests through boto3."""
 
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from sagelet_api.security import FrontDoor
 from sagelet_api.server import Server
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.services.sagemaker import TrainingJobs
+from sagelet_api.services.sagemaker import TrainingJobs, any_role
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
 from support.world import World
@@ -34,14 +35,16 @@ class ApiWorld(World):
     def __init__(self, root: Path, bridge: MotoBridge, **settings: Any) -> None:
         self._bridge = bridge
         super().__init__(root, **settings)
+        roles = bridge.may_assume if self.settings.enforce_iam else any_role
         services = {
-            "sagemaker": TrainingJobs(self.engine).operations(),
+            "sagemaker": TrainingJobs(self.engine, roles).operations(),
             "logs": TrainingLogs(self.engine).operations(),
         }
         self._http = urllib3.PoolManager()
         throttling = Throttling()
         control = control_app(self.engine, throttling)
-        self._server = Server(Application(FrontDoor(), control, throttling, services, bridge.wsgi), "127.0.0.1", 0)
+        self._application = Application(FrontDoor(), control, throttling, services, bridge.wsgi)
+        self._server = Server(self._application, "127.0.0.1", 0)
 
     def make_statuses(self) -> StatusSink:
         return StateEvents(self._bridge)
@@ -74,9 +77,8 @@ class ApiWorld(World):
 
     def post(self, operation: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """A SageMaker call as JSON, whatever types the body has: boto3 fails itself over the wrong ones."""
-        scope = f"{ACCOUNT}/20260101/{REGION}/sagemaker/aws4_request"
         headers = {
-            "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+            "Authorization": _authorization(ACCOUNT),
             "Content-Type": "application/x-amz-json-1.1",
             "X-Amz-Target": f"SageMaker.{operation}",
         }
@@ -84,6 +86,26 @@ class ApiWorld(World):
             "POST", self._server.endpoint, body=json.dumps(body), headers=headers, retries=False
         )
         return answer.status, json.loads(answer.data or "{}")
+
+    def call(self, operation: str, body: dict[str, Any], account: str = ACCOUNT) -> tuple[int, dict[str, Any]]:
+        """As `post`, in this process and without a socket: for thousands of calls."""
+        content = json.dumps(body).encode()
+        status: list[str] = []
+        answer = self._application(
+            {
+                "REQUEST_METHOD": "POST",
+                "PATH_INFO": "/",
+                "QUERY_STRING": "",
+                "HTTP_HOST": "localhost",
+                "HTTP_AUTHORIZATION": _authorization(account),
+                "HTTP_X_AMZ_TARGET": f"SageMaker.{operation}",
+                "CONTENT_TYPE": "application/x-amz-json-1.1",
+                "CONTENT_LENGTH": str(len(content)),
+                "wsgi.input": io.BytesIO(content),
+            },
+            lambda line, _headers: status.append(line),
+        )
+        return int(status[0].split()[0]), json.loads(b"".join(answer) or "{}")
 
     def stream(self, name: str, texts: Sequence[str] = (), *, start_ms: int = 1_000, step_ms: int = 1) -> LogStream:
         """A log stream of a job of its own that never runs, with these lines."""
@@ -110,3 +132,8 @@ class ApiWorld(World):
         job = create(key(name), f"id-{name}", request(name), {}, self.clock.now_ms())
         self.engine._store.insert(job)
         return job
+
+
+def _authorization(account: str) -> str:
+    scope = f"{account}/20260101/{REGION}/sagemaker/aws4_request"
+    return f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"

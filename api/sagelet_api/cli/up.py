@@ -39,6 +39,7 @@ def choices(values: type[RuntimeChoice] | type[GpuPolicy]) -> click.Choice[str]:
 @option("--max-jobs", default=default_max_jobs, type=int, help="Jobs that run at the same time.")
 @option("--stop-grace", default=120, type=int, help="Seconds between SIGTERM and SIGKILL of a stopped job.")
 @option("--spot-discount", default=0.7, type=float, help="Share of its time that a managed spot job is not billed for.")
+@option("--enforce-iam", is_flag=True, help="Refuse jobs whose RoleArn IAM does not know or SageMaker may not assume.")
 @option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules.")
 @option("--log-level", default="warning", type=click.Choice(["debug", "info", "warning", "error"]), help="To stderr.")
 def up(
@@ -50,6 +51,7 @@ def up(
     max_jobs: int,
     stop_grace: int,
     spot_discount: float,
+    enforce_iam: bool,
     image_rules: Path | None,
     log_level: str,
 ) -> None:
@@ -66,6 +68,7 @@ def up(
         max_jobs=max_jobs,
         stop_grace_seconds=stop_grace,
         spot_discount=spot_discount,
+        enforce_iam=enforce_iam,
         image_rules=image_rules,
     )
     over = threading.Event()

@@ -1,8 +1,10 @@
-"""What CreateTrainingJob demands of its channels beyond the service model. Texts are ours unless marked."""
+"""What CreateTrainingJob demands of its channels beyond the service model."""
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from sagelet import aws_texts
 
 Request = Mapping[str, Any]
 
@@ -14,8 +16,7 @@ def problems(request: Request) -> Iterator[str]:
     modes = {channel["ChannelName"]: channel.get("InputMode", default) for channel in channels}
     yield from _names(channels, modes)
     if {"Pipe", "FastFile"} <= set(modes.values()):
-        # Text of AWS.
-        yield "Cannot use both 'Pipe' and 'FastFile' TrainingInputMode on the same Training Job."
+        yield aws_texts.PIPE_AND_FAST_FILE
     for channel in channels:
         yield from _source(channel, channel.get("InputMode", default))
 

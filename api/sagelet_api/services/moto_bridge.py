@@ -34,6 +34,7 @@ from sagelet_api.protocol import (
 )
 from sagelet_api.replies import error_reply, send
 from sagelet_api.services import moto_events
+from sagelet_api.services.trust import trusts
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ _CHUNK = 1024 * 1024
 #: Paths of moto's own control and instance-metadata services, which hand out state and credentials.
 _REFUSED_PATHS = ("/moto-api", "/latest/meta-data", "/latest/api")
 _RETRIES = 5
+#: The principal that runs training jobs.
+SERVICE = "sagemaker.amazonaws.com"
 #: Forms are small; CloudFormation templates of 1 MB are the largest.
 _MAX_FORM = 8 * 1024 * 1024
 
@@ -107,6 +110,11 @@ class MotoBridge:
         s3 = self._s3(account, region)
         if self._existing(s3, bucket) is not None:
             s3.delete_object(bucket, key)
+
+    def may_assume(self, account: str, role: str) -> bool:
+        """Whether IAM has the role, by its ARN, in the account, and its trust policy lets SageMaker assume it."""
+        found = self._backend("iam")[account][role.split(":")[1]].roles.values()
+        return any(one.arn == role and trusts(one.assume_role_policy_document, SERVICE) for one in list(found))
 
     def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
         """Puts points into CloudWatch; NaN and infinity are left out, which CloudWatch refuses."""

@@ -1,8 +1,9 @@
 """The training-job operations of SageMaker: validated by the model, asked of the engine, answered as a dict."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from sagelet import aws_texts
 from sagelet.data.removal import DirectoryStays
 from sagelet.engine import Engine
 from sagelet.errors import (
@@ -27,6 +28,7 @@ from sagelet_api.aws_errors import (
 )
 from sagelet_api.operations import Context, Operations, SharedOperation, owned_arn
 from sagelet_api.services import training_rules, training_search, training_updates, training_view
+from sagelet_api.services.search_suggestions import SearchSuggestions
 from sagelet_api.services.training_search import TrainingSearch
 
 Request = Mapping[str, Any]
@@ -35,25 +37,34 @@ Request = Mapping[str, Any]
 MAX_TAGS = 50
 
 
+#: Whether SageMaker may assume a role: the account, the role's ARN.
+RoleCheck = Callable[[str, str], bool]
+
+
+def any_role(_account: str, _role: str) -> bool:
+    """IAM is not asked."""
+    return True
+
+
 class TrainingJobs:
     """Handlers: each takes the call and its validated request, returns the members of the answer."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, may_assume: RoleCheck = any_role) -> None:
         self._engine = engine
+        self._may_assume = may_assume
 
     def create_training_job(self, context: Context, request: Request) -> dict[str, Any]:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
         training_rules.check(request, context.region, lambda uri: self._engine.holds_input(key, uri))
+        if not self._may_assume(context.account, request["RoleArn"]):
+            raise ValidationException(aws_texts.role_not_assumable(request["RoleArn"]))
         body = {name: value for name, value in request.items() if name != "Tags"}
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         training_rules.check_tags(tags, spot=bool(request.get("EnableManagedSpotTraining")))
         try:
             job = self._engine.create(key, body, tags)
         except JobNameInUse as error:
-            raise ResourceInUse(
-                "Training job names must be unique within an AWS account and region, and a training job with this "
-                f"name already exists ({error.arn})"
-            ) from error
+            raise ResourceInUse(aws_texts.name_taken(error.arn)) from error
         return {"TrainingJobArn": job.key.arn}
 
     def describe_training_job(self, context: Context, request: Request) -> dict[str, Any]:
@@ -66,7 +77,9 @@ class TrainingJobs:
         page = self._engine.jobs(_query(context, request))
         answer: dict[str, Any] = {"TrainingJobSummaries": [training_view.summary(job) for job in page.jobs]}
         if page.next is not None:
-            answer["NextToken"] = page_tokens.encode(page.next.value, page.next.job_id)
+            answer["NextToken"] = page_tokens.encode(
+                page_tokens.fingerprint(request), page.next.value, page.next.job_id
+            )
         return answer
 
     def stop_training_job(self, context: Context, request: Request) -> None:
@@ -75,9 +88,7 @@ class TrainingJobs:
         except JobNotFound as error:
             raise _not_found() from error
         except JobNotStoppable as error:
-            raise ValidationException(
-                f"The request was rejected because the training job is in status {error.status}."
-            ) from error
+            raise ValidationException(aws_texts.has_ended(error.status)) from error
 
     def update_training_job(self, context: Context, request: Request) -> dict[str, Any]:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
@@ -93,7 +104,7 @@ class TrainingJobs:
         except JobNotFound as error:
             raise _not_found() from error
         except JobNotDeletable as error:
-            # The error is the model's; its text is ours, after StopTrainingJob's.
+            # The error is the model's.
             raise ResourceInUse(
                 f"The request was rejected because the training job is in status {error.status}; "
                 "only a training job that has ended can be deleted. Stop it first."
@@ -143,6 +154,9 @@ class TrainingJobs:
             "DeleteTrainingJob": self.delete_training_job,
             "ListTrainingJobsForHyperParameterTuningJob": self.list_training_jobs_for_tuning_job,
             "Search": SharedOperation(TrainingSearch(self._engine).search, training_search.is_ours),
+            "GetSearchSuggestions": SharedOperation(
+                SearchSuggestions(self._engine).get_search_suggestions, training_search.is_ours
+            ),
             "ListTags": SharedOperation(self.list_tags, tagged),
             "AddTags": SharedOperation(self.add_tags, tagged),
             "DeleteTags": SharedOperation(self.delete_tags, tagged),
@@ -157,7 +171,7 @@ class TrainingJobs:
 
 def _not_found() -> ValidationException:
     """AWS answers a missing job with a ValidationException; Terraform and botocore's waiter rely on it."""
-    return ValidationException("Requested resource not found.")
+    return ValidationException(aws_texts.NOT_FOUND)
 
 
 def _key(context: Context, request: Request) -> JobKey:
@@ -194,7 +208,7 @@ def _query(context: Context, request: Request) -> JobQuery:
         sort_by=sort_by,
         ascending=request.get("SortOrder", "Ascending") == "Ascending",
         limit=request.get("MaxResults", 10),
-        after=_cursor(request.get("NextToken"), sort_by),
+        after=_cursor(request, sort_by),
     )
 
 
@@ -202,10 +216,10 @@ def _ms(time: float | None) -> int | None:
     return None if time is None else round(time * 1000)
 
 
-def _cursor(token: str | None, sort_by: SortBy) -> Cursor | None:
-    if token is None:
+def _cursor(request: Request, sort_by: SortBy) -> Cursor | None:
+    if "NextToken" not in request:
         return None
-    values = page_tokens.decode(token, int if sort_by is SortBy.CREATION_TIME else str, str)
-    if values is None:
-        raise ValidationException("Invalid pagination token")
-    return Cursor(*values)
+    values = page_tokens.decode(request["NextToken"], str, int if sort_by is SortBy.CREATION_TIME else str, str)
+    if values is None or values[0] != page_tokens.fingerprint(request):
+        raise ValidationException(aws_texts.BAD_TOKEN)
+    return Cursor(*values[1:])

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from sagelet import aws_texts
 from sagelet.jobs.search import Kind, Property, Scalar
 from sagelet_api.aws_errors import ValidationException
 from sagelet_api.services import training_view
@@ -50,8 +51,7 @@ def _resolve(name: str) -> Property:
         return Property((("Metrics",),), Kind.NUMBER, key=rest)
     found = _walk(rule_book("sagemaker").shape("TrainingJob"), name.split("."))
     if found is None:
-        # The text as moto quotes it from AWS.
-        raise ValidationException(f"Unknown property name: {name}")
+        raise ValidationException(aws_texts.unknown_property(name))
     return found
 
 
@@ -60,7 +60,6 @@ def resolve_list(name: str) -> tuple[str, ...]:
     found = _resolve(name)
     *path, rest = found.segments
     if len(path) != 1 or rest or found.key is not None:
-        # Text ours.
         raise ValidationException(f"NestedPropertyName {name} is not a list of a training job")
     return path[0]
 
@@ -70,7 +69,6 @@ def within(name: str, path: tuple[str, ...]) -> Property:
     found = resolve(name)
     first, *rest = found.segments
     if first != path or not rest:
-        # Text ours.
         raise ValidationException(f"The nested filter {name} is not about the items of {'.'.join(path)}")
     return Property(tuple(rest), found.kind, found.key, found.default)
 

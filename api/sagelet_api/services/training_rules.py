@@ -1,13 +1,13 @@
-"""What CreateTrainingJob demands beyond the service model, and what sagelet cannot do yet.
+"""What CreateTrainingJob demands beyond the service model.
 
-Where AWS's own text is known it is used; where it is not, the comment says so and the text is ours.
+Where AWS's own text is known it comes from `sagelet.aws_texts`; the others are ours.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 from typing import Any
 
+from sagelet import aws_texts
 from sagelet.data import staging
 from sagelet.data.channels.sources import no_objects
 from sagelet.data.objects import S3Uri
@@ -15,7 +15,7 @@ from sagelet.errors import ClientFault, FaultError, ScheduleError
 from sagelet.jobs import faults, interruptions
 from sagelet.telemetry.metrics import InvalidMetricRegex, compile_regex
 from sagelet_api.aws_errors import ResourceLimitExceeded, ValidationException
-from sagelet_api.services import channel_rules
+from sagelet_api.services import channel_rules, unsupported
 from sagelet_api.shapes import NOT_NULL
 from sagelet_api.validation import constraint_error, validation_errors
 
@@ -34,11 +34,16 @@ def check(request: Request, region: str, holds: Callable[[S3Uri], bool]) -> None
 
     `holds` tells whether there is an object under an S3 prefix. Raises ValidationException, ResourceLimitExceeded.
     """
+    _refuse(unsupported.other_jobs(request))
     _needed_members(request)
-    for problem in chain(_problems(request), _unsupported(request)):
-        raise ValidationException(problem)
+    _refuse(_problems(request))
+    _refuse(unsupported.problems(request))
     _limits(request["ResourceConfig"])
-    for problem in _empty_inputs(request, region, holds):
+    _refuse(_empty_inputs(request, region, holds))
+
+
+def _refuse(problems: Iterator[str]) -> None:
+    for problem in problems:
         raise ValidationException(problem)
 
 
@@ -69,36 +74,24 @@ def _problems(request: Request) -> Iterator[str]:
     yield from tag_problems([tag["Key"] for tag in request.get("Tags", [])])
 
 
-def _unsupported(request: Request) -> Iterator[str]:
-    """What AWS would take. All texts ours."""
-    if "InstanceGroups" in request["ResourceConfig"]:
-        yield "ResourceConfig.InstanceGroups is not supported by sagelet yet; use InstanceType and InstanceCount"
-
-
 def _limits(resources: Request) -> None:
     count = resources["InstanceCount"]
     if count > 1:
-        raise ResourceLimitExceeded(
-            f"The account-level service limit '{resources['InstanceType']} for training job usage' is 1 Instances, "
-            f"with current utilization of 0 Instances and a request delta of {count} Instances. sagelet runs one host "
-            "per job as yet."
-        )
+        limit = aws_texts.too_many_instances(resources["InstanceType"], 1, count)
+        raise ResourceLimitExceeded(f"{limit} sagelet runs one host per job as yet.")
 
 
 def _algorithm(algorithm: Request) -> Iterator[str]:
     if bool(algorithm.get("TrainingImage")) == bool(algorithm.get("AlgorithmName")):
-        # Text ours.
         yield "AlgorithmSpecification must have exactly one of TrainingImage and AlgorithmName"
     for definition in algorithm.get("MetricDefinitions", []):
         try:
             compile_regex(definition["Regex"])
         except InvalidMetricRegex as error:
-            # Text ours.
             yield f"The regex of the metric definition {definition['Name']!r} is not valid: {error}"
 
 
 def _resources(resources: Request) -> Iterator[str]:
-    """All texts ours."""
     if "InstanceGroups" in resources:
         if "InstanceType" in resources or "InstanceCount" in resources:
             yield "ResourceConfig must have either InstanceGroups or InstanceType and InstanceCount, not both"
@@ -130,13 +123,12 @@ def _times(request: Request) -> Iterator[str]:
     condition = request["StoppingCondition"]
     runtime, wait = condition.get("MaxRuntimeInSeconds", 86_400), condition.get("MaxWaitTimeInSeconds")
     if runtime > LONGEST_RUN:
-        # Text ours; the limit is documented.
         yield f"Invalid MaxRuntimeInSeconds. It must be less than or equal to {LONGEST_RUN}"
     if not request.get("EnableManagedSpotTraining"):
         if wait is not None:
-            yield "Invalid MaxWaitTimeInSeconds. It is only supported when EnableManagedSpotTraining is set to true"
+            yield aws_texts.WAIT_WITHOUT_SPOT
     elif wait is None or wait < runtime:
-        # Text ours, after the one above; the rule is documented.
+        # The rule is documented (shape StoppingCondition).
         yield (
             "Invalid MaxWaitTimeInSeconds. It must be present and be greater than or equal to MaxRuntimeInSeconds "
             "when EnableManagedSpotTraining is set to true"
@@ -144,7 +136,7 @@ def _times(request: Request) -> Iterator[str]:
 
 
 def check_tags(tags: Mapping[str, str], *, spot: bool) -> None:
-    """Raises ValidationException for a tag that means something to sagelet and cannot be honoured. Texts ours."""
+    """Raises ValidationException for a tag that means something to sagelet and cannot be honoured."""
     if interruptions.TAG in tags and not spot:
         raise ValidationException(f"The tag {interruptions.TAG} needs EnableManagedSpotTraining")
     for tag, read in ((interruptions.TAG, interruptions.schedule), (faults.TAG, faults.parse)):
@@ -165,15 +157,11 @@ def _instance_groups(request: Request) -> Iterator[str]:
     with_groups = [name for name, groups in wanted.items() if groups]
     without = [name for name, groups in wanted.items() if not groups]
     if with_groups and without:
-        yield (
-            f"Some channels have assigned instance groups: [{', '.join(with_groups)}] "
-            f"while others not: [{', '.join(without)}]"
-        )
+        yield aws_texts.some_channels_without_groups(with_groups, without)
     known = {group["InstanceGroupName"] for group in request["ResourceConfig"].get("InstanceGroups", [])}
     for channel, groups in wanted.items():
         for group in groups:
             if group not in known:
-                # Text ours.
                 yield f"Channel {channel!r}: ResourceConfig.InstanceGroups has no instance group {group!r}"
 
 
@@ -187,7 +175,6 @@ def _uris(request: Request) -> Iterator[str]:
         try:
             S3Uri.parse(uri)
         except ValueError as error:
-            # Text ours.
             yield str(error)
 
 
@@ -195,19 +182,18 @@ def _checkpoints(request: Request) -> Iterator[str]:
     try:
         staging.check_checkpoint_path(request.get("CheckpointConfig", {}))
     except ClientFault as error:
-        # Text ours.
         yield str(error)
 
 
 def profiler_problems(request: Request) -> Iterator[str]:
-    """What is wrong with ProfilerConfig; the values are documented, the text is ours."""
+    """What is wrong with ProfilerConfig; the values are documented."""
     interval = request.get("ProfilerConfig", {}).get("ProfilingIntervalInMilliseconds")
     if interval is not None and interval not in PROFILING_INTERVALS:
         yield f"ProfilerConfig.ProfilingIntervalInMilliseconds {interval} must be one of {list(PROFILING_INTERVALS)}"
 
 
 def tag_problems(keys: Iterable[str]) -> Iterator[str]:
-    """What is wrong with the keys of tags; the rules are AWS's tagging rules, the texts are ours."""
+    """What is wrong with the keys of tags; the rules are AWS's tagging rules."""
     keys = list(keys)
     for key in _duplicates(keys):
         yield f"Duplicate tag key {key!r}"

@@ -1,16 +1,15 @@
 """Search with Resource=TrainingJob: the expression typed and checked, asked of the engine, answered as records.
 
-The rules are the service model's documentation (shapes Filter, NestedFilters, SearchExpression). Where it gives no text
-for an error, the text is ours.
+The rules are the service model's documentation (shapes Filter, NestedFilters, SearchExpression).
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from sagelet import aws_texts
 from sagelet.engine import Engine
 from sagelet.jobs.record import TrainingJob
 from sagelet.jobs.search import (
@@ -74,7 +73,9 @@ class TrainingSearch:
         records = [{"TrainingJob": self._record(job)} for job in page.jobs]
         answer = _answer(records, page.total)
         if page.next is not None:
-            answer["NextToken"] = page_tokens.encode(_fingerprint(request), page.next.value, page.next.job_id)
+            answer["NextToken"] = page_tokens.encode(
+                page_tokens.fingerprint(request), page.next.value, page.next.job_id
+            )
         return answer
 
     def _record(self, job: TrainingJob) -> dict[str, Any]:
@@ -229,12 +230,6 @@ def _cursor(request: Request) -> SearchCursor | None:
     if "NextToken" not in request:
         return None
     values = page_tokens.decode(request["NextToken"], str, (str, int, float, type(None)), str)
-    if values is None or values[0] != _fingerprint(request):
-        raise ValidationException("Invalid pagination token")
+    if values is None or values[0] != page_tokens.fingerprint(request):
+        raise ValidationException(aws_texts.BAD_TOKEN)
     return SearchCursor(*values[1:])
-
-
-def _fingerprint(request: Request) -> str:
-    """Of all but the size and place of the page: a token goes on with its own search only."""
-    asked = {name: value for name, value in request.items() if name not in ("NextToken", "MaxResults")}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,12 +1,12 @@
 """UpdateTrainingJob: which members may change when, and what becomes of the job's request.
 
-AWS documents when (shapes UpdateTrainingJobRequest and RemoteDebugConfigForUpdate) but not in which words it refuses;
-they are ours, but for the status of a job that has ended, which is StopTrainingJob's.
+AWS documents when: shapes UpdateTrainingJobRequest and RemoteDebugConfigForUpdate.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from sagelet import aws_texts
 from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
 from sagelet_api.aws_errors import ValidationException
 from sagelet_api.services import training_rules
@@ -19,7 +19,7 @@ _REMOTE_DEBUG_IN = (SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING)
 def changes(job: TrainingJob, update: Request) -> dict[str, Any]:
     """The members of the job's request that the update replaces. Raises ValidationException."""
     if job.status is not JobStatus.IN_PROGRESS and set(update) - {"TrainingJobName"} != {"ResourceConfig"}:
-        raise ValidationException(f"The request was rejected because the training job is in status {job.status.value}.")
+        raise ValidationException(aws_texts.has_ended(job.status.value))
     made: dict[str, Any] = {}
     if "ProfilerConfig" in update:
         made["ProfilerConfig"] = {**job.request.get("ProfilerConfig", {}), **update["ProfilerConfig"]}

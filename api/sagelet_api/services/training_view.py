@@ -12,6 +12,8 @@ DEFAULTS: dict[str, Any] = {
     "EnableInterContainerTrafficEncryption": False,
     "EnableManagedSpotTraining": False,
 }
+#: Members of the request that the shape DescribeTrainingJobResponse does not have.
+NOT_DESCRIBED = frozenset({"SessionChainingConfig"})
 CHANNEL_DEFAULTS = {"CompressionType": "None", "RecordWrapperType": "None"}
 OUTPUT_DEFAULTS = {"KmsKeyId": "", "CompressionType": "GZIP"}
 
@@ -20,7 +22,7 @@ def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> dict[str, Any]
     """The answer of DescribeTrainingJob: every accepted field as it came, and what became of the job."""
     answer = {
         **DEFAULTS,
-        **job.request,
+        **{name: value for name, value in job.request.items() if name not in NOT_DESCRIBED},
         "TrainingJobArn": job.key.arn,
         "ModelArtifacts": {"S3ModelArtifacts": _model(job)},
         "TrainingJobStatus": job.status.value,

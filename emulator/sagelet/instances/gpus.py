@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sagelet import aws_texts
 from sagelet.errors import SageletError
 from sagelet.instances.catalogue import gpu_count
 from sagelet.settings import GpuPolicy
@@ -88,8 +89,8 @@ class GpuPool:
         have = f"{self.total} GPU{'s' if self.total != 1 else ''}" if self.total else "no GPU"
         if self._policy is GpuPolicy.REQUIRE:
             raise NoCapacity(
-                "Unable to provision requested ML compute capacity. Please retry using a different ML instance type. "
-                f"(sagelet: {instance_type} asks for {wanted}, this machine has {have} and --gpus is 'require')"
+                f"{aws_texts.NO_CAPACITY} (sagelet: {instance_type} asks for {wanted}, this machine has {have} and "
+                "--gpus is 'require')"
             )
         who = "--gpus is 'off'" if self._policy is GpuPolicy.OFF else f"this machine has {have}"
         workers = "1 CPU worker stands in for 1 GPU" if wanted == 1 else f"CPU workers stand in for {wanted} GPUs"

@@ -1,6 +1,6 @@
 """The life of a training job: one table of statuses, and the one function that moves a job along it.
 
-Texts are AWS's as printed by real jobs; order and clock rules are those of public DescribeTrainingJob outputs:
+Texts of `aws_texts` are AWS's; order and clock rules are those of public DescribeTrainingJob outputs:
 one transition per status with its message updated in place, each EndTime equal to the next StartTime,
 TrainingStartTime = start of Downloading, TrainingEndTime = start of the terminal status, or for a failed job the time
 when the failure was detected (botocore: DescribeTrainingJobResponse).
@@ -9,15 +9,16 @@ when the failure was detected (botocore: DescribeTrainingJobResponse).
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sagelet import aws_texts
 from sagelet.errors import JobNotInterruptible, SageletError
 from sagelet.jobs import warm_pools
 from sagelet.jobs.record import Attempt, JobKey, JobStatus, SecondaryStatus, StopCause, TrainingJob, Transition
 
 S = SecondaryStatus
 
-WAITING_FOR_CAPACITY = "Training job waiting for capacity"
-PREPARING_INSTANCES = "Preparing the instances for training"
-DOWNLOADING_IMAGE = "Downloading the training image"
+WAITING_FOR_CAPACITY = aws_texts.WAITING_FOR_CAPACITY
+PREPARING_INSTANCES = aws_texts.PREPARING_INSTANCES
+DOWNLOADING_IMAGE = aws_texts.DOWNLOADING_IMAGE
 
 
 class IllegalTransition(SageletError):
@@ -43,26 +44,25 @@ RUNNING = (S.STARTING, S.PENDING, S.DOWNLOADING, S.TRAINING)
 ENDING_ATTEMPT = (S.INTERRUPTED, S.RESTARTING)
 
 RULES: dict[SecondaryStatus, Rule] = {
-    S.STARTING: _rule(JobStatus.IN_PROGRESS, "Starting the training job", *ENDING_ATTEMPT),
+    S.STARTING: _rule(JobStatus.IN_PROGRESS, aws_texts.STARTING, *ENDING_ATTEMPT),
     # Only a job that has to wait gets this status; one that finds capacity at once goes on from Starting.
     S.PENDING: _rule(JobStatus.IN_PROGRESS, WAITING_FOR_CAPACITY, S.STARTING),
-    S.DOWNLOADING: _rule(JobStatus.IN_PROGRESS, "Downloading input data", S.STARTING, S.PENDING),
-    S.TRAINING: _rule(JobStatus.IN_PROGRESS, "Training image download completed. Training in progress.", S.DOWNLOADING),
-    # These two last until the attempt's hosts are down. AWS's texts are not public.
+    S.DOWNLOADING: _rule(JobStatus.IN_PROGRESS, aws_texts.DOWNLOADING_INPUT, S.STARTING, S.PENDING),
+    S.TRAINING: _rule(JobStatus.IN_PROGRESS, aws_texts.TRAINING, S.DOWNLOADING),
+    # These two last until the attempt's hosts are down.
     S.INTERRUPTED: _rule(
         JobStatus.IN_PROGRESS, "The managed spot training instances were interrupted", S.DOWNLOADING, S.TRAINING
     ),
     S.RESTARTING: _rule(JobStatus.IN_PROGRESS, "Restarting the training job", *RUNNING),
-    S.STOPPING: _rule(JobStatus.STOPPING, "Stopping the training job", *RUNNING, S.UPLOADING, *ENDING_ATTEMPT),
+    S.STOPPING: _rule(JobStatus.STOPPING, aws_texts.STOPPING, *RUNNING, S.UPLOADING, *ENDING_ATTEMPT),
     # AWS uploads what is there for a failed job, too; a stopping job uploads within Stopping.
-    S.UPLOADING: _rule(JobStatus.IN_PROGRESS, "Uploading generated training model", S.TRAINING),
-    S.COMPLETED: _rule(JobStatus.COMPLETED, "Training job completed", S.UPLOADING, S.STOPPING),
-    S.FAILED: _rule(JobStatus.FAILED, "Training job failed", *RUNNING, S.UPLOADING, S.STOPPING, *ENDING_ATTEMPT),
-    S.STOPPED: _rule(JobStatus.STOPPED, "Training job stopped", S.STOPPING),
+    S.UPLOADING: _rule(JobStatus.IN_PROGRESS, aws_texts.UPLOADING, S.TRAINING),
+    S.COMPLETED: _rule(JobStatus.COMPLETED, aws_texts.COMPLETED, S.UPLOADING, S.STOPPING),
+    S.FAILED: _rule(JobStatus.FAILED, aws_texts.FAILED, *RUNNING, S.UPLOADING, S.STOPPING, *ENDING_ATTEMPT),
+    S.STOPPED: _rule(JobStatus.STOPPED, aws_texts.STOPPED, S.STOPPING),
     S.MAX_RUNTIME_EXCEEDED: _rule(
         JobStatus.STOPPED, "Training job runtime exceeded MaxRuntimeInSeconds provided", S.STOPPING
     ),
-    # Text ours, after the one above.
     S.MAX_WAIT_TIME_EXCEEDED: _rule(
         JobStatus.STOPPED, "Training job runtime exceeded MaxWaitTimeInSeconds provided", S.STOPPING
     ),

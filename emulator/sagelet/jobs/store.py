@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
-from sagelet.jobs import codec, sql_notes, sql_pages, sql_search
+from sagelet.jobs import codec, sql_notes, sql_pages, sql_search, sql_suggest
 from sagelet.jobs.query import JobPage, JobQuery
 from sagelet.jobs.record import JobKey, PoolStatus, TrainingJob
 from sagelet.jobs.search import JobSearch, SearchCursor, SearchPage
@@ -188,6 +188,10 @@ class Store:
         more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
         total = rows[0][2] if rows else self._rows(*sql_search.count(query))[0][0]
         return SearchPage([jobs[row[0]] for row in page if row[0] in jobs], total, more)
+
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """`HyperParameters.NAME`, `Tags.KEY` and `Metrics.NAME` that jobs have and that begin so, in order."""
+        return [row[0] for row in self._rows(*sql_suggest.names(account, region, beginning, limit))]
 
     def counts(self) -> dict[str, int]:
         """Number of jobs by TrainingJobStatus."""

@@ -6,6 +6,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from sagelet import aws_texts
 from sagelet.jobs.lifecycle import STOPPED_AS
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.runtimes.port import Observation
@@ -16,15 +17,9 @@ REASON_LIMIT = 1024
 #: Nothing there, or a link, or a socket.
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
-#: Both spaces are AWS's, and the text is nothing but this: clients compare it whole.
-INTERNAL_ERROR = "InternalServerError: We encountered an internal error.  Please try again."
 #: As AWS words them, and nothing else: clients compare the whole text.
-INTERNAL = Verdict(SecondaryStatus.FAILED, INTERNAL_ERROR)
-CAPACITY = Verdict(
-    SecondaryStatus.FAILED,
-    "CapacityError: Unable to provision requested ML compute capacity. "
-    "Please retry using a different ML instance type.",
-)
+INTERNAL = Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR)
+CAPACITY = Verdict(SecondaryStatus.FAILED, f"CapacityError: {aws_texts.NO_CAPACITY}")
 
 
 def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> Verdict:
@@ -47,8 +42,8 @@ def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Map
 
 def algorithm_error(text: str, exit_code: int) -> str:
     """`AlgorithmError: <failure file>, exit code: N`, cut within the text so that the exit code survives."""
-    head, tail = "AlgorithmError: ", f", exit code: {exit_code}"
-    return head + text[: REASON_LIMIT - len(head) - len(tail)] + tail
+    room = REASON_LIMIT - len(aws_texts.algorithm_error("", exit_code))
+    return aws_texts.algorithm_error(text[:room], exit_code)
 
 
 def host_error(host: Observation) -> str:
@@ -59,7 +54,7 @@ def host_error(host: Observation) -> str:
 
 
 def internal_error(cause: str) -> Verdict:
-    return Verdict(SecondaryStatus.FAILED, INTERNAL_ERROR, cause.strip().rstrip("."))
+    return Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR, cause.strip().rstrip("."))
 
 
 def with_cause(message: str, verdict: Verdict) -> str:

@@ -140,6 +140,31 @@ def test_operation_that_does_not_exist(server: Server) -> None:
         assert "MakeCoffee" in answer["message"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "target"),
+    [
+        ("GET", "/", "SageMaker.CreateTrainingJob"),
+        ("POST", "/elsewhere", "SageMaker.CreateTrainingJob"),
+        ("POST", "/?Action=CreateTrainingJob", None),
+        ("POST", "/", None),
+    ],
+)
+def test_an_operation_of_ours_in_another_form_never_reaches_moto(
+    server: Server, method: str, path: str, target: str | None, server_log: pytest.LogCaptureFixture
+) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    headers = {
+        "Authorization": "AWS4-HMAC-SHA256 Credential=any/20261121/us-east-1/sagemaker/aws4_request, Signature=0"
+    }
+    if target:
+        headers["X-Amz-Target"] = target
+    connection.request(method, path, body=b"{}", headers=headers)
+    response = connection.getresponse()
+    assert response.status == 400
+    assert b"UnknownOperation" in response.read()
+    assert server_log.records == []
+
+
 def test_service_that_does_not_exist(server: Server) -> None:
     status, answer = post(server, "CoffeeMachine.Brew", b"{}", "coffee")
     assert (status, answer["__type"]) == (400, "UnknownOperationException")

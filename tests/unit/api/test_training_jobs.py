@@ -382,6 +382,48 @@ def test_the_paginator_meets_every_job_once(world: ApiWorld, sort_by: str, order
         assert found == sorted(made, reverse=order == "Descending")
 
 
+@pytest.mark.parametrize(
+    ("sort_by", "rest"), [("Name", ["job-04", "job-05", "job-06", "job-08"]), ("CreationTime", ["job-04", "job-06"])]
+)
+def test_pages_are_stable_while_jobs_come_and_go(world: ApiWorld, sort_by: str, rest: list[str]) -> None:
+    """Of the jobs that were there at the first page none comes twice and none is left out."""
+    for number in range(0, 12, 2):
+        world.waiting_job(f"job-{number:02}")
+        world.clock.turn(1)
+    first = world.sagemaker.list_training_jobs(SortBy=sort_by, MaxResults=2)
+    assert names(first) == ["job-00", "job-02"]
+    world.waiting_job("job-01")
+    world.waiting_job("job-05")
+    for gone in ("job-02", "job-10"):
+        world.engine._store.delete(world.job(gone))
+    page = {"SortBy": sort_by, "MaxResults": len(rest)}
+    second = world.sagemaker.list_training_jobs(**page, NextToken=first["NextToken"])
+    assert names(second) == rest
+    if sort_by == "Name":
+        assert "NextToken" not in second
+        return
+    last = world.sagemaker.list_training_jobs(SortBy=sort_by, NextToken=second["NextToken"])
+    assert names(last) == ["job-08", "job-01", "job-05"]
+
+
+def test_many_jobs_made_while_pages_are_read(world: ApiWorld) -> None:
+    there = fill(world, 20)
+
+    def make(number: int) -> None:
+        create(world, f"new-{number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        made = [pool.submit(make, number) for number in range(20)]
+        pages = world.sagemaker.get_paginator("list_training_jobs").paginate(
+            SortBy="Name", SortOrder="Descending", PaginationConfig={"PageSize": 3}
+        )
+        found = [name for page in pages for name in names(page)]
+        for one in made:
+            one.result()
+    assert len(found) == len(set(found))
+    assert set(there) <= set(found)
+
+
 def test_filters_come_before_pages(world: ApiWorld) -> None:
     made = fill(world, 12)
     start = datetime.fromtimestamp(1_700_000_000, timezone.utc)
@@ -441,7 +483,12 @@ def test_a_token_that_is_not_ours_is_refused(world: ApiWorld, garbage: str) -> N
 def test_a_token_of_another_order_is_refused(world: ApiWorld) -> None:
     fill(world, 2)
     mine = world.sagemaker.list_training_jobs(MaxResults=1, SortBy="Name")["NextToken"]
-    assert refused(world.sagemaker.list_training_jobs, NextToken=mine)[1] == "Invalid pagination token"
+    others: list[dict[str, str]] = [{}, {"SortBy": "Status"}, {"SortOrder": "Descending"}, {"NameContains": "job"}]
+    for other in others:
+        asked = {"NextToken": mine, **({"SortBy": "Name"} if other else {}), **other}
+        assert refused(world.sagemaker.list_training_jobs, **asked)[1] == "Invalid pagination token"
+    rest = world.sagemaker.list_training_jobs(MaxResults=100, SortBy="Name", NextToken=mine)
+    assert names(rest) == ["job-01"]
 
 
 @pytest.mark.parametrize("limit", [0, 101])

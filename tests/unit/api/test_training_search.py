@@ -397,3 +397,35 @@ def test_bad_expressions(world: ApiWorld) -> None:
 )
 def test_bad_options(world: ApiWorld, options: dict[str, Any], text: str) -> None:
     assert text in refused(world, **options)
+
+
+# --- suggestions ----------------------------------------------------------------------------------------------------
+
+
+def suggested(world: ApiWorld, hint: str, **where: str) -> list[str]:
+    query = {"PropertyNameQuery": {"PropertyNameHint": hint}}
+    answer = world.client("sagemaker", **where).get_search_suggestions(Resource="TrainingJob", SuggestionQuery=query)
+    return [one["PropertyName"] for one in answer["PropertyNameSuggestions"]]
+
+
+@pytest.mark.parametrize(
+    ("hint", "found"),
+    [
+        ("Tags.", ["Tags.team", "Tags.with.dot"]),
+        ("Metrics.", ["Metrics.acc", "Metrics.loss"]),
+        ("HyperParameters.", [f"HyperParameters.{name}" for name in ("epochs", "lr", "mode", "ü\"'")]),
+        ("HyperParameters.l", ["HyperParameters.lr"]),
+        ("TrainingJobN", ["TrainingJobName"]),
+        ("InputDataConfig.DataSource.S3DataSource.S3U", ["InputDataConfig.DataSource.S3DataSource.S3Uri"]),
+        ("%", []),
+    ],
+)
+def test_suggestions_begin_with_the_hint(three: ApiWorld, hint: str, found: list[str]) -> None:
+    assert suggested(three, hint) == found
+    for name in found:
+        three.sagemaker.search(Resource="TrainingJob", SearchExpression={"Filters": [where(name, "Exists")]})
+
+
+def test_suggestions_are_of_this_account_and_few(three: ApiWorld) -> None:
+    assert suggested(three, "Tags.", account="210987654321") == []
+    assert len(suggested(three, "")) == 100

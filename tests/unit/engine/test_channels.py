@@ -286,3 +286,8 @@ def test_files_that_every_container_has_and_no_others(stage: Stage) -> None:
     ]
     assert config(host, "upstreamoutputdataconfig") == []
     assert config(host, "inputdataconfig")["training"]["TrainingInputMode"] == "File"
+
+
+def test_the_content_type_is_in_the_configuration(stage: Stage) -> None:
+    (host,) = stage(job_with({**channel("s3://in/d"), "ContentType": "text/csv"}))
+    assert config(host, "inputdataconfig")["training"]["ContentType"] == "text/csv"

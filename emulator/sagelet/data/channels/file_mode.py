@@ -8,6 +8,7 @@ import errno
 from collections.abc import Iterable
 from pathlib import Path
 
+from sagelet import aws_texts
 from sagelet.data.channels.channel import Channel, InputMode
 from sagelet.data.channels.dealing import dealt, shuffled
 from sagelet.data.channels.sources import JobObjects, Listing, Source, listing
@@ -74,12 +75,7 @@ def _refuse_partial_prefix(uri: S3Uri, sources: Iterable[Source]) -> None:
     for source in sources:
         key = source.uri.key
         if key != uri.key and not key.startswith(f"{uri.key}/"):
-            raise ClientFault(
-                "Data download failed:Failed to download data. For FastFile mode, partial S3 prefix is not supported. "
-                "S3 prefix has to end with a full file or folder. Add a trailing '/' to the S3 prefix if it ends with "
-                "a folder name that is also a prefix for other folders. "
-                f"Current S3 prefix: [{uri.key}], found S3 object: [{key}]."
-            )
+            raise ClientFault(f"Data download failed:{aws_texts.partial_prefix(uri.key, key)}")
 
 
 def _make_read_only(directory: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from sagelet import aws_texts
 from sagelet.data.channels.channel import Channel, DataType
 from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet.errors import ClientFault
@@ -78,11 +79,7 @@ class JobObjects:
 
 def no_objects(uri: str, region: str, role: str) -> str:
     """AWS's words for an input with nothing under its prefix."""
-    return (
-        f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the bucket exists in '
-        f"the selected region ({region}), that objects exist under that S3 prefix, and that the role "
-        f'"{role}" has "s3:ListBucket" permissions on bucket "{S3Uri.parse(uri).bucket}".'
-    )
+    return aws_texts.no_objects(uri, S3Uri.parse(uri).bucket, region, role)
 
 
 def listing(objects: JobObjects, channel: Channel) -> Listing:
@@ -121,5 +118,4 @@ def _from_manifest(objects: JobObjects, uri: S3Uri) -> Listing:
 
 
 def _bad_manifest(uri: S3Uri, why: str) -> ClientFault:
-    """Text ours: AWS's is not known."""
     return ClientFault(f"Data download failed:the manifest {uri} is not valid: {why}")

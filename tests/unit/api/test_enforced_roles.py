@@ -1,0 +1,98 @@
+"""`sagelet up --enforce-iam`: RoleArn has to be a role that SageMaker may assume."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.trust import trusts
+from support.api_world import ApiWorld
+from support.world import request
+
+SAGEMAKER = "sagemaker.amazonaws.com"
+
+
+@pytest.fixture
+def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    with ApiWorld(tmp_path, bridge, enforce_iam=True) as running:
+        yield running
+
+
+def policy(principal: Any = None, action: Any = "sts:AssumeRole", effect: str = "Allow") -> dict[str, Any]:
+    principal = {"Service": SAGEMAKER} if principal is None else principal
+    return {"Effect": effect, "Principal": principal, "Action": action}
+
+
+def document(*statements: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": [*statements]})
+
+
+def role(world: ApiWorld, trust: str, **options: Any) -> str:
+    iam = world.client("iam")
+    name = f"role-{uuid.uuid4().hex}"
+    return str(iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust, **options)["Role"]["Arn"])
+
+
+def refusal(world: ApiWorld, arn: str, **where: str) -> str:
+    with pytest.raises(ClientError) as caught:
+        world.client("sagemaker", **where).create_training_job(**request("one", RoleArn=arn))
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+    return str(caught.value.response["Error"]["Message"])
+
+
+def words(arn: str) -> str:
+    return (
+        f"Could not assume role {arn}. Please ensure that the role exists and allows principal "
+        "'sagemaker.amazonaws.com' to assume the role."
+    )
+
+
+@pytest.mark.parametrize("path", ["/", "/service-role/"])
+def test_a_role_that_sagemaker_may_assume_is_taken(world: ApiWorld, path: str) -> None:
+    arn = role(world, document(policy()), Path=path)
+    world.sagemaker.create_training_job(**request("one", RoleArn=arn))
+    assert world.sagemaker.describe_training_job(TrainingJobName="one")["RoleArn"] == arn
+    assert refusal(world, arn, account="210987654321") == words(arn)
+
+
+def test_a_role_that_iam_does_not_know_is_refused(world: ApiWorld) -> None:
+    arn = "arn:aws:iam::123456789012:role/nobody-made-it"
+    assert refusal(world, arn) == words(arn)
+    assert world.sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
+
+
+def test_a_role_of_another_service_is_refused(world: ApiWorld) -> None:
+    arn = role(world, document(policy({"Service": "lambda.amazonaws.com"})))
+    assert refusal(world, arn) == words(arn)
+
+
+def test_a_role_that_was_deleted_is_refused(world: ApiWorld) -> None:
+    arn = role(world, document(policy()))
+    world.client("iam").delete_role(RoleName=arn.rpartition("/")[2])
+    assert refusal(world, arn) == words(arn)
+
+
+@pytest.mark.parametrize(
+    ("trust", "trusted"),
+    [
+        (document(policy({"Service": ["ec2.amazonaws.com", SAGEMAKER]})), True),
+        (document(policy(action=["sts:TagSession", "sts:AssumeRole"])), True),
+        (document(policy(action="sts:*")), True),
+        (document(policy("*")), True),
+        (json.dumps({"Statement": policy()}), True),
+        (document(policy({"AWS": "arn:aws:iam::123456789012:root"})), False),
+        (document(policy(action="sts:AssumeRoleWithSAML")), False),
+        (document(policy(), policy(effect="Deny")), False),
+        (document(), False),
+        ("no policy", False),
+        ("[]", False),
+        ('{"Statement": ["x"]}', False),
+    ],
+)
+def test_what_a_trust_policy_says(trust: str, trusted: bool) -> None:
+    assert trusts(trust, SAGEMAKER) is trusted
