@@ -83,10 +83,12 @@ def no_objects(uri: str, bucket: str, region: str, role: str) -> str:
 
 
 def too_many_instances(instance_type: str, limit: int, count: int) -> str:
-    """ResourceLimitExceeded; AWS goes on with how to ask for more."""
+    """ResourceLimitExceeded."""
     return (
         f"The account-level service limit '{instance_type} for training job usage' is {limit} Instances, "
-        f"with current utilization of 0 Instances and a request delta of {count} Instances."
+        f"with current utilization of 0 Instances and a request delta of {count} Instances. Please use AWS Service "
+        "Quotas to request an increase for this quota. If AWS Service Quotas is not available, contact AWS support to "
+        "request an increase for this quota."
     )
 
 

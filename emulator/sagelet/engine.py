@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import sagelet
 from sagelet.clock import Clock
 from sagelet.data import removal
+from sagelet.data.file_systems import FileSystemSource, directory_of
 from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet.errors import DataDirectoryInUse, JobNotDeletable, JobNotStoppable, SettingsError, WarmPoolAvailable
 from sagelet.images.resolve import Resolver
@@ -64,7 +65,9 @@ class Engine:
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
         pool = GpuPool(self._gpus, settings.gpus)
         self._warm = PoolKeeper(self._store, settings.data)
-        self._scheduler = Scheduler(self._store, clock, pool, settings.max_jobs, self._supervise, self._warm)
+        self._scheduler = Scheduler(
+            self._store, clock, pool, settings.max_jobs, self._supervise, self._warm, max_hosts=settings.host_limit
+        )
         self._announcer = Announcer(self._store, statuses)
         self._supervisors: dict[str, Supervisor] = {}
         self._guard = threading.Lock()
@@ -222,6 +225,15 @@ class Engine:
                 return
             except StaleRecord:
                 job = self._store.get_by_id(job.id)
+
+    @property
+    def host_limit(self) -> int:
+        """The most hosts that one job can have."""
+        return self._settings.host_limit
+
+    def check_file_system(self, source: FileSystemSource) -> None:
+        """Raises ClientFault when no directory stands in for what a channel names."""
+        directory_of(source, self._settings.file_systems)
 
     def holds_input(self, key: JobKey, uri: S3Uri) -> bool:
         """Whether there is an object under an S3 prefix."""

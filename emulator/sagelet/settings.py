@@ -1,11 +1,16 @@
 """The settings of one server. Each is an option of `sagelet up` and an environment variable SAGELET_*."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from sagelet.data.file_systems import check_file_systems
 from sagelet.errors import SettingsError
+
+#: Hosts at the same time, unless more jobs than that may run.
+DEFAULT_MAX_HOSTS = 8
 
 
 class RuntimeChoice(str, Enum):
@@ -51,6 +56,8 @@ class Settings:
     gpus: GpuPolicy = GpuPolicy.AUTO
     #: Jobs that run at the same time; the others wait for capacity.
     max_jobs: int = field(default_factory=default_max_jobs)
+    #: Hosts of all jobs at the same time, and so the most that one job can have. None: 8, or max_jobs if that is more.
+    max_hosts: int | None = None
     #: Seconds between SIGTERM and SIGKILL when a job is stopped; AWS gives 120.
     stop_grace_seconds: int = 120
     #: Share of the running time that managed spot training does not bill; AWS says up to 0.9.
@@ -59,15 +66,25 @@ class Settings:
     enforce_iam: bool = False
     #: TOML file with the user's own image rules; theirs come first.
     image_rules: Path | None = None
+    #: Directories that stand in for file systems (EFS, FSx for Lustre), by FileSystemId.
+    file_systems: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"--port {self.port}: must be between 0 and 65535")
         if self.max_jobs < 1:
             raise SettingsError(f"--max-jobs {self.max_jobs}: must be at least 1")
+        if self.max_hosts is not None and self.max_hosts < 1:
+            raise SettingsError(f"--max-hosts {self.max_hosts}: must be at least 1")
         if self.stop_grace_seconds < 0:
             raise SettingsError(f"--stop-grace {self.stop_grace_seconds}: must not be negative")
         if not 0 <= self.spot_discount < 1:
             raise SettingsError(f"--spot-discount {self.spot_discount}: must be at least 0 and less than 1")
         if self.image_rules is not None and not self.image_rules.is_file():
             raise SettingsError(f"--image-rules {self.image_rules}: no such file")
+        check_file_systems(self.file_systems, self.data)
+
+    @property
+    def host_limit(self) -> int:
+        """See max_hosts."""
+        return max(DEFAULT_MAX_HOSTS, self.max_jobs) if self.max_hosts is None else self.max_hosts

@@ -4,6 +4,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import docker
@@ -87,7 +88,8 @@ def test_servers_on_one_engine_do_not_see_each_others_containers(
 
 def test_gpus_are_requested_by_uuid(docker_host: Harness, docker_client: docker.DockerClient) -> None:
     """Where the engine has no GPUs the container cannot start: the host has ended, and says why."""
-    plan = docker_host.plan("true", gpu_uuids=("GPU-11111111", "GPU-22222222"))
+    plan = docker_host.plan("true")
+    plan = replace(plan, hosts=(replace(plan.hosts[0], gpu_uuids=("GPU-11111111", "GPU-22222222")),))
     handle = docker_host.launch(plan)
     (request,) = inspect(docker_client, handle)["HostConfig"]["DeviceRequests"]
     assert request["DeviceIDs"] == ["GPU-11111111", "GPU-22222222"]

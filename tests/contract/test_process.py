@@ -16,7 +16,7 @@ import sagelet
 from sagelet.clock import SystemClock
 from sagelet.errors import ClientFault
 from sagelet.runtimes import host_files
-from sagelet.runtimes.port import WARM_POOL_CACHE, Handle
+from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, Mount
 from sagelet.runtimes.process import ProcessRuntime, StandIn
 from support.harness import Harness, wait_for
 
@@ -59,8 +59,11 @@ def test_environment_is_exactly_what_is_documented(process_host: Harness) -> Non
 
 
 def test_leased_gpus_are_the_visible_ones(process_host: Harness) -> None:
-    text, _ = process_host.run("echo $CUDA_VISIBLE_DEVICES", gpu_uuids=("GPU-a", "GPU-b"))
-    assert text == ["GPU-a,GPU-b"]
+    plan = process_host.plan("echo $CUDA_VISIBLE_DEVICES", hosts=2)
+    first, second = plan.hosts
+    hosts = (replace(first, gpu_uuids=("GPU-a", "GPU-b")), replace(second, gpu_uuids=("GPU-c",)))
+    handles = process_host.launch_all(replace(plan, hosts=hosts))
+    assert [process_host.text(handle) for handle in handles] == [["GPU-a,GPU-b"], ["GPU-c"]]
 
 
 def test_machine_is_untouched_and_opt_keeps_its_other_children(process_host: Harness) -> None:
@@ -194,6 +197,78 @@ def test_without_namespaces_a_link_leads_to_the_cache(tmp_path: Path) -> None:
         assert host.make().launch(plan) == [handle]
     assert sorted(path.name for path in cache.iterdir()) == ["1", "2"]
     host.clean_up()
+
+
+def test_without_namespaces_a_mount_is_a_link(tmp_path: Path) -> None:
+    host = Harness("process", lambda: without_namespaces(tmp_path), tmp_path)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/a").write_text("content\n")
+    plan = host.plan('cat "$SAGEMAKER_BASE_DIR/data/a"; echo new > "$SAGEMAKER_BASE_DIR/data/b"')
+    (one,) = plan.hosts
+    (one.opt_ml / "data").mkdir()
+    plan = replace(plan, hosts=(replace(one, mounts=(Mount(tmp_path / "files", "data", read_only=False),)),))
+    handle = host.launch(plan)
+    assert host.text(handle) == ["content"]
+    assert host.make().launch(plan) == [handle]
+    assert (tmp_path / "files/b").read_text() == "new\n"
+    host.clean_up()
+
+
+NODE = """
+import os, socket, sys, time
+name, port = socket.gethostname(), int(os.environ["SAGELET_MASTER_PORT"])
+with socket.create_server((socket.gethostbyname(name), port)) as server:
+    other = "algo-2" if name == "algo-1" else "algo-1"
+    for _ in range(600):
+        try:
+            with socket.create_connection((other, port), 5) as peer:
+                said = peer.recv(100).decode() if name == "algo-2" else ""
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    while name == "algo-1" and not said:
+        with server.accept()[0] as peer:
+            peer.sendall(b"hello from algo-1")
+        said = "told"
+    print(said)
+"""
+
+
+def test_hosts_listen_on_one_port_and_find_each_other(process_host: Harness) -> None:
+    handles = process_host.launch_all(
+        process_host.plan("", hosts=2, entrypoint=(sys.executable, "-c"), arguments=(NODE,))
+    )
+    assert [process_host.text(handle)[-1:] for handle in handles] == [["told"], ["hello from algo-1"]]
+
+
+def test_a_read_only_mount_protects_what_is_mounted_below_it(process_host: Harness) -> None:
+    """A file system of the user may have others mounted in it; nested mounts are made in a namespace of the test's."""
+    files = process_host.directory / "files"
+    (files / "inner").mkdir(parents=True)
+    (files / "outside").mkdir()
+    script = f"mount --bind {files}/outside {files}/inner && exec {sys.executable} -c '{MOUNTED_BELOW}' {files}"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == ["['/shown', '/shown/inner']", "top refused", "inner refused"], done.stderr
+
+
+MOUNTED_BELOW = """
+import os, sys
+from sagelet.runtimes import host_namespaces as ours
+files = sys.argv[1]
+target = files + "/shown"
+os.mkdir(target)
+ours._bind(files, target)
+print([place.removeprefix(files) for place in ours._mounted_at(target)])
+ours._protect(target)
+for name, path in (("top", target), ("inner", target + "/inner")):
+    try:
+        open(path + "/new", "w")
+        print(name, "written")
+    except OSError as error:
+        print(name, "refused")
+""".replace("'", '"')
 
 
 def test_without_namespaces_isolation_is_refused(tmp_path: Path) -> None:

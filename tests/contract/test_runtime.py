@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sagelet.runtimes.port import Line
+from sagelet.runtimes.port import Line, Mount
 from support.harness import Harness, wait_for
 
 PRINTER = 'i=0; while [ $i -lt 3000 ]; do echo "line $i"; i=$((i+1)); done'
@@ -294,3 +294,33 @@ def test_a_cache_goes_from_host_to_host_and_outlives_them(host: Harness) -> None
         assert sorted(path.name for path in one.opt_ml.iterdir()) == ["own", "sagemaker"]
     assert said == [[], ["pip"]]
     assert list(cache.iterdir()) == [cache / "pip"]
+
+
+def test_mounts_show_directories_of_this_machine(host: Harness) -> None:
+    script = """
+        cat /opt/ml/data/fixed/a /opt/ml/data/free/a
+        echo x 2>/dev/null > /opt/ml/data/fixed/new && echo "went through"
+        echo new > /opt/ml/data/free/b
+    """
+    source = host.directory / "of the user: all"
+    source.mkdir()
+    (source / "a").write_text("content\n")
+    plan = host.plan(script)
+    (one,) = plan.hosts
+    for name in ("fixed", "free"):
+        (one.opt_ml / "data" / name).mkdir(parents=True)
+    mounts = (Mount(source, "data/fixed", read_only=True), Mount(source, "data/free", read_only=False))
+    handle = host.launch(replace(plan, hosts=(replace(one, mounts=mounts),)))
+    assert [line for line in host.text(handle) if "new" not in line] == ["content", "content"]
+    host.end(handle)
+    assert sorted(path.name for path in source.iterdir()) == ["a", "b"]
+    assert list((one.opt_ml / "data/free").iterdir()) == []
+
+
+def test_the_end_of_a_host_has_a_time(host: Harness) -> None:
+    handles = host.launch_all(host.plan("[ $(hostname) = algo-2 ] || sleep 1; exit 3", hosts=2))
+    first, second = (host.end(handle) for handle in handles)
+    assert first.finished_ms is not None
+    assert second.finished_ms is not None
+    assert handles[1].started_ms <= second.finished_ms < first.finished_ms
+    assert host.make().observe(handles[0]) == first

@@ -1,5 +1,6 @@
 """Stand-ins for what lies outside of the engine: time, S3, CloudWatch and the hosts."""
 
+import contextlib
 import hashlib
 import queue
 import shutil
@@ -71,8 +72,14 @@ class FakeObjects:
         """The objects whose key starts with `prefix`."""
         if not (self._root / bucket).is_dir():
             return {}
-        found = self.list("", "", bucket, prefix)
-        return {info.key: (self._root / bucket / info.key).read_bytes() for info in found}
+        objects = {}
+        for path in sorted((self._root / bucket).rglob("*")):
+            key = path.relative_to(self._root / bucket).as_posix()
+            # One may be deleted while this looks.
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file() and key.startswith(prefix):
+                    objects[key] = path.read_bytes()
+        return objects
 
 
 class FakeMetrics:
@@ -104,6 +111,7 @@ class FakeHost:
     plan: LaunchPlan
     printed: list[Line] = field(default_factory=list)
     exit_code: int | None = None
+    finished_ms: int | None = None
     signals: list[str] = field(default_factory=list)
     changed: "queue.SimpleQueue[None]" = field(default_factory=queue.SimpleQueue)
 
@@ -155,7 +163,7 @@ class FakeRuntime:
         host = self.hosts.get(handle.ref)
         if host is None:
             return Observation(running=False, error="it was removed")
-        return Observation(running=host.exit_code is None, exit_code=host.exit_code)
+        return Observation(host.exit_code is None, host.exit_code, finished_ms=host.finished_ms)
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
         host = self.hosts.get(handle.ref)

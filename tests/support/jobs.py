@@ -40,7 +40,9 @@ class Jobs:
             RoleArn=ROLE,
             OutputDataConfig={"S3OutputPath": "s3://tests/out"},
             ResourceConfig={
-                **{"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 10},
+                "InstanceType": options.pop("instance_type", "ml.p3.2xlarge"),
+                "InstanceCount": options.pop("hosts", 1),
+                "VolumeSizeInGB": 10,
                 **options.pop("resources", {}),
             },
             StoppingCondition={
@@ -69,9 +71,9 @@ class Jobs:
         streams: list[dict[str, Any]] = found["logStreams"]
         return streams
 
-    def log(self, name: str) -> list[str]:
-        """All messages of the job's only stream, page by page."""
-        streams = self.streams(name)
+    def log(self, name: str, host: str = "") -> list[str]:
+        """All messages of the job's only stream, or of its only one of a host, page by page."""
+        streams = [one for one in self.streams(name) if f"/{host}" in one["logStreamName"]]
         if not streams:
             return []
         assert len(streams) == 1
@@ -86,11 +88,11 @@ class Jobs:
                 return messages
             token = {"nextToken": page["nextForwardToken"]}
 
-    def wait_for_line(self, name: str, text: str, seconds: float = 120) -> None:
+    def wait_for_line(self, name: str, text: str, seconds: float = 120, host: str = "") -> None:
         def seen() -> bool:
             description = self.describe(name)
             assert description["TrainingJobStatus"] not in ("Failed",), description["FailureReason"]
-            return any(text in line for line in self.log(name))
+            return any(text in line for line in self.log(name, host))
 
         until(seen, seconds)
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from sagelet.clock import SystemClock
-from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan
+from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Mount
 from sagelet.runtimes.process import ProcessRuntime, StandIn
 
 DEADLINE_S = 30.0
@@ -28,11 +28,12 @@ class User:
         isolated: bool = False,
         read_only: tuple[str, ...] = (),
         cache: Path | None = None,
+        mounts: tuple[Mount, ...] = (),
     ) -> Handle:
         opt_ml = self.directory / name / "ml"
-        for path in ("", *read_only, *([] if cache is None else [WARM_POOL_CACHE])):
+        for path in ("", *read_only, *([] if cache is None else [WARM_POOL_CACHE]), *(one.target for one in mounts)):
             (opt_ml / path).mkdir(parents=True)
-        host = HostPlan("algo-1", opt_ml, self.directory / name / "run", read_only, cache)
+        host = HostPlan("algo-1", opt_ml, self.directory / name / "run", read_only, cache, mounts)
         command = ("/bin/sh", "-c", script)
         plan = LaunchPlan(name, name, "none", (host,), entrypoint=command, arguments=(), network_isolation=isolated)
         return self.runtime.launch(plan)[0]
@@ -95,6 +96,17 @@ def has_a_cache(user: User) -> None:
         assert user.text(handle) == found
 
 
+def sees_directories_of_the_machine(user: User) -> None:
+    files = user.directory / "files"
+    files.mkdir()
+    (files / "a").write_text("content\n")
+    script = "cat /opt/ml/fixed/a; (echo x > /opt/ml/fixed/x) 2>/dev/null; echo y > /opt/ml/free/y"
+    mounts = (Mount(files, "fixed", read_only=True), Mount(files, "free", read_only=False))
+    handle = user.start("mounts", script, mounts=mounts)
+    assert user.text(handle) == ["content"]
+    assert sorted(os.listdir(files)) == ["a", "y"]
+
+
 def main() -> None:
     assert os.geteuid() != 0
     user = User(Path(sys.argv[1]))
@@ -106,6 +118,7 @@ def main() -> None:
         is_isolated_from_the_network,
         cannot_write_what_is_read_only,
         has_a_cache,
+        sees_directories_of_the_machine,
     ):
         holds(user)
     print("all of it holds")

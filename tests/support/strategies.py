@@ -158,7 +158,10 @@ _NEEDED = frozenset(
 
 def bodies(refused: frozenset[str]) -> st.SearchStrategy[Body]:
     """Bodies that are accepted. `refused`: paths of members that sagelet does not take; they are left out."""
-    omitted = refused | {"StoppingCondition.MaxWaitTimeInSeconds"}
+    source = "InputDataConfig[].DataSource"
+    # They exclude or demand others; tests of their own have them.
+    groups = {"ResourceConfig.InstanceGroups", f"{source}.S3DataSource.InstanceGroupNames"}
+    omitted = refused | groups | {"StoppingCondition.MaxWaitTimeInSeconds", f"{source}.FileSystemDataSource"}
     return _fitting(ShapeStrategies(_SPECIAL, omitted, _NEEDED).of(create_shape()))
 
 

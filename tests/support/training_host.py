@@ -33,6 +33,8 @@ class Ended:
 class TrainingHost:
     base: Path
     environment: dict[str, str] = field(default_factory=dict)
+    #: The job's hosts; this is the first.
+    hosts: tuple[str, ...] = ("algo-1",)
 
     def script(self, text: str, name: str = "train.py") -> None:
         file = self.base / "code" / name
@@ -47,7 +49,7 @@ class TrainingHost:
         files = {
             "hyperparameters.json": everything,
             "inputdataconfig.json": {},
-            "resourceconfig.json": _RESOURCES,
+            "resourceconfig.json": self._resources(),
         }
         for name, content in files.items():
             (config / name).write_text(json.dumps(content))
@@ -79,6 +81,17 @@ class TrainingHost:
     def model(self) -> Path:
         return self.base / "model"
 
+    def _resources(self) -> dict[str, object]:
+        group = {"instance_type": "ml.p3.2xlarge", "hosts": list(self.hosts)}
+        return {
+            "current_host": self.hosts[0],
+            "current_instance_type": "ml.p3.2xlarge",
+            "current_group_name": "homogeneousCluster",
+            "hosts": list(self.hosts),
+            "instance_groups": [{"instance_group_name": "homogeneousCluster", **group}],
+            "network_interface_name": "eth0",
+        }
+
     def _environ(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
         return {
@@ -93,13 +106,3 @@ class TrainingHost:
 
 
 _NOT_INHERITED = ("SAGE", "SM_", "PJRT", "XLA", "PT_XLA", "PYTHON", "GPU_NUM", "USE_TORCH")
-_RESOURCES = {
-    "current_host": "algo-1",
-    "current_instance_type": "ml.p3.2xlarge",
-    "current_group_name": "homogeneousCluster",
-    "hosts": ["algo-1"],
-    "instance_groups": [
-        {"instance_group_name": "homogeneousCluster", "instance_type": "ml.p3.2xlarge", "hosts": ["algo-1"]}
-    ],
-    "network_interface_name": "eth0",
-}

@@ -82,6 +82,12 @@ class World:
         ref = f"{self.job(name).id}/algo-1"
         return until(lambda: self.runtime.hosts.get(ref))
 
+    def all_hosts(self, name: str) -> list[FakeHost]:
+        """All hosts of the job, once they run."""
+        job = self.job(name)
+        until(lambda: len(self.runtime.find(job.launch_id)) == len(job.hosts))
+        return [self.runtime.hosts[handle.ref] for handle in self.runtime.find(job.launch_id)]
+
     def ended(self, name: str) -> TrainingJob:
         until(lambda: self.job(name).terminal)
         return self.job(name)

@@ -1,6 +1,7 @@
 """`sagelet up`: the server in the foreground."""
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 import sagelet
+from sagelet.errors import SettingsError
 from sagelet.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,6 +27,13 @@ def choices(values: type[RuntimeChoice] | type[GpuPolicy]) -> click.Choice[str]:
     return click.Choice([value.value for value in values])
 
 
+class FileSystem(click.types.StringParamType):
+    """`fs-0123456789abcdef0=/directory`; several in a variable are put apart as in PATH."""
+
+    name = "ID=DIRECTORY"
+    envvar_list_splitter = os.pathsep
+
+
 @click.command()
 @option("--host", default="127.0.0.1", help="Address to listen on.")
 @option("--port", default=4599, type=int, help="Port to listen on; 0 takes a free one.")
@@ -37,10 +46,22 @@ def choices(values: type[RuntimeChoice] | type[GpuPolicy]) -> click.Choice[str]:
 @option("--runtime", default="auto", type=choices(RuntimeChoice), help="What runs the jobs.")
 @option("--gpus", default="auto", type=choices(GpuPolicy), help="What a job of a GPU instance type gets.")
 @option("--max-jobs", default=default_max_jobs, type=int, help="Jobs that run at the same time.")
+@option(
+    "--max-hosts",
+    type=int,
+    help="Hosts of all jobs at the same time, and so the most of one job.",
+    default=None,
+)
 @option("--stop-grace", default=120, type=int, help="Seconds between SIGTERM and SIGKILL of a stopped job.")
 @option("--spot-discount", default=0.7, type=float, help="Share of its time that a managed spot job is not billed for.")
 @option("--enforce-iam", is_flag=True, help="Refuse jobs whose RoleArn IAM does not know or SageMaker may not assume.")
 @option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules.")
+@option(
+    "--file-system",
+    multiple=True,
+    type=FileSystem(),
+    help="A directory that stands in for an EFS or FSx for Lustre file system; may be given several times.",
+)
 @option("--log-level", default="warning", type=click.Choice(["debug", "info", "warning", "error"]), help="To stderr.")
 def up(
     host: str,
@@ -49,10 +70,12 @@ def up(
     runtime: str,
     gpus: str,
     max_jobs: int,
+    max_hosts: int | None,
     stop_grace: int,
     spot_discount: float,
     enforce_iam: bool,
     image_rules: Path | None,
+    file_system: tuple[str, ...],
     log_level: str,
 ) -> None:
     """Start the server. Ctrl-C or SIGTERM ends it; running jobs run on and are adopted by the next start."""
@@ -66,10 +89,12 @@ def up(
         runtime=RuntimeChoice(runtime),
         gpus=GpuPolicy(gpus),
         max_jobs=max_jobs,
+        max_hosts=max_hosts,
         stop_grace_seconds=stop_grace,
         spot_discount=spot_discount,
         enforce_iam=enforce_iam,
         image_rules=image_rules,
+        file_systems=_by_id(file_system),
     )
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,6 +110,18 @@ def up(
         click.echo(f"{adopted} unfinished job{'s are' if adopted > 1 else ' is'} taken up again")
     over.wait()
     _farewell([job.key.name for job in server.stop()])
+
+
+def _by_id(file_systems: tuple[str, ...]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for text in file_systems:
+        identifier, separator, directory = text.partition("=")
+        if not separator:
+            raise SettingsError(f"--file-system {text}: must be of the form fs-0123456789abcdef0=/directory")
+        if identifier in found:
+            raise SettingsError(f"--file-system {text}: {identifier} has a directory already; give it one")
+        found[identifier] = Path(directory).expanduser()
+    return found
 
 
 def _farewell(running: list[str]) -> None:

@@ -41,9 +41,16 @@ def _source(channel: Request, mode: str) -> Iterator[str]:
     name = channel["ChannelName"]
     if len(channel["DataSource"]) > 1:
         yield f"Channel {name!r}: DataSource must have one kind of source, not several"
+    if "FileSystemDataSource" in channel["DataSource"]:
+        if mode != "File":
+            yield f"Channel {name!r}: FileSystemDataSource takes the input mode File only, not {mode}"
+        return
     source = channel["DataSource"].get("S3DataSource")
     if source is None:
-        yield f"Channel {name!r}: sagelet supports S3DataSource only as yet; put the data into S3 (`aws s3 sync`)"
+        yield (
+            f"Channel {name!r}: sagelet supports S3DataSource and FileSystemDataSource only as yet; "
+            "put the data into S3 (`aws s3 sync`)"
+        )
         return
     kind = source["S3DataType"]
     if kind == "Converse":
@@ -54,5 +61,3 @@ def _source(channel: Request, mode: str) -> Iterator[str]:
         yield f"Channel {name!r}: the S3DataType AugmentedManifestFile needs the input mode Pipe, not {mode}"
     if (kind == "AugmentedManifestFile") != bool(source.get("AttributeNames")):
         yield f"Channel {name!r}: AugmentedManifestFile needs AttributeNames, and no other S3DataType takes them"
-    if source.get("InstanceGroupNames"):
-        yield f"Channel {name!r}: sagelet does not support InstanceGroupNames yet; every host gets the channel"

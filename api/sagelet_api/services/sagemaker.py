@@ -55,7 +55,7 @@ class TrainingJobs:
 
     def create_training_job(self, context: Context, request: Request) -> dict[str, Any]:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
-        training_rules.check(request, context.region, lambda uri: self._engine.holds_input(key, uri))
+        training_rules.check(request, self._site(key))
         if not self._may_assume(context.account, request["RoleArn"]):
             raise ValidationException(aws_texts.role_not_assumable(request["RoleArn"]))
         body = {name: value for name, value in request.items() if name != "Tags"}
@@ -66,6 +66,12 @@ class TrainingJobs:
         except JobNameInUse as error:
             raise ResourceInUse(aws_texts.name_taken(error.arn)) from error
         return {"TrainingJobArn": job.key.arn}
+
+    def _site(self, key: JobKey) -> training_rules.Site:
+        engine = self._engine
+        return training_rules.Site(
+            key.region, engine.host_limit, lambda uri: engine.holds_input(key, uri), engine.check_file_system
+        )
 
     def describe_training_job(self, context: Context, request: Request) -> dict[str, Any]:
         job = self._job(JobKey(context.account, context.region, request["TrainingJobName"]))

@@ -5,11 +5,13 @@ Where AWS's own text is known it comes from `sagelet.aws_texts`; the others are 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sagelet import aws_texts
 from sagelet.data import staging
 from sagelet.data.channels.sources import no_objects
+from sagelet.data.file_systems import FileSystemSource
 from sagelet.data.objects import S3Uri
 from sagelet.errors import ClientFault, FaultError, ScheduleError
 from sagelet.jobs import faults, interruptions
@@ -29,17 +31,30 @@ LONGEST_RUN = 28 * 86_400
 PROFILING_INTERVALS = (100, 200, 500, 1000, 5000, 60000)
 
 
-def check(request: Request, region: str, holds: Callable[[S3Uri], bool]) -> None:
+@dataclass(frozen=True)
+class Site:
+    """What the rules have to know of this server."""
+
+    region: str
+    #: The most hosts that one job can have.
+    max_hosts: int
+    #: Whether there is an object under an S3 prefix.
+    holds: Callable[[S3Uri], bool]
+    #: Raises ClientFault when no directory stands in for a file system.
+    check_file_system: Callable[[FileSystemSource], None]
+
+
+def check(request: Request, site: Site) -> None:
     """Refuses a body that passed the service model but cannot become a job.
 
-    `holds` tells whether there is an object under an S3 prefix. Raises ValidationException, ResourceLimitExceeded.
+    Raises ValidationException, ResourceLimitExceeded.
     """
     _refuse(unsupported.other_jobs(request))
     _needed_members(request)
     _refuse(_problems(request))
     _refuse(unsupported.problems(request))
-    _limits(request["ResourceConfig"])
-    _refuse(_empty_inputs(request, region, holds))
+    _limits(request["ResourceConfig"], site.max_hosts)
+    _refuse(_inputs(request, site))
 
 
 def _refuse(problems: Iterator[str]) -> None:
@@ -74,11 +89,14 @@ def _problems(request: Request) -> Iterator[str]:
     yield from tag_problems([tag["Key"] for tag in request.get("Tags", [])])
 
 
-def _limits(resources: Request) -> None:
-    count = resources["InstanceCount"]
-    if count > 1:
-        limit = aws_texts.too_many_instances(resources["InstanceType"], 1, count)
-        raise ResourceLimitExceeded(f"{limit} sagelet runs one host per job as yet.")
+def _limits(resources: Request, max_hosts: int) -> None:
+    """AWS's text, with our remedy. AWS counts by instance type; this machine is one, so all hosts count together."""
+    groups = resources.get("InstanceGroups") or [resources]
+    count = sum(group["InstanceCount"] for group in groups)
+    if count > max_hosts:
+        largest = max(groups, key=lambda group: int(group["InstanceCount"]))
+        limit = aws_texts.too_many_instances(largest["InstanceType"], max_hosts, count)
+        raise ResourceLimitExceeded(f"{limit} (sagelet: start it with a higher --max-hosts)")
 
 
 def _algorithm(algorithm: Request) -> Iterator[str]:
@@ -202,11 +220,18 @@ def tag_problems(keys: Iterable[str]) -> Iterator[str]:
             yield f"Tag key {key!r}: the prefix aws: is reserved for AWS; choose another key"
 
 
-def _empty_inputs(request: Request, region: str, holds: Callable[[S3Uri], bool]) -> Iterator[str]:
+def _inputs(request: Request, site: Site) -> Iterator[str]:
     for channel in request.get("InputDataConfig", []):
-        uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
-        if not holds(S3Uri.parse(uri)):
-            yield no_objects(uri, region, request["RoleArn"])
+        source = channel["DataSource"]
+        if "FileSystemDataSource" in source:
+            try:
+                site.check_file_system(FileSystemSource.of(source["FileSystemDataSource"]))
+            except ClientFault as fault:
+                yield f"Channel {channel['ChannelName']!r}: {fault}"
+            continue
+        uri = source["S3DataSource"]["S3Uri"]
+        if not site.holds(S3Uri.parse(uri)):
+            yield no_objects(uri, site.region, request["RoleArn"])
 
 
 def _duplicates(names: Iterable[str]) -> list[str]:

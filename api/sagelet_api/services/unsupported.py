@@ -29,5 +29,3 @@ def problems(request: Request) -> Iterator[str]:
     """The rest, of a request that AWS would take."""
     if "AlgorithmName" in request["AlgorithmSpecification"]:
         yield "AlgorithmSpecification.AlgorithmName is not supported: sagelet has no algorithms; use TrainingImage"
-    if "InstanceGroups" in request["ResourceConfig"]:
-        yield "ResourceConfig.InstanceGroups is not supported by sagelet yet; use InstanceType and InstanceCount"

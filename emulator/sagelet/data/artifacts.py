@@ -18,12 +18,16 @@ class Uploader:
         self._directories = directories
 
     def upload(self) -> None:
-        """An empty directory leaves no object, as on AWS. On a clash of names the last host wins."""
-        for name in self._job.hosts:
-            host = self._directories.host(name)
+        """The hosts' directories as one, on a clash of names the last host's; an empty one leaves no object.
+
+        AWS says that it aggregates them and that names must not clash (dev guide, "How Amazon SageMaker AI Processes
+        Training Output"); which host wins is ours.
+        """
+        hosts = [self._directories.host(name) for name in self._job.hosts]
+        for host in hosts:
             self._refuse_links(host)
-            self._directory(host.model, "model")
-            self._directory(host.output_data, "output")
+        self._merged("model", [host.model for host in hosts])
+        self._merged("output", [host.output_data for host in hosts])
 
     def _refuse_links(self, host: HostDirectories) -> None:
         """Through such a link the container, which is root within, would read any file of this machine."""
@@ -34,26 +38,27 @@ class Uploader:
                     f"/opt/ml/{inner} is a symbolic link: make it a directory, sagelet does not follow it"
                 )
 
-    def _directory(self, directory: Path, name: str) -> None:
-        if not directory.is_dir() or not any(directory.iterdir()):
+    def _merged(self, name: str, hosts: list[Path]) -> None:
+        directories = [directory for directory in hosts if directory.is_dir() and any(directory.iterdir())]
+        if not directories:
             return
         target = S3Uri.parse(self._job.output_uri)
         if self._job.request["OutputDataConfig"].get("CompressionType") == "NONE":
-            self._tree(directory, target / name)
+            self._tree(directories, target / name)
             return
         self._directories.work.mkdir(exist_ok=True)
         archive = self._directories.work / f"{name}.tar.gz"
         try:
-            tarballs.pack(directory, archive)
+            tarballs.pack(directories, archive)
             self._file(archive, target / archive.name)
         finally:
             # Half an archive on a full disk must not keep the job's end from being written down.
             archive.unlink(missing_ok=True)
 
-    def _tree(self, directory: Path, target: S3Uri) -> None:
-        for path in sorted(directory.rglob("*")):
+    def _tree(self, directories: list[Path], target: S3Uri) -> None:
+        for name, path in tarballs.merged(directories):
             if path.is_file() and not path.is_symlink():
-                self._file(path, target / path.relative_to(directory).as_posix())
+                self._file(path, target / name)
 
     def _file(self, path: Path, target: S3Uri) -> None:
         key = self._job.key

@@ -4,6 +4,9 @@ As on AWS: files go as they are, deletions propagate, all hosts share one prefix
 objects that others put under the prefix stay. Nothing depends on this process: what a host had is in a ledger on the
 disk, written before the objects change, and what S3 holds is asked of S3.
 
+Several hosts: where two write one name the last written stands, at the end the last host's. A host's deletion counts
+unless another host has written a file of that name; a copy that was only restored is not one: each host has them all.
+
 A file is uploaded from a copy, once it did not change between two looks and while it was copied, so one that is being
 written is not seen half. (One that grows all the time comes with the last look.)
 """
@@ -15,7 +18,7 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -83,7 +86,8 @@ class Checkpoints:
         """
         with self._guard:
             for mirror in self._mirrors:
-                mirror.sync(final, self.over)
+                others = [other for other in self._mirrors if other is not mirror]
+                mirror.sync(final, self.over, others)
 
 
 class Syncer(threading.Thread):
@@ -123,26 +127,55 @@ class _Mirror:
         self._inner = checkpoint_directory(host, config).relative_to(host.opt_ml)
         self._target = checkpoint_target(config)
         self._ledger = host.root / "checkpoints.json"
+        self._restored_file = host.root / "restored.json"
         self._copy = host.root / "checkpoint.part"
         self._seen: dict[str, Stamp] = {}
         #: What is known to be in S3; None: S3 was not asked yet.
         self._sent: dict[str, Stamp] | None = None
 
     def begin(self) -> None:
-        self._note(set(self._scan()))
+        restored = self._scan()
+        _write_whole(self._restored_file, restored)
+        self._restored = restored
+        self._note(set(restored))
 
-    def sync(self, final: bool, over: threading.Event) -> None:
+    @cached_property
+    def _restored(self) -> dict[str, Stamp]:
+        """What came from S3, as it was when the hosts started."""
+        try:
+            noted = json.loads(self._restored_file.read_bytes())
+        except FileNotFoundError:
+            return {}
+        return {name: Stamp(*stamp) for name, stamp in noted.items()}
+
+    def wrote(self, name: str) -> bool:
+        """Whether the host has a file of this name that it wrote itself."""
+        path = self._inner / name
+        try:
+            directory = self._descend(path.parent)
+        except (FileNotFoundError, ClientFault):
+            # Part of the name is something else on this host.
+            return False
+        try:
+            status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        finally:
+            os.close(directory)
+        return stat.S_ISREG(status.st_mode) and Stamp.of(status) != self._restored.get(name)
+
+    def sync(self, final: bool, over: threading.Event, others: "Sequence[_Mirror]") -> None:
         if not self._host.opt_ml.is_dir():
             # Whoever removed that is not the job.
             return
         files = self._scan()
+        # Of several hosts the others may have deleted what was restored: it must not come back.
+        mine = {name: stamp for name, stamp in files.items() if not others or stamp != self._restored.get(name)}
         if self._sent is None or final:
-            self._sent = self._already_there(files)
+            self._sent = self._already_there(mine)
         sent, had = self._sent, self._noted()
         due = [
-            name
-            for name, stamp in files.items()
-            if sent.get(name) != stamp and (final or self._seen.get(name) == stamp)
+            name for name, stamp in mine.items() if sent.get(name) != stamp and (final or self._seen.get(name) == stamp)
         ]
         self._seen = files
         if not had.issuperset(due):
@@ -152,13 +185,14 @@ class _Mirror:
                 return
             if self._send(name, files[name]):
                 sent[name] = files[name]
-        self._forget(had - files.keys(), sent)
+        self._forget(had - files.keys(), sent, others)
 
-    def _forget(self, gone: set[str], sent: dict[str, Stamp]) -> None:
+    def _forget(self, gone: set[str], sent: dict[str, Stamp], others: "Sequence[_Mirror]") -> None:
         if not gone:
             return
         for name in sorted(gone):
-            self._objects.delete(*self._where, self._target.bucket, self._target.key + name)
+            if not any(other.wrote(name) for other in others):
+                self._objects.delete(*self._where, self._target.bucket, self._target.key + name)
             sent.pop(name, None)
         self._note(self._noted() - gone)
 
@@ -251,9 +285,13 @@ class _Mirror:
             return set()
 
     def _note(self, names: set[str]) -> None:
-        fresh = self._ledger.with_suffix(".new")
-        fresh.write_text(json.dumps(sorted(names)), encoding="ascii")
-        fresh.replace(self._ledger)
+        _write_whole(self._ledger, sorted(names))
+
+
+def _write_whole(path: Path, content: object) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(content), encoding="ascii")
+    fresh.replace(path)
 
 
 def _unless_gone(error: OSError) -> None:

@@ -8,12 +8,10 @@ import json
 from typing import Any
 
 from sagelet.data import platformconfig
-from sagelet.data.channels.channel import channels_of
+from sagelet.data.channels.channel import channels_for
 from sagelet.data.layout import HostDirectories
 from sagelet.data.staging import checkpoint_path
 from sagelet.jobs.record import TrainingJob
-
-GROUP = "homogeneousCluster"
 
 
 def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
@@ -21,7 +19,7 @@ def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
     request = job.request
     files: dict[str, Any] = {
         "hyperparameters": request.get("HyperParameters", {}),
-        "inputdataconfig": _channels(job),
+        "inputdataconfig": _channels(job, host_name),
         "resourceconfig": _resources(job, host_name),
         "metric-definition-regex": request["AlgorithmSpecification"].get("MetricDefinitions", []),
         "init-config": platformconfig.init_config(job, host_name),
@@ -35,10 +33,11 @@ def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
         (host.config / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
 
 
-def _channels(job: TrainingJob) -> dict[str, dict[str, str]]:
+def _channels(job: TrainingJob, host_name: str) -> dict[str, dict[str, str]]:
+    """The channels of this host. That one from a file system looks like one from S3 is inferred."""
     content_types = {entry["ChannelName"]: entry.get("ContentType") for entry in job.request.get("InputDataConfig", [])}
     configs = {}
-    for channel in channels_of(job):
+    for channel in channels_for(job, host_name):
         configs[channel.name] = {
             "TrainingInputMode": channel.mode.value,
             "S3DistributionType": "ShardedByS3Key" if channel.sharded else "FullyReplicated",
@@ -51,14 +50,15 @@ def _channels(job: TrainingJob) -> dict[str, dict[str, str]]:
 
 
 def _resources(job: TrainingJob, host_name: str) -> dict[str, Any]:
-    hosts = list(job.hosts)
+    own = job.group_of(host_name)
     return {
         "current_host": host_name,
-        "current_instance_type": job.instance_type,
-        "current_group_name": GROUP,
-        "hosts": hosts,
+        "current_instance_type": own.instance_type,
+        "current_group_name": own.name,
+        "hosts": list(job.hosts),
         "instance_groups": [
-            {"instance_group_name": GROUP, "instance_type": job.instance_type, "hosts": hosts},
+            {"instance_group_name": group.name, "instance_type": group.instance_type, "hosts": list(group.hosts)}
+            for group in job.instance_groups
         ],
         "network_interface_name": "eth0",
         "topology": None,

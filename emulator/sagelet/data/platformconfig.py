@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet.data.channels.channel import Channel, DataType, channels_of
+from sagelet.data.channels.channel import Channel, DataType, channels_for
 from sagelet.jobs.record import TrainingJob
 
 #: The platform's spelling of the request's enums.
@@ -25,11 +25,12 @@ def init_config(job: TrainingJob, host_name: str) -> dict[str, Any]:
     mode = job.request["AlgorithmSpecification"].get("TrainingInputMode", "File")
     return {
         "inputMode": mode.upper(),
-        "channels": {channel.name: _downloaded(channel) for channel in channels_of(job)},
+        "channels": {channel.name: _downloaded(channel) for channel in channels_for(job, host_name)},
         "checkpointChannel": _checkpoint_channel(checkpoint["S3Uri"]) if checkpoint else None,
         "hostConfig": {"clusterSize": len(job.hosts), "hostNumber": job.hosts.index(host_name) + 1},
         "enableAdditionalPlatformLoggingForCustomer": False,
-        "jobRunInfo": {"jobRunNumber": 1},
+        # That a restarted job counts on here is inferred.
+        "jobRunInfo": {"jobRunNumber": job.attempt},
     }
 
 
@@ -72,13 +73,7 @@ def debugger_configs(job: TrainingJob) -> dict[str, Any]:
 
 def _downloaded(channel: Channel) -> dict[str, Any]:
     return {
-        "s3DataSource": {
-            "s3DataType": SPELLING[channel.data_type.value],
-            "s3Uri": channel.url,
-            "s3DataDistributionType": SPELLING["ShardedByS3Key" if channel.sharded else "FullyReplicated"],
-            "attributeNames": list(channel.attributes) or None,
-        },
-        "fileSystemDataSource": None,
+        **_source(channel),
         "compressionType": "GZIP" if channel.gzip else "NONE",
         # `RECORDIO` is inferred.
         "recordWrapper": "RECORDIO" if channel.record_io else "NONE",
@@ -86,6 +81,26 @@ def _downloaded(channel: Channel) -> dict[str, Any]:
         "inputMode": channel.mode.value.upper(),
         "sharded": channel.sharded,
     }
+
+
+def _source(channel: Channel) -> dict[str, Any]:
+    """Of the two sources the other is null. The names within fileSystemDataSource are inferred."""
+    system = channel.file_system
+    if system is not None:
+        file_system = {
+            "fileSystemId": system.id,
+            "fileSystemAccessMode": "rw" if system.writable else "ro",
+            "fileSystemType": system.type,
+            "directoryPath": system.path,
+        }
+        return {"s3DataSource": None, "fileSystemDataSource": file_system}
+    objects = {
+        "s3DataType": SPELLING[channel.data_type.value],
+        "s3Uri": channel.url,
+        "s3DataDistributionType": SPELLING["ShardedByS3Key" if channel.sharded else "FullyReplicated"],
+        "attributeNames": list(channel.attributes) or None,
+    }
+    return {"s3DataSource": objects, "fileSystemDataSource": None}
 
 
 def _checkpoint_channel(url: str) -> dict[str, Any]:
@@ -116,7 +131,9 @@ def _spelled(entry: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("CompressionType", "RecordWrapperType", "InputMode"):
         if name in spelled:
             spelled[name] = spelled[name].upper()
-    source = entry["DataSource"]["S3DataSource"]
+    source = entry["DataSource"].get("S3DataSource")
+    if source is None:
+        return spelled
     names = ("S3DataType", "S3DataDistributionType")
     spelled["DataSource"] = {
         "S3DataSource": {**source, **{name: SPELLING[source[name]] for name in names if name in source}}

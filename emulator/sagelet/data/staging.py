@@ -9,8 +9,9 @@ from typing import Any
 
 from sagelet.data import tarballs
 from sagelet.data.channels import file_mode
-from sagelet.data.channels.channel import InputMode, channels_of
+from sagelet.data.channels.channel import Channel, InputMode, channels_for, receivers
 from sagelet.data.channels.sources import JobObjects, Listing
+from sagelet.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet.data.layout import HostDirectories
 from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet.errors import ClientFault
@@ -23,23 +24,38 @@ CHECKPOINTS = "/opt/ml/checkpoints"
 class Stager:
     """Stages one job's inputs. Every method may be repeated: it starts from an empty directory."""
 
-    def __init__(self, objects: ObjectStore, job: TrainingJob, job_objects: JobObjects | None = None) -> None:
+    def __init__(
+        self,
+        objects: ObjectStore,
+        job: TrainingJob,
+        job_objects: JobObjects | None = None,
+        file_systems: Mapping[str, Path] = NO_FILE_SYSTEMS,
+    ) -> None:
         self._objects = objects
         self._job = job
+        self._file_systems = file_systems
         self._job_objects = job_objects or JobObjects(objects, job)
 
     def stage(self, host: HostDirectories) -> None:
         """Downloads all that the host finds in /opt/ml. Raises ClientFault when an input is not there."""
         shutil.rmtree(host.opt_ml, ignore_errors=True)
         host.create()
-        number = self._job.hosts.index(host.root.name)
-        for channel in channels_of(self._job):
-            if channel.mode is not InputMode.PIPE:
-                file_mode.stage(self._job_objects, channel, host.channels, number, len(self._job.hosts))
+        name = host.root.name
+        for channel in channels_for(self._job, name):
+            self._channel(channel, name, host)
         checkpoint = self._job.request.get("CheckpointConfig")
         if checkpoint:
             self._checkpoints(checkpoint, host)
         self._source(host.opt_ml / "code")
+
+    def _channel(self, channel: Channel, name: str, host: HostDirectories) -> None:
+        if channel.file_system is not None:
+            directory_of(channel.file_system, self._file_systems)
+            # Where the runtime mounts the directory; nothing is copied.
+            (host.channels / channel.name).mkdir()
+        elif channel.mode is not InputMode.PIPE:
+            hosts = receivers(self._job, channel)
+            file_mode.stage(self._job_objects, channel, host.channels, hosts.index(name), len(hosts))
 
     def _checkpoints(self, checkpoint: Mapping[str, Any], host: HostDirectories) -> None:
         target = checkpoint_directory(host, checkpoint)

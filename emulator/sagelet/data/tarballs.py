@@ -1,19 +1,36 @@
 """Tar files in and out. Nothing lands outside the directory asked for; devices, pipes and sockets stay out."""
 
 import lzma
+import os
+import stat
 import tarfile
 import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 #: Checkpoints hardly compress; a higher level costs minutes for a few percent.
 COMPRESS_LEVEL = 1
 
 
-def pack(directory: Path, target: Path) -> None:
-    """Writes the content of a directory, with it as the archive's root, as a .tar.gz."""
+def pack(directories: Sequence[Path], target: Path) -> None:
+    """Writes the content of directories, merged as the archive's root, as a .tar.gz."""
     with tarfile.open(target, "w:gz", compresslevel=COMPRESS_LEVEL) as archive:
-        for path in sorted(directory.iterdir()):
-            archive.add(path, arcname=path.name, filter=_ordinary)
+        for name, path in merged(directories):
+            archive.add(path, arcname=name, recursive=False, filter=_ordinary)
+            # tarfile keeps what it wrote, which would grow with the number of files.
+            archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
+
+
+def merged(directories: Sequence[Path], below: str = "") -> Iterator[tuple[str, Path]]:
+    """All entries of directories taken as one, by name, a directory before what is in it; links are not followed.
+
+    Directories of one name are merged; of anything else the last directory's entry is taken.
+    """
+    for name in sorted({entry for directory in directories for entry in os.listdir(directory)}):
+        there = [path for directory in directories if os.path.lexists(path := directory / name)]
+        yield f"{below}{name}", there[-1]
+        if _is_directory(there[-1]):
+            yield from merged([path for path in there if _is_directory(path)], f"{below}{name}/")
 
 
 def unpack(archive: Path, directory: Path) -> None:
@@ -30,3 +47,7 @@ def unpack(archive: Path, directory: Path) -> None:
 
 def _ordinary(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return member if member.isreg() or member.isdir() or member.issym() or member.islnk() else None
+
+
+def _is_directory(path: Path) -> bool:
+    return stat.S_ISDIR(path.lstat().st_mode)

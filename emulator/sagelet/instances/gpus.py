@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sagelet import aws_texts
 from sagelet.errors import SageletError
 from sagelet.instances.catalogue import gpu_count
+from sagelet.jobs.record import InstanceGroup, TrainingJob
 from sagelet.settings import GpuPolicy
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,20 @@ def detect_gpus() -> tuple[str, ...]:
     return tuple(line.strip() for line in asked.stdout.splitlines() if line.startswith("GPU-"))
 
 
+def gpus_of(job: TrainingJob, host: str) -> tuple[str, ...]:
+    """One host's share of the GPUs that its job has leased: what its instance type has, hosts in order."""
+    if not job.gpus:
+        return ()
+    first = 0
+    for group in job.instance_groups:
+        count = gpu_count(group.instance_type)
+        for name in group.hosts:
+            if name == host:
+                return job.gpus[first : first + count]
+            first += count
+    raise ValueError(f"{job.key.name} has no host {host}")
+
+
 class GpuPool:
     """Leases whole GPUs to jobs. Thread-safe."""
 
@@ -58,16 +73,17 @@ class GpuPool:
     def total(self) -> int:
         return len(self._all)
 
-    def lease(self, job_id: str, instance_type: str, instances: int) -> Lease | None:
-        """What the job gets now; None when it has to wait for another job's GPUs.
+    def lease(self, job_id: str, groups: Sequence[InstanceGroup]) -> Lease | None:
+        """What the job's hosts get now; None when it has to wait for another job's GPUs.
 
-        Raises NoCapacity under `--gpus require` when the host will never have enough.
+        All hosts get their GPUs or none does. Raises NoCapacity under `--gpus require` when the machine will never
+        have enough.
         """
-        wanted = gpu_count(instance_type) * instances
+        wanted = sum(gpu_count(group.instance_type) * len(group.hosts) for group in groups)
         if not wanted:
             return Lease()
         if wanted > self.total:
-            return self._stand_in(instance_type, wanted)
+            return self._stand_in(_named(groups), wanted)
         with self._guard:
             taken = {gpu for gpus in self._taken.values() for gpu in gpus}
             free = [gpu for gpu in self._all if gpu not in taken]
@@ -85,13 +101,21 @@ class GpuPool:
         with self._guard:
             self._taken.pop(job_id, None)
 
-    def _stand_in(self, instance_type: str, wanted: int) -> Lease:
+    def _stand_in(self, instances: str, wanted: int) -> Lease:
         have = f"{self.total} GPU{'s' if self.total != 1 else ''}" if self.total else "no GPU"
         if self._policy is GpuPolicy.REQUIRE:
             raise NoCapacity(
-                f"{aws_texts.NO_CAPACITY} (sagelet: {instance_type} asks for {wanted}, this machine has {have} and "
+                f"{aws_texts.NO_CAPACITY} (sagelet: {instances} asks for {wanted}, this machine has {have} and "
                 "--gpus is 'require')"
             )
         who = "--gpus is 'off'" if self._policy is GpuPolicy.OFF else f"this machine has {have}"
         workers = "1 CPU worker stands in for 1 GPU" if wanted == 1 else f"CPU workers stand in for {wanted} GPUs"
-        return Lease(stand_in=f"{workers} of {instance_type}: {who}")
+        return Lease(stand_in=f"{workers} of {instances}: {who}")
+
+
+def _named(groups: Sequence[InstanceGroup]) -> str:
+    """`ml.p3.8xlarge`, `2 ml.p3.8xlarge + 1 ml.g5.xlarge`: the instances that have GPUs."""
+    counts = [(len(group.hosts), group.instance_type) for group in groups if gpu_count(group.instance_type)]
+    if len(counts) == 1 and counts[0][0] == 1:
+        return counts[0][1]
+    return " + ".join(f"{count} {instance_type}" for count, instance_type in counts)

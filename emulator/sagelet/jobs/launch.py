@@ -1,13 +1,24 @@
 """From a job to a launch plan: entry point, environment and limits of its hosts."""
 
-from sagelet.data.channels.channel import InputMode, channels_of
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagelet.data.channels.channel import InputMode, channels_for
+from sagelet.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet.data.layout import JobDirectories
+from sagelet.instances.gpus import gpus_of
 from sagelet.jobs.record import TrainingJob
-from sagelet.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan, Runtime
+from sagelet.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount, Runtime
 
 
-def launch_plan(job: TrainingJob, directories: JobDirectories, runtime: Runtime, port: int) -> LaunchPlan:
-    """What the runtime starts. `port` is where the hosts find sagelet's endpoint."""
+def launch_plan(
+    job: TrainingJob,
+    directories: JobDirectories,
+    runtime: Runtime,
+    port: int,
+    file_systems: Mapping[str, Path] = NO_FILE_SYSTEMS,
+) -> LaunchPlan:
+    """What the runtime starts. `port` is where the hosts find sagelet's endpoint. Raises ClientFault."""
     assert job.image is not None
     algorithm = job.request["AlgorithmSpecification"]
     entrypoint = tuple(algorithm.get("ContainerEntrypoint", ()))
@@ -16,21 +27,31 @@ def launch_plan(job: TrainingJob, directories: JobDirectories, runtime: Runtime,
         job_id=job.launch_id,
         job_name=job.key.name,
         image=job.image,
-        hosts=tuple(_host(job, directories, name) for name in job.hosts),
+        hosts=tuple(_host(job, directories, name, file_systems) for name in job.hosts),
         entrypoint=entrypoint or None,
         # AWS runs `IMAGE train` only when the request names neither.
         arguments=arguments if entrypoint or arguments else ("train",),
         environment=environment(job, f"http://{runtime.endpoint_host}:{port}"),
-        gpu_uuids=job.gpus,
         network_isolation=bool(job.request.get("EnableNetworkIsolation")),
     )
 
 
-def _host(job: TrainingJob, directories: JobDirectories, name: str) -> HostPlan:
-    fast = [channel.name for channel in channels_of(job) if channel.mode is InputMode.FAST_FILE]
+def _host(job: TrainingJob, directories: JobDirectories, name: str, file_systems: Mapping[str, Path]) -> HostPlan:
     host = directories.host(name)
-    read_only = tuple(f"input/data/{channel}" for channel in fast)
-    return HostPlan(name, host.opt_ml, host.run, read_only, host.cache)
+    channels = channels_for(job, name)
+    return HostPlan(
+        name,
+        host.opt_ml,
+        host.run,
+        read_only=tuple(f"input/data/{one.name}" for one in channels if one.mode is InputMode.FAST_FILE),
+        cache=host.cache,
+        mounts=tuple(
+            Mount(directory_of(one.file_system, file_systems), f"input/data/{one.name}", not one.file_system.writable)
+            for one in channels
+            if one.file_system is not None
+        ),
+        gpu_uuids=gpus_of(job, name),
+    )
 
 
 def environment(job: TrainingJob, endpoint: str) -> dict[str, str]:
@@ -56,6 +77,4 @@ def environment(job: TrainingJob, endpoint: str) -> dict[str, str]:
     }
     if job.cluster is not None:
         platform["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = f"/opt/ml/{WARM_POOL_CACHE}"
-    if not job.gpus:
-        platform["NVIDIA_VISIBLE_DEVICES"] = "void"
     return {**platform, **job.request.get("Environment", {})}

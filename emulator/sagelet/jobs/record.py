@@ -132,6 +132,19 @@ class Verdict:
     cause: str = ""
 
 
+#: AWS's name for the one group of a job without InstanceGroups (seen in resourceconfig.json).
+HOMOGENEOUS = "homogeneousCluster"
+
+
+@dataclass(frozen=True)
+class InstanceGroup:
+    """Hosts of one instance type."""
+
+    name: str
+    instance_type: str
+    hosts: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class TrainingJob:
     """All that is durable about one training job."""
@@ -257,14 +270,26 @@ class TrainingJob:
         return int(self.request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400))
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """algo-1 .. algo-N."""
-        count = int(self.request.get("ResourceConfig", {}).get("InstanceCount", 1))
-        return tuple(f"algo-{number}" for number in range(1, count + 1))
+    def instance_groups(self) -> tuple[InstanceGroup, ...]:
+        """ResourceConfig.InstanceGroups, or the one group that all hosts of another job are in."""
+        resources = self.request.get("ResourceConfig", {})
+        alone = {"InstanceCount": 1, "InstanceType": "", **resources, "InstanceGroupName": HOMOGENEOUS}
+        groups: list[InstanceGroup] = []
+        first = 1
+        for group in resources.get("InstanceGroups") or [alone]:
+            numbers = range(first, first + int(group["InstanceCount"]))
+            first = numbers.stop
+            names = tuple(f"algo-{number}" for number in numbers)
+            groups.append(InstanceGroup(group["InstanceGroupName"], group["InstanceType"], names))
+        return tuple(groups)
 
     @property
-    def instance_type(self) -> str:
-        return str(self.request.get("ResourceConfig", {}).get("InstanceType", ""))
+    def hosts(self) -> tuple[str, ...]:
+        """algo-1 .. algo-N, group by group."""
+        return tuple(host for group in self.instance_groups for host in group.hosts)
+
+    def group_of(self, host: str) -> InstanceGroup:
+        return next(group for group in self.instance_groups if host in group.hosts)
 
     @property
     def model_uri(self) -> str:

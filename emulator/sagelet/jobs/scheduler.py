@@ -23,9 +23,10 @@ PULSE = 0.5
 
 
 class Scheduler(threading.Thread):
-    """First in, first out; `max_jobs` at a time; GPUs by lease. `start` is called with each job that got its hosts.
+    """First in, first out; `max_jobs` jobs and `max_hosts` hosts at a time; GPUs by lease.
 
-    A warm pool keeps its job's place and GPUs. The first waiting job that matches it gets them, whoever else waits.
+    `start` is called with each job that got its hosts. A warm pool keeps its job's place, hosts and GPUs. The first
+    waiting job that matches it gets them, whoever else waits.
     """
 
     def __init__(
@@ -36,19 +37,23 @@ class Scheduler(threading.Thread):
         max_jobs: int,
         start: Callable[[TrainingJob], None],
         warm: PoolKeeper,
+        *,
+        max_hosts: int,
     ) -> None:
         super().__init__(name="scheduler", daemon=True)
         self._store = store
         self._clock = clock
         self._pool = pool
         self._max_jobs = max_jobs
+        self._max_hosts = max_hosts
         self._start_job = start
         self._warm = warm
         self._guard = threading.Lock()
         self._waiting = WaitingJobs()
         #: Of those that wait, the one on the way to its place.
         self._placing: str | None = None
-        self._running: set[str] = set()
+        #: How many hosts each job has that got its place.
+        self._running: dict[str, int] = {}
         #: Jobs that were not told to wait yet; some of them may run meanwhile.
         self._untold: deque[str] = deque()
         #: When waiting spot jobs have waited long enough, ms since the epoch.
@@ -70,7 +75,7 @@ class Scheduler(threading.Thread):
     def occupy(self, job: TrainingJob) -> None:
         """A job that was placed before a restart keeps its place."""
         with self._guard:
-            self._running.add(job.id)
+            self._running[job.id] = len(job.hosts)
         self._pool.restore(job.id, job.gpus)
 
     def withdraw(self, job_id: str) -> bool:
@@ -96,7 +101,7 @@ class Scheduler(threading.Thread):
     def release(self, job_id: str) -> None:
         """The place and the GPUs of a job are free."""
         with self._guard:
-            self._running.discard(job_id)
+            self._running.pop(job_id, None)
         self._pool.release(job_id)
         self.wake()
 
@@ -207,8 +212,10 @@ class Scheduler(threading.Thread):
     def _assign(self, job: TrainingJob) -> bool:
         if self._reuse(job):
             return True
+        if not self._has_room(len(job.hosts)):
+            return False
         try:
-            lease = self._pool.lease(job.id, job.instance_type, len(job.hosts))
+            lease = self._pool.lease(job.id, job.instance_groups)
         except NoCapacity as error:
             self._refuse(job, error)
             return True
@@ -234,9 +241,14 @@ class Scheduler(threading.Thread):
         self._run_job(placed)
         return True
 
+    def _has_room(self, hosts: int) -> bool:
+        """A job that alone has more hosts than may run, since the setting was changed, runs alone."""
+        with self._guard:
+            return not self._running or sum(self._running.values()) + hosts <= self._max_hosts
+
     def _run_job(self, job: TrainingJob) -> None:
         with self._guard:
-            self._running.add(job.id)
+            self._running[job.id] = len(job.hosts)
         self._start_job(job)
 
     def _placed(self, job: TrainingJob, lease: Lease) -> TrainingJob:

@@ -8,9 +8,10 @@ what is true outside (the runtime's hosts, files).
 import logging
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from sagelet.clock import Clock
@@ -24,7 +25,7 @@ from sagelet.data.objects import ObjectStore
 from sagelet.data.staging import Stager
 from sagelet.errors import ClientFault, RuntimeUnavailable
 from sagelet.images.resolve import Resolver, explain_absent
-from sagelet.jobs import faults, interruptions, lifecycle, verdict
+from sagelet.jobs import distributions, faults, interruptions, lifecycle, verdict
 from sagelet.jobs.launch import launch_plan
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.store import StaleRecord, Store, StoreUnavailable
@@ -44,6 +45,8 @@ PULSE = 0.5
 RETRY_SECONDS = 1.0
 #: Lines that go into the store at once.
 BATCH = 5000
+#: Seconds between SIGTERM and SIGKILL for the hosts that still run when another has failed. AWS documents none.
+REMAINING_GRACE_SECONDS = 10
 
 
 class Detached(Exception):
@@ -94,6 +97,8 @@ class Supervisor(threading.Thread):
     def _begin_attempt(self) -> None:
         self._asked_to_stop = False
         self._killed = False
+        #: When a host was seen to have failed while others ran, ms since the epoch.
+        self._failed_ms: int | None = None
         self._directories = JobDirectories.of(self._services.settings.data, self._job)
         self._checkpoints = Checkpoints(self._services.objects, self._job, self._directories)
         self._pipes = PipeFeed(self._job, self._directories)
@@ -164,6 +169,7 @@ class Supervisor(threading.Thread):
         return due is not None
 
     def _begin(self) -> None:
+        distributions.check(self._job)
         if self._held_up():
             return
         uri = self._job.request["AlgorithmSpecification"].get("TrainingImage")
@@ -182,10 +188,11 @@ class Supervisor(threading.Thread):
 
     def _download(self) -> None:
         objects = JobObjects(self._services.objects, self._job, self._attend)
+        file_systems = self._services.settings.file_systems
         try:
             for name in self._job.hosts:
                 host = self._directories.host(name)
-                Stager(self._services.objects, self._job, objects).stage(host)
+                Stager(self._services.objects, self._job, objects, file_systems).stage(host)
                 inputconfig.write(self._job, name, host)
             self._pipes.stage(objects)
         except Superseded:
@@ -206,7 +213,10 @@ class Supervisor(threading.Thread):
     def _train(self) -> None:
         if not self._job.launched:
             self._pipes.start()
-            plan = launch_plan(self._job, self._directories, self._services.runtime, self._services.port)
+            services = self._services
+            plan = launch_plan(
+                self._job, self._directories, services.runtime, services.port, services.settings.file_systems
+            )
             handles = self._patiently(lambda: self._services.runtime.launch(plan))
             self._apply(lambda job: replace(job, launched=True))
         else:
@@ -266,32 +276,41 @@ class Supervisor(threading.Thread):
     # --- watching hosts ---------------------------------------------------------------------------------------
 
     def _watch(self, handles: list[Handle]) -> dict[str, Observation]:
-        """Takes in the hosts' output until all are down; enforces stops and MaxRuntimeInSeconds meanwhile."""
+        """Takes in the hosts' output until all are down; enforces stops and MaxRuntimeInSeconds meanwhile.
+
+        A host that ends well lets the others go on; one that fails ends them, as the job has failed.
+        """
         services, job = self._services, self._job
         recorders = {
             handle.host: Recorder(services.store, services.metrics, services.clock, job, handle) for handle in handles
         }
         by_host = {handle.host: handle for handle in handles}
         mailbox = Mailbox(services.closing)
-        found: dict[str, Observation] = {}
+        found = self._lost(by_host)
         syncer = Syncer(self._checkpoints, job.key.name, services.closing)
         syncer.start()
         try:
             for handle in handles:
                 Follower(services.runtime, handle, recorders[handle.host].position, mailbox).start()
-            while len(found) < len(handles):
+            while by_host.keys() - found.keys():
                 for output in mailbox.drain(BATCH, PULSE):
                     if output.lines is None:
                         found[output.host] = self._observe(by_host[output.host])
                     else:
                         recorders[output.host].record(output.lines)
-                self._enforce([handle for handle in handles if handle.host not in found])
+                self._enforce([handle for handle in handles if handle.host not in found], found)
         finally:
             mailbox.close()
             syncer.stop()
-        return {host: found[host] for host in by_host}
+        return {host: found[host] for host in job.hosts if host in found}
 
-    def _enforce(self, running: list[Handle]) -> None:
+    def _lost(self, there: Mapping[str, Handle]) -> dict[str, Observation]:
+        """The hosts of a launched job that the runtime knows nothing of any more."""
+        error = f"the runtime {self._services.runtime.name!r} lost the host"
+        lost = [host for host in self._job.hosts if host not in there] if self._job.launched else []
+        return {host: Observation(running=False, error=error) for host in lost}
+
+    def _enforce(self, running: list[Handle], found: Mapping[str, Observation]) -> None:
         """Detaches, stops or kills the hosts that still run, as the record and the clock demand."""
         services = self._services
         if services.closing.is_set():
@@ -305,8 +324,24 @@ class Supervisor(threading.Thread):
             faults.training(self._job, services.clock.now_ms())
         if self._job.secondary in RUNNING:
             self._enforce_limits()
-        else:
-            self._take_down(running)
+            self._notice_failure(found)
+        deadline = self._deadline()
+        if deadline is not None:
+            self._take_down(running, deadline)
+
+    def _notice_failure(self, found: Mapping[str, Observation]) -> None:
+        if self._failed_ms is None and any(verdict.failed(found[host], self._failure_file(host)) for host in found):
+            self._failed_ms = self._services.clock.now_ms()
+
+    def _deadline(self) -> int | None:
+        """When hosts that were asked to end are killed, ms since the epoch; None: nothing demands their end."""
+        deadlines = []
+        if self._failed_ms is not None:
+            deadlines.append(self._failed_ms + REMAINING_GRACE_SECONDS * 1000)
+        if self._job.secondary not in RUNNING:
+            since = self._job.stop_ms or self._job.transitions[-1].start_ms
+            deadlines.append(since + self._services.settings.stop_grace_seconds * 1000)
+        return min(deadlines, default=None)
 
     def _enforce_limits(self) -> None:
         now = self._services.clock.now_ms()
@@ -314,14 +349,12 @@ class Supervisor(threading.Thread):
         if cause is not None:
             self._apply(lambda job: lifecycle.request_stop(job, cause, now))
 
-    def _take_down(self, running: list[Handle]) -> None:
-        """SIGTERM, and SIGKILL when the grace is over that began with the stop or the interruption."""
-        since = self._job.stop_ms or self._job.transitions[-1].start_ms
-        grace_ms = self._services.settings.stop_grace_seconds * 1000
+    def _take_down(self, running: list[Handle], deadline: int) -> None:
+        """SIGTERM, and SIGKILL when the grace is over that began with the stop, the interruption or the failure."""
         if not self._asked_to_stop:
             self._asked_to_stop = True
             self._signal(running, force=False)
-        elif not self._killed and self._services.clock.now_ms() >= since + grace_ms:
+        elif not self._killed and self._services.clock.now_ms() >= deadline:
             self._killed = True
             self._signal(running, force=True)
 
@@ -335,8 +368,10 @@ class Supervisor(threading.Thread):
     def _judge(self, found: dict[str, Observation]) -> Verdict:
         if not found and self._job.stop_cause is None:
             return verdict.internal_error(f"the runtime {self._services.runtime.name!r} lost the job's hosts")
-        files = {host: self._directories.host(host).failure_file for host in found}
-        return verdict.judge(self._job, found, files)
+        return verdict.judge(self._job, found, {host: self._failure_file(host) for host in found})
+
+    def _failure_file(self, host: str) -> Path:
+        return self._directories.host(host).failure_file
 
     def _find(self) -> list[Handle]:
         return self._patiently(lambda: self._services.runtime.find(self._job.launch_id))

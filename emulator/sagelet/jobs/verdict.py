@@ -25,19 +25,26 @@ CAPACITY = Verdict(SecondaryStatus.FAILED, f"CapacityError: {aws_texts.NO_CAPACI
 def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> Verdict:
     """The verdict over a job whose hosts are all down.
 
-    A stopped job is stopped whatever its script returned; otherwise the first host (in order) that failed speaks. As on
-    AWS a failure file fails the job even with exit code 0.
+    A stopped job is stopped whatever its script returned; otherwise the host speaks that failed first: the others were
+    ended because of it. As on AWS a failure file fails the job even with exit code 0.
     """
     if job.stop_cause is not None:
         return Verdict(STOPPED_AS[job.stop_cause])
-    for name, host in hosts.items():
-        text = failure_text(failure_files[name])
-        if host.exit_code == 0 and text is None:
-            continue
-        if host.exit_code is None:
-            return internal_error(f"{name}: {host.error or 'the host disappeared'}")
-        return Verdict(SecondaryStatus.FAILED, algorithm_error(text or host_error(host), host.exit_code))
-    return Verdict(SecondaryStatus.COMPLETED)
+    bad = [name for name, host in hosts.items() if failed(host, failure_files[name])]
+    if not bad:
+        return Verdict(SecondaryStatus.COMPLETED)
+    # One whose end nobody knows has vanished: it comes before those that were ended for it.
+    first = min(bad, key=lambda name: hosts[name].finished_ms or 0)
+    host = hosts[first]
+    if host.exit_code is None:
+        return internal_error(f"{first}: {host.error or 'the host disappeared'}")
+    text = failure_text(failure_files[first])
+    return Verdict(SecondaryStatus.FAILED, algorithm_error(text or host_error(host), host.exit_code))
+
+
+def failed(host: Observation, failure_file: Path) -> bool:
+    """Whether a host that is down fails its job."""
+    return host.exit_code != 0 or failure_text(failure_file) is not None
 
 
 def algorithm_error(text: str, exit_code: int) -> str:

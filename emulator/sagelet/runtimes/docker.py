@@ -204,7 +204,7 @@ class DockerRuntime:
             hostname=host.name,
             entrypoint=None if plan.entrypoint is None else list(plan.entrypoint),
             command=list(plan.arguments) or None,
-            environment=spec.environment(plan, user),
+            environment=spec.environment(plan, host, user),
             user=user,
             labels=spec.host_labels(plan, self._owner, host.name),
             host_config=self._api.create_host_config(**spec.host_config(plan, host, addresses, network)),
@@ -287,4 +287,6 @@ def _observation(state: dict[str, Any]) -> Observation:
     error = state.get("Error") or None
     if state["Status"] == "created" and error is None:
         return Observation(running=False, error="the container was created, but never started")
-    return Observation(False, int(state["ExitCode"]), bool(state.get("OOMKilled")), error)
+    finished = state.get("FinishedAt") or NEVER
+    finished_ms = None if finished.startswith(NEVER) else nanoseconds(finished) // 1_000_000
+    return Observation(False, int(state["ExitCode"]), bool(state.get("OOMKilled")), error, finished_ms)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan
+from sagelet.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount
 
 LABEL = "org.sagelet."
 JOB_ID, JOB_NAME, HOST, OWNER = f"{LABEL}job-id", f"{LABEL}job-name", f"{LABEL}host", f"{LABEL}owner"
@@ -53,9 +53,9 @@ def user_of_server(*, rootless: bool) -> str | None:
     return f"{os.getuid()}:{os.getgid()}"
 
 
-def environment(plan: LaunchPlan, user: str | None) -> dict[str, str]:
+def environment(plan: LaunchPlan, host: HostPlan, user: str | None) -> dict[str, str]:
     defaults = {} if user is None else {"HOME": "/tmp"}
-    if not plan.gpu_uuids:
+    if not host.gpu_uuids:
         # As on a CPU instance of SageMaker. Images say `all`, and an nvidia default runtime would believe them.
         defaults["NVIDIA_VISIBLE_DEVICES"] = "void"
     return {**defaults, **plan.environment}
@@ -76,6 +76,7 @@ def host_config(plan: LaunchPlan, host: HostPlan, addresses: Mapping[str, str], 
         binds[str(host.cache)] = {"bind": f"/opt/ml/{WARM_POOL_CACHE}", "mode": "rw"}
     config: dict[str, Any] = {
         "binds": binds,
+        "mounts": [_mount(mount) for mount in host.mounts],
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
         "pids_limit": PIDS_LIMIT,
@@ -89,7 +90,13 @@ def host_config(plan: LaunchPlan, host: HostPlan, addresses: Mapping[str, str], 
     if plan.memory_bytes is not None:
         # The same limit with swap: a job that needs more memory fails, it does not crawl.
         config |= {"mem_limit": plan.memory_bytes, "memswap_limit": plan.memory_bytes}
-    if plan.gpu_uuids:
-        request = {"Driver": "", "DeviceIDs": list(plan.gpu_uuids), "Capabilities": [["gpu"]]}
+    if host.gpu_uuids:
+        request = {"Driver": "", "DeviceIDs": list(host.gpu_uuids), "Capabilities": [["gpu"]]}
         config["device_requests"] = [request]
     return config
+
+
+def _mount(mount: Mount) -> dict[str, Any]:
+    """Docker's Mount, not a bind: several may have one source, and its name may have a colon."""
+    target = f"/opt/ml/{mount.target}"
+    return {"Type": "bind", "Source": str(mount.source), "Target": target, "ReadOnly": mount.read_only}

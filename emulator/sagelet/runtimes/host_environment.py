@@ -1,5 +1,6 @@
 """What a host of the process runtime gets for its command and its environment."""
 
+import hashlib
 import json
 import os
 import re
@@ -7,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sagelet.runtimes.host_files import write_json
-from sagelet.runtimes.port import LaunchPlan
+from sagelet.runtimes.port import HostPlan, LaunchPlan
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
 #: Of the server's own environment nothing else passes: never its AWS credentials.
@@ -26,7 +27,7 @@ def command_of(plan: LaunchPlan, image_command: tuple[str, ...]) -> list[str]:
 
 
 def environment_of(
-    plan: LaunchPlan, image_command: tuple[str, ...], python_path: str, server: Mapping[str, str]
+    plan: LaunchPlan, host: HostPlan, image_command: tuple[str, ...], python_path: str, server: Mapping[str, str]
 ) -> dict[str, str]:
     """The environment of the command. The lease of GPUs outranks the plan's own CUDA_VISIBLE_DEVICES."""
     passed = {name: value for name, value in server.items() if name in PASSED or name.startswith(PASSED_PREFIXES)}
@@ -37,11 +38,35 @@ def environment_of(
         "PYTHONUNBUFFERED": "1",
         # Without it sagemaker-training waits up to 15 minutes for DNS to know `algo-1`.
         "SM_STUDIO_LOCAL_MODE": "true",
+        # Read by our framework module: jobs share this machine's ports.
+        "SAGELET_MASTER_PORT": str(master_port(plan.job_id)),
+        **({} if host.gpu_uuids else {"NVIDIA_VISIBLE_DEVICES": "void"}),
         **plan.environment,
     }
     environment["PYTHONPATH"] = _joined(plan.environment.get("PYTHONPATH", ""), python_path)
-    environment["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpu_uuids)
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(host.gpu_uuids)
     return environment
+
+
+def addresses_of(plan: LaunchPlan) -> dict[str, str]:
+    """A loopback address for each host: hosts may listen on one port, and jobs on the same as others."""
+    digest = _digest(plan.job_id)
+    # Not 127.0.x: that is where the services of this machine are.
+    network = f"127.{digest[0] % 254 + 1}.{digest[1]}"
+    return {host.name: f"{network}.{number}" for number, host in enumerate(plan.hosts, 1)}
+
+
+def master_port(job_id: str) -> int:
+    """MASTER_PORT of a job: the same for all of its hosts and, most likely, not another job's.
+
+    torch's rendezvous listens on every address, so addresses alone keep no two jobs apart. Below Linux's range of
+    ports that any connection may take (32768).
+    """
+    return 20_000 + int.from_bytes(_digest(job_id)[:4], "big") % 12_000
+
+
+def _digest(job_id: str) -> bytes:
+    return hashlib.sha256(job_id.encode()).digest()
 
 
 def _joined(*paths: str) -> str:

@@ -8,11 +8,12 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import re
 import socket
 import stat
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 CLONE_NEWNS = 0x0002_0000
@@ -37,16 +38,16 @@ class View:
     #: The directory to show as /opt/ml.
     opt_ml: str
     hostname: str
-    #: Host names of the job; all are this machine.
-    hosts: tuple[str, ...]
+    #: Names of the job's hosts and their addresses, all of them this machine's.
+    hosts: Mapping[str, str]
     #: A file of ours to show as /etc/hosts; written here.
     hosts_file: str
     #: A network of its own that has a loopback and nothing else.
     isolate_network: bool
     #: Directories below /opt/ml, relative to it, that can only be read.
     read_only: tuple[str, ...] = ()
-    #: Directories of the machine to show below /opt/ml, by their place there.
-    binds: Mapping[str, str] = field(default_factory=dict)
+    #: Directories of this machine to show below /opt/ml: source, target relative to it, whether it is read-only.
+    mounts: Sequence[tuple[str, str, bool]] = ()
 
 
 def enter(view: View, *, user: bool) -> None:
@@ -63,14 +64,17 @@ def enter(view: View, *, user: bool) -> None:
         _map_ids(uid, gid)
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
     _show_hosts(view)
-    # Opened first: what is in /opt is hidden in a moment.
-    sources = {place: os.open(source, os.O_RDONLY | os.O_DIRECTORY) for place, source in view.binds.items()}
+    # Opened while /opt is still the machine's.
+    sources = [os.open(source, os.O_RDONLY | os.O_DIRECTORY) for source, _, _ in view.mounts]
     _show_opt_ml(view.opt_ml)
-    for place, opened in sources.items():
-        _bind(f"/proc/self/fd/{opened}", f"{OPT_ML}/{place}")
-        os.close(opened)
     for path in view.read_only:
+        _bind(f"{OPT_ML}/{path}", f"{OPT_ML}/{path}")
         _protect(f"{OPT_ML}/{path}")
+    for source, (_, target, read_only) in zip(sources, view.mounts, strict=True):
+        _bind(f"/proc/self/fd/{source}", f"{OPT_ML}/{target}")
+        os.close(source)
+        if read_only:
+            _protect(f"{OPT_ML}/{target}")
     socket.sethostname(view.hostname)
     if view.isolate_network:
         _loopback_up()
@@ -107,7 +111,7 @@ def _show_hosts(view: View) -> None:
     if not os.path.isfile("/etc/hosts"):
         return
     known = Path("/etc/hosts").read_text(errors="replace").rstrip("\n")
-    ours = "".join(f"127.0.0.1\t{name}\n" for name in view.hosts)
+    ours = "".join(f"{address}\t{name}\n" for name, address in view.hosts.items())
     Path(view.hosts_file).write_text(f"{known}\n{ours}")
     _bind(view.hosts_file, "/etc/hosts")
 
@@ -128,11 +132,24 @@ def _show_opt_ml(opt_ml: str) -> None:
 
 
 def _protect(path: str) -> None:
-    """A read-only bind. What a mount above us has locked (nosuid, say) must stay as it is, or the kernel refuses."""
-    _bind(path, path)
-    flags = os.statvfs(path).f_flag
-    kept = sum(mount for seen, mount in LOCKED.items() if flags & seen)
-    _mount(None, path, None, MS_BIND | MS_REMOUNT | MS_RDONLY | kept)
+    """Makes a bind and all mounts below it read-only.
+
+    What a mount above us has locked (nosuid, say) must stay as it is, or the kernel refuses.
+    """
+    for mounted in _mounted_at(path):
+        flags = os.statvfs(mounted).f_flag
+        kept = sum(mount for seen, mount in LOCKED.items() if flags & seen)
+        _mount(None, mounted, None, MS_BIND | MS_REMOUNT | MS_RDONLY | kept)
+
+
+def _mounted_at(path: str) -> list[str]:
+    """The mount points at a path and below it (proc(5): /proc/PID/mountinfo)."""
+    places = set()
+    with open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            octal = re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), line.split(b" ")[4])
+            places.add(os.fsdecode(octal))
+    return sorted(place for place in places if place == path or place.startswith(f"{path}/"))
 
 
 def _bring_back(former: int, name: str) -> None:

@@ -51,7 +51,9 @@ def probe(directory: str, *, user: bool, network: bool) -> int:
     """Tries the namespaces for real: 0 when /opt/ml is `directory`; an OSError, so status 1, when they are refused."""
     here = os.stat(directory).st_ino
     hosts_file = os.path.join(directory, "hosts")
-    host_namespaces.enter(host_namespaces.View(directory, "algo-1", ("algo-1",), hosts_file, network), user=user)
+    host_namespaces.enter(
+        host_namespaces.View(directory, "algo-1", {"algo-1": "127.0.0.1"}, hosts_file, network), user=user
+    )
     return 0 if os.stat(host_namespaces.OPT_ML).st_ino == here else 1
 
 
@@ -99,11 +101,11 @@ def _prepare(plan: dict[str, Any]) -> str | None:
     view = host_namespaces.View(
         plan["opt_ml"],
         plan["hostname"],
-        tuple(plan["hosts"]),
+        plan["hosts"],
         os.path.abspath("hosts"),
         plan["isolate_network"],
-        tuple(plan.get("read_only", ())),
-        plan.get("binds", {}),
+        tuple(plan["read_only"]),
+        tuple(plan["mounts"]),
     )
     try:
         host_namespaces.enter(view, user=plan["namespaces"] == "user")

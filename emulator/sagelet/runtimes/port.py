@@ -14,6 +14,17 @@ WARM_POOL_CACHE = "sagemaker/warmpoolcache"
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A directory of this machine that the training code sees in its /opt/ml; nothing is copied."""
+
+    source: Path
+    #: Relative to /opt/ml; an empty directory is there already.
+    target: str
+    #: Where a runtime has no private mounts this cannot be enforced.
+    read_only: bool
+
+
+@dataclass(frozen=True)
 class HostPlan:
     """One host to start."""
 
@@ -28,6 +39,9 @@ class HostPlan:
     #: Kept from job to job (the persistent cache of a warm pool): seen as WARM_POOL_CACHE, where /opt/ml has a
     #: directory for it.
     cache: Path | None = None
+    mounts: tuple[Mount, ...] = ()
+    #: GPUs leased to this host, by UUID; empty: none.
+    gpu_uuids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,8 +60,6 @@ class LaunchPlan:
     #: Arguments after the entry point; SageMaker passes `train` when the request names neither.
     arguments: tuple[str, ...] = ("train",)
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: GPUs leased to each host, by UUID; empty: none.
-    gpu_uuids: tuple[str, ...] = ()
     #: Shared memory of a host in bytes: PyTorch's data loader workers need more than Docker's 64 MiB.
     shm_bytes: int = 2 * 1024**3
     #: Memory limit of a host in bytes; None: no limit.
@@ -77,6 +89,8 @@ class Observation:
     out_of_memory: bool = False
     #: Why the host could not start or vanished, for people.
     error: str | None = None
+    #: When it ended, ms since the epoch, as far as the runtime knows.
+    finished_ms: int | None = None
 
 
 @dataclass(frozen=True)

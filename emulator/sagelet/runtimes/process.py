@@ -23,8 +23,8 @@ from sagelet.clock import Clock
 from sagelet.errors import ClientFault, RuntimeUnavailable
 from sagelet.runtimes import host_files
 from sagelet.runtimes.file_follower import follow
-from sagelet.runtimes.host_environment import OptMlPaths, command_of, environment_of
-from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Observation
+from sagelet.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of
+from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Mount, Observation
 
 #: How a host gets its own /opt/ml: mount namespace as root, as an ordinary user, or not at all (paths are rewritten).
 Namespaces = Literal["root", "user", "none"]
@@ -179,14 +179,15 @@ class ProcessRuntime:
         return self._started(host.name, host.run_dir)
 
     def _write_plan(self, plan: LaunchPlan, host: HostPlan) -> None:
-        namespaces = self.namespaces()
+        namespaces, mounts = self.namespaces(), _mounts(host)
         command = command_of(plan, self._stand_in.command)
-        environment = environment_of(plan, self._stand_in.command, self._stand_in.python_path, os.environ)
+        environment = environment_of(plan, host, self._stand_in.command, self._stand_in.python_path, os.environ)
         if namespaces == "none":
             paths = OptMlPaths(host.opt_ml)
             paths.rewrite_hyperparameters()
-            if host.cache is not None:
-                paths.link(WARM_POOL_CACHE, host.cache)
+            # Nothing makes a link read-only.
+            for mount in mounts:
+                paths.link(mount.target, mount.source)
             environment = paths.environment(environment)
             command = [paths.rewritten(argument) for argument in command]
         content = {
@@ -196,9 +197,9 @@ class ProcessRuntime:
             "namespaces": namespaces,
             "opt_ml": str(host.opt_ml),
             "read_only": list(host.read_only),
-            "binds": {} if host.cache is None else {WARM_POOL_CACHE: str(host.cache.absolute())},
+            "mounts": [[str(mount.source), mount.target, mount.read_only] for mount in mounts],
             "hostname": host.name,
-            "hosts": [one.name for one in plan.hosts],
+            "hosts": addresses_of(plan),
             "isolate_network": plan.network_isolation,
         }
         host_files.write_json(host.run_dir / host_files.PLAN, content)
@@ -234,16 +235,25 @@ class ProcessRuntime:
         if started is None:
             return Observation(running=False, error="the host was never started")
         host_files.kill_by_cookie(started["cookie"])
-        ended = Observation(running=False, error=f"the keeper of the host ended unexpectedly. {_last_words(run_dir)}")
-        host_files.write_json(run_dir / host_files.EXIT, {**asdict(ended), "finished_ms": self._clock.now_ms()})
+        error = f"the keeper of the host ended unexpectedly. {_last_words(run_dir)}"
+        ended = Observation(running=False, error=error, finished_ms=self._clock.now_ms())
+        host_files.write_json(run_dir / host_files.EXIT, asdict(ended))
         return ended
+
+
+def _mounts(host: HostPlan) -> list[Mount]:
+    """A warm pool's cache is a directory of this machine, too."""
+    cache = [] if host.cache is None else [Mount(host.cache.absolute(), WARM_POOL_CACHE, read_only=False)]
+    return [*cache, *host.mounts]
 
 
 def _ended(run_dir: Path) -> Observation | None:
     written = host_files.read_json(run_dir / host_files.EXIT)
     if written is None:
         return None
-    return Observation(running=False, exit_code=written["exit_code"], error=written["error"])
+    return Observation(
+        running=False, exit_code=written["exit_code"], error=written["error"], finished_ms=written["finished_ms"]
+    )
 
 
 def _last_words(run_dir: Path) -> str:

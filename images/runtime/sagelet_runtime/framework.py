@@ -2,6 +2,7 @@
 
 import os
 import platform
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from sagelet_runtime import compiler, device, installed
 from sagelet_runtime.say import say
 
 MASTER_PORT = "7777"
+LOOPBACK = "127.0.0.1"
 STARTUP = str(Path(__file__).with_name("startup"))
 NATIVE_LAUNCHER = "sagemaker_toolkit_native_launcher_enabled"
 
@@ -58,9 +60,9 @@ def basic_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     """What `sagemaker_pytorch_container.training` sets, and unbuffered output as in AWS's images."""
     local = environ.get("SM_STUDIO_LOCAL_MODE", "").lower() == "true"
     added = {
-        # Outside a container nobody resolves the name algo-1.
-        "MASTER_ADDR": "127.0.0.1" if local and len(job.hosts) == 1 else job.master_hostname,
-        "MASTER_PORT": MASTER_PORT,
+        "MASTER_ADDR": _local_master(job) if local else job.master_hostname,
+        # Hosts that are processes of one machine share its ports with other jobs.
+        "MASTER_PORT": environ.get("SAGELET_MASTER_PORT", MASTER_PORT),
         "PYTHONUNBUFFERED": environ.get("PYTHONUNBUFFERED", "1"),
     }
     if not local:
@@ -69,6 +71,17 @@ def basic_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     if torch:
         added["SM_DLC_TORCH_VERSION"] = torch
     return added | _thread_environment(environ)
+
+
+def _local_master(job: Any) -> str:
+    """Where all hosts are processes of one machine: loopback when they have no names, and for one host anyway."""
+    if len(job.hosts) == 1:
+        return LOOPBACK
+    try:
+        socket.gethostbyname(job.master_hostname)
+    except OSError:
+        return LOOPBACK
+    return str(job.master_hostname)
 
 
 def _thread_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -99,6 +112,8 @@ def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Ma
     added = compiler.configure(config, job.output_data_dir, environ, job.log_level)
     choice = device.choose_device(environ, job.num_gpus, torch_xla)
     say(f"compiled training on PJRT_DEVICE={choice.kind}: {choice.reason}")
+    if len(job.hosts) > 1:
+        say(f"each of the {len(job.hosts)} hosts is an XLA world of its own: torch_xla exchanges nothing between them")
     _put_startup_first()
     return added | {
         "PJRT_DEVICE": choice.kind,

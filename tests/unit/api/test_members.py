@@ -63,14 +63,7 @@ def test_the_test_of_an_honoured_member_is_there(row: Row) -> None:
 
 # --- refused members --------------------------------------------------------------------------------------------------
 
-GROUP = {"InstanceGroupName": "g", "InstanceType": "ml.m5.large", "InstanceCount": 1}
 SOURCE = {"S3DataType": "S3Prefix", "S3Uri": "s3://b/k"}
-FILE_SYSTEM = {
-    "FileSystemId": "fs-0123456789a",
-    "FileSystemAccessMode": "ro",
-    "FileSystemType": "EFS",
-    "DirectoryPath": "/d",
-}
 DATASET = {"DatasetArn": "arn:aws:sagemaker:us-east-1:123456789012:hub-content/hub/DataSet/data/1.0.0"}
 BASE_MODEL = "arn:aws:sagemaker:us-east-1:123456789012:hub-content/hub/Model/m/1.0.0"
 
@@ -88,16 +81,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     "AlgorithmSpecification.AlgorithmName": {
         "AlgorithmSpecification": {"AlgorithmName": "xgboost", "TrainingInputMode": "File"}
     },
-    "InputDataConfig[].DataSource.FileSystemDataSource.*": channel({"FileSystemDataSource": FILE_SYSTEM}),
     "InputDataConfig[].DataSource.DatasetSource.*": channel({"DatasetSource": DATASET}),
     "InputDataConfig[].DataSource.S3DataSource.S3DataType=Converse": channel(
         {"S3DataSource": {**SOURCE, "S3DataType": "Converse"}}
     ),
-    "InputDataConfig[].DataSource.S3DataSource.InstanceGroupNames": channel(
-        {"S3DataSource": {**SOURCE, "InstanceGroupNames": ["g"]}}
-    ),
-    "ResourceConfig.InstanceCount=2": resources(InstanceCount=2),
-    "ResourceConfig.InstanceGroups.*": {"ResourceConfig": {"InstanceGroups": [GROUP], "VolumeSizeInGB": 1}},
+    "ResourceConfig.InstanceCount=9": resources(InstanceCount=9),
     "ResourceConfig.InstancePreferences.*": {
         "ResourceConfig": {"InstancePreferences": [{"InstanceType": "ml.m5.large", "InstanceCount": 1}]}
     },

@@ -51,14 +51,10 @@ def names(answer: dict[str, Any]) -> list[str]:
     return [job["TrainingJobName"] for job in answer["TrainingJobSummaries"]]
 
 
-def supported(body: dict[str, Any]) -> bool:
-    return bool(body["ResourceConfig"]["InstanceCount"] == 1)
-
-
 # --- create and describe --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in BODIES if supported(case["request"])])
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["case"]) for case in BODIES])
 def test_describe_echoes_what_the_sdks_send(world: ApiWorld, case: dict[str, Any]) -> None:
     body = copy.deepcopy(case["request"])
     world.fill_inputs(body)
@@ -82,15 +78,32 @@ def test_describe_echoes_what_the_sdks_send(world: ApiWorld, case: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case["case"]) for case in BODIES if not supported(case["request"])]
+    ("resources", "instance_type"),
+    [
+        ({"InstanceType": "ml.p3.8xlarge", "InstanceCount": 9}, "ml.p3.8xlarge"),
+        (
+            {
+                "InstanceGroups": [
+                    {"InstanceGroupName": "a", "InstanceType": "ml.c5.xlarge", "InstanceCount": 4},
+                    {"InstanceGroupName": "b", "InstanceType": "ml.p3.2xlarge", "InstanceCount": 5},
+                ]
+            },
+            "ml.p3.2xlarge",
+        ),
+    ],
 )
-def test_more_than_one_host_is_refused_in_the_words_of_a_limit(world: ApiWorld, case: dict[str, Any]) -> None:
-    body = case["request"]
+def test_more_hosts_than_may_run_are_refused_in_the_words_of_a_limit(
+    world: ApiWorld, resources: dict[str, Any], instance_type: str
+) -> None:
+    body = request("one", ResourceConfig={**resources, "VolumeSizeInGB": 1})
     code, message, status = refused(world.sagemaker.create_training_job, **body)
     assert (code, status) == ("ResourceLimitExceeded", 400)
-    assert f"'{body['ResourceConfig']['InstanceType']} for training job usage'" in message
-    assert "sagelet runs one host per job" in message
-    assert refused(world.sagemaker.describe_training_job, TrainingJobName=body["TrainingJobName"])[0]
+    assert message.startswith(
+        f"The account-level service limit '{instance_type} for training job usage' is 8 Instances, with current "
+        "utilization of 0 Instances and a request delta of 9 Instances. Please use AWS Service Quotas"
+    )
+    assert "--max-hosts" in message
+    assert names(world.sagemaker.list_training_jobs()) == []
 
 
 def test_all_recorded_bodies_are_covered() -> None:
@@ -162,6 +175,16 @@ def typed(kind: str, mode: str = "File", **more: Any) -> dict[str, Any]:
     return channels({"DataSource": source, "InputMode": mode})
 
 
+def file_system(**more: Any) -> dict[str, Any]:
+    source = {
+        "FileSystemId": "fs-0123456789abcdef0",
+        "FileSystemType": "EFS",
+        "DirectoryPath": "/train",
+        "FileSystemAccessMode": "ro",
+    }
+    return channels({"DataSource": {"FileSystemDataSource": source}, **more})
+
+
 def groups(*names: str, count: int = 1) -> dict[str, Any]:
     made = [{"InstanceGroupName": name, "InstanceType": "ml.m5.large", "InstanceCount": count} for name in names]
     return {"ResourceConfig": {"InstanceGroups": made, "VolumeSizeInGB": 1}}
@@ -198,7 +221,9 @@ def regex(text: str) -> dict[str, Any]:
         (regex("a{99999999999}"), "The regex of the metric definition 'm' is not valid"),
         (channels({}, {}), "Duplicate channel name 'c'"),
         (channels({"ChannelName": ".."}), "Channel name '..' does not make a directory name"),
-        (channels({"DataSource": {}}), "S3DataSource only"),
+        (channels({"DataSource": {}}), "S3DataSource and FileSystemDataSource only"),
+        (file_system(), "Channel 'c': Unable to find the file system fs-0123456789abcdef0."),
+        (file_system(InputMode="FastFile"), "FileSystemDataSource takes the input mode File only, not FastFile"),
         (channels({"ChannelName": "a"}, {"ChannelName": "a-manifest"}), "belongs to channel 'a'"),
         (channels({"InputMode": "Pipe"}, {"ChannelName": "c_0"}), "belongs to channel 'c'"),
         (
@@ -230,7 +255,6 @@ def regex(text: str) -> dict[str, Any]:
             {"ResourceConfig": {**groups("a")["ResourceConfig"], "InstanceType": "ml.m5.large"}},
             "either InstanceGroups or InstanceType and InstanceCount",
         ),
-        (groups("a"), "InstanceGroups is not supported by sagelet yet"),
         (
             {**groups("a"), **channels(grouped("one", "a"), grouped("two"), grouped("three"))},
             "Some channels have assigned instance groups: [one] while others not: [two, three]",
@@ -269,6 +293,21 @@ def test_bad_bodies_are_refused_and_leave_no_job(world: ApiWorld, changes: dict[
     assert (code, status) == ("ValidationException", 400)
     assert text in message
     assert names(world.sagemaker.list_training_jobs()) == []
+
+
+def test_instance_groups_are_accepted_echoed_and_found(world: ApiWorld) -> None:
+    world.objects.put("b", "k", b"")
+    changes = {**groups("a", "b", count=2), **channels(grouped("one", "a"), grouped("two", "a", "b"))}
+    create(world, "grouped", **changes)
+    create(world, "plain")
+    answer = describe(world, "grouped")
+    assert answer["ResourceConfig"] == changes["ResourceConfig"]
+    for sent, echoed in zip(changes["InputDataConfig"], answer["InputDataConfig"], strict=True):
+        assert sent.items() <= echoed.items()
+    assert sorted(names(world.sagemaker.list_training_jobs())) == ["grouped", "plain"]
+    wanted = {"Name": "ResourceConfig.InstanceType", "Operator": "Equals", "Value": "ml.m5.large"}
+    found = world.sagemaker.search(Resource="TrainingJob", SearchExpression={"Filters": [wanted]})["Results"]
+    assert [one["TrainingJob"]["TrainingJobName"] for one in found] == ["plain"]
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ def test_every_option_shows_its_variable() -> None:
         "RUNTIME",
         "GPUS",
         "MAX_JOBS",
+        "MAX_HOSTS",
+        "FILE_SYSTEM",
         "STOP_GRACE",
         "SPOT_DISCOUNT",
         "IMAGE_RULES",
@@ -213,3 +215,36 @@ def test_the_list_of_images(monkeypatch: pytest.MonkeyPatch, count: int) -> None
     }  # fmt: skip
     assert text.splitlines()[0].endswith("7.10 GB  2026-01-02 03:04  (in use)")
     assert not text.splitlines()[1].endswith("(in use)")
+
+
+FIRST, SECOND = "fs-0123456789abcdef0", "fs-0123abcd"
+
+
+def test_file_systems_are_named_by_option_or_variable(started: list[Settings], tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "c=d").mkdir()
+    texts = [f"{FIRST}={tmp_path}/a b", f"{SECOND}={tmp_path}/c=d"]
+    run("up", "--data", str(tmp_path / "data"), "--file-system", texts[0], "--file-system", texts[1])
+    run("up", "--data", str(tmp_path / "data"), SAGELET_FILE_SYSTEM=":".join(texts), SAGELET_MAX_HOSTS="3")
+    for settings in started:
+        assert settings.file_systems == {FIRST: tmp_path / "a b", SECOND: tmp_path / "c=d"}
+    assert [settings.max_hosts for settings in started] == [None, 3]
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (["/tmp"], "--file-system /tmp: must be of the form"),
+        ([f"{FIRST}=/nowhere/at/all"], "must be a directory that exists"),
+        (["fs-1=/tmp"], "a file system's id is fs- and 8 to 18 of"),
+        ([f"{FIRST}=/usr", f"{FIRST}=/etc"], f"{FIRST} has a directory already"),
+    ],
+)
+def test_a_bad_file_system_fails_at_start(
+    started: list[Settings], tmp_path: Path, texts: list[str], words: str
+) -> None:
+    options = [word for text in texts for word in ("--file-system", text)]
+    result = run("up", "--data", str(tmp_path), *options)
+    assert result.exit_code != 0
+    assert words in result.output.replace("\n", " ")
+    assert started == []

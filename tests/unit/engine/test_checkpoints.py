@@ -144,6 +144,66 @@ def test_hosts_share_one_prefix(tmp_path: Path) -> None:
     assert bench.stored() == {"run/b": b"2"}
 
 
+def test_a_deletion_does_not_take_what_another_host_wrote(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, hosts=2)
+    bench.path("same").write_bytes(b"1")
+    bench.path("same", "algo-2").write_bytes(b"2")
+    bench.look()
+    bench.path("same", "algo-2").unlink()
+    for _ in range(2):
+        bench.checkpoints.sync(final=True)
+        assert bench.stored() == {"run/same": b"1"}
+        bench.again()
+    bench.path("same").unlink()
+    bench.look()
+    assert bench.stored() == {}
+
+
+@pytest.mark.parametrize("instead", ["link", "link to its directory", "directory"])
+def test_something_else_by_that_name_on_another_host_is_no_file(tmp_path: Path, instead: str) -> None:
+    bench = Bench(tmp_path, hosts=2)
+    bench.path("deep").mkdir()
+    bench.path("deep/a").write_bytes(b"1")
+    bench.look()
+    other = bench.path("deep", "algo-2")
+    if instead == "link to its directory":
+        other.symlink_to(tmp_path)
+        (tmp_path / "a").touch()
+    else:
+        other.mkdir()
+        (other / "a").symlink_to("/etc/hostname") if instead == "link" else (other / "a").mkdir()
+    bench.path("deep/a").unlink()
+    bench.checkpoints.sync(final=True)
+    assert bench.stored() == {}
+
+
+def test_of_one_name_the_last_host_has_the_last_word(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, hosts=3)
+    for number in (3, 1, 2):
+        bench.path("same", f"algo-{number}").write_bytes(str(number).encode())
+    bench.look()
+    bench.checkpoints.sync(final=True)
+    assert bench.stored() == {"run/same": b"3"}
+
+
+def test_what_one_host_deletes_of_the_restored_stays_deleted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, hosts=2)
+    bench.objects.put("ck", "run/old", b"old")
+    for host in ("algo-1", "algo-2"):
+        bench.path("old", host).write_bytes(b"old")
+    bench.checkpoints.begin()
+    bench.look()
+    bench.path("old", "algo-1").unlink()
+    bench.look()
+    assert bench.stored() == {}
+    bench.again()
+    bench.checkpoints.sync(final=True)
+    assert bench.stored() == {}
+    bench.path("old", "algo-2").write_bytes(b"new")
+    bench.checkpoints.sync(final=True)
+    assert bench.stored() == {"run/old": b"new"}
+
+
 def test_the_next_server_sends_what_is_missing_and_deletes_what_went_meanwhile(bench: Bench) -> None:
     for name in ("kept", "went", "changed"):
         bench.path(name).write_bytes(name.encode())

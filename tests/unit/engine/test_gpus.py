@@ -7,7 +7,7 @@ import pytest
 
 from sagelet.instances.catalogue import gpu_count
 from sagelet.instances.gpus import GpuPool, Lease, NoCapacity, detect_gpus
-from sagelet.jobs.record import SecondaryStatus
+from sagelet.jobs.record import InstanceGroup, SecondaryStatus
 from sagelet.settings import GpuPolicy
 from support.world import World, until
 
@@ -35,6 +35,10 @@ def listing(*uuids: str) -> str:
 
 def gpu(instance_type: str) -> dict[str, object]:
     return {"ResourceConfig": {"InstanceType": instance_type, "InstanceCount": 1, "VolumeSizeInGB": 1}}
+
+
+def instances(instance_type: str, count: int) -> tuple[InstanceGroup, ...]:
+    return (InstanceGroup("group", instance_type, tuple(f"algo-{number + 1}" for number in range(count))),)
 
 
 @pytest.mark.parametrize(
@@ -77,25 +81,25 @@ def test_without_the_tool_there_are_none(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_leases_are_disjoint_and_come_back() -> None:
     pool = GpuPool(UUIDS[:2], GpuPolicy.AUTO)
-    first = pool.lease("a", "ml.p3.2xlarge", 1)
-    second = pool.lease("b", "ml.p3.2xlarge", 1)
+    first = pool.lease("a", instances("ml.p3.2xlarge", 1))
+    second = pool.lease("b", instances("ml.p3.2xlarge", 1))
     assert first
     assert second
     assert {*first.gpus, *second.gpus} == set(UUIDS[:2])
-    assert pool.lease("c", "ml.p3.2xlarge", 1) is None
+    assert pool.lease("c", instances("ml.p3.2xlarge", 1)) is None
     pool.release("a")
-    assert pool.lease("c", "ml.p3.2xlarge", 1) == first
+    assert pool.lease("c", instances("ml.p3.2xlarge", 1)) == first
 
 
 def test_a_cpu_job_needs_no_lease() -> None:
-    assert GpuPool((), GpuPolicy.REQUIRE).lease("a", "ml.m5.large", 8) == Lease()
+    assert GpuPool((), GpuPolicy.REQUIRE).lease("a", instances("ml.m5.large", 8)) == Lease()
 
 
 def test_a_restored_job_keeps_its_gpus() -> None:
     pool = GpuPool(UUIDS[:2], GpuPolicy.AUTO)
     pool.restore("old", UUIDS[:1])
-    assert pool.lease("new", "ml.p3.2xlarge", 1) == Lease(UUIDS[1:2])
-    assert pool.lease("newer", "ml.p3.2xlarge", 1) is None
+    assert pool.lease("new", instances("ml.p3.2xlarge", 1)) == Lease(UUIDS[1:2])
+    assert pool.lease("newer", instances("ml.p3.2xlarge", 1)) is None
 
 
 @pytest.mark.parametrize(
@@ -107,13 +111,13 @@ def test_a_restored_job_keeps_its_gpus() -> None:
     ],
 )
 def test_what_stands_in_is_said(gpus: tuple[str, ...], policy: GpuPolicy, text: str) -> None:
-    assert GpuPool(gpus, policy).lease("a", "ml.p3.8xlarge", 1) == Lease(stand_in=text)
+    assert GpuPool(gpus, policy).lease("a", instances("ml.p3.8xlarge", 1)) == Lease(stand_in=text)
 
 
 @pytest.mark.parametrize(("gpus", "have"), [((), "no GPU"), (UUIDS[:3], "3 GPUs")])
 def test_require_refuses_what_can_never_be(gpus: tuple[str, ...], have: str) -> None:
     with pytest.raises(NoCapacity, match=f"asks for 4, this machine has {have} and --gpus is 'require'"):
-        GpuPool(gpus, GpuPolicy.REQUIRE).lease("a", "ml.p3.8xlarge", 1)
+        GpuPool(gpus, GpuPolicy.REQUIRE).lease("a", instances("ml.p3.8xlarge", 1))
 
 
 def test_a_gpu_job_waits_for_another_ones_lease_and_keeps_it_over_a_restart(
@@ -123,8 +127,7 @@ def test_a_gpu_job_waits_for_another_ones_lease_and_keeps_it_over_a_restart(
     world = make_world(gpus=GpuPolicy.REQUIRE)
     world.create("a", **gpu("ml.p3.2xlarge"))
     first = world.host("a")
-    assert first.plan.gpu_uuids == UUIDS[:1]
-    assert "NVIDIA_VISIBLE_DEVICES" not in first.plan.environment
+    assert first.plan.hosts[0].gpu_uuids == UUIDS[:1]
     world.create("b", **gpu("ml.p3.2xlarge"))
     until(lambda: world.job("b").secondary is SecondaryStatus.PENDING)
     world.restart()
@@ -132,7 +135,7 @@ def test_a_gpu_job_waits_for_another_ones_lease_and_keeps_it_over_a_restart(
     assert world.job("b").secondary is SecondaryStatus.PENDING
     first.end(0)
     second = world.host("b")
-    assert second.plan.gpu_uuids == UUIDS[:1]
+    assert second.plan.hosts[0].gpu_uuids == UUIDS[:1]
     second.end(0)
     world.ended("b")
 
@@ -144,6 +147,38 @@ def test_with_gpus_off_nobody_asks_for_them(
     world = make_world(gpus=GpuPolicy.OFF)
     world.create("a", **gpu("ml.p3.2xlarge"))
     host = world.host("a")
-    assert host.plan.gpu_uuids == ()
-    assert host.plan.environment["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert host.plan.hosts[0].gpu_uuids == ()
     assert not (tmp_path / "asked").exists()
+
+
+def grouped(*groups: tuple[str, str, int]) -> dict[str, object]:
+    """ResourceConfig of a heterogeneous cluster: name, instance type and count of each group."""
+    names = ("InstanceGroupName", "InstanceType", "InstanceCount")
+    made = [dict(zip(names, group, strict=True)) for group in groups]
+    return {"ResourceConfig": {"InstanceGroups": made, "VolumeSizeInGB": 1}}
+
+
+def test_each_host_gets_the_gpus_of_its_own_instance_type(
+    nvidia_smi: Callable[[str], None], make_world: Callable[..., World]
+) -> None:
+    nvidia_smi(listing(*UUIDS))
+    world = make_world(gpus=GpuPolicy.REQUIRE)
+    world.create("a", **grouped(("data", "ml.m5.large", 1), ("train", "ml.p3.2xlarge", 3)))
+    plan = world.host("a").plan
+    assert [host.gpu_uuids for host in plan.hosts] == [(), UUIDS[:1], UUIDS[1:2], UUIDS[2:3]]
+    world.create("b", **grouped(("train", "ml.p3.2xlarge", 2)))
+    until(lambda: world.job("b").secondary is SecondaryStatus.PENDING)
+    for host in world.all_hosts("a"):
+        host.end(0)
+    assert [host.gpu_uuids for host in world.host("b").plan.hosts] == [UUIDS[:1], UUIDS[1:2]]
+    for host in world.all_hosts("b"):
+        host.end(0)
+    world.ended("b")
+
+
+def test_what_stands_in_for_several_groups_names_those_with_gpus() -> None:
+    groups = (*instances("ml.m5.large", 3), *instances("ml.p3.8xlarge", 2), *instances("ml.g5.xlarge", 1))
+    lease = GpuPool((), GpuPolicy.AUTO).lease("a", groups)
+    assert lease == Lease(
+        stand_in="CPU workers stand in for 9 GPUs of 2 ml.p3.8xlarge + 1 ml.g5.xlarge: this machine has no GPU"
+    )

@@ -54,7 +54,6 @@ def test_the_environment_of_a_real_container() -> None:
         "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
         "DMLC_INTERFACE": "eth0",
         "SAGELET_TRAINING_IMAGE": IMAGE,
-        "NVIDIA_VISIBLE_DEVICES": "void",
     }
 
 
@@ -71,10 +70,13 @@ def test_the_requests_environment_comes_last() -> None:
 
 
 def test_gpus_and_isolation_reach_the_runtime() -> None:
-    plan = plan_of(("GPU-1",), EnableNetworkIsolation=True)
-    assert plan.gpu_uuids == ("GPU-1",)
+    plan = plan_of(
+        ("GPU-1",),
+        EnableNetworkIsolation=True,
+        ResourceConfig={"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1},
+    )
+    assert plan.hosts[0].gpu_uuids == ("GPU-1",)
     assert plan.network_isolation
-    assert "NVIDIA_VISIBLE_DEVICES" not in plan.environment
 
 
 def test_each_host_has_directories_of_its_own() -> None:

@@ -4,13 +4,14 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sagelet.instances.gpus import GpuPool
 from sagelet.jobs import lifecycle
 from sagelet.jobs.pool_keeper import PoolKeeper
-from sagelet.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet.jobs.record import InstanceGroup, JobStatus, SecondaryStatus, StopCause, TrainingJob
 from sagelet.jobs.scheduler import Scheduler
 from sagelet.jobs.store import Store, StoreUnavailable
 from sagelet.settings import GpuPolicy
@@ -23,17 +24,23 @@ S = SecondaryStatus
 class Stage:
     """A scheduler over a real store; `started` are the jobs that it gave to a supervisor."""
 
-    def __init__(self, root: Path, max_jobs: int, gpus: tuple[str, ...] = ()) -> None:
+    def __init__(self, root: Path, max_jobs: int, gpus: tuple[str, ...] = (), max_hosts: int = 1000) -> None:
         self.store = Store(root / "sagelet.db")
         self.clock = FakeClock()
         self.pool = GpuPool(gpus, GpuPolicy.REQUIRE)
         self.started: list[TrainingJob] = []
         self.scheduler = Scheduler(
-            self.store, self.clock, self.pool, max_jobs, self.started.append, PoolKeeper(self.store, root)
+            self.store,
+            self.clock,
+            self.pool,
+            max_jobs,
+            self.started.append,
+            PoolKeeper(self.store, root),
+            max_hosts=max_hosts,
         )
 
-    def add(self, name: str, instance_type: str = "ml.m5.large") -> TrainingJob:
-        resources = {"InstanceType": instance_type, "InstanceCount": 1}
+    def add(self, name: str, instance_type: str = "ml.m5.large", hosts: int = 1) -> TrainingJob:
+        resources = {"InstanceType": instance_type, "InstanceCount": hosts}
         job = lifecycle.create(key(name), f"id-{name}", request(name, ResourceConfig=resources), {}, 1000)
         self.store.insert(job)
         self.scheduler.submit(job)
@@ -53,7 +60,7 @@ class Stage:
 def stage(tmp_path: Path) -> Callable[..., Stage]:
     stages: list[Stage] = []
 
-    def make(max_jobs: int = 1, **options: tuple[str, ...]) -> Stage:
+    def make(max_jobs: int = 1, **options: Any) -> Stage:
         stages.append(Stage(tmp_path, max_jobs, **options))
         return stages[-1]
 
@@ -73,6 +80,29 @@ def test_jobs_start_in_the_order_they_came(stage: Callable[..., Stage]) -> None:
     until(lambda: one.names() == ["a", "b", "c"])
     one.scheduler.release("id-a")
     until(lambda: one.names() == ["a", "b", "c", "d"])
+
+
+def test_hosts_are_counted_and_not_only_jobs(stage: Callable[..., Stage]) -> None:
+    one = stage(max_jobs=4, max_hosts=4)
+    one.add("two", hosts=2)
+    one.add("three", hosts=3)
+    one.add("one")
+    one.scheduler.start()
+    until(lambda: one.names() == ["two"])
+    until(lambda: one.job("three").secondary is S.PENDING)
+    one.scheduler.release("id-two")
+    until(lambda: one.names() == ["two", "three", "one"])
+
+
+def test_a_job_of_more_hosts_than_may_run_since_a_restart_runs_alone(stage: Callable[..., Stage]) -> None:
+    one = stage(max_jobs=4, max_hosts=2)
+    one.add("small")
+    one.add("big", hosts=5)
+    one.scheduler.start()
+    until(lambda: one.job("big").secondary is S.PENDING)
+    assert one.names() == ["small"]
+    one.scheduler.release("id-small")
+    until(lambda: one.names() == ["small", "big"])
 
 
 def test_a_job_that_waits_for_gpus_holds_back_those_behind_it(stage: Callable[..., Stage]) -> None:
@@ -133,7 +163,7 @@ def test_a_stop_while_the_job_is_being_placed(stage: Callable[..., Stage], insta
     until(lambda: one.names() == ["a"])
     assert one.started[0].status is JobStatus.STOPPING
     assert one.started[0].gpus == ()
-    assert one.pool.lease("other", "ml.p3.2xlarge", 1)
+    assert one.pool.lease("other", (InstanceGroup("g", "ml.p3.2xlarge", ("algo-1",)),))
 
 
 def test_a_waiting_job_that_was_stopped_needs_no_place(stage: Callable[..., Stage]) -> None:

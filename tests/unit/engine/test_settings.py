@@ -9,6 +9,8 @@ from sagelet.engine import lock_directory
 from sagelet.errors import DataDirectoryInUse, SettingsError
 from sagelet.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
 
+FS = "fs-0123456789abcdef0"
+
 
 @pytest.mark.parametrize(
     ("wrong", "named"),
@@ -16,6 +18,12 @@ from sagelet.settings import GpuPolicy, RuntimeChoice, Settings, default_data_di
         ({"port": -1}, "--port -1"),
         ({"port": 65536}, "--port 65536"),
         ({"max_jobs": 0}, "--max-jobs 0"),
+        ({"max_hosts": 0}, "--max-hosts 0"),
+        ({"file_systems": {"fs-1": Path("/tmp")}}, "--file-system fs-1=/tmp: a file system's id is"),
+        ({"file_systems": {FS: Path("tmp")}}, f"--file-system {FS}=tmp: must be a directory that exists"),
+        ({"file_systems": {FS: Path("/nowhere/at/all")}}, "must be a directory that exists"),
+        ({"file_systems": {FS: Path("/")}, "data": Path("/tmp/data")}, "must not see sagelet's own files"),
+        ({"file_systems": {FS: Path("/tmp")}, "data": Path("/")}, "must not see sagelet's own files"),
         ({"stop_grace_seconds": -1}, "--stop-grace -1"),
         ({"spot_discount": -0.1}, "--spot-discount -0.1"),
         ({"spot_discount": 1.0}, "--spot-discount 1.0"),
@@ -34,6 +42,9 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (settings.host, settings.port, settings.stop_grace_seconds) == ("127.0.0.1", 4599, 120)
     assert (settings.runtime, settings.gpus) == (RuntimeChoice.AUTO, GpuPolicy.AUTO)
     assert settings.max_jobs == default_max_jobs() >= 2
+    assert settings.host_limit == max(8, settings.max_jobs)
+    assert Settings(max_jobs=20).host_limit == 20
+    assert Settings(max_jobs=20, max_hosts=3).host_limit == 3
 
 
 @pytest.mark.parametrize("home", ["", None, "relative"])

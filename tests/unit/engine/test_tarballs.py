@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.data.tarballs import pack, unpack
+from sagelet.data.tarballs import merged, pack, unpack
 
 
 def raw(*members: tarfile.TarInfo, data: bytes = b"") -> bytes:
@@ -36,11 +36,62 @@ def test_what_was_packed_comes_back(tmp_path: Path) -> None:
     (source / "run.sh").write_text("#!/bin/sh")
     (source / "run.sh").chmod(0o755)
     (source / "link").symlink_to("deep/er/a")
-    pack(source, tmp_path / "x.tar.gz")
+    pack([source], tmp_path / "x.tar.gz")
     unpack(tmp_path / "x.tar.gz", tmp_path / "target")
     assert (tmp_path / "target/link").read_bytes() == b"a" * 100_000
     assert (tmp_path / "target/ü \n").read_bytes() == b"odd"
     assert os.access(tmp_path / "target/run.sh", os.X_OK)
+
+
+def test_directories_are_merged_and_the_last_one_wins(tmp_path: Path) -> None:
+    hosts = [tmp_path / name for name in ("one", "two", "three")]
+    content = (
+        {"same": "1", "only-1": "1", "both/1": "1", "dir-then-file/x": "1", "file-then-dir": "1"},
+        {"same": "2", "both/2": "2", "both/same": "2", "dir-then-file": "2", "file-then-dir/x": "2"},
+        {"both/same": "3", "both/deep/er/3": "3"},
+    )
+    for host, files in zip(hosts, content, strict=True):
+        for name, text in files.items():
+            (host / name).parent.mkdir(parents=True, exist_ok=True)
+            (host / name).write_text(text)
+    (hosts[0] / "both/link").symlink_to("1")
+    pack(hosts, tmp_path / "x.tar.gz")
+    with tarfile.open(tmp_path / "x.tar.gz") as archive:
+        assert len(archive.getnames()) == len(set(archive.getnames()))
+    unpack(tmp_path / "x.tar.gz", tmp_path / "target")
+    found = {path.relative_to(tmp_path / "target").as_posix(): path for path in (tmp_path / "target").rglob("*")}
+    assert {name: path.read_text() for name, path in found.items() if path.is_file()} == {
+        "same": "2",
+        "only-1": "1",
+        "both/1": "1",
+        "both/2": "2",
+        "both/link": "1",
+        "both/same": "3",
+        "both/deep/er/3": "3",
+        "dir-then-file": "2",
+        "file-then-dir/x": "2",
+    }
+
+
+def test_a_link_to_a_directory_is_not_followed(tmp_path: Path) -> None:
+    for host in ("one", "two"):
+        (tmp_path / host).mkdir()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/key").touch()
+    (tmp_path / "one/d").mkdir()
+    (tmp_path / "two/d").symlink_to(tmp_path / "secret")
+    assert [name for name, _ in merged([tmp_path / "one", tmp_path / "two"])] == ["d"]
+    assert [name for name, _ in merged([tmp_path / "two", tmp_path / "one"])] == ["d"]
+
+
+def test_hard_links_stay_one_file(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s/a").write_bytes(os.urandom(500_000))
+    os.link(tmp_path / "s/a", tmp_path / "s/b")
+    pack([tmp_path / "s"], tmp_path / "x.tar.gz")
+    assert (tmp_path / "x.tar.gz").stat().st_size < 600_000
+    unpack(tmp_path / "x.tar.gz", tmp_path / "t")
+    assert (tmp_path / "t/b").read_bytes() == (tmp_path / "s/a").read_bytes()
 
 
 def test_pipes_and_sockets_stay_out(tmp_path: Path) -> None:
@@ -50,7 +101,7 @@ def test_pipes_and_sockets_stay_out(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(str(tmp_path / "s/socket"))
-        pack(tmp_path / "s", tmp_path / "x.tar.gz")
+        pack([tmp_path / "s"], tmp_path / "x.tar.gz")
     finally:
         listener.close()
     with tarfile.open(tmp_path / "x.tar.gz") as archive:
@@ -94,7 +145,7 @@ def test_a_broken_archive_is_a_tar_error(tmp_path: Path, broken: str) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "a").write_bytes(os.urandom(200_000))
-    pack(source, tmp_path / "good")
+    pack([source], tmp_path / "good")
     good = (tmp_path / "good").read_bytes()
     with tarfile.open(tmp_path / "good") as archive:
         plain = archive.fileobj.read() if archive.fileobj else b""  # type: ignore[union-attr]

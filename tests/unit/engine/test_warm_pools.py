@@ -79,7 +79,7 @@ def test_a_pool_keeps_the_gpus_and_the_next_job_gets_them(narrow: World) -> None
     narrow.create("other", ResourceConfig=GPU_HOST, **OTHER)
     until(lambda: pending(narrow, "other"))
     narrow.create("two", **kept(600))
-    assert training(narrow, "two").plan.gpu_uuids == ("GPU-1",)
+    assert training(narrow, "two").plan.hosts[0].gpu_uuids == ("GPU-1",)
     finish(narrow, "two")
     assert narrow.job("other").placed_ms is None
     narrow.clock.turn(600)
@@ -218,7 +218,7 @@ def test_a_server_that_died_right_after_it_gave_a_pool_away(narrow: World, monke
         narrow.engine.close()
     assert not narrow.runtime.hosts
     narrow.engine = narrow.boot()
-    assert training(narrow, "two").plan.gpu_uuids == ("GPU-1",)
+    assert training(narrow, "two").plan.hosts[0].gpu_uuids == ("GPU-1",)
     assert (status(narrow, "one"), status(narrow, "two")) == (P.REUSED, P.IN_USE)
     narrow.create("other", ResourceConfig=GPU_HOST, **OTHER)
     until(lambda: pending(narrow, "other"))
@@ -249,7 +249,7 @@ class Stage:
         self.keeper = PoolKeeper(self.store, root)
         self.started: list[TrainingJob] = []
         pool = GpuPool(("GPU-1",), GpuPolicy.REQUIRE)
-        self.scheduler = Scheduler(self.store, self.clock, pool, 4, self.started.append, self.keeper)
+        self.scheduler = Scheduler(self.store, self.clock, pool, 4, self.started.append, self.keeper, max_hosts=8)
         self.end("one", kept(600))
 
     def end(self, name: str, changes: dict[str, Any]) -> None:

@@ -331,3 +331,24 @@ def test_working_directory_is_not_handed_to_the_script(host: TrainingHost) -> No
     (host.base / "stray.py").write_text("")
     host.script("import importlib.util; print('stray', importlib.util.find_spec('stray'))")
     assert "stray None\n" in host.run().log
+
+
+MASTER = """
+    import os
+    print("master", os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"])
+"""
+
+
+def test_the_master_of_one_host_is_this_machine_at_a_port_of_the_runtimes_choice(host: TrainingHost) -> None:
+    host.script(MASTER)
+    assert "master 127.0.0.1 7777" in host.run().log
+    host.environment["SAGELET_MASTER_PORT"] = "23456"
+    assert "master 127.0.0.1 23456" in host.run().log
+
+
+def test_the_master_of_hosts_without_names_is_this_machine(host: TrainingHost) -> None:
+    host.hosts = ("no-such-name.invalid", "algo-2")
+    host.script(MASTER)
+    assert "master 127.0.0.1 7777" in host.run().log
+    host.hosts = ("localhost", "algo-2")
+    assert "master localhost 7777" in host.run().log

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from sagelet.data.file_systems import FileSystemSource
 from sagelet.data.objects import S3Uri
 from sagelet.jobs.record import TrainingJob
 
@@ -30,7 +31,7 @@ class Channel:
     name: str
     mode: InputMode
     data_type: DataType
-    #: S3Uri as the request has it.
+    #: S3Uri as the request has it; empty for a file system.
     url: str
     #: ShardedByS3Key: each host gets its share of the objects (or of the lines of an augmented manifest).
     sharded: bool = False
@@ -42,6 +43,10 @@ class Channel:
     seed: int | None = None
     #: AttributeNames of an augmented manifest, in the order in which they are streamed.
     attributes: tuple[str, ...] = ()
+    #: InstanceGroupNames: the hosts of other groups do not have the channel; empty: all have it.
+    groups: tuple[str, ...] = ()
+    #: A channel that is a directory of a file system, not objects.
+    file_system: FileSystemSource | None = None
 
     @property
     def uri(self) -> S3Uri:
@@ -55,7 +60,26 @@ def channels_of(job: TrainingJob) -> list[Channel]:
     return [_channel(entry, default) for entry in job.request.get("InputDataConfig", [])]
 
 
+def channels_for(job: TrainingJob, host: str) -> list[Channel]:
+    """The channels that one host has."""
+    group = job.group_of(host).name
+    return [channel for channel in channels_of(job) if not channel.groups or group in channel.groups]
+
+
+def receivers(job: TrainingJob, channel: Channel) -> list[str]:
+    """The hosts that have a channel, in order; ShardedByS3Key deals among these."""
+    return [
+        host
+        for group in job.instance_groups
+        if not channel.groups or group.name in channel.groups
+        for host in group.hosts
+    ]
+
+
 def _channel(entry: Mapping[str, Any], default_mode: str) -> Channel:
+    if "FileSystemDataSource" in entry["DataSource"]:
+        directory = FileSystemSource.of(entry["DataSource"]["FileSystemDataSource"])
+        return Channel(entry["ChannelName"], InputMode.FILE, DataType.PREFIX, "", file_system=directory)
     source = entry["DataSource"]["S3DataSource"]
     return Channel(
         name=entry["ChannelName"],
@@ -67,4 +91,5 @@ def _channel(entry: Mapping[str, Any], default_mode: str) -> Channel:
         record_io=entry.get("RecordWrapperType") == "RecordIO",
         seed=entry.get("ShuffleConfig", {}).get("Seed"),
         attributes=tuple(source.get("AttributeNames", ())),
+        groups=tuple(source.get("InstanceGroupNames", ())),
     )

@@ -5,6 +5,7 @@ store cannot show them as files of this machine.
 """
 
 import errno
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -80,6 +81,6 @@ def _refuse_partial_prefix(uri: S3Uri, sources: Iterable[Source]) -> None:
 
 def _make_read_only(directory: Path) -> None:
     """Files only: the directories must stay removable for a server that is not root. Runtimes bind them read-only."""
-    for path in directory.rglob("*"):
-        if path.is_file():
-            path.chmod(0o444)
+    for place, _, names in os.walk(directory):
+        for name in names:
+            os.chmod(os.path.join(place, name), 0o444)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sagelet.data.channels.channel import Channel, InputMode, channels_of
+from sagelet.data.channels.channel import Channel, InputMode, channels_of, receivers
 from sagelet.data.channels.sources import JobObjects
 from sagelet.data.channels.spool import Spool
 from sagelet.data.layout import JobDirectories
@@ -47,7 +47,7 @@ class PipeFeed:
             return
         for channel in self._channels:
             Spool(objects, channel, self._spool(channel)).fill()
-        streams = [self._stream(channel, host) for channel in self._channels for host in range(len(self._job.hosts))]
+        streams = [stream for channel in self._channels for stream in self._streams(channel)]
         write_json(
             self._root / "plan.json",
             {"seconds": self._job.max_runtime_seconds + SPARE_SECONDS, "streams": streams},
@@ -87,17 +87,21 @@ class PipeFeed:
     def _spool(self, channel: Channel) -> Path:
         return self._root / "channels" / channel.name
 
-    def _stream(self, channel: Channel, host: int) -> dict[str, Any]:
-        """See feeder.Stream."""
-        return {
-            "channel": channel.name,
-            "directory": str(self._directories.host(self._job.hosts[host]).channels.absolute()),
-            "spool": str(self._spool(channel).absolute()),
-            "host": host if channel.sharded else 0,
-            "hosts": len(self._job.hosts) if channel.sharded else 1,
-            "seed": channel.seed,
-            "record_io": channel.record_io,
-        }
+    def _streams(self, channel: Channel) -> list[dict[str, Any]]:
+        """One a host that has the channel; see feeder.Stream."""
+        hosts = receivers(self._job, channel)
+        return [
+            {
+                "channel": channel.name,
+                "directory": str(self._directories.host(name).channels.absolute()),
+                "spool": str(self._spool(channel).absolute()),
+                "host": number if channel.sharded else 0,
+                "hosts": len(hosts) if channel.sharded else 1,
+                "seed": channel.seed,
+                "record_io": channel.record_io,
+            }
+            for number, name in enumerate(hosts)
+        ]
 
     def _last_words(self) -> str:
         log = self._root / "log"
