@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from sagelet_api.cli.interrupt import default_account
-from sagelet_api.cli.server import ask
+from sagelet_api.cli.control_client import ask, control_url, default_account
 from sagelet_api.credentials import DEFAULT_REGION
 from sagelet_api.redirect.environment import changed, redirection
 
@@ -85,7 +84,7 @@ def run(endpoint: str, account: str, region: str, command: tuple[str, ...]) -> N
 
     For programs of boto3, the SageMaker SDKs, the AWS CLI and Jupyter: `sagelet run -- jupyter lab`.
     """
-    health = ask("GET", f"{endpoint}/_sagelet/health")
+    health = ask("GET", control_url(endpoint, "health"))
     if "version" not in health:
         raise click.ClickException(f"{endpoint} is no sagelet server. Start one (`sagelet up`), or name it: --endpoint")
     replace_process(command, changed(os.environ, redirection(endpoint, account, region, os.environ)))
