@@ -92,12 +92,16 @@ def run(endpoint: str, account: str, region: str, command: tuple[str, ...]) -> N
 
 @click.command()
 @where
-@click.option("--json", "shell", flag_value="json", help="One JSON object; null: to be unset.")
-@click.option("--fish", "shell", flag_value="fish", help="For the fish shell.")
-@click.option("--sh", "shell", flag_value="sh", default=True, help="For bash, zsh and other POSIX shells; the default.")
-def env(endpoint: str, account: str, region: str, shell: str) -> None:
-    """Print what `sagelet run` sets: `eval "$(sagelet env)"`."""
-    click.echo(_SHELLS[shell](redirection(endpoint, account, region, os.environ)))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object; null: to be unset.")
+@click.option("--fish", is_flag=True, help="For the fish shell.")
+def env(endpoint: str, account: str, region: str, as_json: bool, fish: bool) -> None:
+    """Print what `sagelet run` sets, for bash, zsh and other POSIX shells: `eval "$(sagelet env)"`."""
+    changes = dict(sorted(redirection(endpoint, account, region, os.environ).items()))
+    if as_json:
+        click.echo(json.dumps(changes, indent=2))
+        return
+    for name, value in changes.items():
+        click.echo(_fish(name, value) if fish else _posix(name, value))
 
 
 def replace_process(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
@@ -116,31 +120,12 @@ def replace_process(command: tuple[str, ...], environ: Mapping[str, str]) -> NoR
     sys.exit(code)
 
 
-def _posix(changes: Mapping[str, str | None]) -> str:
-    lines = (
-        f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}" for name, value in _in(changes)
-    )
-    return "\n".join(lines)
+def _posix(name: str, value: str | None) -> str:
+    return f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
 
 
-def _fish(changes: Mapping[str, str | None]) -> str:
-    lines = (
-        f"set -e {name}" if value is None else f"set -gx {name} {_fish_quoted(value)}" for name, value in _in(changes)
-    )
-    return "\n".join(lines)
-
-
-def _fish_quoted(value: str) -> str:
+def _fish(name: str, value: str | None) -> str:
+    if value is None:
+        return f"set -e {name}"
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-def _in(changes: Mapping[str, str | None]) -> list[tuple[str, str | None]]:
-    return sorted(changes.items())
-
-
-_SHELLS: dict[str, Callable[[Mapping[str, str | None]], str]] = {
-    "sh": _posix,
-    "fish": _fish,
-    "json": lambda changes: json.dumps(dict(_in(changes)), indent=2),
-}
+    return f"set -gx {name} '{escaped}'"
