@@ -6,6 +6,7 @@
 import json
 import logging
 import sys
+import threading
 
 from sagemaker.core.helper.session_helper import Session, get_execution_role
 from sagemaker.train import ModelTrainer
@@ -41,6 +42,10 @@ def main() -> None:
         "role": get_execution_role(),
         "job_role": job.role_arn,
     }
+    # The SDK reports its use from a thread that dies with a short program, but not with a notebook.
+    for thread in threading.enumerate():
+        if thread.name == "sagemaker-telemetry":
+            thread.join(60)
     print("ANSWER " + json.dumps(answer))
 
 
