@@ -17,6 +17,8 @@ from sagelet_api.control import control_app
 from sagelet_api.redirect.environment import SITE, changed, redirection
 from sagelet_api.security import FrontDoor
 from sagelet_api.server import Server
+from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.throttling import Throttling
 from support.fake_jobs import FakeEngine, FakeJobs
 
 ENDPOINT = "http://127.0.0.1:4599"
@@ -119,7 +121,9 @@ def test_a_wrong_option_is_named(options: list[str], named: str) -> None:
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    app = Application(FrontDoor(), control_app(FakeEngine()), FakeJobs().services(), FakeJobs().services)  # type: ignore[arg-type]
+    throttling = Throttling()
+    control = control_app(FakeEngine(), throttling)
+    app = Application(FrontDoor(), control, throttling, FakeJobs().services(), MotoBridge().wsgi)
     with Server(app, "127.0.0.1", 0) as server:
         yield server.endpoint
 
