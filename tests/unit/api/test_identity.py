@@ -137,3 +137,9 @@ def test_the_login_to_ecr(world: ApiWorld) -> None:
     (login,) = world.client("ecr").get_authorization_token(registryIds=["763104351884"])["authorizationData"]
     assert login["proxyEndpoint"] == "https://763104351884.dkr.ecr.us-east-1.amazonaws.com"
     assert login["authorizationToken"]
+
+
+def test_sagemaker_may_assume_the_execution_role_of_an_account_that_nobody_has_called(bridge: MotoBridge) -> None:
+    account = "444444444444"
+    assert bridge.may_assume(account, f"arn:aws:iam::{account}:role/service-role/{execution_role.NAME}")
+    assert not bridge.may_assume(account, f"arn:aws:iam::{account}:role/{execution_role.NAME}")
