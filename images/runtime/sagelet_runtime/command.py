@@ -40,6 +40,7 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
         output_data_dir=environment.output_data_dir,
         log_level=int(environ.get("SM_LOG_LEVEL", "20")),
         num_gpus=environment.num_gpus(),
+        hosts=environment.read_resource_config()["hosts"],
     )
     # The hook of a compiled job; in any other its sitecustomize does nothing.
     path = os.pathsep.join(filter(None, [framework.STARTUP, environ.get("PYTHONPATH", "")]))
