@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup setup-sdk image demo up test properties docs lint format clean
+.PHONY: help setup setup-sdk setup-sdk3 image demo up test properties docs lint format clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -11,13 +11,15 @@ help:
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
 	@echo "make docs    docs/training-job-api.md, from botocore's model"
-	@echo "make setup | setup-sdk | image | lint | format | clean"
+	@echo "make setup | setup-sdk | setup-sdk3 | image | lint | format | clean"
 
-# torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk (their pins differ).
+# torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
+# (their pins differ).
 # pip writes the path it is called by into every script it installs, so it is called by the environment's own path:
 # .venv may be a link to an environment that outlives this checkout (.ci/run).
 setup: .venv/.ready
 setup-sdk: .venv-sdk/.ready
+setup-sdk3: .venv-sdk3/.ready
 
 .venv/.ready: pyproject.toml
 	test -e .venv/bin/python || $(PYTHON) -m venv .venv
@@ -29,6 +31,11 @@ setup-sdk: .venv-sdk/.ready
 	"$$(cd .venv-sdk && pwd -P)"/bin/python -m pip install --disable-pip-version-check -r $<
 	touch $@
 
+.venv-sdk3/.ready: tests/clients-v3-requirements.txt
+	test -e .venv-sdk3/bin/python || $(PYTHON) -m venv .venv-sdk3
+	"$$(cd .venv-sdk3 && pwd -P)"/bin/python -m pip install --disable-pip-version-check -r $<
+	touch $@
+
 image: setup
 	$(BIN)/sagelet image build
 
@@ -38,7 +45,7 @@ demo: setup setup-sdk
 up: setup
 	$(BIN)/sagelet up
 
-test: setup setup-sdk
+test: setup setup-sdk setup-sdk3
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 properties: setup
@@ -57,4 +64,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-sdk .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-sdk .venv-sdk3 .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

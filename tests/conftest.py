@@ -49,7 +49,12 @@ def missing_sdk() -> str | None:
     return None if present else "the environment of the SageMaker SDK is not there: run `make setup-sdk`"
 
 
-NEEDS = {"docker": missing_docker, "xla": missing_xla, "sdk": missing_sdk}
+def missing_sdk3() -> str | None:
+    found = [*(ROOT / ".venv-sdk3").glob("lib/python*/site-packages/sagemaker/train")]
+    return None if found else "the environment of the SageMaker SDK v3 is not there: run `make setup-sdk3`"
+
+
+NEEDS = {"docker": missing_docker, "xla": missing_xla, "sdk": missing_sdk, "sdk3": missing_sdk3}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,6 +7,7 @@ from sagelet.errors import SageletError
 from sagelet_api.aws_errors import AwsError, InternalFailure, UnknownOperationException
 from sagelet_api.operations import Context, Operations, SharedOperation
 from sagelet_api.protocol import Call, Environ, StartResponse, WsgiApp, parse_call, parse_json, read_body, rewind
+from sagelet_api.query import QUERY_SERVICES, parse_form, query_reply, read_form
 from sagelet_api.replies import error_reply, json_reply, send
 from sagelet_api.security import FrontDoor, without_cors
 from sagelet_api.throttling import Throttling
@@ -22,7 +23,7 @@ CONTROL_PREFIX = "/_sagelet/"
 class Application:
     """The WSGI application.
 
-    `services` maps a signing name (`sagemaker`, `logs`) to its operations; `control` answers CONTROL_PREFIX;
+    `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `control` answers CONTROL_PREFIX;
     `throttling` refuses what people asked to be refused;
     `fallback` (moto) gets every other signed request and finds its Call in `environ["sagelet.call"]`.
     """
@@ -46,6 +47,7 @@ class Application:
             self._check_signed,
             self._throttle,
             self._serve_own,
+            self._serve_query,
             self._serve_rest,
         )
 
@@ -82,6 +84,8 @@ class Application:
         self._throttling.check(call)
 
     def _serve_own(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        if call.service in QUERY_SERVICES:
+            return None
         operation = self._services.get(call.service, {}).get(call.operation)
         if operation is None:
             _refuse_nameless(call, self._services)
@@ -93,7 +97,7 @@ class Application:
             )
         body = read_body(environ, MAX_BODY)
         parameters = parse_json(body)
-        context = Context(call.account, call.region, call.request_id)
+        context = _context(call)
         if isinstance(operation, SharedOperation):
             if not operation.is_ours(context, parameters):
                 # moto fails over what AWS refuses.
@@ -104,6 +108,23 @@ class Application:
         result = operation(context, validate(call.service, call.operation, parameters))
         return send(call, json_reply(call, result), environ, start)
 
+    def _serve_query(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        """The same for services whose requests are forms: the form names the operation."""
+        if call.service not in QUERY_SERVICES or call.path != "/":
+            return None
+        form = read_form(call, environ, MAX_BODY)
+        name = form.get("Action", "")
+        operation = self._services.get(call.service, {}).get(name)
+        if operation is None:
+            return None
+        context, parameters = _context(call), parse_form(call.service, name, form)
+        if isinstance(operation, SharedOperation):
+            if not operation.is_ours(context, parameters):
+                return None
+            operation = operation.handler
+        result = operation(context, validate(call.service, name, parameters))
+        return send(call, query_reply(call, name, result), environ, start)
+
     def _serve_rest(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         environ["sagelet.call"] = call
         return self._fallback(environ, start)
@@ -113,3 +134,7 @@ def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:
     """A POST to the root of a JSON service has to name its operation; moto answers one that does not with nothing."""
     if call.service in services and not call.operation and (call.method, call.path) == ("POST", "/"):
         raise UnknownOperationException(f"The request to {call.service} names no operation: send X-Amz-Target")
+
+
+def _context(call: Call) -> Context:
+    return Context(call.account, call.region, call.request_id, call.credential.access_key if call.credential else "")

@@ -100,6 +100,13 @@ class ConflictException(SageMakerError):
     code = "ConflictException"
 
 
+class NoSuchEntity(ClientError):
+    """IAM's: the user, group, role or policy is not there."""
+
+    code = "NoSuchEntity"
+    status = 404
+
+
 class LogsResourceNotFound(ClientError):
     """CloudWatch Logs' shape, whose member is called `message`."""
 

@@ -14,6 +14,7 @@ class Context:
     account: str
     region: str
     request_id: str
+    access_key: str
 
 
 #: Takes the validated parameters; returns the members of the output (times as epoch seconds, floats), or None for an

@@ -70,7 +70,7 @@ def _json_error(call: Call, error: AwsError) -> Reply:
 
 def _query_error(call: Call, error: AwsError) -> Reply:
     fault = "Receiver" if error.status >= 500 else "Sender"
-    inner = f"<Type>{fault}</Type>{_xml_code(error)}"
+    inner = f"<Type>{fault}</Type>{_xml_code(error, validation='ValidationError')}"
     body = f"<ErrorResponse><Error>{inner}</Error><RequestId>{call.request_id}</RequestId></ErrorResponse>"
     return Reply(error.status, body.encode(), {"Content-Type": "text/xml", "x-amzn-RequestId": call.request_id})
 
@@ -81,9 +81,10 @@ def _s3_error(call: Call, error: AwsError) -> Reply:
     return Reply(error.status, body.encode(), {"Content-Type": "application/xml", "x-amz-request-id": call.request_id})
 
 
-def _xml_code(error: AwsError) -> str:
+def _xml_code(error: AwsError, validation: str = "Validation") -> str:
     # XML services spell their codes without the Java class's suffix: AccessDenied, not AccessDeniedException.
-    return f"<Code>{escape(error.code.removesuffix('Exception'))}</Code><Message>{escape(error.message)}</Message>"
+    code = validation if error.code == "ValidationException" else error.code.removesuffix("Exception")
+    return f"<Code>{escape(code)}</Code><Message>{escape(error.message)}</Message>"
 
 
 def _cbor_error(call: Call, error: AwsError) -> Reply:

@@ -71,6 +71,21 @@ class RuleBook:
         with self._lock:  # botocore fills its caches as it goes.
             return self._model.shape_for(name)
 
+    @property
+    def namespace(self) -> str:
+        """Of the XML that services of the Query protocol answer."""
+        return str(self._model.metadata["xmlNamespace"])
+
+    def input_shape(self, operation: str) -> Any:
+        """botocore's shape of an operation's input; None when it has none."""
+        with self._lock:
+            return self._model.operation_model(operation).input_shape
+
+    def output_shape(self, operation: str) -> Any:
+        """botocore's shape of an operation's output; None when it has none."""
+        with self._lock:
+            return self._model.operation_model(operation).output_shape
+
     def operations(self) -> frozenset[str]:
         return frozenset(self._model.operation_names)
 

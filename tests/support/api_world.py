@@ -19,6 +19,7 @@ from sagelet_api.app import Application
 from sagelet_api.control import control_app
 from sagelet_api.security import FrontDoor
 from sagelet_api.server import Server
+from sagelet_api.services.identity import Identity
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.sagemaker import TrainingJobs, any_role
@@ -39,6 +40,7 @@ class ApiWorld(World):
         services = {
             "sagemaker": TrainingJobs(self.engine, roles).operations(),
             "logs": TrainingLogs(self.engine).operations(),
+            **Identity(bridge).services(),
         }
         self._http = urllib3.PoolManager()
         throttling = Throttling()

@@ -1,10 +1,12 @@
-"""Programs in the virtual environment of the SageMaker SDK v2 and the AWS CLI."""
+"""Programs in the virtual environments of the SageMaker SDKs and the AWS CLI."""
 
 import io
 import json
 import os
 import subprocess
+import sys
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from support.server import ACCOUNT, SageletProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-sdk"
+ENVIRONMENT_V3 = ROOT / ".venv-sdk3"
 CONFIG = ROOT / "examples" / "gpt2" / "sagemaker-config.yaml"
 
 
@@ -32,10 +35,7 @@ class Clients:
 
     def python(self, script: Path, *arguments: str) -> dict[str, Any]:
         """Runs a script that prints a line `ANSWER {json}`."""
-        output = self._run([str(ENVIRONMENT / "bin" / "python"), str(script), *arguments])
-        line = next(line for line in output.splitlines() if line.startswith("ANSWER "))
-        answer: dict[str, Any] = json.loads(line.removeprefix("ANSWER "))
-        return answer
+        return answer_of(self._run([str(ENVIRONMENT / "bin" / "python"), str(script), *arguments]))
 
     def aws(self, *arguments: str) -> Any:
         """Runs the AWS CLI and returns its JSON."""
@@ -55,8 +55,33 @@ class Clients:
             return io.BytesIO(file.read())
 
     def _run(self, command: list[str]) -> str:
-        done = subprocess.run(
-            command, cwd=self.directory, env=self._environment, capture_output=True, text=True, timeout=600
-        )
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        return run_client(command, self.directory, self._environment)
+
+
+class RunClients:
+    """The same as people start them: `sagelet run -- COMMAND`, with nothing of AWS's or the SDK's set before."""
+
+    def __init__(self, server: SageletProcess, directory: Path, environment: Path, others: Mapping[str, str]) -> None:
+        """`environment`: a virtual environment; `others`: variables to add."""
+        self.directory = directory
+        self._bin = environment / "bin"
+        self._run = [str(Path(sys.executable).with_name("sagelet")), "run", "--endpoint", server.endpoint, "--"]
+        cleared = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGE"))}
+        self._environment = {**cleared, "AWS_CONFIG_FILE": os.devnull, **others}
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Runs a program of the virtual environment and returns what it printed to stdout."""
+        return run_client([*self._run, str(self._bin / program), *arguments], self.directory, self._environment)
+
+
+def answer_of(output: str) -> dict[str, Any]:
+    """The line `ANSWER {json}`."""
+    line = next(line for line in output.splitlines() if line.startswith("ANSWER "))
+    answer: dict[str, Any] = json.loads(line.removeprefix("ANSWER "))
+    return answer
+
+
+def run_client(command: list[str], directory: Path, environment: Mapping[str, str]) -> str:
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout

@@ -7,6 +7,7 @@ from sagelet.errors import SageletError
 from sagelet_api.cli.fault import fault, throttle
 from sagelet_api.cli.image import image
 from sagelet_api.cli.interrupt import interrupt
+from sagelet_api.cli.run import env, run
 from sagelet_api.cli.up import up
 
 
@@ -31,3 +32,5 @@ main.add_command(image)
 main.add_command(interrupt)
 main.add_command(fault)
 main.add_command(throttle)
+main.add_command(run)
+main.add_command(env)

@@ -33,7 +33,7 @@ from sagelet_api.protocol import (
     rewind,
 )
 from sagelet_api.replies import error_reply, send
-from sagelet_api.services import moto_events
+from sagelet_api.services import execution_role, moto_events
 from sagelet_api.services.trust import trusts
 
 _log = logging.getLogger(__name__)
@@ -56,6 +56,9 @@ class MotoBridge:
         self._app: Any = None
         #: Signing names that moto has answered to.
         self._services: set[str] = set()
+        #: Account and partition of each IAM that has its execution role.
+        self._seeded: set[tuple[str, str]] = set()
+        self._seeding = threading.Lock()
 
     def warm_up(self) -> None:
         """Loads moto in the background, so that the first S3 call does not wait for it."""
@@ -68,6 +71,8 @@ class MotoBridge:
             call = _named(call, environ)
             if call.path.startswith(_REFUSED_PATHS):
                 raise _not_implemented(call)
+            if call.service in ("iam", "sts"):
+                self._iam(call.account, self.partition(call.region))
             return self._ask(call, _for_moto(call, environ), start_response)
         except AwsError as error:
             return send(call, error_reply(call, error), environ, start_response)
@@ -113,7 +118,7 @@ class MotoBridge:
 
     def may_assume(self, account: str, role: str) -> bool:
         """Whether IAM has the role, by its ARN, in the account, and its trust policy lets SageMaker assume it."""
-        found = self._backend("iam")[account][role.split(":")[1]].roles.values()
+        found = self._iam(account, role.split(":")[1]).roles.values()
         return any(one.arn == role and trusts(one.assume_role_policy_document, SERVICE) for one in list(found))
 
     def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
@@ -134,6 +139,43 @@ class MotoBridge:
     def put_event(self, account: str, region: str, event: Mapping[str, Any]) -> None:
         """Hands an event to the rules of an account's default event bus."""
         moto_events.deliver(self._backend, account, region, event)
+
+    def knows_access_key(self, access_key: str) -> bool:
+        """Whether a user has this key, or a role's session that AssumeRole made."""
+        accounts = [*self._backend("iam").values()]
+        return any(access_key in iam.access_keys for account in accounts for iam in [*account.values()])
+
+    def role_id(self, account: str, region: str, name: str) -> str | None:
+        """`AROA...`; None when there is no such role."""
+        roles = [*self._iam(account, self.partition(region)).roles.values()]
+        return next((role.id for role in roles if role.name == name), None)
+
+    def has_principal(self, account: str, region: str, arn: str) -> bool:
+        """Whether the user, group or role is there."""
+        iam = self._iam(account, self.partition(region))
+        return any(one.arn == arn for kind in (iam.roles, iam.users, iam.groups) for one in [*kind.values()])
+
+    def partition(self, region: str) -> str:
+        """`aws`, `aws-cn`, ..."""
+        self._moto()
+        return str(import_module("moto.utilities.utils").get_partition(region))
+
+    def _iam(self, account: str, partition: str) -> Any:
+        """moto's IAM of an account, which has the execution role from the first time it is asked for."""
+        iam = self._backend("iam")[account][partition]
+        with self._seeding:
+            if (account, partition) not in self._seeded:
+                iam.create_role(
+                    execution_role.NAME,
+                    execution_role.TRUST_POLICY,
+                    execution_role.PATH,
+                    permissions_boundary=None,
+                    description=execution_role.DESCRIPTION,
+                    tags=[],
+                    max_session_duration="3600",
+                )
+                self._seeded.add((account, partition))
+        return iam
 
     def _warm_up(self) -> None:
         self._moto()

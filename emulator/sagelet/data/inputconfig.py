@@ -11,6 +11,7 @@ from sagelet.data import platformconfig
 from sagelet.data.channels.channel import channels_for
 from sagelet.data.layout import HostDirectories
 from sagelet.data.staging import checkpoint_path
+from sagelet.jobs import sdk_v3
 from sagelet.jobs.record import TrainingJob
 
 
@@ -18,7 +19,7 @@ def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
     """Writes every configuration file of a host. All are there even when empty: the toolkit dies without them."""
     request = job.request
     files: dict[str, Any] = {
-        "hyperparameters": request.get("HyperParameters", {}),
+        "hyperparameters": sdk_v3.hyperparameters(job),
         "inputdataconfig": _channels(job, host_name),
         "resourceconfig": _resources(job, host_name),
         "metric-definition-regex": request["AlgorithmSpecification"].get("MetricDefinitions", []),

@@ -7,6 +7,7 @@ from sagelet.data.channels.channel import InputMode, channels_for
 from sagelet.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet.data.layout import JobDirectories
 from sagelet.instances.gpus import gpus_of
+from sagelet.jobs import sdk_v3
 from sagelet.jobs.record import TrainingJob
 from sagelet.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount, Runtime
 
@@ -21,7 +22,7 @@ def launch_plan(
     """What the runtime starts. `port` is where the hosts find sagelet's endpoint. Raises ClientFault."""
     assert job.image is not None
     algorithm = job.request["AlgorithmSpecification"]
-    entrypoint = tuple(algorithm.get("ContainerEntrypoint", ()))
+    entrypoint = sdk_v3.entrypoint(job)
     arguments = tuple(algorithm.get("ContainerArguments", ()))
     return LaunchPlan(
         job_id=job.launch_id,
@@ -77,4 +78,4 @@ def environment(job: TrainingJob, endpoint: str) -> dict[str, str]:
     }
     if job.cluster is not None:
         platform["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = f"/opt/ml/{WARM_POOL_CACHE}"
-    return {**platform, **job.request.get("Environment", {})}
+    return {**platform, **sdk_v3.environment(job), **job.request.get("Environment", {})}

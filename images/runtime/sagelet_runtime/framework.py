@@ -70,7 +70,7 @@ def basic_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     torch = installed.torch_version()
     if torch:
         added["SM_DLC_TORCH_VERSION"] = torch
-    return added | _thread_environment(environ)
+    return added | thread_environment(environ)
 
 
 def _local_master(job: Any) -> str:
@@ -84,7 +84,8 @@ def _local_master(job: Any) -> str:
     return str(job.master_hostname)
 
 
-def _thread_environment(environ: Mapping[str, str]) -> dict[str, str]:
+def thread_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Sizes of thread pools where the cgroup allows fewer CPUs than there are."""
     limit = device.thread_limit()
     if limit is None:
         return {}
