@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from sagelet.errors import SageletError
 from sagelet_api.aws_errors import AwsError, InternalFailure, UnknownOperationException
@@ -25,7 +26,8 @@ class Application:
 
     `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `control` answers CONTROL_PREFIX;
     `throttling` refuses what people asked to be refused;
-    `fallback` (moto) gets every other signed request and finds its Call in `environ["sagelet.call"]`.
+    `apps` answer all requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
+    `environ["sagelet.call"]`.
     """
 
     def __init__(
@@ -35,12 +37,14 @@ class Application:
         throttling: Throttling,
         services: Mapping[str, Operations],
         fallback: WsgiApp,
+        apps: Mapping[str, WsgiApp] = MappingProxyType({}),
     ) -> None:
         self._door = door
         self._control = control
         self._throttling = throttling
         self._services = services
         self._fallback = fallback
+        self._apps = apps
         self._handlers = (
             self._check_origin,
             self._serve_control,
@@ -127,7 +131,7 @@ class Application:
 
     def _serve_rest(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         environ["sagelet.call"] = call
-        return self._fallback(environ, start)
+        return self._apps.get(call.service, self._fallback)(environ, start)
 
 
 def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:
