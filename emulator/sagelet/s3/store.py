@@ -180,7 +180,8 @@ class S3Store:
                 self.catalog.delete(bucket, [stored.key for stored in found])
             except BaseException:
                 for stored in found:
-                    self.files.settle(stored.file_id, stored.path)
+                    if self.catalog.by_file(stored.file_id):
+                        self.files.settle(stored.file_id, stored.path)
                 raise
             for stored in found:
                 self.files.remove_staged(stored.file_id)

@@ -36,9 +36,9 @@ class AwsChunked:
 
     def _take(self, size: int) -> bytes:
         if self._ahead:
-            data, self._ahead = self._ahead[:size], self._ahead[size:]
-            return data
-        data = self._source.read(size)
+            ahead, self._ahead = self._ahead[:size], self._ahead[size:]
+            return ahead
+        data: bytes = self._source.read(size)
         if not data:
             raise IncompleteBody("The request body terminated unexpectedly")
         return data
