@@ -1,4 +1,4 @@
-"""S3 of a whole server: kill -9 at any time, import beside a running server, memory, and jobs that read and write it."""
+"""S3 of a whole server: kill -9 at any time, import beside a running server, memory, foreign clients."""
 
 import hashlib
 import os
@@ -122,7 +122,7 @@ def test_objects_outlive_the_server_and_an_import_runs_beside_it(server: Sagelet
     (source / "deep").mkdir(parents=True)
     for number in range(300):
         (source / "deep" / str(number)).write_text(str(number))
-    data = server.endpoint and tmp_path / "data"
+    data = tmp_path / "data"
     command = [str(Path(sys.executable).with_name("sagelet")), "s3", "import", str(source), "s3://fresh/train"]
     done = subprocess.run([*command, "--data", str(data), "--account", ACCOUNT], check=True, capture_output=True)
     assert done.stdout.startswith(b"300 objects")
