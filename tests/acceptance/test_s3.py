@@ -16,6 +16,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from support.clients import Clients
 from support.server import ACCOUNT, SageletProcess, until
 
 #: How many times the server is killed; a longer run: SAGELET_TEST_KILLS=100.
@@ -153,3 +154,26 @@ def test_memory_does_not_grow_with_objects(server: SageletProcess, tmp_path: Pat
     while body.read(1 << 20):
         pass
     assert process.memory_info().rss - before < 64 << 20
+
+
+@pytest.mark.sdk
+def test_the_aws_cli_syncs_both_ways(server: SageletProcess, tmp_path: Path) -> None:
+    clients = Clients(server, tmp_path)
+    server.client("s3").create_bucket(Bucket="synced")
+    for number in range(300):
+        path = tmp_path / "up" / str(number % 7) / f"file {number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(str(number))
+    (tmp_path / "up" / "big").write_bytes(os.urandom(20 << 20))
+    for arguments in (("up", "s3://synced/p"), ("s3://synced/p", "down")):
+        clients.run("aws", "s3", "sync", "--only-show-errors", *arguments)
+    up, down = ({p.relative_to(tmp_path / d): p.read_bytes() for p in (tmp_path / d).rglob("*") if p.is_file()}
+                for d in ("up", "down"))  # fmt: skip
+    assert up == down
+    assert len(up) == 301
+    # Nothing is due, so nothing is sent.
+    assert clients.run("aws", "s3", "sync", "up", "s3://synced/p") == ""
+    (tmp_path / "up" / "big").unlink()
+    assert "delete: s3://synced/p/big" in clients.run("aws", "s3", "sync", "--delete", "up", "s3://synced/p")
+    assert "300" in clients.run("aws", "s3", "ls", "--summarize", "--recursive", "s3://synced/p/")
+    clients.run("aws", "s3", "rb", "--force", "s3://synced")
