@@ -60,7 +60,7 @@ class MotoBridge:
         self._seeding = threading.Lock()
 
     def warm_up(self) -> None:
-        """Loads moto in the background, so that the first S3 call does not wait for it."""
+        """Loads moto in the background, so that the first call that it answers does not wait for it."""
         threading.Thread(target=self._warm_up, name="sagelet-moto-warm-up", daemon=True).start()
 
     def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -174,7 +174,6 @@ class MotoBridge:
 
     def _warm_up(self) -> None:
         self._moto()
-        self._backend("s3")
 
     def _moto(self) -> Any:
         with LOADING:
