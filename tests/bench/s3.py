@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ def started(command: list[str], pattern: str) -> Iterator[tuple[str, psutil.Proc
     assert process.stdout is not None
     try:
         match = next(found for line in process.stdout if (found := re.search(pattern, line)))
+        # moto_server prints a line a request, and stands still when nobody reads them.
+        threading.Thread(target=lambda: list(process.stdout or ()), daemon=True).start()
         yield match[1], psutil.Process(process.pid)
     finally:
         process.terminate()

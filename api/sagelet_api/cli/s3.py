@@ -11,7 +11,7 @@ from sagelet.s3.errors import NoSuchBucket
 from sagelet.s3.importing import LINKED, import_directory
 from sagelet.s3.store import S3Store
 from sagelet.settings import default_data_directory
-from sagelet_api.cli.interrupt import default_account
+from sagelet_api.cli.control_client import default_account
 from sagelet_api.credentials import DEFAULT_REGION
 
 
