@@ -16,7 +16,7 @@ from typing import Any
 from sagelet.s3 import checksums
 from sagelet.s3.checksums import CRCS, Digests
 from sagelet.s3.errors import InvalidPart, NoSuchUpload, PartTooSmall, WrongWhole
-from sagelet.s3.files import READ_ONLY, StagedFile, clean_disk_full, copy_range
+from sagelet.s3.files import READ_ONLY, Digesting, StagedFile, clean_disk_full, copy_range
 from sagelet.s3.records import COMPOSITE, FULL_OBJECT, ObjectPart, StoredObject, Upload, UploadedPart
 from sagelet.s3.store import Check, S3Store, anything
 
@@ -37,19 +37,19 @@ class _Slot(StagedFile):
     """A part's place in the upload's file, written as a staged file is."""
 
     def __init__(self, descriptor: int, offset: int, limit: int, digests: Digests) -> None:
-        self.digests = digests
         self.size = 0
+        self._digesting = Digesting(digests)
         self._descriptor, self._offset, self._limit = descriptor, offset, limit
 
     def write(self, data: bytes) -> int:
         if self.size + len(data) > self._limit:
             raise ValueError("The part is longer than it was said to be")
+        self._digesting.add(data)
         view = memoryview(data)
         while view:
             done = os.pwrite(self._descriptor, view, self._offset + self.size)
             self.size += done
             view = view[done:]
-        self.digests.update(data)
         return len(data)
 
 
