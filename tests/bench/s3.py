@@ -68,7 +68,9 @@ def bare(endpoint: str, method: str, big: Path | None = None) -> None:
         connection.request(method, "/bench/big", body, {"Authorization": scope, **length})
         answer = connection.getresponse()
         assert answer.status == 200, answer.read()
-        drain(answer)
+        buffer = bytearray(1 << 20)
+        while answer.readinto(buffer):
+            pass
 
 
 def measure(endpoint: str, process: psutil.Process, big: Path) -> Figures:

@@ -25,9 +25,9 @@ from sagelet.s3.errors import DiskFull
 _log = logging.getLogger(__name__)
 
 #: Bytes read and written at once.
-CHUNK = 512 * 1024
+CHUNK = 256 * 1024
 #: From this size on another thread digests.
-PARALLEL = 256 * 1024
+PARALLEL = 128 * 1024
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FICLONE = 0x40049409
 #: Nobody writes to an object in place, not even by mistake.
