@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from sagelet.errors import SageletError
 from sagelet_api.aws_errors import AwsError, InternalFailure, UnknownOperationException
-from sagelet_api.operations import Context, Operations, SharedOperation
+from sagelet_api.operations import Context, Operations, RestOperation, SharedOperation
 from sagelet_api.protocol import Call, Environ, StartResponse, WsgiApp, parse_call, parse_json, read_body, rewind
 from sagelet_api.query import QUERY_SERVICES, parse_form, query_reply, read_form
 from sagelet_api.replies import error_reply, json_reply, send
@@ -23,9 +23,9 @@ CONTROL_PREFIX = "/_sagelet/"
 class Application:
     """The WSGI application.
 
-    `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `control` answers CONTROL_PREFIX;
-    `throttling` refuses what people asked to be refused;
-    `fallback` (moto) gets every other signed request and finds its Call in `environ["sagelet.call"]`.
+    `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `rest` are operations with a path of
+    their own; `control` answers CONTROL_PREFIX; `throttling` refuses what people asked to be refused; `fallback` (moto)
+    gets every other signed request and finds its Call in `environ["sagelet.call"]`.
     """
 
     def __init__(
@@ -35,12 +35,14 @@ class Application:
         throttling: Throttling,
         services: Mapping[str, Operations],
         fallback: WsgiApp,
+        rest: Iterable[RestOperation] = (),
     ) -> None:
         self._door = door
         self._control = control
         self._throttling = throttling
         self._services = services
         self._fallback = fallback
+        self._rest = {(one.signing_name, one.method, one.path): one for one in rest}
         self._handlers = (
             self._check_origin,
             self._serve_control,
@@ -48,7 +50,8 @@ class Application:
             self._throttle,
             self._serve_own,
             self._serve_query,
-            self._serve_rest,
+            self._serve_own_rest,
+            self._serve_others,
         )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -125,7 +128,15 @@ class Application:
         result = operation(context, validate(call.service, name, parameters))
         return send(call, query_reply(call, name, result), environ, start)
 
-    def _serve_rest(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+    def _serve_own_rest(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        one = self._rest.get((call.service, call.method, call.path))
+        if one is None:
+            return None
+        parameters = validate(one.model, one.operation, parse_json(read_body(environ, MAX_BODY)))
+        result = one.handler(_context(call), parameters)
+        return send(call, json_reply(call, result), environ, start)
+
+    def _serve_others(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         environ["sagelet.call"] = call
         return self._fallback(environ, start)
 

@@ -23,6 +23,7 @@ from sagelet_api.services.identity import Identity
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.sagemaker import TrainingJobs, any_role
+from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
 from support.world import World
@@ -39,13 +40,14 @@ class ApiWorld(World):
         roles = bridge.may_assume if self.settings.enforce_iam else any_role
         services = {
             "sagemaker": TrainingJobs(self.engine, roles).operations(),
-            "logs": TrainingLogs(self.engine).operations(),
+            "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
             **Identity(bridge).services(),
         }
         self._http = urllib3.PoolManager()
         throttling = Throttling()
         control = control_app(self.engine, throttling)
-        self._application = Application(FrontDoor(), control, throttling, services, bridge.wsgi)
+        rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
+        self._application = Application(FrontDoor(), control, throttling, services, bridge.wsgi, rest)
         self._server = Server(self._application, "127.0.0.1", 0)
 
     def make_statuses(self) -> StatusSink:
