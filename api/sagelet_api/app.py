@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from sagelet.errors import SageletError
 from sagelet_api.aws_errors import AwsError, InternalFailure, UnknownOperationException
-from sagelet_api.operations import Context, Operations, SharedOperation
+from sagelet_api.operations import Context, Operations, RestOperation, SharedOperation
 from sagelet_api.protocol import Call, Environ, StartResponse, WsgiApp, parse_call, parse_json, read_body, rewind
 from sagelet_api.query import QUERY_SERVICES, parse_form, query_reply, read_form
 from sagelet_api.replies import error_reply, json_reply, send
@@ -24,9 +24,9 @@ CONTROL_PREFIX = "/_sagelet/"
 class Application:
     """The WSGI application.
 
-    `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `control` answers CONTROL_PREFIX;
-    `throttling` refuses what people asked to be refused;
-    `apps` answer all requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
+    `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `rest` are operations with a path of
+    their own; `control` answers CONTROL_PREFIX; `throttling` refuses what people asked to be refused; `apps` answer all
+    requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
     `environ["sagelet.call"]`.
     """
 
@@ -38,6 +38,7 @@ class Application:
         services: Mapping[str, Operations],
         fallback: WsgiApp,
         apps: Mapping[str, WsgiApp] = MappingProxyType({}),
+        rest: Iterable[RestOperation] = (),
     ) -> None:
         self._door = door
         self._control = control
@@ -45,6 +46,7 @@ class Application:
         self._services = services
         self._fallback = fallback
         self._apps = apps
+        self._rest = {(one.signing_name, one.method, one.path): one for one in rest}
         self._handlers = (
             self._check_origin,
             self._serve_control,
@@ -52,7 +54,8 @@ class Application:
             self._throttle,
             self._serve_own,
             self._serve_query,
-            self._serve_rest,
+            self._serve_own_rest,
+            self._serve_others,
         )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -129,7 +132,15 @@ class Application:
         result = operation(context, validate(call.service, name, parameters))
         return send(call, query_reply(call, name, result), environ, start)
 
-    def _serve_rest(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+    def _serve_own_rest(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        one = self._rest.get((call.service, call.method, call.path))
+        if one is None:
+            return None
+        parameters = validate(one.model, one.operation, parse_json(read_body(environ, MAX_BODY)))
+        result = one.handler(_context(call), parameters)
+        return send(call, json_reply(call, result), environ, start)
+
+    def _serve_others(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         environ["sagelet.call"] = call
         return self._apps.get(call.service, self._fallback)(environ, start)
 

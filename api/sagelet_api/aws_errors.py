@@ -119,3 +119,11 @@ class LogsResourceNotFound(ClientError):
 
 class LogsInvalidParameter(ClientError):
     code = "InvalidParameterException"
+
+
+class LogsResourceAlreadyExists(ClientError):
+    code = "ResourceAlreadyExistsException"
+
+
+class LogsTooManyTags(ClientError):
+    code = "TooManyTagsException"

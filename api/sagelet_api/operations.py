@@ -36,6 +36,20 @@ class SharedOperation:
 Operations = Mapping[str, Handler | SharedOperation]
 
 
+@dataclass(frozen=True)
+class RestOperation:
+    """An operation of a rest-json service of ours, whose input is the body and nothing else."""
+
+    #: Signing name; several services share `sagemaker`.
+    signing_name: str
+    method: str
+    path: str
+    #: botocore's name of the service model.
+    model: str
+    operation: str
+    handler: Handler
+
+
 def owned_where(member: str, prefix: str) -> Callable[[Context, Parameters], bool]:
     """A predicate for SharedOperation: `member` of the parameters is text that starts with `prefix`."""
 

@@ -14,6 +14,7 @@ from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.s3.setup import open_s3
 from sagelet_api.services.sagemaker import TrainingJobs, any_role
+from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
 
@@ -49,11 +50,12 @@ class Sagelet:
             throttling,
             {
                 "sagemaker": TrainingJobs(self.engine, roles).operations(),
-                "logs": TrainingLogs(self.engine).operations(),
+                "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
                 **Identity(bridge).services(),
             },
             bridge.wsgi,
-            {"s3": self._s3.wsgi},
+            apps={"s3": self._s3.wsgi},
+            rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
         )
         self.server = Server(self.application, settings.host, settings.port, self._extra_hosts(settings))
         self._bridge = bridge

@@ -8,7 +8,7 @@ import threading
 from functools import cache
 from typing import Any
 
-from sagelet_api.aws_errors import UnknownOperationException, ValidationException
+from sagelet_api.aws_errors import LogsInvalidParameter, UnknownOperationException, ValidationException
 from sagelet_api.shapes import (
     BooleanRule,
     ListRule,
@@ -26,14 +26,16 @@ def validate(service: str, operation: str, parameters: dict[str, Any]) -> dict[s
     """The parameters as the model types them, without null members.
 
     `service` is botocore's name of the model (`sagemaker`, `logs`). Raises SerializationException for a wrong JSON
-    type, ValidationException that lists every broken constraint, UnknownOperationException.
+    type, ValidationException that lists every broken constraint (CloudWatch Logs calls it InvalidParameterException),
+    UnknownOperationException.
     """
     rule = rule_book(service).input_rule(operation)
     typed: dict[str, Any] = rule.read(parameters, "")
     errors: list[str] = []
     rule.check(typed, "", _collector(errors))
     if errors:
-        raise validation_errors(errors)
+        summary = validation_errors(errors)
+        raise LogsInvalidParameter(summary.message) if service == "logs" else summary
     return typed
 
 

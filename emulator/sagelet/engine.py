@@ -29,8 +29,10 @@ from sagelet.jobs.store import StaleRecord, Store
 from sagelet.jobs.supervisor import Services, Supervisor
 from sagelet.runtimes.port import Runtime
 from sagelet.settings import GpuPolicy, Settings
-from sagelet.telemetry.events import LogEvent, LogStream
+from sagelet.telemetry.events import LogEvent, LogStream, MergedEvents
 from sagelet.telemetry.output import publish
+from sagelet.telemetry.retention import Expiry, LogKeeper
+from sagelet.telemetry.series import Sample
 from sagelet.telemetry.sink import MetricPoint, MetricSink, StatusSink
 
 #: Seconds that a closing engine waits for its supervisors to let go of their jobs.
@@ -58,6 +60,8 @@ class Engine:
         except BaseException:
             self._lock.close()
             raise
+        #: The log group as a whole: retention, tags, deletion.
+        self.log_groups = LogKeeper(self._store, clock)
         self._runtime = runtime
         self._objects = objects
         self._metrics = metrics
@@ -74,6 +78,7 @@ class Engine:
         self._closing = threading.Event()
         self._port = settings.port
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
+        self._expiry = Expiry(self.log_groups, self._closing)
         self._unfinished = self._store.unfinished()
         self._queue_unfinished()
 
@@ -87,6 +92,7 @@ class Engine:
         self._port = port
         self._announcer.start()
         self._recovery.start()
+        self._expiry.start()
         return len(self._unfinished)
 
     def _queue_unfinished(self) -> None:
@@ -116,7 +122,7 @@ class Engine:
         self._scheduler.close()
         self._announcer.close()
         deadline = time.monotonic() + DETACH_SECONDS
-        _join([self._recovery], deadline)
+        _join([self._recovery, self._expiry], deadline)
         _join([self._scheduler, self._announcer], deadline)
         with self._guard:
             supervisors = list(self._supervisors.values())
@@ -276,17 +282,27 @@ class Engine:
         """See Store.streams."""
         return self._store.streams(account, region, prefix, **which)
 
-    def log_total(self, account: str, region: str) -> tuple[int, int] | None:
-        """See Store.streams_total."""
-        return self._store.streams_total(account, region)
-
     def log_events(self, stream: LogStream, **which: Any) -> list[LogEvent]:
         """See Store.events."""
         return self._store.events(stream.id, **which)
 
-    def merged_log_events(self, streams: Sequence[LogStream], **which: Any) -> list[tuple[int, LogEvent]]:
+    def merged_log_events(self, streams: Sequence[LogStream], **which: Any) -> MergedEvents:
         """See Store.merged_events."""
         return self._store.merged_events([stream.id for stream in streams], **which)
+
+    def put_component_metrics(
+        self, account: str, region: str, component: str, job: TrainingJob | None, named: Sequence[tuple[str, Sample]]
+    ) -> None:
+        """Adds samples to metrics of a trial component, which may be a job's own."""
+        self._store.points.put(account, region, component, None if job is None else job.id, named)
+
+    def component_metric(self, account: str, region: str, component: str, name: str) -> list[Sample]:
+        """What was put into a metric of a trial component."""
+        return self._store.points.of_component(account, region, component, name)
+
+    def job_metric(self, job: TrainingJob, name: str) -> list[Sample]:
+        """What a metric definition of the job found in its log."""
+        return self._store.points.of_job(job.id, name)
 
     # --- inner ------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,15 @@ def test_a_job_trains_and_everything_about_it_is_true(jobs: Jobs) -> None:
     assert stream.startswith(f"{name}/algo-1-")
 
 
+def test_a_search_path_of_the_job_is_kept_and_harms_nothing(jobs: Jobs) -> None:
+    """The entry point is found although the job has a PYTHONPATH of its own."""
+    files = {"train.py": "import inner", "lib/inner.py": 'print("imported by the job\'s own path")'}
+    name = jobs.submit(files, Environment={"PYTHONPATH": "/opt/ml/code/lib"})
+    job = jobs.ended(name)
+    assert job["TrainingJobStatus"] == "Completed", job
+    assert "imported by the job's own path" in jobs.log(name)
+
+
 def test_the_metric_is_in_cloudwatch(jobs: Jobs) -> None:
     name = jobs.submit('print("loss=0.5")', metrics=[{"Name": "loss", "Regex": "loss=([0-9.]+)"}])
     job = jobs.ended(name)

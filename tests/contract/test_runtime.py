@@ -324,3 +324,44 @@ def test_the_end_of_a_host_has_a_time(host: Harness) -> None:
     assert second.finished_ms is not None
     assert handles[1].started_ms <= second.finished_ms < first.finished_ms
     assert host.make().observe(handles[0]) == first
+
+
+def test_usage_is_of_all_processes_that_ever_ran_in_the_host(host: Harness) -> None:
+    # The work is done by a child that has ended, and none of it by the processes that are left.
+    handle = host.start("sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo done; exec sleep 600")
+    host.read_until(handle, "done")
+    after = host.runtime.usage(handle)
+    assert after is not None
+    assert after.cpu_seconds > 0.05
+    assert 0 < after.memory_bytes < after.memory_limit_bytes
+    later = host.make().usage(handle)
+    assert later is not None
+    assert after.cpu_seconds <= later.cpu_seconds < after.cpu_seconds + 1
+    host.runtime.stop(handle, force=True)
+    host.end(handle)
+    assert host.runtime.usage(handle) is None
+    host.runtime.reap(host.jobs[-1])
+    assert host.runtime.usage(handle) is None
+
+
+def test_usage_rises_while_a_process_works(host: Harness) -> None:
+    handle = host.start("echo on; while :; do :; done")
+    host.read_until(handle, "on")
+    first = host.runtime.usage(handle)
+    assert first is not None
+
+    def more() -> bool:
+        now = host.runtime.usage(handle)
+        assert now is not None
+        return now.cpu_seconds > first.cpu_seconds + 0.2
+
+    wait_for("a fifth of a second of CPU time", more)
+
+
+def test_memory_that_a_host_holds_counts(host: Harness) -> None:
+    # A shell variable of 32 MiB.
+    handle = host.start("x=x; i=0; while [ $i -lt 25 ]; do x=$x$x; i=$((i+1)); done; echo held; sleep 600; echo $#x")
+    host.read_until(handle, "held")
+    held = host.runtime.usage(handle)
+    assert held is not None
+    assert held.memory_bytes > 32 * 1024**2

@@ -24,6 +24,7 @@ from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.s3.setup import open_s3
 from sagelet_api.services.sagemaker import TrainingJobs, any_role
+from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
 from support.world import World
@@ -40,7 +41,7 @@ class ApiWorld(World):
         roles = bridge.may_assume if self.settings.enforce_iam else any_role
         services = {
             "sagemaker": TrainingJobs(self.engine, roles).operations(),
-            "logs": TrainingLogs(self.engine).operations(),
+            "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
             **Identity(bridge).services(),
         }
         self._http = urllib3.PoolManager()
@@ -49,7 +50,8 @@ class ApiWorld(World):
         throttling = Throttling()
         control = control_app(self.engine, throttling)
         apps = {"s3": self._s3.wsgi}
-        self._application = Application(FrontDoor(), control, throttling, services, bridge.wsgi, apps)
+        rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
+        self._application = Application(FrontDoor(), control, throttling, services, bridge.wsgi, apps=apps, rest=rest)
         self._server = Server(self._application, "127.0.0.1", 0)
 
     def make_statuses(self) -> StatusSink:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from sagelet.data.objects import ObjectInfo, ObjectNotFound
 from sagelet.errors import RuntimeUnavailable
 from sagelet.jobs.record import TrainingJob
-from sagelet.runtimes.port import Handle, LaunchPlan, Line, Observation
+from sagelet.runtimes.port import Handle, LaunchPlan, Line, Observation, Usage
 from sagelet.telemetry.sink import MetricPoint
 
 
@@ -133,6 +133,7 @@ class FakeHost:
     exit_code: int | None = None
     finished_ms: int | None = None
     signals: list[str] = field(default_factory=list)
+    usage: Usage | None = None
     changed: "queue.SimpleQueue[None]" = field(default_factory=queue.SimpleQueue)
 
     def say(self, *texts: str) -> None:
@@ -185,6 +186,10 @@ class FakeRuntime:
         if host is None:
             return Observation(running=False, error="it was removed")
         return Observation(host.exit_code is None, host.exit_code, finished_ms=host.finished_ms)
+
+    def usage(self, handle: Handle) -> Usage | None:
+        host = self.hosts.get(handle.ref)
+        return host.usage if host is not None and host.exit_code is None else None
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
         host = self.hosts.get(handle.ref)

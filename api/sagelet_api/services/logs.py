@@ -1,4 +1,4 @@
-"""CloudWatch Logs for the log group of training jobs, from the engine's own store. Other groups are moto's."""
+"""CloudWatch Logs for the streams and events of training jobs, from the engine's own store."""
 
 import re
 from collections.abc import Mapping
@@ -8,16 +8,20 @@ from sagelet.engine import Engine
 from sagelet.telemetry.events import LogEvent, LogStream
 from sagelet_api import page_tokens
 from sagelet_api.aws_errors import LogsInvalidParameter, LogsResourceNotFound
-from sagelet_api.operations import Context, Operations, Parameters, SharedOperation
+from sagelet_api.operations import Context, Handler, Operations, SharedOperation
+from sagelet_api.services.log_groups import GROUP, LogGroupOperations, OtherGroups, is_training_log
+from sagelet_api.services.log_patterns import compile_pattern
 
 Request = Mapping[str, Any]
-
-GROUP = "/aws/sagemaker/TrainingJobs"
 
 #: GetLogEvents: "as many log events as can fit in a response size of 1 MB, up to 10,000 log events".
 PAGE_EVENTS = 10_000
 PAGE_BYTES = 1_048_576
 MAX_STREAMS = 50
+#: FilterLogEvents looks at no more events for one page, so that it answers in time.
+SCAN_EVENTS = 100_000
+#: An end of time that SQLite can count up to and beyond.
+FOR_EVER = 2**62
 
 #: Direction and sequence number. AWS's tokens are as long.
 TOKEN = re.compile(r"([fb])/([0-9]{1,56})", re.ASCII)
@@ -26,25 +30,9 @@ TOKEN = re.compile(r"([fb])/([0-9]{1,56})", re.ASCII)
 class TrainingLogs:
     """Handlers: each takes the call and its validated request, returns the members of the answer."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, others: OtherGroups) -> None:
         self._engine = engine
-
-    def describe_log_groups(self, context: Context, _request: Request) -> dict[str, Any]:
-        total = self._engine.log_total(context.account, context.region)
-        if total is None:
-            return {"logGroups": []}
-        created_ms, size = total
-        arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{GROUP}"
-        group = {
-            "logGroupName": GROUP,
-            "creationTime": created_ms,
-            "metricFilterCount": 0,
-            "arn": f"{arn}:*",
-            "logGroupArn": arn,
-            "storedBytes": size,
-            "logGroupClass": "STANDARD",
-        }
-        return {"logGroups": [group]}
+        self._groups = LogGroupOperations(engine, others)
 
     def describe_log_streams(self, context: Context, request: Request) -> dict[str, Any]:
         self._require_group(context)
@@ -74,8 +62,10 @@ class TrainingLogs:
         backward = "below" in place or (not place and not request.get("startFromHead", False))
         events = self._engine.log_events(
             stream,
-            start_ms=request.get("startTime", 0),
-            end_ms=request.get("endTime", 2**62),
+            start_ms=max(
+                request.get("startTime", 0), self._engine.log_groups.oldest_ms(context.account, context.region)
+            ),
+            end_ms=request.get("endTime", FOR_EVER),
             limit=min(request.get("limit", PAGE_EVENTS), PAGE_EVENTS),
             max_bytes=PAGE_BYTES,
             newest_first=backward,
@@ -91,38 +81,54 @@ class TrainingLogs:
         }
 
     def filter_log_events(self, context: Context, request: Request) -> dict[str, Any]:
-        if request.get("filterPattern"):
-            raise LogsInvalidParameter("sagelet does not support filterPattern on training logs yet; leave it out")
-        chosen = self._chosen(context, request)
+        """A page may be short of `limit`, or empty, and have a nextToken: so it is on AWS when little matches."""
+        matches = compile_pattern(request.get("filterPattern", ""))
+        start_ms, end_ms = self._window(context, request)
+        chosen = self._chosen(context, request, start_ms, end_ms)
         names = {stream.id: stream.name for stream in chosen}
-        limit = min(request.get("limit", PAGE_EVENTS), PAGE_EVENTS)
-        window = {"start_ms": request.get("startTime", 0), "end_ms": request.get("endTime", 2**62)}
-        after = _values(request, int, int, int) or ()
-        found = self._engine.merged_log_events(chosen, **window, after=after, limit=limit, max_bytes=PAGE_BYTES)
+        found = self._engine.merged_log_events(
+            chosen,
+            start_ms=start_ms,
+            end_ms=end_ms,
+            after=_values(request, int, int, int) or (),
+            matches=matches,
+            scan=SCAN_EVENTS,
+            limit=min(request.get("limit", PAGE_EVENTS), PAGE_EVENTS),
+            max_bytes=PAGE_BYTES,
+            newest_first=not request.get("startFromHead", True),
+        )
         answer: dict[str, Any] = {
             "events": [
                 {**_event(event), "logStreamName": names[stream_id], "eventId": f"{stream_id:019d}{event.seq:037d}"}
-                for stream_id, event in found
+                for stream_id, event in found.events
             ],
             "searchedLogStreams": [],
         }
-        if found:
-            last = (found[-1][1].time_ms, found[-1][0], found[-1][1].seq)
-            if self._engine.merged_log_events(chosen, **window, after=last, limit=1):
-                answer["nextToken"] = page_tokens.encode(*last)
+        if found.place is not None:
+            answer["nextToken"] = page_tokens.encode(*found.place)
         return answer
+
+    def delete_log_stream(self, context: Context, request: Request) -> None:
+        self._require_group(context)
+        self._engine.log_groups.delete_stream(self._stream(context, request["logStreamName"]))
 
     def operations(self) -> Operations:
         """The table for the front."""
-        handlers = {
-            "DescribeLogGroups": self.describe_log_groups,
+        handlers: dict[str, Handler] = {
             "DescribeLogStreams": self.describe_log_streams,
             "GetLogEvents": self.get_log_events,
             "FilterLogEvents": self.filter_log_events,
+            "DeleteLogStream": self.delete_log_stream,
         }
-        return {name: SharedOperation(handler, is_training_log) for name, handler in handlers.items()}
+        shared = {name: SharedOperation(handler, is_training_log) for name, handler in handlers.items()}
+        return {**self._groups.operations(), **shared}
 
-    def _chosen(self, context: Context, request: Request) -> list[LogStream]:
+    def _window(self, context: Context, request: Request) -> tuple[int, int]:
+        """The times that FilterLogEvents asks for; unlike GetLogEvents' its endTime is included."""
+        oldest = self._engine.log_groups.oldest_ms(context.account, context.region)
+        return max(request.get("startTime", 0), oldest), min(request.get("endTime", FOR_EVER), FOR_EVER) + 1
+
+    def _chosen(self, context: Context, request: Request, start_ms: int, end_ms: int) -> list[LogStream]:
         """The streams that FilterLogEvents asks for, without those that have no event in its window."""
         self._require_group(context)
         names, prefix = request.get("logStreamNames"), request.get("logStreamNamePrefix")
@@ -132,16 +138,14 @@ class TrainingLogs:
             chosen = [self._stream(context, name) for name in dict.fromkeys(names)]
         else:
             chosen = self._engine.log_streams(context.account, context.region, prefix or "")
-        start, end = request.get("startTime", 0), request.get("endTime", 2**62)
         return [
             stream
             for stream in chosen
-            if stream.first_ms is not None and stream.first_ms < end and (stream.last_ms or 0) >= start
+            if stream.first_ms is not None and stream.first_ms < end_ms and (stream.last_ms or 0) >= start_ms
         ]
 
     def _require_group(self, context: Context) -> None:
-        """The group is there once it has a stream."""
-        if not self._engine.log_streams(context.account, context.region, limit=1):
+        if not self._engine.log_groups.exists(context.account, context.region):
             raise LogsResourceNotFound("The specified log group does not exist.")
 
     def _stream(self, context: Context, name: str) -> LogStream:
@@ -149,16 +153,6 @@ class TrainingLogs:
         if stream is None:
             raise LogsResourceNotFound("The specified log stream does not exist.")
         return stream
-
-
-def is_training_log(context: Context, request: Parameters) -> bool:
-    """Whether a request is about the log group of training jobs, by name, identifier, ARN or prefix."""
-    group = request.get("logGroupName") or request.get("logGroupIdentifier")
-    if isinstance(group, str):
-        arn = f":logs:{context.region}:{context.account}:log-group:{GROUP}"
-        return group == GROUP or (group.startswith("arn:") and group.removesuffix(":*").endswith(arn))
-    prefix = request.get("logGroupNamePrefix")
-    return isinstance(prefix, str) and prefix.startswith("/aws/sagemaker") and GROUP.startswith(prefix)
 
 
 def _place(request: Request) -> dict[str, int]:

@@ -118,11 +118,11 @@ class MotoBridge:
 
     def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
         """Puts points into CloudWatch; NaN and infinity are left out, which CloudWatch refuses."""
-        dimensions = [{"Name": "TrainingJobName", "Value": job_name}]
         data = [
             {
                 "MetricName": point.name,
-                "Dimensions": dimensions,
+                "Dimensions": [_dimension(job_name, point.host)],
+                **({"Unit": "Percent"} if point.host else {}),
                 "Timestamp": datetime.fromtimestamp(point.time_ms / 1000, timezone.utc).replace(tzinfo=None),
                 "Value": point.value,
             }
@@ -171,6 +171,14 @@ class MotoBridge:
                 )
                 self._seeded.add((account, partition))
         return iam
+
+    def log_groups(self, account: str, region: str) -> Sequence[dict[str, Any]]:
+        """moto's own log groups, as DescribeLogGroups shows them."""
+        groups = self._backend("logs")[account][region].groups
+        return [group.to_describe_dict() for group in [*dict.values(groups)]]
+
+    def has_trial_component(self, account: str, region: str, name: str) -> bool:
+        return name in self._backend("sagemaker")[account][region].trial_components
 
     def _warm_up(self) -> None:
         self._moto()
@@ -240,6 +248,13 @@ class MotoBridge:
                     _log.exception("moto failed at %s %s, request %s", call.service, call.operation, call.request_id)
                     raise _failed(call, f"{type(error).__name__}: {error}") from error
         raise AssertionError("unreachable")
+
+
+def _dimension(job_name: str, host: str) -> dict[str, str]:
+    """AWS: instance metrics have Host, what a metric definition finds has TrainingJobName."""
+    if host:
+        return {"Name": "Host", "Value": f"{job_name}/{host}"}
+    return {"Name": "TrainingJobName", "Value": job_name}
 
 
 def _load_moto() -> Any:

@@ -10,18 +10,18 @@ import json
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sagelet.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
-from sagelet.jobs import codec, sql_notes, sql_pages, sql_search, sql_suggest
+from sagelet.jobs import codec, sql_logs, sql_metrics, sql_notes, sql_pages, sql_search, sql_suggest
 from sagelet.jobs.query import JobPage, JobQuery
 from sagelet.jobs.record import JobKey, PoolStatus, TrainingJob
 from sagelet.jobs.search import JobSearch, SearchCursor, SearchPage
-from sagelet.telemetry.events import LogEvent, LogStream
+from sagelet.telemetry.events import LogEvent, LogStream, MergedEvents
 from sagelet.telemetry.sink import MetricPoint
 
 #: Sorts behind every text that goes on after a prefix: a range that an index serves.
@@ -73,6 +73,7 @@ MIGRATIONS = (
         WHERE json_extract(record, '$.warm_pool.status') IS NOT NULL;
     """,
     sql_notes.TABLES,
+    f"{sql_logs.MIGRATION} {sql_metrics.MIGRATION}",
 )
 
 
@@ -97,6 +98,8 @@ class Store:
         self._closed = False
         #: Set when there may be a status that was not announced yet.
         self.status_noted = threading.Event()
+        self.log_groups = sql_logs.LogGroups(self._rows, self._write)
+        self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
         try:
             self._migrate()
         except BaseException:
@@ -283,17 +286,20 @@ class Store:
                 [(stream.job_id, point.name, point.value, point.time_ms) for point in points],
             )
             db.execute(
-                "UPDATE log_streams SET position = ?, first_ms = ?, last_ms = ?, ingested_ms = ?, events = ?,"
-                " bytes = ? WHERE id = ?",
+                # Relative where events may have been removed meanwhile; a deleted stream is shown again with a line.
+                "UPDATE log_streams SET position = ?, first_ms = coalesce(first_ms, ?), last_ms = ?, ingested_ms = ?,"
+                " events = ?, bytes = bytes + ?, deleted = deleted AND ? WHERE id = ?",
                 (
-                    after.position, after.first_ms, after.last_ms, after.ingested_ms, after.events,
-                    after.bytes, stream.id,
+                    after.position, rows[0][2] if rows else None, after.last_ms, after.ingested_ms, after.events,
+                    size, not rows, stream.id,
                 ),
             )  # fmt: skip
         return after
 
     def stream(self, account: str, region: str, name: str) -> LogStream | None:
-        rows = self._rows(f"{_SELECT_STREAM} WHERE account = ? AND region = ? AND name = ?", (account, region, name))
+        rows = self._rows(
+            f"{_SELECT_STREAM} WHERE account = ? AND region = ? AND name = ? AND deleted = 0", (account, region, name)
+        )
         return LogStream(*rows[0]) if rows else None
 
     def streams(
@@ -314,7 +320,7 @@ class Store:
         """
         time = "coalesce(last_ms, 0)" if by_time else "0"
         order, beyond = ("DESC", "<") if descending else ("ASC", ">")
-        where = "account = ? AND region = ? AND name >= ? AND name < ?"
+        where = "account = ? AND region = ? AND name >= ? AND name < ? AND deleted = 0"
         bounds: list[Any] = [account, region, prefix, prefix + LAST_CHARACTER]
         if after is not None and by_time:
             where += f" AND ({time}, name) {beyond} (?, ?)"
@@ -325,13 +331,6 @@ class Store:
         columns = f"{time} {order}, name {order}" if by_time else f"name {order}"
         rows = self._rows(f"{_SELECT_STREAM} WHERE {where} ORDER BY {columns} LIMIT ?", (*bounds, limit))
         return [LogStream(*row) for row in rows]
-
-    def streams_total(self, account: str, region: str) -> tuple[int, int] | None:
-        """Creation time of the oldest log stream, and bytes of all; None when there are none."""
-        ((created_ms, size),) = self._rows(
-            "SELECT min(created_ms), sum(bytes) FROM log_streams WHERE account = ? AND region = ?", (account, region)
-        )
-        return None if created_ms is None else (created_ms, size)
 
     def events(
         self,
@@ -349,47 +348,29 @@ class Store:
 
         At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one.
         """
-        found = self._events(
+        clauses = (
             "WHERE stream_id = ? AND seq >= ? AND seq < ? AND time_ms >= ? AND time_ms < ?"
-            f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?",
-            (stream_id, at_least, below, start_ms, end_ms, limit),
-            max_bytes,
+            f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?"
         )
-        return [event for _, event in found]
-
-    def merged_events(
-        self,
-        stream_ids: Sequence[int],
-        *,
-        start_ms: int,
-        end_ms: int,
-        after: Sequence[int] = (),
-        limit: int,
-        max_bytes: int = 2**62,
-    ) -> list[tuple[int, LogEvent]]:
-        """Events of several streams by time, from behind `after` (time, stream id, seq), each with its stream.
-
-        At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one.
-        """
-        return self._events(
-            "WHERE stream_id IN (SELECT value FROM json_each(?)) AND time_ms >= ? AND time_ms < ?"
-            " AND (time_ms, stream_id, seq) > (?, ?, ?) ORDER BY time_ms, stream_id, seq LIMIT ?",
-            (json.dumps(list(stream_ids)), start_ms, end_ms, *(after or (-1, -1, -1)), limit),
-            max_bytes,
-        )
-
-    def _events(self, clauses: str, parameters: Sequence[Any], max_bytes: int) -> list[tuple[int, LogEvent]]:
-        """Row by row: ten thousand lines of 256 KiB must not be in memory at once to fill a page of 1 MiB."""
-        found: list[tuple[int, LogEvent]] = []
-        select = f"SELECT stream_id, seq, time_ms, ingested_ms, text FROM log_events {clauses}"
-        with self._connection() as db, closing(db.execute(select, parameters)) as rows:
-            for stream_id, seq, time_ms, ingested_ms, text in rows:
-                event = LogEvent(seq=seq, time_ms=time_ms, ingested_ms=ingested_ms, text=text)
+        found: list[LogEvent] = []
+        with closing(self._each_event(clauses, (stream_id, at_least, below, start_ms, end_ms, limit))) as events:
+            for _, event in events:
                 max_bytes -= event.page_bytes
                 if found and max_bytes < 0:
                     break
-                found.append((stream_id, event))
+                found.append(event)
         return found
+
+    def merged_events(self, stream_ids: Sequence[int], **which: Any) -> MergedEvents:
+        """Events of several streams by time; see sql_logs.merged."""
+        return sql_logs.merged(self._rows, self._each_event, stream_ids, **which)
+
+    def _each_event(self, clauses: str, parameters: Sequence[Any]) -> Generator[tuple[int, LogEvent], None, None]:
+        """Row by row: ten thousand lines of 256 KiB must not be in memory at once to fill a page of 1 MiB."""
+        select = f"SELECT stream_id, seq, time_ms, ingested_ms, text FROM log_events {clauses}"
+        with self._connection() as db, closing(db.execute(select, parameters)) as rows:
+            for stream_id, seq, time_ms, ingested_ms, text in rows:
+                yield stream_id, LogEvent(seq=seq, time_ms=time_ms, ingested_ms=ingested_ms, text=text)
 
     def last_points(self, job_id: str) -> list[MetricPoint]:
         """The last value of every metric of a job, by name."""
@@ -401,13 +382,14 @@ class Store:
         return [MetricPoint(*row) for row in rows]
 
     def all_points(self) -> Iterator[tuple[JobKey, list[MetricPoint]]]:
-        """Every metric point of every job, in order, a job at a time."""
+        """Every metric point of every job, in order, a job at a time; those of its hosts last."""
         jobs = self._rows(
-            "SELECT id, account, region, name FROM jobs WHERE id IN (SELECT DISTINCT job_id FROM metric_points)"
+            "SELECT id, account, region, name FROM jobs WHERE id IN (SELECT DISTINCT job_id FROM metric_points"
+            " UNION SELECT DISTINCT job_id FROM host_points)"
         )
         for job_id, *key in jobs:
             rows = self._rows("SELECT name, value, time_ms FROM metric_points WHERE job_id = ? ORDER BY seq", (job_id,))
-            yield JobKey(*key), [MetricPoint(*row) for row in rows]
+            yield JobKey(*key), [*(MetricPoint(*row) for row in rows), *self.points.of_hosts(job_id)]
 
     # --- connections ------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from sagelet.errors import ClientFault, RuntimeUnavailable
 from sagelet.images.resolve import Resolver, explain_absent
 from sagelet.jobs import distributions, faults, interruptions, lifecycle, verdict
 from sagelet.jobs.launch import launch_plan
+from sagelet.jobs.metering import usage_sampler
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.store import StaleRecord, Store, StoreUnavailable
 from sagelet.runtimes.port import Handle, Observation, Runtime
@@ -290,6 +291,11 @@ class Supervisor(threading.Thread):
         found = self._lost(by_host)
         syncer = Syncer(self._checkpoints, job.key.name, services.closing)
         syncer.start()
+        sampler = usage_sampler(
+            job, self._directories, handles, runtime=services.runtime, store=services.store, sink=services.metrics,
+            clock=services.clock, closing=services.closing,
+        )  # fmt: skip
+        sampler.start()
         try:
             for handle in handles:
                 Follower(services.runtime, handle, recorders[handle.host].position, mailbox).start()
@@ -302,6 +308,7 @@ class Supervisor(threading.Thread):
                 self._enforce([handle for handle in handles if handle.host not in found], found)
         finally:
             mailbox.close()
+            sampler.stop()
             syncer.stop()
         return {host: found[host] for host in job.hosts if host in found}
 

@@ -22,8 +22,9 @@ from sagelet.runtimes import docker_spec as spec
 from sagelet.runtimes.byte_pump import BytePump
 from sagelet.runtimes.docker_facts import DockerFacts, facts, probe
 from sagelet.runtimes.docker_log import FrameParser, LineAssembler, as_since, nanoseconds
+from sagelet.runtimes.docker_usage import usage
 from sagelet.runtimes.output import HEARTBEAT_S, MAX_BATCH
-from sagelet.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation
+from sagelet.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 
 __all__ = ["DockerFacts", "DockerRuntime", "probe"]
 
@@ -115,6 +116,14 @@ class DockerRuntime:
             except NotFound:
                 return Observation(running=False, error=f"the container of {handle.host} was removed from outside")
         return _observation(state)
+
+    def usage(self, handle: Handle) -> Usage | None:
+        with _answering():
+            try:
+                # One shot: no second look to compare with. (Docker 20.10 waits for its own next look, up to a second.)
+                return usage(self._api.stats(handle.ref, stream=False, one_shot=True))
+            except NotFound:
+                return None
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
         assembler = LineAssembler(position)

@@ -94,6 +94,18 @@ class Observation:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """What a host takes of this machine."""
+
+    #: CPU time of all that ever ran in the host, in seconds of one core.
+    cpu_seconds: float
+    #: Memory that it holds now, without page cache that the kernel can drop.
+    memory_bytes: int
+    #: The most that it could hold: its own limit, or all memory of the machine.
+    memory_limit_bytes: int
+
+
+@dataclass(frozen=True)
 class Line:
     """One line that a host printed, without its line end."""
 
@@ -134,6 +146,10 @@ class Runtime(Protocol):
         ...
 
     def observe(self, handle: Handle) -> Observation: ...
+
+    def usage(self, handle: Handle) -> Usage | None:
+        """What the host takes now; None when it does not run. Cheap, but may take a second."""
+        ...
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
         """Follows what the host prints, from after `position` (None: from the start), in batches as they come.

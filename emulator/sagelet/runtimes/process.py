@@ -21,10 +21,10 @@ from urllib.parse import quote
 
 from sagelet.clock import Clock
 from sagelet.errors import ClientFault, RuntimeUnavailable
-from sagelet.runtimes import host_files
+from sagelet.runtimes import host_files, process_usage
 from sagelet.runtimes.file_follower import follow
 from sagelet.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of
-from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Mount, Observation
+from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Mount, Observation, Usage
 
 #: How a host gets its own /opt/ml: mount namespace as root, as an ordinary user, or not at all (paths are rewritten).
 Namespaces = Literal["root", "user", "none"]
@@ -134,6 +134,12 @@ class ProcessRuntime:
             return Observation(running=True)
         # The keeper writes its last file before it frees the lock: look again before calling it dead.
         return _ended(run_dir) or self._bury(run_dir)
+
+    def usage(self, handle: Handle) -> Usage | None:
+        started = host_files.read_json(Path(handle.ref, host_files.STARTED))
+        if started is None or not self.observe(handle).running:
+            return None
+        return process_usage.below(started["pid"])
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
         output = Path(handle.ref, host_files.OUTPUT)

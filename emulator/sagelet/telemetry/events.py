@@ -1,6 +1,7 @@
 """Log streams and events as the store keeps them (CloudWatch Logs: LogStream, OutputLogEvent)."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 #: What CloudWatch Logs counts for an event beside its UTF-8 bytes (PutLogEvents).
 EVENT_OVERHEAD = 26
@@ -42,3 +43,24 @@ class LogStream:
     events: int
     #: Sum of the events' UTF-8 sizes.
     bytes: int
+
+
+@dataclass(frozen=True)
+class LogGroup:
+    """The log group of training jobs in one account and region."""
+
+    created_ms: int
+    #: Sum of the events' UTF-8 sizes.
+    bytes: int = 0
+    #: Days that events are kept; None: for ever.
+    retention_days: int | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MergedEvents:
+    """Events of several streams by time, each with the id of its stream."""
+
+    events: list[tuple[int, LogEvent]]
+    #: Time, stream id and seq to go on behind; None: there are no more.
+    place: tuple[int, ...] | None

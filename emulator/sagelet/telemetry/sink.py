@@ -19,11 +19,16 @@ class MetricPoint:
     value: float
     #: ms since the epoch.
     time_ms: int
+    #: `algo-1` for an instance metric, in percent; empty: the metric of the job as a whole.
+    host: str = ""
 
 
 class MetricSink(Protocol):
     def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
-        """Puts points into namespace /aws/sagemaker/TrainingJobs with dimension TrainingJobName."""
+        """Puts points into namespace /aws/sagemaker/TrainingJobs.
+
+        Dimension: TrainingJobName; of an instance metric: Host=JOB/algo-N, unit Percent.
+        """
         ...
 
 

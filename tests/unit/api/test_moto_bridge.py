@@ -107,6 +107,25 @@ def test_metric_points_reach_cloudwatch(bridge: MotoBridge, client: Any) -> None
     assert (point["Average"], point["SampleCount"]) == (1.0, 2.0)
 
 
+def test_instance_metrics_have_a_host_and_are_in_percent(bridge: MotoBridge, client: Any) -> None:
+    now = datetime.now(timezone.utc).replace(second=30, microsecond=0)
+    time_ms = int(now.timestamp() * 1000)
+    job = f"job-{uuid.uuid4()}"
+    points = [MetricPoint("CPUUtilization", value, time_ms, host) for host, value in (("algo-1", 250), ("algo-2", 50))]
+    bridge.publish(ACCOUNT, REGION, job, [*points, MetricPoint("CPUUtilization", 1.0, time_ms)])
+    cloudwatch = client("cloudwatch")
+    dimensions = [{"Name": "Host", "Value": f"{job}/algo-1"}]
+    listed = cloudwatch.list_metrics(Namespace=NAMESPACE, MetricName="CPUUtilization", Dimensions=dimensions)["Metrics"]
+    assert [metric["Dimensions"] for metric in listed] == [dimensions]
+    window = {"StartTime": now - timedelta(minutes=2), "EndTime": now + timedelta(minutes=2)}
+    metric = {"Namespace": NAMESPACE, "MetricName": "CPUUtilization", "Dimensions": dimensions}
+    (point,) = cloudwatch.get_metric_statistics(**metric, **window, Period=60, Statistics=["Average"])["Datapoints"]
+    assert (point["Average"], point["Unit"]) == (250.0, "Percent")
+    query = {"Id": "cpu", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Average"}}
+    (result,) = cloudwatch.get_metric_data(MetricDataQueries=[query], **window)["MetricDataResults"]
+    assert result["Values"] == [250.0]
+
+
 def test_moto_leaves_no_threads(bridge: MotoBridge, client: Any) -> None:
     client("s3").list_buckets()
     client("cloudwatch").list_metrics()

@@ -1,12 +1,16 @@
 """CloudWatch Logs of training jobs through boto3, as the SDKs read them."""
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from sagelet_api.aws_errors import LogsInvalidParameter
+from sagelet_api.services.log_patterns import compile_pattern
 from sagelet_api.services.moto_bridge import MotoBridge
 from support.api_world import ApiWorld
 from support.world import until
@@ -281,10 +285,9 @@ def test_streams_and_times_narrow_the_search(world: ApiWorld) -> None:
     interleaved(world)
     ask = world.logs.filter_log_events
     assert texts(ask(logGroupName=GROUP, logStreamNames=["b/algo-1-1"], limit=2)) == ["b0", "b1"]
-    assert texts(ask(logGroupName=GROUP, logStreamNamePrefix="a/", startTime=1004, endTime=1008)) == ["a2", "a3"]
+    assert texts(ask(logGroupName=GROUP, logStreamNamePrefix="a/", startTime=1004, endTime=1006)) == ["a2", "a3"]
     assert texts(ask(logGroupName=GROUP, startTime=5000)) == []
     assert refused(ask, logStreamNames=["b/algo-1-1"], logStreamNamePrefix="a")[0] == "InvalidParameterException"
-    assert "filterPattern" in refused(ask, filterPattern="x")[1]
 
 
 def test_a_filtered_page_has_at_most_a_mebibyte(world: ApiWorld) -> None:
@@ -329,3 +332,363 @@ def test_accounts_see_their_own_logs_only(world: ApiWorld) -> None:
     other = world.client("logs", account="210987654321")
     with pytest.raises(ClientError, match="The specified log stream does not exist"):
         other.get_log_events(logGroupName=GROUP, logStreamName=STREAM)
+
+
+# --- FilterLogEvents with a pattern ---------------------------------------------------------------------------------
+
+LINES = [
+    "[ERROR 400] BAD REQUEST",
+    "[ERROR 401] UNAUTHORIZED REQUEST",
+    "[INFO] started",
+    '{"level": "warn", "loss": 0.5, "step": 7, "tags": ["a", "b"], "user": {"name": "ann"}, "last": null, "ok": true}',
+    '{"level": "info", "loss": 2, "code": "400"}',
+    'said "hello, world" 100%',
+]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("", [0, 1, 2, 3, 4, 5]),
+        ("  ", [0, 1, 2, 3, 4, 5]),
+        ("ERROR", [0, 1]),
+        ("error", []),
+        ("ERROR 401", [1]),
+        ("AUTHORIZED", [1]),
+        ('"BAD REQUEST"', [0]),
+        ('"ERROR 401] UN" REQUEST', [1]),
+        (r'"said \"hello"', [5]),
+        ("?INFO ?BAD", [0, 2]),
+        ('?"BAD REQUEST" ?said', [0, 5]),
+        ("ERROR -BAD", [1]),
+        ("-ERROR", [2, 3, 4, 5]),
+        ('-ERROR -"level"', [2, 5]),
+        ("REQUEST ?BAD", [0, 1]),
+        ("%ERROR 40[02]%", [0]),
+        (r"%^.INFO. s.arted$%", [2]),
+        ("REQUEST -%40[02]%", [1]),
+        ('{ $.level = "warn" }', [3]),
+        ("{ $.level = warn }", [3]),
+        ('{ $.level = "w*" }', [3]),
+        ("{ $.level != warn }", [4]),
+        ("{ $.loss > 1 }", [4]),
+        ("{ $.loss >= 0.5 && $.loss < 2e0 }", [3]),
+        ("{ $.loss = 2 || $.loss <= 0.5 }", [3, 4]),
+        ("{ $.step = 7 && ($.loss = 9 || $.user.name = %^an+$%) }", [3]),
+        ('{ $.tags[1] = "b" }', [3]),
+        ("{ $.last IS NULL }", [3]),
+        ("{ $.ok IS TRUE }", [3]),
+        ("{ $.ok IS FALSE }", []),
+        ("{ $.code NOT EXISTS }", [3]),
+        ("{ $.missing = 1 }", []),
+        ("{ $.code = 400 }", [4]),
+        ("{ $.tags[7] = b }", []),
+        ("[kind, what, rest]", [0, 1, 5]),
+        ("[kind = ERROR*, what]", []),
+        ("[kind = ERROR*, ...]", [0, 1]),
+        ("[kind = %^ERROR 40[12]$%, what, rest]", [1]),
+        ("[..., last = REQUEST]", [0, 1]),
+        ("[kind = INFO || kind = WARN, ...]", [2]),
+        ("[kind != INFO && kind != ERROR*, ..., percent]", [3, 4, 5]),
+        ('[said, what = "hello, world", percent]', [5]),
+    ],
+)
+def test_a_filter_pattern(world: ApiWorld, pattern: str, found: list[int]) -> None:
+    world.stream("one", LINES)
+    answer = world.logs.filter_log_events(logGroupName=GROUP, filterPattern=pattern)
+    assert [LINES.index(text) for text in texts(answer)] == found
+    assert "nextToken" not in answer
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        '"open', "%open", "?", "a - b",
+        "%(a)%", "%a!%", "%[%", "{ $.a = 1", "{ }", "{ a = 1 }", "{ $.a }", "{ $.a ~ 1 }",
+        "{ $.a > x }", "{ ($.a = 1 }", "{ $.a = 1 ) }", "{ $.a IS 7 }", "{ $.a NOT 7 }", "{ $.a = }", "{ $a[ = 1 }",
+        "[a, b", "[a,, b]", "[]", "[a, ..., b, ...]", '[a, b = "x]', "[a ~ 1]", "[a, $.b = 1]", "[a = ]",
+    ],
+)  # fmt: skip
+def test_a_filter_pattern_that_cannot_be_read_is_refused(world: ApiWorld, pattern: str) -> None:
+    world.stream("one", LINES)
+    code, message = refused(world.logs.filter_log_events, filterPattern=pattern)
+    assert code == "InvalidParameterException"
+    assert message.startswith("Invalid filter pattern: ")
+
+
+def test_no_pattern_makes_the_server_fail() -> None:
+    random = Random(7)
+    pieces = [
+        *'{}[]()"%$?-=!<>&|*\\., ',
+        "&&",
+        "||",
+        "$.a",
+        "$.a[0]",
+        "IS",
+        "NULL",
+        "NOT",
+        "EXISTS",
+        "...",
+        "w",
+        "1e3",
+        "ü",
+    ]
+    messages = ["", "w 1 2", '{"a": [1, {"b": null}]}', "{" * 2000, '{"a": NaN}', '[w] "1"']
+    read = 0
+    for number in range(20_000):
+        inner = "".join(random.choices(pieces, k=random.randrange(1, 12)))
+        text = (inner, f"{{ {inner} }}", f"[{inner}]", f"{{ $.a = {inner} }}", f"[a, b = {inner}]")[number % 5]
+        try:
+            matches = compile_pattern(text)
+        except LogsInvalidParameter:
+            continue
+        read += 1
+        for message in messages:
+            assert matches is None or matches(message) in (True, False)
+    assert read > 1000
+
+
+def test_a_pattern_of_parentheses_only_is_refused(world: ApiWorld) -> None:
+    world.stream("one", LINES)
+    pattern = "{" + "(" * 1000 + "}"
+    assert refused(world.logs.filter_log_events, filterPattern=pattern)[0] == "InvalidParameterException"
+
+
+def test_a_regular_expression_that_backtracks_for_ever_is_refused(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagelet_api.services.log_json_patterns.PATIENCE", 0.3)
+    world.stream("one", ["a" * 3000 + "!"])
+    code, message = refused(world.logs.filter_log_events, filterPattern="%a*a*a*a*a*a*a*[bc]%")
+    assert (code, "takes longer" in message) == ("InvalidParameterException", True)
+
+
+def test_pages_of_a_pattern_join_without_gap_or_double(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagelet_api.services.logs.SCAN_EVENTS", 7)
+    world.stream("one", numbered(100))
+    pages = list(
+        world.logs.get_paginator("filter_log_events").paginate(
+            logGroupName=GROUP, filterPattern="%line .*3$%", PaginationConfig={"PageSize": 2}
+        )
+    )
+    assert [text for page in pages for text in texts(page)] == [f"line {tens or ''}3" for tens in range(10)]
+    assert any(not page["events"] for page in pages[:-1])
+    assert "nextToken" not in pages[-1]
+
+
+def test_newest_first_and_an_end_that_is_included(world: ApiWorld) -> None:
+    expected = interleaved(world)[::-1]
+    pages = world.logs.get_paginator("filter_log_events").paginate(
+        logGroupName=GROUP, startFromHead=False, PaginationConfig={"PageSize": 3}
+    )
+    assert [text for page in pages for text in texts(page)] == expected
+    assert texts(world.logs.filter_log_events(logGroupName=GROUP, endTime=1001)) == ["a0", "b0"]
+    assert len(texts(world.logs.filter_log_events(logGroupName=GROUP, endTime=2**63 - 1))) == 10
+
+
+def test_following_as_the_aws_cli_does_gives_every_event_once(world: ApiWorld) -> None:
+    """`aws logs tail --follow` (version 2): from the newest time on again and again, leaving out ids it has seen."""
+    first, second = world.stream("a", ["a0", "a1"], start_ms=1000), world.stream("b", ["b0"], start_ms=1001)
+    seen: dict[str, str] = {}
+
+    def poll(**parameters: Any) -> None:
+        start = max((event["timestamp"] for event in events), default=0)
+        token: dict[str, str] = {}
+        while True:
+            page = world.logs.filter_log_events(
+                logGroupName=GROUP, startTime=start, interleaved=True, **token, **parameters
+            )
+            events.extend(page["events"])
+            for event in page["events"]:
+                assert seen.setdefault(event["eventId"], event["message"]) == event["message"]
+            if "nextToken" not in page:
+                return
+            token = {"nextToken": page["nextToken"]}
+
+    events: list[dict[str, Any]] = []
+    for _ in range(2):
+        poll(limit=2)
+    first = world.say(first, ["a2", "a3"], start_ms=1001, step_ms=0)
+    poll()
+    world.say(second, ["b1"], start_ms=1001)
+    world.say(first, ["a4"], start_ms=1002)
+    for _ in range(2):
+        poll()
+    assert list(seen.values()) == ["a0", "a1", "b0", "a2", "a3", "b1", "a4"]
+
+
+# --- the group as a whole -------------------------------------------------------------------------------------------
+
+
+def group_names(world: ApiWorld, **parameters: Any) -> list[str]:
+    pages = world.logs.get_paginator("describe_log_groups").paginate(**parameters)
+    return [group["logGroupName"] for page in pages for group in page["logGroups"]]
+
+
+def test_groups_of_jobs_and_motos_are_one_sorted_list(world: ApiWorld, account: str) -> None:
+    logs = world.logs = world.client("logs", account=account)
+    world.logs.create_log_group(logGroupName=GROUP)
+    for name in ("/aws/lambda/f", "/aws/sagemaker/Endpoints/e", "zebra", "Alpha"):
+        logs.create_log_group(logGroupName=name)
+    expected = ["/aws/lambda/f", "/aws/sagemaker/Endpoints/e", GROUP, "Alpha", "zebra"]
+    for size in (1, 2, 3, 50):
+        assert group_names(world, PaginationConfig={"PageSize": size}) == expected
+    assert group_names(world, logGroupNamePrefix="/aws/sagemaker") == expected[1:3]
+    found = logs.describe_log_groups(logGroupNamePattern="sagemaker/T")["logGroups"]
+    assert [set(group) for group in found] == [{"arn", "creationTime", "logGroupName"}]
+    assert group_names(world, logGroupClass="INFREQUENT_ACCESS") == []
+    parameters = {"logGroupNamePattern": "a", "logGroupNamePrefix": "b"}
+    with pytest.raises(ClientError, match="mutually exclusive"):
+        logs.describe_log_groups(**parameters)
+    with pytest.raises(ClientError, match="The specified nextToken is invalid"):
+        logs.describe_log_groups(nextToken="x")
+
+
+@pytest.fixture
+def account() -> str:
+    """An account of one's own: moto's groups outlive a test."""
+    return str(uuid.uuid4().int)[:12]
+
+
+def test_a_group_that_is_made_before_the_first_job(world: ApiWorld) -> None:
+    world.logs.create_log_group(logGroupName=GROUP, tags={"team": "a"})
+    assert refused(world.logs.create_log_group)[0] == "ResourceAlreadyExistsException"
+    assert world.logs.describe_log_streams(logGroupName=GROUP)["logStreams"] == []
+    assert world.logs.list_tags_log_group(logGroupName=GROUP)["tags"] == {"team": "a"}
+    arn = f"arn:aws:logs:us-east-1:123456789012:log-group:{GROUP}"
+    world.logs.tag_resource(resourceArn=arn, tags={"x": "1", "y": "2"})
+    world.logs.untag_log_group(logGroupName=GROUP, tags=["team"])
+    world.logs.untag_resource(resourceArn=arn, tagKeys=["y"])
+    world.restart()
+    assert world.engine.log_groups.get("123456789012", "us-east-1").tags == {"x": "1"}  # type: ignore[union-attr]
+
+
+def test_tags_have_a_limit(world: ApiWorld) -> None:
+    world.stream("one", ["a"])
+    world.logs.tag_log_group(logGroupName=GROUP, tags={str(number): "" for number in range(50)})
+    assert refused(world.logs.tag_log_group, tags={"one more": ""})[0] == "TooManyTagsException"
+
+
+DAY_MS = 86_400_000
+
+
+def test_events_older_than_the_retention_are_neither_shown_nor_kept(world: ApiWorld) -> None:
+    now = world.clock.now_ms()
+    old = world.stream("one", ["old"], start_ms=now - 8 * DAY_MS)
+    world.say(old, ["young"], start_ms=now - DAY_MS)
+    world.logs.put_retention_policy(logGroupName=GROUP, retentionInDays=7)
+    (group,) = world.logs.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"]
+    assert (group["retentionInDays"], group["storedBytes"]) == (7, len("young"))
+    assert texts(get(world, startFromHead=True)) == ["young"]
+    assert texts(world.logs.filter_log_events(logGroupName=GROUP)) == ["young"]
+    (stream,) = world.logs.describe_log_streams(logGroupName=GROUP)["logStreams"]
+    assert stream["firstEventTimestamp"] == now - DAY_MS
+    world.logs.delete_retention_policy(logGroupName=GROUP)
+    assert "retentionInDays" not in world.logs.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"][0]
+    assert texts(get(world, startFromHead=True)) == ["young"], "what was removed stays away"
+
+
+def test_an_event_that_grows_too_old_is_not_shown_and_is_gone_after_a_restart(world: ApiWorld) -> None:
+    world.stream("one", ["a"], start_ms=world.clock.now_ms())
+    world.logs.put_retention_policy(logGroupName=GROUP, retentionInDays=1)
+    assert texts(get(world)) == ["a"]
+    world.clock.turn(86_401)
+    assert texts(get(world)) == []
+    assert texts(world.logs.filter_log_events(logGroupName=GROUP)) == []
+    world.restart()
+    count = "SELECT count(*) FROM log_events"
+    until(lambda: world.engine._store._rows(count) == [(0,)])
+    assert world.engine.log_groups.get("123456789012", "us-east-1").retention_days == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("days", [0, 2, 10_000])
+def test_a_retention_that_aws_does_not_have_is_refused(world: ApiWorld, days: int) -> None:
+    world.stream("one", ["a"])
+    code, message = refused(world.logs.put_retention_policy, retentionInDays=days)
+    assert code == "InvalidParameterException"
+    assert f"Value '{days}' at 'retentionInDays' failed to satisfy constraint" in message
+
+
+def test_a_group_that_is_not_there_cannot_be_changed(world: ApiWorld) -> None:
+    missing = ("ResourceNotFoundException", "The specified log group does not exist.")
+    assert refused(world.logs.put_retention_policy, retentionInDays=7) == missing
+    assert refused(world.logs.delete_retention_policy) == missing
+    assert refused(world.logs.delete_log_group) == missing
+    assert refused(world.logs.list_tags_log_group) == missing
+    assert refused(world.logs.delete_log_stream, logStreamName="x") == missing
+
+
+def test_a_deleted_stream_of_a_job_that_runs_comes_back_with_its_next_line(world: ApiWorld) -> None:
+    world.create("ran")
+    host = world.host("ran")
+    host.say("before")
+    until(lambda: world.engine.log_streams("123456789012", "us-east-1") and world.log("ran") == ["before"])
+    name = world.engine.log_streams("123456789012", "us-east-1")[0].name
+    world.logs.delete_log_stream(logGroupName=GROUP, logStreamName=name)
+    assert refused(world.logs.get_log_events, logStreamName=name)[0] == "ResourceNotFoundException"
+    assert world.logs.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"] == []
+    host.say("after")
+    until(lambda: world.engine.log_streams("123456789012", "us-east-1"))
+    assert texts(get(world, logStreamName=name, startFromHead=True)) == ["after"]
+    (group,) = world.logs.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"]
+    assert group["storedBytes"] == len("after")
+    host.end(0)
+    assert world.ended("ran").status.value == "Completed"
+
+
+def test_a_deleted_group_takes_streams_retention_and_tags_with_it(world: ApiWorld) -> None:
+    world.stream("one", ["a"])
+    world.logs.put_retention_policy(logGroupName=GROUP, retentionInDays=3653)
+    world.logs.delete_log_group(logGroupName=GROUP)
+    assert refused(world.logs.describe_log_streams)[0] == "ResourceNotFoundException"
+    world.logs.create_log_group(logGroupName=GROUP)
+    (group,) = world.logs.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"]
+    assert ("retentionInDays" in group, group["storedBytes"]) == (False, 0)
+    assert world.logs.describe_log_streams(logGroupName=GROUP)["logStreams"] == []
+
+
+def test_the_logs_of_a_deleted_job_are_gone(world: ApiWorld) -> None:
+    world.create("ran")
+    world.host("ran").say("hello")
+    world.host("ran").end(0)
+    world.ended("ran")
+    world.sagemaker.delete_training_job(TrainingJobName="ran")
+    assert refused(world.logs.describe_log_streams)[0] == "ResourceNotFoundException"
+
+
+def test_what_the_group_does_not_have_is_refused_by_name(world: ApiWorld) -> None:
+    world.stream("one", ["a"])
+    query = {"startTime": 0, "endTime": 9, "queryString": "fields @message"}
+    for parameters in ({"logGroupName": GROUP}, {"logGroupNames": [GROUP]}, {"logGroupIdentifiers": [GROUP]}):
+        with pytest.raises(ClientError, match=r"InvalidParameterException.*sagelet does not have StartQuery"):
+            world.logs.start_query(**query, **parameters)
+    event = {"timestamp": 1, "message": "m"}
+    code, message = refused(world.logs.put_log_events, logStreamName=STREAM, logEvents=[event])
+    assert (code, "PutLogEvents" in message) == ("InvalidParameterException", True)
+    assert "CreateLogStream" in refused(world.logs.create_log_stream, logStreamName="x")[1]
+    assert world.logs.describe_subscription_filters(logGroupName=GROUP)["subscriptionFilters"] == []
+
+
+def test_a_broken_constraint_is_an_invalid_parameter(world: ApiWorld) -> None:
+    world.stream("one", ["a"])
+    assert refused(world.logs.get_log_events, logStreamName=STREAM, limit=10_001) == (
+        "InvalidParameterException",
+        "1 validation error detected: Value '10001' at 'limit' failed to satisfy constraint:"
+        " Member must have value less than or equal to 10000",
+    )
+    with pytest.raises(ClientError, match=r"InvalidParameterException.*'logStreamName'"):
+        world.logs.get_log_events(logGroupName=GROUP)
+
+
+def test_numbers_in_space_delimited_fields(world: ApiWorld) -> None:
+    lines = ["GET 200 1500", "GET 404 20", "PUT 500 -", "GET 200"]
+    world.stream("one", lines)
+
+    def found(pattern: str) -> list[str]:
+        return texts(world.logs.filter_log_events(logGroupName=GROUP, filterPattern=pattern))
+
+    assert found("[verb, status >= 400, bytes]") == lines[1:3]
+    assert found("[verb, status, bytes > 100]") == lines[:1]
+    assert found("[verb, status = 4*, bytes]") == lines[1:2]
+    assert found("[verb, status = 200.0, ...]") == [lines[0], lines[3]]
+    assert found("[verb, status = 200 || status = 500, bytes]") == [lines[0], lines[2]]

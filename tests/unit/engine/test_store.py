@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psutil
@@ -408,3 +409,30 @@ def test_a_refused_file_is_not_left_open(store: Store, tmp_path: Path) -> None:
     with pytest.raises(NewerSchema):
         Store(tmp_path / "sagelet.db")
     assert open_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_merged_events_are_in_order_whatever_lies_between_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch, newest_first: bool, limit: int
+) -> None:
+    monkeypatch.setattr("sagelet.jobs.sql_logs.FEW_EVENTS", 3)
+    random = Random(limit)
+    expected, ids = [], []
+    for number in range(3):
+        job = add(store, f"job-{number}")
+        stream = store.open_stream(job, "algo-1", f"job-{number}/algo-1-1", 0)
+        times = sorted(random.choice((1, 60_000, 10**7, 10**11)) * random.randrange(5) for _ in range(30))
+        store.append_output(stream, [LogEvent(time, "x") for time in times], None, [], 0)
+        ids.append(stream.id)
+        expected += [(time, stream.id, seq) for seq, time in enumerate(times)]
+    found: list[tuple[int, int, int]] = []
+    after: tuple[int, ...] = ()
+    while True:
+        page = store.merged_events(ids, start_ms=0, end_ms=2**62, limit=limit, after=after, newest_first=newest_first)
+        found += [(event.time_ms, stream_id, event.seq) for stream_id, event in page.events]
+        if page.place is None:
+            break
+        assert page.place == found[-1]
+        after = page.place
+    assert found == sorted(expected, reverse=newest_first)

@@ -1,0 +1,47 @@
+"""How busy GPUs are, as NVIDIA's driver tells it (NVML). The library is loaded by the first job that has a GPU."""
+
+import logging
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+_guard = threading.Lock()
+_nvml: list[Any] = []
+
+
+class GpuGauge:
+    """The GPUs of one host, by UUID. Without GPUs, or without a driver that answers, it reads nothing."""
+
+    def __init__(self, uuids: Sequence[str]) -> None:
+        self._uuids = tuple(uuids)
+
+    def read(self) -> tuple[float, float] | None:
+        """Utilization and memory in percent, each the sum over the GPUs: 0 to 100 x GPUs."""
+        if not self._uuids:
+            return None
+        try:
+            nvml = _library()
+            found = [self._one(nvml, uuid) for uuid in self._uuids]
+        except Exception as error:
+            # The driver may be missing, too old, or have lost the GPU: never a reason to fail a job.
+            log.warning("GPU metrics are left out from now on: %s", error)
+            self._uuids = ()
+            return None
+        return sum(busy for busy, _ in found), sum(memory for _, memory in found)
+
+    def _one(self, nvml: Any, uuid: str) -> tuple[float, float]:
+        gpu = nvml.nvmlDeviceGetHandleByUUID(uuid)
+        memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
+        return float(nvml.nvmlDeviceGetUtilizationRates(gpu).gpu), 100.0 * memory.used / memory.total
+
+
+def _library() -> Any:
+    with _guard:
+        if not _nvml:
+            module = import_module("pynvml")
+            module.nvmlInit()
+            _nvml.append(module)
+        return _nvml[0]
