@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup setup-sdk setup-sdk3 image demo up test properties docs lint format clean
+.PHONY: help setup setup-sdk setup-sdk3 image demo up test properties docs bench-s3 lint format clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -11,6 +11,7 @@ help:
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
 	@echo "make docs    docs/training-job-api.md, from botocore's model"
+	@echo "make bench-s3  S3 against moto_server: ratios of one run"
 	@echo "make setup | setup-sdk | setup-sdk3 | image | lint | format | clean"
 
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
@@ -53,6 +54,10 @@ properties: setup
 
 docs: setup
 	$(BIN)/python docs/training_job_api.py
+
+# S3 of sagelet against moto_server, one run.
+bench-s3: setup
+	$(BIN)/python tests/bench/s3.py $(BENCH_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

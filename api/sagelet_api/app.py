@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from sagelet.errors import SageletError
 from sagelet_api.aws_errors import AwsError, InternalFailure, UnknownOperationException
@@ -24,8 +25,9 @@ class Application:
     """The WSGI application.
 
     `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `rest` are operations with a path of
-    their own; `control` answers CONTROL_PREFIX; `throttling` refuses what people asked to be refused; `fallback` (moto)
-    gets every other signed request and finds its Call in `environ["sagelet.call"]`.
+    their own; `control` answers CONTROL_PREFIX; `throttling` refuses what people asked to be refused; `apps` answer all
+    requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
+    `environ["sagelet.call"]`.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Application:
         throttling: Throttling,
         services: Mapping[str, Operations],
         fallback: WsgiApp,
+        apps: Mapping[str, WsgiApp] = MappingProxyType({}),
         rest: Iterable[RestOperation] = (),
     ) -> None:
         self._door = door
@@ -42,6 +45,7 @@ class Application:
         self._throttling = throttling
         self._services = services
         self._fallback = fallback
+        self._apps = apps
         self._rest = {(one.signing_name, one.method, one.path): one for one in rest}
         self._handlers = (
             self._check_origin,
@@ -138,7 +142,7 @@ class Application:
 
     def _serve_others(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         environ["sagelet.call"] = call
-        return self._fallback(environ, start)
+        return self._apps.get(call.service, self._fallback)(environ, start)
 
 
 def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:

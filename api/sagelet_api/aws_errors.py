@@ -1,13 +1,17 @@
 """AWS's errors as exceptions: raise one anywhere under a handler, the front answers it in the caller's protocol."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 
 class AwsError(Exception):
     """An error the client sees: `code`, HTTP `status` and the message, which names the remedy where there is one."""
 
-    code: ClassVar[str] = "InternalFailure"
-    status: ClassVar[int] = 500
+    code: str = "InternalFailure"
+    status: int = 500
+    #: What S3's errors say in elements of their own.
+    details: Mapping[str, str] = MappingProxyType({})
     #: Member that carries the text in AWS JSON. Coral's own errors use either case, modelled shapes the model's.
     message_member: ClassVar[str] = "message"
 

@@ -1,10 +1,12 @@
 """Answers as bytes: AWS JSON 1.1, and errors in each of AWS's protocols."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from sagelet_api.aws_errors import AwsError
@@ -13,6 +15,7 @@ from sagelet_api.protocol import Call, Environ, Protocol, StartResponse
 #: A refused body is read to its end up to this size: a client that still sends would not see why it was refused.
 _DRAIN_LIMIT = 64 * 1024 * 1024
 _CHUNK = 64 * 1024
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 @dataclass(frozen=True)
@@ -76,15 +79,26 @@ def _query_error(call: Call, error: AwsError) -> Reply:
 
 
 def _s3_error(call: Call, error: AwsError) -> Reply:
-    inner = f"{_xml_code(error)}<Resource>{escape(call.path)}</Resource><RequestId>{call.request_id}</RequestId>"
+    details = "".join(f"<{name}>{_xml_text(value)}</{name}>" for name, value in error.details.items())
+    place = f"<Resource>{_xml_text(call.path)}</Resource><RequestId>{call.request_id}</RequestId>"
+    inner = f"{_xml_code(error)}{details}{place}"
     body = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{inner}</Error>'
     return Reply(error.status, body.encode(), {"Content-Type": "application/xml", "x-amz-request-id": call.request_id})
 
 
 def _xml_code(error: AwsError, validation: str = "Validation") -> str:
-    # XML services spell their codes without the Java class's suffix: AccessDenied, not AccessDeniedException.
-    code = validation if error.code == "ValidationException" else error.code.removesuffix("Exception")
+    # XML services spell their codes without the Java class's suffix: AccessDenied, not AccessDeniedException. An error
+    # that has its code to itself spells it as it is.
+    if "code" in vars(error):
+        code = error.code
+    else:
+        code = validation if error.code == "ValidationException" else error.code.removesuffix("Exception")
     return f"<Code>{escape(code)}</Code><Message>{escape(error.message)}</Message>"
+
+
+def _xml_text(text: str) -> str:
+    """XML 1.0 has no control characters, which keys may have."""
+    return escape(_CONTROLS.sub(lambda found: quote(found[0]), text))
 
 
 def _cbor_error(call: Call, error: AwsError) -> Reply:

@@ -12,6 +12,7 @@ from sagelet_api.server import Server
 from sagelet_api.services.identity import Identity
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.s3.setup import open_s3
 from sagelet_api.services.sagemaker import TrainingJobs, any_role
 from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
@@ -28,14 +29,19 @@ class Sagelet:
         clock = clock or SystemClock()
         self.choice: Choice = choice or choose(settings, clock)
         bridge = MotoBridge()
-        self.engine = Engine(
-            settings,
-            runtime=self.choice.runtime,
-            objects=bridge,
-            metrics=bridge,
-            statuses=StateEvents(bridge),
-            clock=clock,
-        )
+        self._s3 = open_s3(settings, clock, bridge)
+        try:
+            self.engine = Engine(
+                settings,
+                runtime=self.choice.runtime,
+                objects=self._s3.objects,
+                metrics=bridge,
+                statuses=StateEvents(bridge),
+                clock=clock,
+            )
+        except BaseException:
+            self._s3.close()
+            raise
         throttling = Throttling()
         roles = bridge.may_assume if settings.enforce_iam else any_role
         self.application = Application(
@@ -48,7 +54,8 @@ class Sagelet:
                 **Identity(bridge).services(),
             },
             bridge.wsgi,
-            SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
+            apps={"s3": self._s3.wsgi},
+            rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
         )
         self.server = Server(self.application, settings.host, settings.port, self._extra_hosts(settings))
         self._bridge = bridge
@@ -56,9 +63,12 @@ class Sagelet:
     def start(self) -> int:
         """Opens the port, then takes up the unfinished jobs; returns how many there are."""
         try:
+            # Not before the engine has the data directory for itself.
+            self._s3.recover()
             self.server.start()
         except BaseException:
             self.engine.close()
+            self._s3.close()
             raise
         self._bridge.warm_up()
         try:
@@ -70,7 +80,10 @@ class Sagelet:
     def stop(self) -> list[TrainingJob]:
         """Closes the port and lets go of the jobs; returns those that run on."""
         self.server.stop()
-        return self.engine.close()
+        try:
+            return self.engine.close()
+        finally:
+            self._s3.close()
 
     def _extra_hosts(self, settings: Settings) -> tuple[str, ...]:
         """Where hosts of jobs come in; a server that listens everywhere does so anyway."""

@@ -86,6 +86,7 @@ class Server:
             shutdown_timeout=2,
             server_name="sagelet",
         )
+        server.gateway = _Gateway
         try:
             server.prepare()
         except OSError as error:
@@ -97,6 +98,18 @@ class Server:
         thread.start()
         self._servers.append(server)
         self._threads.append(thread)
+
+
+class _Gateway(wsgi.Gateway_10):
+    """Keeps the names of S3's user metadata: WSGI's variables cannot tell `_` from `-`."""
+
+    def get_environ(self) -> Any:
+        environ: Any = super().get_environ()  # type: ignore[no-untyped-call]
+        names = {name.decode("latin-1").lower(): value for name, value in self.req.inheaders.items()}
+        environ["sagelet.metadata"] = {
+            name: value.decode("latin-1") for name, value in names.items() if name.startswith("x-amz-meta-")
+        }
+        return environ
 
 
 class _HttpServer(wsgi.Server):

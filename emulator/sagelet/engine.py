@@ -248,6 +248,10 @@ class Engine:
         except ObjectNotFound:
             return False
 
+    def has_bucket(self, key: JobKey, uri: S3Uri) -> bool:
+        """Whether the bucket of an S3 URI is there, and the account's own."""
+        return self._objects.has_bucket(key.account, uri.bucket)
+
     def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
         """All tags or none. Raises JobNotFound, TooManyTags."""
         job = self._store.get(key)

@@ -22,6 +22,7 @@ from sagelet_api.server import Server
 from sagelet_api.services.identity import Identity
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.s3.setup import open_s3
 from sagelet_api.services.sagemaker import TrainingJobs, any_role
 from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
@@ -44,10 +45,13 @@ class ApiWorld(World):
             **Identity(bridge).services(),
         }
         self._http = urllib3.PoolManager()
+        # REST's own store: the jobs of this world have stand-ins for theirs.
+        self._s3 = open_s3(self.settings, self.clock, bridge)
         throttling = Throttling()
         control = control_app(self.engine, throttling)
+        apps = {"s3": self._s3.wsgi}
         rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
-        self._application = Application(FrontDoor(), control, throttling, services, bridge.wsgi, rest)
+        self._application = Application(FrontDoor(), control, throttling, services, bridge.wsgi, apps=apps, rest=rest)
         self._server = Server(self._application, "127.0.0.1", 0)
 
     def make_statuses(self) -> StatusSink:
@@ -63,6 +67,7 @@ class ApiWorld(World):
         self._http.clear()
         self._server.stop()
         self.engine.close()
+        self._s3.close()
 
     @property
     def port(self) -> int:

@@ -42,6 +42,10 @@ class Clients:
         output = self._run([str(ENVIRONMENT / "bin" / "aws"), *arguments])
         return json.loads(output) if output.strip() else None
 
+    def run(self, program: str, *arguments: str) -> str:
+        """Runs a program of the environment and returns what it prints."""
+        return self._run([str(ENVIRONMENT / "bin" / program), *arguments])
+
     def listing(self, archive: str) -> list[str]:
         """Names in a tar file of the directory."""
         with tarfile.open(self.directory / archive) as opened:

@@ -2,13 +2,16 @@
 
 import contextlib
 import hashlib
+import io
 import queue
 import shutil
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from sagelet.data.objects import ObjectInfo, ObjectNotFound
 from sagelet.errors import RuntimeUnavailable
@@ -40,6 +43,8 @@ class FakeObjects:
         self._root = root
         self.uploads: list[str] = []
         self.deletes: list[str] = []
+        #: Buckets that do not exist; any other comes to be when something is put into it.
+        self.missing: set[str] = set()
 
     def put(self, bucket: str, key: str, data: bytes) -> None:
         path = self._root / bucket / key
@@ -60,9 +65,24 @@ class FakeObjects:
             raise ObjectNotFound(key)
         shutil.copyfile(self._root / bucket / key, target)
 
+    def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+        self.download(account, region, bucket, key, target)
+
     def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
-        self.put(bucket, key, source.read_bytes())
+        with self.create(account, region, bucket, key) as out:
+            out.write(source.read_bytes())
+
+    @contextmanager
+    def create(self, account: str, region: str, bucket: str, key: str) -> Iterator[BinaryIO]:
+        if bucket in self.missing:
+            raise ObjectNotFound(bucket)
+        data = io.BytesIO()
+        yield data
+        self.put(bucket, key, data.getvalue())
         self.uploads.append(f"s3://{bucket}/{key}")
+
+    def has_bucket(self, account: str, bucket: str) -> bool:
+        return bucket not in self.missing
 
     def delete(self, account: str, region: str, bucket: str, key: str) -> None:
         (self._root / bucket / key).unlink(missing_ok=True)
@@ -130,6 +150,7 @@ class FakeRuntime:
 
     name = "fake"
     endpoint_host = "endpoint"
+    binds_read_only = False
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock

@@ -8,6 +8,7 @@ from sagelet_api.cli.fault import fault, throttle
 from sagelet_api.cli.image import image
 from sagelet_api.cli.interrupt import interrupt
 from sagelet_api.cli.run import env, run
+from sagelet_api.cli.s3 import s3
 from sagelet_api.cli.up import up
 
 
@@ -34,3 +35,4 @@ main.add_command(fault)
 main.add_command(throttle)
 main.add_command(run)
 main.add_command(env)
+main.add_command(s3)

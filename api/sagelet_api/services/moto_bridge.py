@@ -5,21 +5,20 @@ moto is loaded by the first request that needs it (0.5 s). Its signatures move b
 pins it and `tests/unit/api/test_moto_bridge.py` is the contract.
 """
 
-import hashlib
 import logging
 import math
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from importlib import import_module
-from pathlib import Path
-from typing import Any, BinaryIO
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import parse_qsl
 
-from sagelet.data.objects import ObjectInfo, ObjectNotFound
+from sagelet.s3.records import Bucket, StoredObject
 from sagelet.telemetry.sink import NAMESPACE, MetricPoint
 from sagelet_api.aws_errors import AwsError, InternalFailure, NotImplementedOperation, UnknownOperationException
 from sagelet_api.loading import LOADING
@@ -49,7 +48,7 @@ _MAX_FORM = 8 * 1024 * 1024
 
 
 class MotoBridge:
-    """A WSGI app (`wsgi`), an ObjectStore, a MetricSink and an EventBus, all on moto's backends."""
+    """A WSGI app (`wsgi`), a MetricSink, an EventBus and the configuration of S3's buckets, all on moto's backends."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +60,7 @@ class MotoBridge:
         self._seeding = threading.Lock()
 
     def warm_up(self) -> None:
-        """Loads moto in the background, so that the first S3 call does not wait for it."""
+        """Loads moto in the background, so that the first call that it answers does not wait for it."""
         threading.Thread(target=self._warm_up, name="sagelet-moto-warm-up", daemon=True).start()
 
     def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -77,44 +76,40 @@ class MotoBridge:
         except AwsError as error:
             return send(call, error_reply(call, error), environ, start_response)
 
-    def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
-        """All objects under a prefix, in key order. Raises ObjectNotFound when the bucket does not exist."""
-        keys = self._bucket(account, region, bucket).keys
-        # `dict.keys` in one step: moto's own iteration fails when another thread writes.
-        for name in sorted(name for name in dict.keys(keys) if name.startswith(prefix)):
-            key = keys.get(name)
-            if hasattr(key, "size"):  # Not so for a delete marker, nor for a key that has gone since.
-                yield ObjectInfo(name, key.size, _etag(key))
-
-    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
-        """Writes one object to `target`, whose directory exists. Raises ObjectNotFound."""
-        self._bucket(account, region, bucket)
-        found = self._s3(account, region).get_object(bucket, key)
-        if found is None:
-            raise ObjectNotFound(f"s3://{bucket}/{key} does not exist")
-        with found.lock, target.open("wb") as out:
-            found._value_buffer.seek(0)
-            shutil.copyfileobj(found._value_buffer, out, _CHUNK)
-
-    def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
-        """Stores a file as an object, whole or not at all. Creates the bucket when it is missing."""
+    def make_bucket(self, account: str, region: str, name: str) -> None:
+        """Makes a bucket that keeps a configuration, if it is not there: moto forgets, and our store does not."""
         s3 = self._s3(account, region)
         with self._lock:
-            target = self._existing(s3, bucket) or s3.create_bucket(bucket, region)
-        with source.open("rb") as data:
-            stored = _stored_key(target, data, key, s3.account_id, region)
-        versions = target.keys.getlist(key, []) if target.is_versioned else []
-        target.keys.setlist(key, [*versions, stored])
-        notifications = import_module("moto.s3.notifications")
-        notifications.send_event(
-            s3.account_id, notifications.S3NotificationEvent.OBJECT_CREATED_PUT_EVENT, target, stored
-        )
+            if self._existing(s3, name) is None:
+                s3.create_bucket(name, region)
 
-    def delete(self, account: str, region: str, bucket: str, key: str) -> None:
-        """Removes an object; one that is not there, in a bucket that is not there, is fine."""
+    def drop_bucket(self, account: str, region: str, name: str) -> None:
+        """Forgets a bucket and its configuration. Nothing to do while moto is not loaded."""
+        if self._app is None:
+            return
         s3 = self._s3(account, region)
-        if self._existing(s3, bucket) is not None:
-            s3.delete_object(bucket, key)
+        with self._lock:
+            if self._existing(s3, name) is not None:
+                s3.delete_bucket_tagging(name)  # Or the next bucket of this name would have them.
+                s3.delete_bucket(name)
+
+    def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
+        """Sends S3's notification of an object (`Put`, `Copy`, `Delete`, ...) where the bucket's configuration says."""
+        if self._app is None:
+            return
+        found = self._existing(self._s3(bucket.account, bucket.region), bucket.name)
+        if found is None or found.notification_configuration is None:
+            return
+        notifications = import_module("moto.s3.notifications")
+        kind = "ObjectRemoved" if event == "Delete" else "ObjectCreated"
+        key = SimpleNamespace(name=stored.key, size=stored.size, etag=stored.etag)
+        try:
+            notifications.send_event(
+                bucket.account, notifications.S3NotificationEvent(f"s3:{kind}:{event}"), found, key
+            )
+        except Exception:
+            # A queue that is gone, say: the object is there all the same, as on AWS.
+            _log.exception("The notification %s of s3://%s/%s was not sent", event, bucket.name, stored.key)
 
     def may_assume(self, account: str, role: str) -> bool:
         """Whether IAM has the role, by its ARN, in the account, and its trust policy lets SageMaker assume it."""
@@ -187,7 +182,6 @@ class MotoBridge:
 
     def _warm_up(self) -> None:
         self._moto()
-        self._backend("s3")
 
     def _moto(self) -> Any:
         with LOADING:
@@ -204,12 +198,6 @@ class MotoBridge:
     def _s3(self, account: str, region: str) -> Any:
         partition = import_module("moto.utilities.utils").get_partition
         return self._backend("s3")[account][partition(region)]
-
-    def _bucket(self, account: str, region: str, bucket: str) -> Any:
-        found = self._existing(self._s3(account, region), bucket)
-        if found is None:
-            raise ObjectNotFound(f"The bucket {bucket} does not exist")
-        return found
 
     def _existing(self, s3: Any, bucket: str) -> Any:
         missing = import_module("moto.s3.exceptions").MissingBucket
@@ -310,35 +298,6 @@ def _unchunk(environ: Environ) -> None:
     body.seek(0)
     environ["wsgi.input"] = body
     environ.pop("HTTP_TRANSFER_ENCODING", None)
-
-
-def _etag(key: Any) -> str:
-    """moto may have to read the bytes for it, which it does without its own lock."""
-    with key.lock:
-        return str(key.etag).strip('"')
-
-
-def _stored_key(bucket: Any, data: BinaryIO, name: str, account: str, region: str) -> Any:
-    """moto's object with the file's bytes, copied in chunks: `put_object` would take them all at once."""
-    models = import_module("moto.s3.models")
-    version = str(import_module("moto.moto_api._internal").mock_random.uuid4()) if bucket.is_versioned else "null"
-    key = models.FakeKey(
-        name=name,
-        bucket_name=bucket.name,
-        value=b"",
-        account_id=account,
-        region_name=region,
-        is_versioned=bucket.is_versioned,
-        version_id=version,
-        max_buffer_size=_CHUNK,
-    )
-    digest = hashlib.md5(usedforsecurity=False)
-    while chunk := data.read(_CHUNK):
-        digest.update(chunk)
-        key._value_buffer.write(chunk)
-        key.contentsize += len(chunk)
-    key._etag = digest.hexdigest()
-    return key
 
 
 def _lost_race(call: Call, error: Exception) -> bool:

@@ -27,7 +27,7 @@ from sagelet_api.aws_errors import (
     ValidationException,
 )
 from sagelet_api.operations import Context, Operations, SharedOperation, owned_arn
-from sagelet_api.services import training_rules, training_search, training_updates, training_view
+from sagelet_api.services import bucket_rules, training_rules, training_search, training_updates, training_view
 from sagelet_api.services.search_suggestions import SearchSuggestions
 from sagelet_api.services.training_search import TrainingSearch
 
@@ -56,6 +56,7 @@ class TrainingJobs:
     def create_training_job(self, context: Context, request: Request) -> dict[str, Any]:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
         training_rules.check(request, self._site(key))
+        bucket_rules.check(request, lambda uri: self._engine.has_bucket(key, uri))
         if not self._may_assume(context.account, request["RoleArn"]):
             raise ValidationException(aws_texts.role_not_assumable(request["RoleArn"]))
         body = {name: value for name, value in request.items() if name != "Tags"}

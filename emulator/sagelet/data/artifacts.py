@@ -1,12 +1,18 @@
 """Results of a job into S3: the model and the output directory. (Checkpoints: `checkpoints.py`.)"""
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from sagelet.data import tarballs
 from sagelet.data.layout import HostDirectories, JobDirectories
-from sagelet.data.objects import ObjectStore, S3Uri
+from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet.errors import ClientFault
 from sagelet.jobs.record import TrainingJob
+
+_CHUNK = 1024 * 1024
 
 
 class Uploader:
@@ -46,14 +52,8 @@ class Uploader:
         if self._job.request["OutputDataConfig"].get("CompressionType") == "NONE":
             self._tree(directories, target / name)
             return
-        self._directories.work.mkdir(exist_ok=True)
-        archive = self._directories.work / f"{name}.tar.gz"
-        try:
-            tarballs.pack(directories, archive)
-            self._file(archive, target / archive.name)
-        finally:
-            # Half an archive on a full disk must not keep the job's end from being written down.
-            archive.unlink(missing_ok=True)
+        with self._stream(target / f"{name}.tar.gz") as out:
+            tarballs.pack(directories, out)
 
     def _tree(self, directories: list[Path], target: S3Uri) -> None:
         for name, path in tarballs.merged(directories):
@@ -61,5 +61,15 @@ class Uploader:
                 self._file(path, target / name)
 
     def _file(self, path: Path, target: S3Uri) -> None:
+        with self._stream(target) as out, path.open("rb") as data:
+            shutil.copyfileobj(data, out, _CHUNK)
+
+    @contextmanager
+    def _stream(self, target: S3Uri) -> Iterator[BinaryIO]:
+        """An object that is written here, and only here. Raises ClientFault when there is no such bucket."""
         key = self._job.key
-        self._objects.upload(key.account, key.region, path, target.bucket, target.key)
+        try:
+            with self._objects.create(key.account, key.region, target.bucket, target.key) as out:
+                yield out
+        except ObjectNotFound as error:
+            raise ClientFault(f"Data upload failed:the bucket of {target} does not exist") from error

@@ -1,9 +1,10 @@
-"""What the engine needs from S3. The faces bring the implementation, so the engine never knows who keeps the bytes."""
+"""What jobs need from S3. `sagelet.s3` keeps the bytes; tests bring a stand-in."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from sagelet.errors import SageletError
 
@@ -55,10 +56,25 @@ class ObjectStore(Protocol):
         """Writes one object to `target`, whose directory exists. Raises ObjectNotFound."""
         ...
 
+    def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+        """As `download`, but without a copy where the file system allows: nobody may write to `target`."""
+        ...
+
     def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
-        """Stores a file as an object. Creates the bucket when it is missing: a job outlives an S3 that forgets."""
+        """Stores a file as an object. Raises ObjectNotFound when the bucket does not exist."""
+        ...
+
+    def create(self, account: str, region: str, bucket: str, key: str) -> AbstractContextManager[BinaryIO]:
+        """A stream (it cannot seek) that becomes an object when the block ends well, and nothing otherwise.
+
+        Raises ObjectNotFound when the bucket does not exist.
+        """
         ...
 
     def delete(self, account: str, region: str, bucket: str, key: str) -> None:
         """Removes an object; one that is not there, in a bucket that is not there, is fine."""
+        ...
+
+    def has_bucket(self, account: str, bucket: str) -> bool:
+        """Whether the account has the bucket."""
         ...

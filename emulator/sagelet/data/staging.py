@@ -30,10 +30,14 @@ class Stager:
         job: TrainingJob,
         job_objects: JobObjects | None = None,
         file_systems: Mapping[str, Path] = NO_FILE_SYSTEMS,
+        *,
+        protected: bool = False,
     ) -> None:
         self._objects = objects
         self._job = job
         self._file_systems = file_systems
+        #: Whether the runtime keeps the training code from writing to FastFile channels.
+        self._protected = protected
         self._job_objects = job_objects or JobObjects(objects, job)
 
     def stage(self, host: HostDirectories) -> None:
@@ -55,7 +59,8 @@ class Stager:
             (host.channels / channel.name).mkdir()
         elif channel.mode is not InputMode.PIPE:
             hosts = receivers(self._job, channel)
-            file_mode.stage(self._job_objects, channel, host.channels, hosts.index(name), len(hosts))
+            place = hosts.index(name), len(hosts)
+            file_mode.stage(self._job_objects, channel, host.channels, *place, protected=self._protected)
 
     def _checkpoints(self, checkpoint: Mapping[str, Any], host: HostDirectories) -> None:
         target = checkpoint_directory(host, checkpoint)

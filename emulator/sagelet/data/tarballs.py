@@ -1,20 +1,27 @@
 """Tar files in and out. Nothing lands outside the directory asked for; devices, pipes and sockets stay out."""
 
+import gzip
 import lzma
 import os
 import stat
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 
 #: Checkpoints hardly compress; a higher level costs minutes for a few percent.
 COMPRESS_LEVEL = 1
+_CHUNK = 1024 * 1024
 
 
-def pack(directories: Sequence[Path], target: Path) -> None:
-    """Writes the content of directories, merged as the archive's root, as a .tar.gz."""
-    with tarfile.open(target, "w:gz", compresslevel=COMPRESS_LEVEL) as archive:
+def pack(directories: Sequence[Path], target: Path | BinaryIO) -> None:
+    """Writes the content of directories, merged as the archive's root, as a .tar.gz; a stream need not seek."""
+    with ExitStack() as stack:
+        out = stack.enter_context(target.open("wb")) if isinstance(target, Path) else target
+        packed = stack.enter_context(gzip.GzipFile("", "wb", COMPRESS_LEVEL, out))
+        archive = stack.enter_context(tarfile.open(fileobj=packed, mode="w|", bufsize=_CHUNK))
         for name, path in merged(directories):
             archive.add(path, arcname=name, recursive=False, filter=_ordinary)
             # tarfile keeps what it wrote, which would grow with the number of files.

@@ -190,10 +190,11 @@ class Supervisor(threading.Thread):
     def _download(self) -> None:
         objects = JobObjects(self._services.objects, self._job, self._attend)
         file_systems = self._services.settings.file_systems
+        protected = self._services.runtime.binds_read_only
         try:
             for name in self._job.hosts:
                 host = self._directories.host(name)
-                Stager(self._services.objects, self._job, objects, file_systems).stage(host)
+                Stager(self._services.objects, self._job, objects, file_systems, protected=protected).stage(host)
                 inputconfig.write(self._job, name, host)
             self._pipes.stage(objects)
         except Superseded:

@@ -63,6 +63,8 @@ class DockerRuntime:
 
     name = "docker"
     endpoint_host = spec.HOST_GATEWAY
+    #: A mount of the engine's, which a container without capabilities cannot change.
+    binds_read_only = True
 
     def __init__(self, client: docker.DockerClient, owner: str, clock: Clock) -> None:
         self._client = client

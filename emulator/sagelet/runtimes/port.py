@@ -124,6 +124,11 @@ class Runtime(Protocol):
     #: The name by which the hosts reach this machine, where sagelet's endpoint is.
     endpoint_host: str
 
+    @property
+    def binds_read_only(self) -> bool:
+        """Whether no process of a host can write to the directories of HostPlan.read_only, not even as root."""
+        ...
+
     def has_image(self, image: str) -> bool:
         """Whether the image is there. Raises ClientFault when this runtime could not run it even if it were."""
         ...

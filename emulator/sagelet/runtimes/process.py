@@ -154,6 +154,11 @@ class ProcessRuntime:
         with contextlib.suppress(ProcessLookupError):
             os.kill(started["pid"], signal.SIGUSR1 if force else signal.SIGTERM)
 
+    @property
+    def binds_read_only(self) -> bool:
+        """Without namespaces the files' own mode has to do, and it holds nobody back who means it."""
+        return self.namespaces() != "none"
+
     def reap(self, job_id: str) -> None:
         for handle in self.find(job_id):
             self.stop(handle, force=True)

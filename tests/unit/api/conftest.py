@@ -2,6 +2,7 @@
 
 import json
 import logging
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import boto3
 import pytest
 from botocore.config import Config
 
+from sagelet.clock import SystemClock
+from sagelet.settings import Settings
 from sagelet_api.app import Application
 from sagelet_api.control import control_app
 from sagelet_api.security import FrontDoor
 from sagelet_api.server import Server
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.s3.setup import S3, open_s3
 from sagelet_api.throttling import Throttling
 from support.fake_jobs import FakeEngine, FakeJobs
 
@@ -32,10 +36,18 @@ def jobs() -> FakeJobs:
 
 
 @pytest.fixture
-def server(jobs: FakeJobs, bridge: MotoBridge) -> Iterator[Server]:
+def s3(tmp_path: Path, bridge: MotoBridge) -> Iterator[S3]:
+    """The object store of `server`."""
+    opened = open_s3(Settings(data=tmp_path / "data"), SystemClock(), bridge)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def server(jobs: FakeJobs, bridge: MotoBridge, s3: S3) -> Iterator[Server]:
     throttling = Throttling()
     control = control_app(FakeEngine(), throttling)
-    app = Application(FrontDoor(), control, throttling, jobs.services(), bridge.wsgi)
+    app = Application(FrontDoor(), control, throttling, jobs.services(), bridge.wsgi, {"s3": s3.wsgi})
     with Server(app, "127.0.0.1", 0) as running:
         yield running
 
@@ -55,6 +67,20 @@ def client(server: Server) -> Callable[..., Any]:
         )
 
     return make
+
+
+@pytest.fixture
+def s3c(client: Callable[..., Any]) -> Any:
+    """An S3 client."""
+    return client("s3")
+
+
+@pytest.fixture
+def bucket(s3c: Any) -> str:
+    """A bucket of its own."""
+    name = f"bucket-{uuid.uuid4()}"
+    s3c.create_bucket(Bucket=name)
+    return name
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -256,7 +256,7 @@ def test_results_are_packed_with_their_content_at_the_root(
     assert upload() == ["s3://out/models/one/output/model.tar.gz", "s3://out/models/one/output/output.tar.gz"]
     with tarfile.open(tmp_path / "s3/out/models/one/output/model.tar.gz") as archive:
         assert archive.getnames() == ["deep", "deep/w"]
-    assert not list((tmp_path / "job/work").iterdir())
+    assert not (tmp_path / "job/work").exists()
 
 
 @pytest.mark.parametrize("compression", ["GZIP", "NONE"])
@@ -308,11 +308,22 @@ def test_half_an_archive_is_not_left_when_the_disk_is_full(tmp_path: Path, monke
     directories.host("algo-1").create()
     (directories.host("algo-1").model / "weights").write_bytes(b"w")
 
-    def full(directory: Path, target: Path) -> None:
-        target.write_bytes(b"half")
+    def full(directory: Path, target: BinaryIO) -> None:
+        target.write(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    objects = FakeObjects(tmp_path / "s3")
     monkeypatch.setattr("sagelet.data.tarballs.pack", full)
     with pytest.raises(OSError, match="No space left"):
-        Uploader(FakeObjects(tmp_path / "s3"), job, directories).upload()
-    assert list(directories.work.iterdir()) == []
+        Uploader(objects, job, directories).upload()
+    assert objects.uploads == []
+
+
+def test_results_without_a_bucket_are_the_clients_fault(tmp_path: Path) -> None:
+    job, directories = job_of(), JobDirectories(tmp_path / "job")
+    directories.host("algo-1").create()
+    (directories.host("algo-1").model / "weights").write_bytes(b"w")
+    objects = FakeObjects(tmp_path / "s3")
+    objects.missing.add("out")
+    with pytest.raises(ClientFault, match=r"Data upload failed:the bucket of s3://out/.* does not exist"):
+        Uploader(objects, job, directories).upload()

@@ -1,7 +1,7 @@
 """Channels in File and FastFile mode: objects become files before the hosts start.
 
-FastFile is read-only for the training code. The objects are copied once as in File mode, for as long as the object
-store cannot show them as files of this machine.
+FastFile is read-only for the training code. Its files are links to those of the object store, so nothing is copied and
+a job keeps the objects that it began with; where the runtime cannot hold the code back from writing, they are copies.
 """
 
 import errno
@@ -20,8 +20,13 @@ from sagelet.errors import ClientFault
 NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 
 
-def stage(objects: JobObjects, channel: Channel, directory: Path, host: int, hosts: int) -> None:
-    """Fills `directory/CHANNEL` with the share of one host, which counts from 0. Raises ClientFault."""
+def stage(
+    objects: JobObjects, channel: Channel, directory: Path, host: int, hosts: int, *, protected: bool = False
+) -> None:
+    """Fills `directory/CHANNEL` with the share of one host, which counts from 0. Raises ClientFault.
+
+    `protected`: the runtime keeps the training code from writing to a FastFile channel, so it may have links.
+    """
     found = listing(objects, channel)
     if channel.mode is InputMode.FAST_FILE:
         _refuse_partial_prefix(channel.uri, found.sources)
@@ -29,15 +34,17 @@ def stage(objects: JobObjects, channel: Channel, directory: Path, host: int, hos
     share = dealt(everything, host, hosts) if channel.sharded else everything
     target = directory / channel.name
     target.mkdir(parents=True)
-    place(objects, channel.uri, share, target)
-    if channel.mode is InputMode.FAST_FILE:
-        _make_read_only(target)
+    fast = channel.mode is InputMode.FAST_FILE
+    place(objects, channel.uri, share, target, link=fast and protected)
+    if fast:
+        if not protected:
+            _make_read_only(target)
     else:
         write_manifest(directory, channel.name, Listing(found.prefix, list(everything)))
 
 
-def place(objects: JobObjects, uri: S3Uri, sources: Iterable[Source], target: Path) -> None:
-    """Downloads objects into a directory. Raises ClientFault when their keys do not make file names."""
+def place(objects: JobObjects, uri: S3Uri, sources: Iterable[Source], target: Path, *, link: bool = False) -> None:
+    """Objects into a directory, as copies or as links. Raises ClientFault when their keys do not make file names."""
     try:
         for source in sources:
             path = inside(target, source.relative)
@@ -47,7 +54,7 @@ def place(objects: JobObjects, uri: S3Uri, sources: Iterable[Source], target: Pa
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
                 raise FileExistsError(errno.EEXIST, "File exists", str(path))
-            objects.download(source.uri, path)
+            objects.download(source.uri, path, link=link)
     except OSError as error:
         if error.errno not in NO_PLACE:
             raise

@@ -53,12 +53,16 @@ class JobObjects:
         except ObjectNotFound:
             return
 
-    def download(self, uri: S3Uri, target: Path) -> None:
-        """Raises ClientFault when there is no such object."""
+    def download(self, uri: S3Uri, target: Path, *, link: bool = False) -> None:
+        """`link`: without a copy where that can be, so nobody may write to `target`.
+
+        Raises ClientFault when there is no such object.
+        """
         self._attend()
         key = self._job.key
         try:
-            self._store.download(key.account, key.region, uri.bucket, uri.key, target)
+            fetch = self._store.link if link else self._store.download
+            fetch(key.account, key.region, uri.bucket, uri.key, target)
         except ObjectNotFound as error:
             raise ClientFault(f"Data download failed:the object {uri} does not exist") from error
 

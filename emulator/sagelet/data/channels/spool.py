@@ -83,7 +83,8 @@ class Spool:
     def _fetched(self, uri: S3Uri) -> Part:
         if uri not in self._known:
             target = self._directory / str(len(self._known))
-            self._objects.download(uri, target)
+            # The feeder only reads; unpacking makes another file.
+            self._objects.download(uri, target, link=True)
             if self._channel.gzip:
                 _decompress(target, uri)
             size = target.stat().st_size

@@ -1,0 +1,1 @@
+"""S3's REST API on the object store `sagelet.s3`."""

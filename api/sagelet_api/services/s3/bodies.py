@@ -1,0 +1,140 @@
+"""An object's bytes on their way in: framing, length, and the digests that the client says they have."""
+
+import base64
+import re
+from collections.abc import Callable
+from typing import Any
+
+from sagelet.s3.checksums import ALGORITHMS, DEFAULT
+from sagelet.s3.files import CHUNK, StagedFile
+from sagelet_api.aws_errors import IncompleteBody
+from sagelet_api.services.s3.chunked import AwsChunked
+from sagelet_api.services.s3.errors import S3Error, bad_digest, invalid_request
+from sagelet_api.services.s3.request import S3Request
+
+#: 5 GiB: what one PUT, or one part, may hold.
+MAX_PUT = 5 * 1024**3
+_HASH = re.compile("[0-9a-f]{64}")
+_NAMES = {f"x-amz-checksum-{name.lower()}": name for name in ALGORITHMS}
+
+
+class Body:
+    """The body of one request. `default`: the checksum to compute when the request names none."""
+
+    def __init__(self, request: S3Request, default: str | None = DEFAULT) -> None:
+        headers = request.headers
+        self._headers = headers
+        self._chunked = _is_aws_chunked(request)
+        self._source: Any = request.environ["wsgi.input"]
+        #: Bytes; None when the client does not know.
+        self.size = _size(request, aws_chunked=self._chunked is not None)
+        self._given = {name: headers[wire] for wire, name in _NAMES.items() if wire in headers}
+        self._md5 = _md5(headers.get("content-md5"))
+        self._trailing = [_NAMES[name] for name in _trailers(headers) if name in _NAMES]
+        named = headers.get("x-amz-sdk-checksum-algorithm", "").upper()
+        if len(self._given) + len(self._trailing) > 1:
+            raise invalid_request("Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.")
+        #: The algorithm whose checksum is kept with the object.
+        self.algorithm = next(iter([*self._given, *self._trailing]), None) or (named or default)
+        self._sha256 = headers.get("x-amz-content-sha256", "")
+        self._check_sha256 = bool(_HASH.fullmatch(self._sha256)) and not (self._given or self._trailing or self._md5)
+
+    @property
+    def algorithms(self) -> list[str]:
+        """What to compute while the bytes come."""
+        wanted = [self.algorithm] if self.algorithm else []
+        return [*wanted, "SHA256"] if self._check_sha256 and "SHA256" not in wanted else wanted
+
+    def receive(self, staged: StagedFile) -> dict[str, str]:
+        """Writes all of it and returns the checksum to keep. Raises S3Error, IncompleteBody."""
+        read = self._reader()
+        while data := read(CHUNK):
+            if staged.size + len(data) > (MAX_PUT if self.size is None else self.size):
+                raise IncompleteBody("The request body is longer than it was said to be")
+            staged.write(data)
+        if self.size is not None and staged.size != self.size:
+            raise IncompleteBody("You did not provide the number of bytes specified by the Content-Length HTTP header")
+        return self._verified(staged)
+
+    def _reader(self) -> Callable[[int], bytes]:
+        read = (self._chunked or self._source).read
+        left = self.size if self._chunked is None else None
+
+        def chunk(size: int) -> bytes:
+            nonlocal left
+            try:
+                # Never beyond the announced length: there the next request begins, or nothing ever comes.
+                data: bytes = read(size if left is None else min(size, left))
+            except (OSError, ValueError) as error:
+                raise IncompleteBody(f"The request body did not arrive whole: {error}") from error
+            left = None if left is None else left - len(data)
+            return data
+
+        return chunk
+
+    def _verified(self, staged: StagedFile) -> dict[str, str]:
+        computed = staged.digests.values()
+        if self._md5 is not None and self._md5 != staged.digests.md5:
+            raise bad_digest("Content-MD5")
+        given = dict(self._given)
+        if self._chunked is not None:
+            trailers = self._chunked.trailers
+            given |= {_NAMES[name]: value for name, value in trailers.items() if name in _NAMES}
+            if any(name not in given for name in self._trailing):
+                raise S3Error(
+                    "MalformedTrailerError", 400, "The request contained trailing data that was not well-formed"
+                )
+        for name, value in given.items():
+            if _decoded(name, value) != base64.b64decode(computed[name]):
+                raise bad_digest(name)
+        if self._check_sha256 and base64.b64decode(computed["SHA256"]).hex() != self._sha256:
+            raise S3Error(
+                "XAmzContentSHA256Mismatch", 400, "The provided 'x-amz-content-sha256' header does not match what was "
+                "computed.", ClientComputedContentSHA256=self._sha256,
+            )  # fmt: skip
+        return {self.algorithm: computed[self.algorithm]} if self.algorithm else {}
+
+
+def _is_aws_chunked(request: S3Request) -> AwsChunked | None:
+    streaming = request.headers.get("x-amz-content-sha256", "").startswith("STREAMING-")
+    encoded = "aws-chunked" in request.headers.get("content-encoding", "").lower()
+    return AwsChunked(request.environ["wsgi.input"]) if streaming or encoded else None
+
+
+def _size(request: S3Request, *, aws_chunked: bool) -> int | None:
+    text = request.headers.get("x-amz-decoded-content-length" if aws_chunked else "content-length")
+    if text is None:
+        if aws_chunked or "transfer-encoding" in request.headers:
+            return None
+        raise S3Error("MissingContentLength", 411, "You must provide the Content-Length HTTP header.")
+    if not text.isdecimal():
+        raise invalid_request(f"Content-Length {text!r} is not a number")
+    if int(text) > MAX_PUT:
+        raise S3Error(
+            "EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed size",
+            ProposedSize=text, MaxSizeAllowed=MAX_PUT,
+        )  # fmt: skip
+    return int(text)
+
+
+def _md5(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        digest = base64.b64decode(text, validate=True)
+    except ValueError:
+        digest = b""
+    if len(digest) != 16:
+        raise S3Error("InvalidDigest", 400, "The Content-MD5 you specified was invalid.")
+    return digest
+
+
+def _trailers(headers: Any) -> list[str]:
+    return [name.strip().lower() for name in headers.get("x-amz-trailer", "").split(",") if name.strip()]
+
+
+def _decoded(name: str, value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError as error:
+        raise invalid_request(f"Value for x-amz-checksum-{name.lower()} header is invalid.") from error

@@ -1,0 +1,135 @@
+"""Operations on buckets themselves. Their configuration is moto's."""
+
+import ipaddress
+import re
+from typing import Any
+
+from sagelet.s3.errors import BucketExists, BucketNotEmpty
+from sagelet_api.services.s3.codec import Result
+from sagelet_api.services.s3.context import Context, owner
+from sagelet_api.services.s3.errors import S3Error, not_implemented
+
+#: The region whose buckets have no location constraint, and where creating a bucket again is no error.
+FIRST_REGION = "us-east-1"
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
+_RESERVED = ("xn--", "sthree-"), ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+_WITHOUT_ACL = (None, "private", "bucket-owner-full-control", "bucket-owner-read")
+
+
+def list_buckets(context: Context, parameters: dict[str, Any]) -> Result:
+    prefix, region = parameters.get("Prefix", ""), parameters.get("BucketRegion")
+    after, limit = parameters.get("ContinuationToken", ""), parameters.get("MaxBuckets", 10_000)
+    found = [
+        bucket
+        for bucket in context.store.catalog.buckets(context.account)
+        if bucket.name.startswith(prefix) and bucket.name > after and region in (None, bucket.region)
+    ]
+    page = found[:limit]
+    entries = [{"Name": b.name, "CreationDate": b.created_ms, "BucketRegion": b.region} for b in page]
+    token = page[-1].name if page and len(found) > limit else None
+    members = {"Buckets": entries, "Owner": owner(context.account), "ContinuationToken": token}
+    return Result({**members, "Prefix": prefix or None})
+
+
+def create_bucket(context: Context, parameters: dict[str, Any]) -> Result:
+    name = context.request.bucket
+    _check_name(name)
+    if parameters.get("ObjectLockEnabledForBucket"):
+        raise not_implemented("sagelet's S3 keeps one version of an object, and so has no Object Lock.")
+    check_acl(parameters)
+    configuration = parameters.get("CreateBucketConfiguration", {})
+    region = _region(context.request.call.region, configuration.get("LocationConstraint"))
+    try:
+        bucket = context.store.create_bucket(name, context.account, region)
+    except BucketExists as error:
+        _refuse_existing(context, error, region)
+        bucket = context.store.catalog.bucket(name)
+    if tags := configuration.get("Tags"):
+        raise not_implemented(f"Tags at CreateBucket ({len(tags)}): the bucket is there; use PutBucketTagging.")
+    return Result({"Location": f"/{bucket.name}", "BucketArn": f"arn:aws:s3:::{bucket.name}"})
+
+
+def delete_bucket(context: Context, parameters: dict[str, Any]) -> Result:
+    bucket = context.bucket(parameters)
+    try:
+        context.store.delete_bucket(bucket.name)
+    except BucketNotEmpty as error:
+        message = "The bucket you tried to delete is not empty"
+        raise S3Error("BucketNotEmpty", 409, message, BucketName=bucket.name) from error
+    context.rest.drop_bucket(bucket.account, bucket.region, bucket.name)
+    return Result()
+
+
+def head_bucket(context: Context, parameters: dict[str, Any]) -> Result:
+    bucket = context.bucket(parameters)
+    return Result({"BucketRegion": bucket.region, "BucketArn": f"arn:aws:s3:::{bucket.name}"})
+
+
+def get_bucket_location(context: Context, parameters: dict[str, Any]) -> Result:
+    """Its document is the constraint itself, so the service writes it."""
+    bucket = context.bucket(parameters)
+    return Result({"LocationConstraint": "" if bucket.region == FIRST_REGION else bucket.region})
+
+
+def get_bucket_versioning(context: Context, parameters: dict[str, Any]) -> Result:
+    """Never enabled: no Status."""
+    context.bucket(parameters)
+    return Result()
+
+
+def put_bucket_versioning(context: Context, parameters: dict[str, Any]) -> Result:
+    context.bucket(parameters)
+    raise not_implemented("sagelet's S3 keeps one version of an object: versioning cannot be enabled.")
+
+
+def check_acl(parameters: dict[str, Any]) -> None:
+    """ACLs are disabled, as in every bucket that AWS makes since April 2023."""
+    grants = [name for name in parameters if name.startswith("Grant")]
+    if parameters.get("ACL") not in _WITHOUT_ACL or grants:
+        raise S3Error("AccessControlListNotSupported", 400, "The bucket does not allow ACLs")
+
+
+def _check_name(name: str) -> None:
+    """AWS's rules for names of general purpose buckets."""
+    prefixes, suffixes = _RESERVED
+    fine = _NAME.fullmatch(name) and ".." not in name and not _is_address(name)
+    if not fine or name.startswith(prefixes) or name.endswith(suffixes):
+        raise S3Error("InvalidBucketName", 400, "The specified bucket is not valid.", BucketName=name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.IPv4Address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _region(endpoint: str, constraint: str | None) -> str:
+    """Where the bucket comes to be: any region for clients of us-east-1, theirs alone for others."""
+    if constraint == FIRST_REGION:
+        raise S3Error(
+            "InvalidLocationConstraint", 400, "The specified location-constraint is not valid",
+            LocationConstraint=constraint,
+        )  # fmt: skip
+    wanted = {"EU": "eu-west-1", None: FIRST_REGION}.get(constraint, constraint)
+    if endpoint not in (FIRST_REGION, wanted):
+        message = (
+            f"The {constraint or 'unspecified'} location constraint is incompatible for the region specific endpoint "
+            "this request was sent to."
+        )
+        raise S3Error("IllegalLocationConstraintException", 400, message)
+    return str(wanted)
+
+
+def _refuse_existing(context: Context, error: BucketExists, region: str) -> None:
+    """Passes over a bucket of one's own in us-east-1, as AWS does."""
+    if error.account != context.account:
+        message = (
+            "The requested bucket name is not available. The bucket namespace is shared by all users of the system. "
+            "Please select a different name and try again."
+        )
+        raise S3Error("BucketAlreadyExists", 409, message, BucketName=error.bucket) from error
+    if (region, context.store.catalog.bucket(error.bucket).region) != (FIRST_REGION, FIRST_REGION):
+        message = "Your previous request to create the named bucket succeeded and you already own it."
+        raise S3Error("BucketAlreadyOwnedByYou", 409, message, BucketName=error.bucket) from error

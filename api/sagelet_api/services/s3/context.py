@@ -1,0 +1,67 @@
+"""What every handler of this package gets, and what they all do first."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sagelet.s3.multipart import Uploads
+from sagelet.s3.records import Bucket, StoredObject
+from sagelet.s3.store import S3Store
+from sagelet_api.protocol import Environ, StartResponse
+from sagelet_api.services.s3.codec import Result
+from sagelet_api.services.s3.errors import access_denied
+from sagelet_api.services.s3.request import S3Request
+
+
+class Rest(Protocol):
+    """Who serves the rest of S3: configuration of buckets (moto). It forgets; the store does not."""
+
+    def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]: ...
+
+    def make_bucket(self, account: str, region: str, name: str) -> None:
+        """Makes a bucket if it is not there."""
+        ...
+
+    def drop_bucket(self, account: str, region: str, name: str) -> None:
+        """Forgets a bucket and its configuration, if it is there."""
+        ...
+
+    def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
+        """Tells whoever the bucket's notification configuration names: `Put`, `Copy`, `Delete`, ..."""
+        ...
+
+
+@dataclass(frozen=True)
+class Context:
+    request: S3Request
+    store: S3Store
+    uploads: Uploads
+    rest: Rest
+
+    @property
+    def account(self) -> str:
+        return self.request.call.account
+
+    def bucket(self, parameters: Mapping[str, Any], name: str | None = None) -> Bucket:
+        """The bucket that the request names, or another. Raises NoSuchBucket, AccessDenied for one of others."""
+        bucket = self.store.catalog.bucket(name or self.request.bucket)
+        expected = parameters.get("ExpectedBucketOwner" if name is None else "ExpectedSourceBucketOwner")
+        if bucket.account != self.account or expected not in (None, bucket.account):
+            raise access_denied()
+        return bucket
+
+    def tell(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
+        self.rest.object_event(bucket, stored, event)
+
+
+Handler = Callable[[Context, dict[str, Any]], Result]
+
+
+def owner(account: str) -> dict[str, str]:
+    """A canonical user, as S3 writes owners: 64 hexadecimal digits."""
+    return {"ID": hashlib.sha256(account.encode()).hexdigest(), "DisplayName": account}
+
+
+def quoted(etag: str) -> str:
+    return f'"{etag}"'

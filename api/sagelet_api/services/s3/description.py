@@ -1,0 +1,96 @@
+"""What the store keeps of a client's words about an object, and how S3 says it again."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from sagelet.s3.records import StoredObject
+from sagelet_api.services.s3.buckets import check_acl
+from sagelet_api.services.s3.context import quoted
+from sagelet_api.services.s3.errors import S3Error, invalid_request
+
+#: Members of PutObject (and of CreateMultipartUpload and CopyObject) that come back with the object.
+KEPT = (
+    "CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "Expires", "Metadata",
+    "WebsiteRedirectLocation", "StorageClass",
+)  # fmt: skip
+#: Encryption is said back and not done: the disk is the user's own.
+ENCRYPTION = (
+    "ServerSideEncryption", "SSEKMSKeyId", "SSEKMSEncryptionContext", "BucketKeyEnabled", "SSECustomerAlgorithm",
+    "SSECustomerKeyMD5",
+)  # fmt: skip
+_OVERRIDES = (
+    "CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "Expires",
+)  # fmt: skip
+MAX_METADATA = 2048
+MAX_TAGS = 10
+_TAG = re.compile(r"[\w\s+\-=.:/@]*")
+
+
+def attributes(parameters: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+    """Raises S3Error for what this store does not do, and for too much metadata."""
+    check_acl(dict(parameters))
+    if any(name.startswith("ObjectLock") for name in parameters):
+        raise invalid_request("Bucket is missing Object Lock Configuration")
+    kept = {name: parameters[name] for name in (*KEPT, *ENCRYPTION) if parameters.get(name) is not None}
+    if "Expires" in kept:
+        kept["Expires"] = headers["expires"]
+    if "ContentEncoding" in kept:
+        encodings = [part.strip() for part in kept["ContentEncoding"].split(",") if part.strip() != "aws-chunked"]
+        kept["ContentEncoding"] = ",".join(encodings) or None
+    size = sum(len(name) + len(value.encode("latin-1", "replace")) for name, value in kept.get("Metadata", {}).items())
+    if size > MAX_METADATA:
+        message = "Your metadata headers exceed the maximum allowed metadata size"
+        raise S3Error("MetadataTooLarge", 400, message, Size=size, MaxSizeAllowed=MAX_METADATA)
+    return {"ContentType": "binary/octet-stream"} | kept
+
+
+def tags_of_header(text: str | None) -> dict[str, str]:
+    """`x-amz-tagging: a=1&b=2`. Raises S3Error."""
+    pairs = parse_qsl(text or "", keep_blank_values=True)
+    return checked_tags(pairs)
+
+
+def checked_tags(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """Raises S3Error InvalidTag, BadRequest."""
+    if len(pairs) > MAX_TAGS:
+        raise S3Error("BadRequest", 400, f"Object tags cannot be greater than {MAX_TAGS}")
+    tags = dict(pairs)
+    if len(tags) != len(pairs):
+        raise S3Error("InvalidTag", 400, "Cannot provide multiple Tags with the same key")
+    for key, value in pairs:
+        if not 0 < len(key) <= 128 or not _TAG.fullmatch(key) or key.lower().startswith("aws:"):
+            raise S3Error("InvalidTag", 400, "The TagKey you have provided is invalid", TagKey=key)
+        if len(value) > 256 or not _TAG.fullmatch(value):
+            raise S3Error("InvalidTag", 400, "The TagValue you have provided is invalid", TagValue=value)
+    return tags
+
+
+def described(stored: StoredObject, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The headers of GetObject and HeadObject, all but those about the range."""
+    members: dict[str, Any] = {
+        **stored.attributes,
+        "ETag": quoted(stored.etag),
+        "LastModified": stored.modified_ms,
+        "AcceptRanges": "bytes",
+        "TagCount": len(stored.tags) or None,
+    }
+    if members.get("StorageClass") == "STANDARD":
+        del members["StorageClass"]
+    for name in _OVERRIDES:
+        members[name] = parameters.get(f"Response{name}", members.get(name))
+    return members
+
+
+def checksums(stored: StoredObject) -> dict[str, str]:
+    """Members ChecksumCRC32, ... and ChecksumType."""
+    if not stored.checksums:
+        return {}
+    return {f"Checksum{name}": value for name, value in stored.checksums.items()} | {
+        "ChecksumType": stored.checksum_type
+    }
+
+
+def encryption(stored: StoredObject) -> dict[str, Any]:
+    return {name: stored.attributes[name] for name in ENCRYPTION if name in stored.attributes}

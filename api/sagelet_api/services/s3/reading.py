@@ -1,0 +1,155 @@
+"""GetObject, HeadObject and what else reads one object."""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from sagelet.s3.files import CHUNK
+from sagelet.s3.records import ObjectPart, StoredObject
+from sagelet_api.services.s3 import conditions
+from sagelet_api.services.s3.codec import Result
+from sagelet_api.services.s3.context import Context, owner
+from sagelet_api.services.s3.description import checked_tags, checksums, described
+from sagelet_api.services.s3.errors import S3Error, invalid_argument
+
+MAX_PARTS_LISTED = 1000
+
+
+class FileRange:
+    """Some bytes of an open file, as WSGI takes a body; it closes the file."""
+
+    def __init__(self, data: BinaryIO, first: int, length: int) -> None:
+        self._data = data
+        self._left = length
+        data.seek(first)
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self._left:
+            chunk = self._data.read(min(CHUNK, self._left))
+            if not chunk:
+                raise OSError("the file behind the object became shorter while it was read")
+            self._left -= len(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        self._data.close()
+
+
+def get_object(context: Context, parameters: dict[str, Any]) -> Result:
+    context.bucket(parameters)
+    _refuse_version(parameters)
+    stored, data = context.store.open(context.request.bucket, context.request.key)
+    try:
+        members, status, (first, length) = _answer(stored, parameters)
+    except BaseException:
+        data.close()
+        raise
+    return Result({**members, "Body": FileRange(data, first, length)}, status)
+
+
+def head_object(context: Context, parameters: dict[str, Any]) -> Result:
+    context.bucket(parameters)
+    _refuse_version(parameters)
+    stored = context.store.head(context.request.bucket, context.request.key)
+    members, status, _ = _answer(stored, parameters)
+    return Result(members, status)
+
+
+def get_object_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+    context.bucket(parameters)
+    stored = context.store.head(context.request.bucket, context.request.key)
+    return Result({"TagSet": [{"Key": key, "Value": value} for key, value in sorted(stored.tags.items())]})
+
+
+def put_object_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+    context.bucket(parameters)
+    pairs = [(tag.get("Key", ""), tag.get("Value", "")) for tag in parameters["Tagging"].get("TagSet", [])]
+    context.store.retag(context.request.bucket, context.request.key, checked_tags(pairs))
+    return Result()
+
+
+def delete_object_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+    context.bucket(parameters)
+    context.store.retag(context.request.bucket, context.request.key, {})
+    return Result()
+
+
+def get_object_acl(context: Context, parameters: dict[str, Any]) -> Result:
+    """The owner may do everything, and nobody else anything: ACLs are disabled."""
+    context.bucket(parameters)
+    context.store.head(context.request.bucket, context.request.key)
+    who = owner(context.account)
+    return Result({"Owner": who, "Grants": [{"Grantee": who, "Permission": "FULL_CONTROL"}]})
+
+
+def put_object_acl(context: Context, parameters: dict[str, Any]) -> Result:
+    context.bucket(parameters)
+    context.store.head(context.request.bucket, context.request.key)
+    raise S3Error("AccessControlListNotSupported", 400, "The bucket does not allow ACLs")
+
+
+def get_object_attributes(context: Context, parameters: dict[str, Any]) -> Result:
+    context.bucket(parameters)
+    stored = context.store.head(context.request.bucket, context.request.key)
+    everything = {
+        "ETag": stored.etag,
+        "Checksum": checksums(stored),
+        "ObjectParts": _object_parts(stored, parameters) if stored.parts else None,
+        "StorageClass": stored.attributes.get("StorageClass", "STANDARD"),
+        "ObjectSize": stored.size,
+    }
+    wanted = parameters["ObjectAttributes"]
+    for name in wanted:
+        if name not in everything:
+            raise invalid_argument("x-amz-object-attributes", name, "Invalid attribute name specified.")
+    return Result({"LastModified": stored.modified_ms} | {name: everything[name] for name in wanted})
+
+
+def _object_parts(stored: StoredObject, parameters: dict[str, Any]) -> dict[str, Any]:
+    marker, limit = int(parameters.get("PartNumberMarker", 0)), parameters.get("MaxParts", MAX_PARTS_LISTED)
+    left = [part for part in stored.parts if part.number > marker]
+    page = left[:limit]
+    return {
+        "TotalPartsCount": len(stored.parts),
+        "PartNumberMarker": marker,
+        "NextPartNumberMarker": page[-1].number if page else marker,
+        "MaxParts": limit,
+        "IsTruncated": len(left) > limit,
+        "Parts": [{"PartNumber": part.number, "Size": part.size, **_part_checksums(part)} for part in page],
+    }
+
+
+def _part_checksums(part: ObjectPart) -> dict[str, str]:
+    return {f"Checksum{name}": value for name, value in part.checksums.items()}
+
+
+def _answer(stored: StoredObject, parameters: dict[str, Any]) -> tuple[dict[str, Any], int, tuple[int, int]]:
+    """Members, status, and which bytes: first and length."""
+    conditions.check_read(stored, parameters)
+    members = described(stored, parameters)
+    number = parameters.get("PartNumber")
+    chosen = _part(stored, number) if number is not None else None
+    span = chosen or conditions.parse_range(parameters.get("Range"), stored.size)
+    first, length = span or (0, stored.size)
+    members["ContentLength"] = length
+    if number is not None and stored.parts:
+        members["PartsCount"] = len(stored.parts)
+    if span is not None:
+        members["ContentRange"] = f"bytes {first}-{first + length - 1}/{stored.size}"
+    if parameters.get("ChecksumMode") == "ENABLED" and length == stored.size:
+        members |= checksums(stored)
+    return members, 200 if span is None else 206, (first, length)
+
+
+def _part(stored: StoredObject, number: int) -> tuple[int, int]:
+    """The bytes that came as a part; an object that came whole has one part."""
+    offset = 0
+    for place, part in enumerate(stored.parts or (ObjectPart(1, stored.size),), 1):
+        if place == number:
+            return offset, part.size
+        offset += part.size
+    raise S3Error("InvalidPartNumber", 416, "The requested partnumber is not satisfiable", PartNumberRequested=number)
+
+
+def _refuse_version(parameters: dict[str, Any]) -> None:
+    if parameters.get("VersionId", "null") != "null":
+        raise invalid_argument("versionId", parameters["VersionId"], "Invalid version id specified")

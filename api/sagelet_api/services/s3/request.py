@@ -1,0 +1,93 @@
+"""One S3 request: which bucket and key it names, its query and its headers as they were sent."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
+
+from sagelet_api.protocol import Call, Environ
+from sagelet_api.security import LOCAL_NAMES
+from sagelet_api.services.s3.errors import S3Error, access_denied
+
+#: In front of a name of ours: `BUCKET.`, `BUCKET.s3.`, `BUCKET.s3.us-east-1.`, or `s3.` alone.
+_SERVICE = re.compile(r"(?:(?P<bucket>.+)\.)?s3(?:[.-][a-z0-9-]+)?", re.IGNORECASE)
+MAX_KEY = 1024
+
+
+@dataclass(frozen=True)
+class S3Request:
+    call: Call
+    environ: Environ
+    #: Empty for the service itself.
+    bucket: str
+    #: Empty for the bucket itself.
+    key: str
+    query: Mapping[str, str]
+    #: Lower-case names as they were sent; `x-amz-*` of a presigned URL's query are among them.
+    headers: Mapping[str, str]
+
+
+def parse(call: Call, environ: Environ) -> S3Request:
+    """Raises S3Error for a path that is no UTF-8, a key that is too long, a presigned URL that has expired."""
+    raw_path, _, raw_query = _target(environ).partition("?")
+    query = dict(parse_qsl(raw_query, keep_blank_values=True, errors="replace"))
+    bucket = _bucket_of_host(call.headers.get("host", ""))
+    path = _decoded(raw_path)[1:]
+    if not bucket:
+        bucket, _, path = path.partition("/")
+    if len(path.encode()) > MAX_KEY:
+        raise S3Error("KeyTooLongError", 400, "Your key is too long", Size=len(path.encode()), MaxSizeAllowed=MAX_KEY)
+    _refuse_expired(query)
+    signed = {name.lower(): value for name, value in query.items() if name.lower().startswith("x-amz-")}
+    return S3Request(call, environ, bucket, path, query, {**signed, **_headers(call, environ)})
+
+
+def _headers(call: Call, environ: Environ) -> dict[str, str]:
+    """WSGI's names, but for user metadata, whose own names the server keeps (`_` is not `-`)."""
+    others = {name: value for name, value in call.headers.items() if not name.startswith("x-amz-meta-")}
+    return {**others, **environ["sagelet.metadata"]}
+
+
+def _target(environ: Environ) -> str:
+    target: str = environ["REQUEST_URI"]
+    if target.startswith("/"):
+        return target
+    parts = urlsplit(target)  # A proxy's client names the whole URL.
+    return f"{parts.path or '/'}?{parts.query}"
+
+
+def _decoded(path: str) -> str:
+    try:
+        return unquote_to_bytes(path.encode("latin-1")).decode()
+    except UnicodeDecodeError as error:
+        raise S3Error("InvalidURI", 400, "Couldn't parse the specified URI.", URI=path) from error
+
+
+def _bucket_of_host(host: str) -> str:
+    """The bucket of a virtual-host style request; empty for path style."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    for ours in LOCAL_NAMES:
+        if name.lower().endswith(f".{ours}"):
+            front = name[: -len(ours) - 1]
+            match = _SERVICE.fullmatch(front)
+            return (match["bucket"] or "") if match else front
+    return ""
+
+
+def _refuse_expired(query: Mapping[str, str]) -> None:
+    """Presigned URLs, of signature version 4 and 2."""
+    now = datetime.now(timezone.utc)
+    try:
+        if "X-Amz-Expires" in query:
+            begin = datetime.strptime(query["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+            end = begin + timedelta(seconds=int(query["X-Amz-Expires"]))
+        elif "AWSAccessKeyId" in query:
+            end = datetime.fromtimestamp(int(query["Expires"]), timezone.utc)
+        else:
+            return
+    except (KeyError, ValueError, OverflowError) as error:
+        message = "X-Amz-Date and X-Amz-Expires (or Expires) must say when the presigned URL ends"
+        raise S3Error("AuthorizationQueryParametersError", 400, message) from error
+    if now > end:
+        raise access_denied("Request has expired")

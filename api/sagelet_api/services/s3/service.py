@@ -1,0 +1,123 @@
+"""S3 as a WSGI app: a request becomes an operation, its handler answers; what is not about objects goes to moto."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+from sagelet.s3.multipart import Uploads
+from sagelet.s3.store import S3Store
+from sagelet_api.aws_errors import AwsError
+from sagelet_api.protocol import Call, Environ, StartResponse
+from sagelet_api.replies import Reply, error_reply, send
+from sagelet_api.services.s3 import buckets, codec, listings, reading, request, uploading, writing, xml
+from sagelet_api.services.s3.codec import Result
+from sagelet_api.services.s3.context import Context, Handler, Rest
+from sagelet_api.services.s3.errors import S3Error, not_implemented, translated
+from sagelet_api.services.s3.routing import find_operation
+
+_log = logging.getLogger(__name__)
+
+HANDLERS: dict[str, Handler] = {
+    "ListBuckets": buckets.list_buckets,
+    "CreateBucket": buckets.create_bucket,
+    "DeleteBucket": buckets.delete_bucket,
+    "HeadBucket": buckets.head_bucket,
+    "GetBucketLocation": buckets.get_bucket_location,
+    "GetBucketVersioning": buckets.get_bucket_versioning,
+    "PutBucketVersioning": buckets.put_bucket_versioning,
+    "ListObjects": listings.list_objects,
+    "ListObjectsV2": listings.list_objects_v2,
+    "ListObjectVersions": listings.list_object_versions,
+    "GetObject": reading.get_object,
+    "HeadObject": reading.head_object,
+    "GetObjectAttributes": reading.get_object_attributes,
+    "GetObjectTagging": reading.get_object_tagging,
+    "PutObjectTagging": reading.put_object_tagging,
+    "DeleteObjectTagging": reading.delete_object_tagging,
+    "GetObjectAcl": reading.get_object_acl,
+    "PutObjectAcl": reading.put_object_acl,
+    "PutObject": writing.put_object,
+    "CopyObject": writing.copy_object,
+    "DeleteObject": writing.delete_object,
+    "DeleteObjects": writing.delete_objects,
+    "CreateMultipartUpload": uploading.create_multipart_upload,
+    "UploadPart": uploading.upload_part,
+    "UploadPartCopy": uploading.upload_part_copy,
+    "CompleteMultipartUpload": uploading.complete_multipart_upload,
+    "AbortMultipartUpload": uploading.abort_multipart_upload,
+    "ListParts": uploading.list_parts,
+    "ListMultipartUploads": uploading.list_multipart_uploads,
+}
+
+
+class S3Service:
+    """Answers signed S3 requests. `rest`: who keeps buckets' configuration."""
+
+    def __init__(self, store: S3Store, uploads: Uploads, rest: Rest) -> None:
+        self._store = store
+        self._uploads = uploads
+        self._rest = rest
+
+    def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        call: Call = environ["sagelet.call"]
+        try:
+            with translated():
+                return self._answer(call, environ, start_response)
+        except AwsError as error:
+            reply = error_reply(call, error)
+            return send(call, replace(reply, body=b"") if error.status == 304 else reply, environ, start_response)
+
+    def _answer(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        asked = request.parse(call, environ)
+        operation = find_operation(call.method, asked.bucket, asked.key, asked.query, asked.headers)
+        if operation is None:
+            raise S3Error("MethodNotAllowed", 405, "The specified method is not allowed against this resource.")
+        context = Context(asked, self._store, self._uploads, self._rest)
+        handler = HANDLERS.get(operation)
+        if handler is None:
+            return self._forward(context, operation, environ, start_response)
+        result = handler(context, codec.read(operation, asked))
+        return self._reply(context, operation, result, start_response)
+
+    def _forward(
+        self, context: Context, operation: str, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """To moto, which gets the bucket first: it may have forgotten it, or never known it."""
+        if context.request.key:
+            raise not_implemented(f"s3 {operation} is not implemented by sagelet.")
+        bucket = context.bucket({"ExpectedBucketOwner": context.request.headers.get("x-amz-expected-bucket-owner")})
+        self._rest.make_bucket(bucket.account, bucket.region, bucket.name)
+        return self._rest.wsgi(environ, start_response)
+
+    def _reply(
+        self, context: Context, operation: str, result: Result, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        call, environ = context.request.call, context.request.environ
+        status, headers, body = codec.write(operation, result, call.request_id)
+        if operation == "GetBucketLocation":
+            body = _location(result)
+        if body is None:
+            start_response(_line(status), headers)
+            data: Any = result.members["Body"]
+            return data if isinstance(data, Iterable) else [data]
+        if call.method == "HEAD":
+            start_response(_line(status), _with_length(headers))
+            return []
+        return send(call, Reply(status, body, dict(headers)), environ, start_response)
+
+
+def _line(status: int) -> str:
+    return f"{status} {HTTPStatus(status).phrase}"
+
+
+def _with_length(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    has = any(name.lower() == "content-length" for name, _ in headers)
+    return headers if has else [*headers, ("Content-Length", "0")]
+
+
+def _location(result: Result) -> bytes:
+    inner = xml.text(result.members["LocationConstraint"])
+    root = f'<LocationConstraint xmlns="{xml.NAMESPACE}">{inner}</LocationConstraint>'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{root}'.encode()

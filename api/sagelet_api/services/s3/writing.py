@@ -1,0 +1,145 @@
+"""PutObject, CopyObject and the deletions."""
+
+from typing import Any, BinaryIO
+from urllib.parse import unquote
+
+from sagelet.s3.files import clone, copy_bytes, copy_range, rest
+from sagelet.s3.records import FULL_OBJECT, StoredObject
+from sagelet.s3.store import S3Store
+from sagelet_api.services.s3 import conditions
+from sagelet_api.services.s3.bodies import MAX_PUT, Body
+from sagelet_api.services.s3.codec import Result
+from sagelet_api.services.s3.context import Context, quoted
+from sagelet_api.services.s3.description import attributes, checksums, encryption, tags_of_header
+from sagelet_api.services.s3.errors import invalid_argument, invalid_request, malformed_xml
+
+MAX_DELETED = 1000
+
+
+def put_object(context: Context, parameters: dict[str, Any]) -> Result:
+    bucket = context.bucket(parameters)
+    kept = attributes(parameters, context.request.headers)
+    tags = tags_of_header(parameters.get("Tagging"))
+    check = conditions.check_write(context.request.key, parameters)
+    body = Body(context.request)
+    if parameters.get("WriteOffsetBytes") is not None:
+        raise invalid_request("WriteOffsetBytes is for directory buckets only")
+    with context.store.stage(body.algorithms) as staged:
+        sums = body.receive(staged)
+        stored = context.store.put(
+            bucket.name, context.request.key, staged, check=check, attributes=kept, tags=tags, checksums=sums
+        )
+    context.tell(bucket, stored, "Put")
+    return Result({"ETag": quoted(stored.etag), **checksums(stored), **encryption(stored)})
+
+
+def copy_object(context: Context, parameters: dict[str, Any]) -> Result:
+    bucket = context.bucket(parameters)
+    source, data = open_source(context, parameters)
+    with data:
+        conditions.check_copy_source(source, parameters)
+        members = _copied_members(context, parameters, source)
+        check = conditions.check_write(context.request.key, parameters)
+        if source.size > MAX_PUT:
+            raise invalid_request(
+                f"The specified copy source is larger than the maximum allowable size for a copy source: {MAX_PUT}"
+            )
+        algorithm = parameters.get("ChecksumAlgorithm")
+        if source.parts or "-" in source.etag or algorithm not in (None, *source.checksums):
+            stored = _copy_anew(context, source, data, algorithm, check=check, **members)
+        else:
+            stored = _copy_blocks(context.store, context.request.key, bucket.name, source, data, check, members)
+    context.tell(bucket, stored, "Copy")
+    result = {"ETag": quoted(stored.etag), "LastModified": stored.modified_ms, **checksums(stored)}
+    return Result({"CopyObjectResult": result, **encryption(stored)})
+
+
+def open_source(context: Context, parameters: dict[str, Any]) -> tuple[StoredObject, BinaryIO]:
+    """The object that x-amz-copy-source names. Raises S3Error."""
+    path, _, query = parameters["CopySource"].partition("?")
+    name, slash, key = unquote(path.removeprefix("/")).partition("/")
+    if not slash or not name or not key:
+        raise invalid_argument("x-amz-copy-source", parameters["CopySource"], "Invalid copy source object key")
+    version = query.removeprefix("versionId=")
+    if version not in ("", "null"):
+        raise invalid_argument("x-amz-copy-source", parameters["CopySource"], "Invalid version id specified")
+    context.bucket(parameters, name)
+    return context.store.open(name, key)
+
+
+def delete_object(context: Context, parameters: dict[str, Any]) -> Result:
+    bucket = context.bucket(parameters)
+    key = context.request.key
+    stored = context.store.catalog.find(bucket.name, key)
+    check = conditions.check_write(key, parameters)
+    if stored is None:
+        check(None)
+    elif context.store.delete(bucket.name, [key], check=check):
+        context.tell(bucket, stored, "Delete")
+    return Result()
+
+
+def delete_objects(context: Context, parameters: dict[str, Any]) -> Result:
+    """One transaction for all. A key that is not there counts as deleted, as on AWS."""
+    bucket = context.bucket(parameters)
+    request = parameters["Delete"]
+    entries = request.get("Objects", [])
+    if not 0 < len(entries) <= MAX_DELETED or not all(entry.get("Key") for entry in entries):
+        raise malformed_xml()
+    keys = [entry["Key"] for entry in entries]
+    there = [stored for key in dict.fromkeys(keys) if (stored := context.store.catalog.find(bucket.name, key))]
+    gone = set(context.store.delete(bucket.name, [stored.key for stored in there]))
+    for stored in there:
+        if stored.key in gone:
+            context.tell(bucket, stored, "Delete")
+    return Result({"Deleted": [] if request.get("Quiet") else [{"Key": key} for key in keys]})
+
+
+def _copied_members(context: Context, parameters: dict[str, Any], source: StoredObject) -> dict[str, Any]:
+    """Attributes and tags of the copy, by the two directives."""
+    fresh = attributes(parameters, context.request.headers)
+    for name in ("MetadataDirective", "TaggingDirective"):
+        if parameters.get(name) not in (None, "COPY", "REPLACE"):
+            raise invalid_argument(f"x-amz-{name}", parameters[name], "Unknown directive.")
+    replaced = parameters.get("MetadataDirective") == "REPLACE"
+    same = (source.bucket, source.key) == (context.request.bucket, context.request.key)
+    changes = ("StorageClass", "ServerSideEncryption", "WebsiteRedirectLocation")
+    if same and not replaced and not any(name in parameters for name in changes):
+        raise invalid_request(
+            "This copy request is illegal because it is trying to copy an object to itself without changing the "
+            "object's metadata, storage class, website redirect location or encryption attributes."
+        )
+    if not replaced:
+        given = {name: value for name, value in fresh.items() if name in changes}
+        fresh = {name: value for name, value in source.attributes.items() if name not in changes} | given
+    tags = source.tags
+    if parameters.get("TaggingDirective") == "REPLACE":
+        tags = tags_of_header(parameters.get("Tagging"))
+    return {"attributes": fresh, "tags": tags}
+
+
+def _copy_blocks(
+    store: S3Store, key: str, bucket: str, source: StoredObject, data: BinaryIO, check: Any, members: dict[str, Any]
+) -> StoredObject:
+    """Bytes whose digests are known: shared, or copied within the kernel."""
+    with store.stage() as staged:
+        target = store.files.staged(staged.file_id)
+        staged.close()
+        with target.open("r+b") as out:
+            if not clone(data.fileno(), out.fileno()):
+                copy_range(data.fileno(), out.fileno(), 0, source.size)
+            rest(out.fileno())
+        return store.commit(
+            bucket, key, staged.file_id, source.size, check=check,
+            etag=source.etag, checksums=source.checksums, checksum_type=FULL_OBJECT, **members,
+        )  # fmt: skip
+
+
+def _copy_anew(
+    context: Context, source: StoredObject, data: BinaryIO, algorithm: str | None, **members: Any
+) -> StoredObject:
+    """Bytes that need digests: of an object that came in parts, or another checksum than it has."""
+    wanted = [algorithm] if algorithm else list(source.checksums)
+    with context.store.stage(wanted) as staged:
+        copy_bytes(data, staged, source.size)
+        return context.store.put(context.request.bucket, context.request.key, staged, **members)

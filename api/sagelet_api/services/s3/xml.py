@@ -1,0 +1,101 @@
+"""XML by the shapes of botocore's S3 model, in and out."""
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+from sagelet_api.services.s3.errors import malformed_xml
+
+NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+_DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
+#: Characters that XML 1.0 cannot hold as they are, or would change.
+_REFERENCED = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
+
+
+def document(root: str, shape: Any, value: Mapping[str, Any]) -> bytes:
+    """The members of `shape` that `value` has and that go into a body."""
+    inner = "".join(_members(shape, value))
+    return f'{_DECLARATION}<{root} xmlns="{NAMESPACE}">{inner}</{root}>'.encode()
+
+
+def text(value: str) -> str:
+    return _REFERENCED.sub(lambda found: f"&#x{ord(found[0]):X};", escape(value, {'"': "&quot;"}))
+
+
+def parse(body: bytes, shape: Any) -> dict[str, Any]:
+    """A structure from its document, whatever the root is called. Raises S3Error MalformedXML."""
+    try:
+        root = ElementTree.fromstring(body)
+        value = _read(shape, root)
+    except (ElementTree.ParseError, ValueError, TypeError, LookupError) as error:
+        raise malformed_xml() from error
+    return dict(value)
+
+
+def iso(milliseconds: int) -> str:
+    """S3 knows whole seconds, and writes .000 all the same."""
+    return datetime.fromtimestamp(milliseconds // 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+def _members(shape: Any, value: Mapping[str, Any]) -> Iterator[str]:
+    for name, member in shape.members.items():
+        if value.get(name) is not None and "location" not in member.serialization:
+            yield from _elements(member.serialization.get("name", name), member, value[name])
+
+
+def _elements(name: str, shape: Any, value: Any) -> Iterator[str]:
+    if shape.type_name == "list":
+        inner = shape.member.serialization.get("name", "member")
+        if shape.serialization.get("flattened"):
+            for entry in value:
+                yield from _elements(name, shape.member, entry)
+        else:
+            content = "".join("".join(_elements(inner, shape.member, entry)) for entry in value)
+            yield f"<{name}>{content}</{name}>"
+    elif shape.type_name == "structure":
+        yield f"<{name}>{''.join(_members(shape, value))}</{name}>"
+    else:
+        yield f"<{name}>{text(_scalar(shape, value))}</{name}>"
+
+
+def _scalar(shape: Any, value: Any) -> str:
+    if shape.type_name == "boolean":
+        return "true" if value else "false"
+    if shape.type_name == "timestamp":
+        return iso(value)
+    if shape.type_name == "blob":
+        return b64encode(value).decode()
+    return str(value)
+
+
+def _read(shape: Any, element: ElementTree.Element) -> Any:
+    if shape.type_name == "structure":
+        return {
+            name: found
+            for name, member in shape.members.items()
+            if (found := _member(name, member, element)) is not None
+        }
+    if shape.type_name == "list":
+        return [_read(shape.member, child) for child in element]
+    content = element.text or ""
+    if shape.type_name in ("integer", "long"):
+        return int(content)
+    if shape.type_name == "boolean":
+        return content.strip() == "true"
+    if shape.type_name == "blob":
+        return b64decode(content)
+    return content
+
+
+def _member(name: str, shape: Any, parent: ElementTree.Element) -> Any:
+    wire = shape.serialization.get("name", name)
+    found = [child for child in parent if child.tag.rpartition("}")[2] == wire]
+    if not found:
+        return None
+    if shape.type_name == "list" and shape.serialization.get("flattened"):
+        return [_read(shape.member, child) for child in found]
+    return _read(shape, found[0])

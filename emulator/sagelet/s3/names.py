@@ -1,0 +1,52 @@
+"""From a key to a file name, and back.
+
+A key whose parts are good file names is stored under them, so that people find the bytes: `BUCKET/KEY`. Every other
+key is stored under `.escaped/BUCKET/`, as its UTF-8 bytes with all but `a-z 0-9 . _ -` written `%XX`. Names longer
+than PIECE are cut into directories whose names end with `%`, which no escape does. `unescaped` gives the key back.
+
+Other keys are: an empty part (also one that ends with `/`), `.` and `..`, a part of more than 255 bytes, a NUL, and, on
+a file system that takes `A` for `a`, any character that it could take for another. So is a key that finds its place
+taken, as `a` beside `a/b`: that cannot be told from the key, so the catalogue says where each object is.
+"""
+
+from urllib.parse import unquote_to_bytes
+
+ESCAPED = ".escaped"
+#: Bytes of a file name on every file system that we know of.
+MAX_NAME = 255
+PIECE = 200
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+def natural(bucket: str, key: str, *, folded: bool) -> str | None:
+    """The path of a key that makes good file names; None for any other. `folded`: the file system ignores case."""
+    if "\0" in key or (folded and (key.lower() != key or not key.isascii())):
+        return None
+    if all(_is_name(part) for part in key.split("/")):
+        return f"{bucket}/{key}"
+    return None
+
+
+def escaped(bucket: str, key: str) -> str:
+    """A path for any key, other than that of any other key."""
+    name = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in key.encode())
+    # A dot in front would hide the file, and `.` and `..` are taken.
+    name = f"%2E{name[1:]}" if name.startswith(".") else name
+    pieces = []
+    while len(name) > PIECE:
+        cut = name.rfind("%", PIECE - 2, PIECE)
+        end = cut if cut > 0 else PIECE
+        pieces.append(f"{name[:end]}%")
+        name = name[end:]
+    return "/".join((ESCAPED, bucket, *pieces, name))
+
+
+def unescaped(path: str) -> tuple[str, str]:
+    """Bucket and key of a path that `escaped` made."""
+    _, bucket, *pieces = path.split("/")
+    name = "".join(piece.removesuffix("%") for piece in pieces)
+    return bucket, unquote_to_bytes(name).decode()
+
+
+def _is_name(part: str) -> bool:
+    return part not in ("", ".", "..") and len(part.encode()) <= MAX_NAME

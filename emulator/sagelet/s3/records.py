@@ -1,0 +1,82 @@
+"""What the catalogue knows about buckets, objects and multipart uploads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+FULL_OBJECT = "FULL_OBJECT"
+COMPOSITE = "COMPOSITE"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    #: Unique over all accounts and regions.
+    name: str
+    account: str
+    region: str
+    created_ms: int
+
+
+@dataclass(frozen=True)
+class ObjectPart:
+    """One part of an object that came as a multipart upload."""
+
+    number: int
+    size: int
+    #: Base64, by algorithm.
+    checksums: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    bucket: str
+    key: str
+    #: Names these bytes for all time; a key that is written again has another.
+    file_id: str
+    #: Where the bytes are, relative to the store's directory.
+    path: str
+    #: Bytes.
+    size: int
+    #: Without quotes: the MD5, or that of the parts' MD5s and their number.
+    etag: str
+    modified_ms: int
+    #: What the client said about the object (content type, user metadata, ...); means nothing to the store.
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    #: Base64, by algorithm.
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    #: FULL_OBJECT or COMPOSITE.
+    checksum_type: str = FULL_OBJECT
+    tags: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[ObjectPart, ...] = ()
+    #: Of a file that is shared with an imported directory: its mtime, by which a change from outside is seen.
+    linked_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A multipart upload that is under way."""
+
+    id: str
+    bucket: str
+    key: str
+    #: The file that the parts are written into, each in its slot.
+    file_id: str
+    initiated_ms: int
+    #: Bytes of a slot: the size of the part that came first. None: none came yet.
+    slot: int | None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    checksum_algorithm: str | None = None
+    checksum_type: str | None = None
+
+
+@dataclass(frozen=True)
+class UploadedPart:
+    number: int
+    size: int
+    #: The part's MD5.
+    etag: str
+    modified_ms: int
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    #: A file of its own; None: it is in its slot of the upload's file.
+    file_id: str | None = None

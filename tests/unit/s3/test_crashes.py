@@ -1,0 +1,220 @@
+"""What is left of a write that was cut at any point, or that found the disk full."""
+
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet.clock import SystemClock
+from sagelet.s3.catalog import Catalog
+from sagelet.s3.errors import DamagedObject, DiskFull, NoSuchKey
+from sagelet.s3.files import Files
+from sagelet.s3.multipart import NamedPart, Uploads
+from sagelet.s3.store import S3Store
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def put(store: S3Store, key: str, data: bytes) -> None:
+    with store.stage() as staged:
+        staged.write(data)
+        store.put("bucket", key, staged)
+
+
+def read(store: S3Store, key: str) -> bytes | None:
+    try:
+        stored, data = store.open("bucket", key)
+    except NoSuchKey:
+        return None
+    with data:
+        content = data.read()
+    assert len(content) == stored.size
+    return content
+
+
+def reopened(store: S3Store) -> S3Store:
+    store.close()
+    again = S3Store(store.files.root, SystemClock())
+    again.recover()
+    return again
+
+
+#: Where a process may die, before and after: of staging, the row, the rename, the removal.
+POINTS = [
+    (Files, "settle"), (Files, "unsettle"), (Files, "remove_staged"), (Files, "prune"), (Files, "choose_path"),
+    (Catalog, "put"), (Catalog, "delete"), (Catalog, "put_part"),
+]  # fmt: skip
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, after: bool) -> None:
+    work: Callable[..., Any] = getattr(owner, name)
+
+    def die(*arguments: Any, **options: Any) -> Any:
+        if after:
+            work(*arguments, **options)
+        raise Killed
+
+    monkeypatch.setattr(owner, name, die)
+    # A dead process discards nothing.
+    monkeypatch.setattr("sagelet.s3.files.StagedFile.discard", lambda self: None)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("owner", "name"), POINTS)
+@pytest.mark.parametrize("change", ["new", "overwrite", "delete", "multipart"])
+def test_a_crash_leaves_the_old_or_the_new(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch, change: str, owner: type, name: str, after: bool
+) -> None:
+    if change != "new":
+        put(store, "a/k", b"old")
+    before = read(store, "a/k")
+    with monkeypatch.context() as patch:
+        dying(patch, owner, name, after=after)
+        done = False
+        try:
+            if change == "delete":
+                store.delete("bucket", ["a/k"])
+            elif change == "multipart":
+                uploads = Uploads(store)
+                upload = uploads.begin("bucket", "a/k")
+                with uploads.part(upload, 1, 3, []) as (staged, kept):
+                    staged.write(b"new")
+                uploads.complete(upload, [NamedPart(1, kept[0].etag, {})])
+            else:
+                put(store, "a/k", b"new")
+            done = True
+        except Killed:
+            pass
+    store = reopened(store)
+    wanted = None if change == "delete" else b"new"
+    found = read(store, "a/k")
+    assert found == wanted if done else found in (before, wanted)
+    if not store.catalog.uploads("bucket"):
+        assert store.files.staged_ids() == []
+    files = [path for path in (store.files.root / "bucket").rglob("*") if path.is_file()]
+    assert len(files) == (found is not None)
+    put(store, "a/k", b"later")
+    assert read(store, "a/k") == b"later"
+    store.close()
+
+
+def test_an_upload_goes_on_after_a_crash(store: S3Store) -> None:
+    uploads = Uploads(store)
+    upload = uploads.begin("bucket", "k")
+    with uploads.part(upload, 1, 5 << 20, []) as (staged, first):
+        staged.write(b"a" * (5 << 20))
+    store = reopened(store)
+    uploads = Uploads(store)
+    upload = store.catalog.upload("bucket", "k", upload.id)
+    with uploads.part(upload, 2, 1, []) as (staged, second):
+        staged.write(b"b")
+    uploads.complete(upload, [NamedPart(1, first[0].etag, {}), NamedPart(2, second[0].etag, {})])
+    assert read(store, "k") == b"a" * (5 << 20) + b"b"
+    store.close()
+
+
+def test_a_part_that_comes_late_does_not_reach_the_object(store: S3Store) -> None:
+    """A client that gave up on part 2 and completed with part 1, while the server still writes part 2."""
+    uploads = Uploads(store)
+    upload = uploads.begin("bucket", "k")
+    with uploads.part(upload, 1, 3, []) as (staged, first):
+        staged.write(b"one")
+    upload = store.catalog.upload("bucket", "k", upload.id)
+    late = uploads.part(upload, 2, 3, [])
+    staged, _ = late.__enter__()
+    staged.write(b"t")
+    uploads.complete(upload, [NamedPart(1, first[0].etag, {})])
+    staged.write(b"wo")
+    with pytest.raises(Exception, match=upload.id):
+        late.__exit__(None, None, None)
+    assert read(store, "k") == b"one"
+    assert store.files.staged_ids() == []
+
+
+def test_a_file_that_others_changed_is_refused(store: S3Store) -> None:
+    put(store, "k", b"data")
+    path = store.files.root / "bucket/k"
+    path.chmod(0o644)
+    path.write_bytes(b"longer than before")
+    with pytest.raises(DamagedObject, match="was changed by others"):
+        store.open("bucket", "k")
+    path.unlink()
+    with pytest.raises(DamagedObject, match="is gone"):
+        store.open("bucket", "k")
+    put(store, "k", b"again")
+    assert read(store, "k") == b"again"
+
+
+def test_a_rename_that_fails_leaves_the_object_readable(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        put(store, "k", b"data")
+    assert read(store, "k") == b"data"
+    store = reopened(store)
+    assert (store.files.root / "bucket/k").read_bytes() == b"data"
+    store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Any:
+    """A file system of 8 MiB where this machine lets us mount one, else a limit on the size of files."""
+    if os.getuid() != 0 or shutil.which("mkfs.ext4") is None:
+        yield None
+        return
+    image, place = tmp_path / "disk.img", tmp_path / "disk"
+    place.mkdir()
+    with image.open("wb") as out:
+        out.truncate(8 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", image], check=True, capture_output=True)
+    mounted = subprocess.run(["mount", "-o", "loop", image, place], capture_output=True).returncode == 0
+    yield place if mounted else None
+    if mounted:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_full_disk_leaves_no_half_object(
+    small_disk: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = S3Store((small_disk or tmp_path) / "s3", SystemClock())
+    if small_disk is None:
+        # The same error from the same call, where no small disk is to be had.
+        work, left = os.fsync, [3]
+
+        def full(descriptor: int) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            work(descriptor)
+
+        monkeypatch.setattr(os, "fsync", full)
+    store.create_bucket("bucket", "123456789012", "us-east-1")
+    kept: list[str] = []
+
+    def fill() -> None:
+        for number in range(100):
+            put(store, f"k{number}", os.urandom(1 << 20))
+            kept.append(f"k{number}")
+
+    with pytest.raises(DiskFull, match="Free space"):
+        fill()
+    monkeypatch.undo()
+    assert kept
+    assert [stored.key for stored in store.catalog.under("bucket", "", b"", inclusive=True, limit=100)] == sorted(kept)
+    assert store.files.staged_ids() == []
+    uploads = Uploads(store)
+    store.delete("bucket", [kept[0]])
+    assert read(store, kept[0]) is None
+    put(store, kept[0], b"fits again")
+    assert read(store, kept[0]) == b"fits again"
+    assert uploads.begin("bucket", "k").slot is None
+    store.close()
