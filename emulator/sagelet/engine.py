@@ -26,7 +26,8 @@ from sagelet.jobs.record import JobKey, StopCause, TrainingJob
 from sagelet.jobs.scheduler import Scheduler
 from sagelet.jobs.search import JobSearch, SearchPage
 from sagelet.jobs.store import StaleRecord, Store
-from sagelet.jobs.supervisor import Services, Supervisor
+from sagelet.jobs.supervisor import Supervisor
+from sagelet.jobs.under_way import Services
 from sagelet.runtimes.port import Runtime
 from sagelet.settings import GpuPolicy, Settings
 from sagelet.telemetry.events import LogEvent, LogStream, MergedEvents

@@ -10,7 +10,8 @@ import pytest
 from sagelet.jobs import lifecycle, store
 from sagelet.jobs.announcer import BATCH
 from sagelet.jobs.record import SecondaryStatus, TrainingJob
-from sagelet.jobs.store import MIGRATIONS, Store, StoreUnavailable
+from sagelet.jobs.sql_schema import MIGRATIONS
+from sagelet.jobs.store import Store, StoreUnavailable
 from support.fakes import FakeStatuses
 from support.world import World, key, request, until
 

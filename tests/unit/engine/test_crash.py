@@ -12,8 +12,9 @@ import pytest
 from sagelet.engine import Engine, lock_directory
 from sagelet.errors import SettingsError
 from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
-from sagelet.jobs.store import MIGRATIONS, NewerSchema, Store, StoreUnavailable
-from sagelet.jobs.supervisor import Detached
+from sagelet.jobs.sql_schema import MIGRATIONS
+from sagelet.jobs.store import NewerSchema, Store, StoreUnavailable
+from sagelet.jobs.under_way import Detached
 from sagelet.settings import Settings
 from support.world import World, key, until
 

@@ -11,7 +11,7 @@ from sagelet.errors import JobNotFound, JobNotInterruptible, ScheduleError
 from sagelet.jobs import interruptions, lifecycle
 from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
 from sagelet.jobs.store import Store
-from sagelet.jobs.supervisor import Detached
+from sagelet.jobs.under_way import Detached
 from support.fakes import FakeHost
 from support.world import World, key, request, until
 
