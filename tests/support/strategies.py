@@ -129,6 +129,8 @@ def _sizes(shape: Any) -> dict[str, int]:
 
 REGEXES = st.sampled_from([r"loss=(\S+)", "x", "'loss': ([0-9.]*)", "(?P<name>a|b)+", "ü{1,3}", "^$"])
 CHECKPOINT_PATHS = st.sampled_from(["/opt/ml/checkpoints", "/opt/ml/checkpoints/", "/opt/ml/a/b", "/opt/ml/ü"])
+#: Must stand for a directory of the server.
+FILE_SYSTEM = "fs-0123456789abcdef0"
 #: Which input modes one job may mix.
 MODES = st.sampled_from([("File", "Pipe"), ("File", "FastFile")])
 
@@ -142,7 +144,7 @@ _SPECIAL: dict[str, Strategy] = {
     "InputDataConfig[].DataSource.S3DataSource.S3Uri": S3_URIS,
     "OutputDataConfig.S3OutputPath": S3_URIS,
     "ProfilerConfig.ProfilingIntervalInMilliseconds": st.sampled_from(PROFILING_INTERVALS),
-    "ResourceConfig.InstanceCount": st.just(1),
+    "ResourceConfig.InstanceCount": st.integers(1, 8),
     "StoppingCondition.MaxRuntimeInSeconds": st.integers(1, LONGEST_RUN),
 }
 _NEEDED = frozenset(
@@ -157,12 +159,34 @@ _NEEDED = frozenset(
 
 
 def bodies(refused: frozenset[str]) -> st.SearchStrategy[Body]:
-    """Bodies that are accepted. `refused`: paths of members that sagelet does not take; they are left out."""
+    """Bodies that are accepted by a server with 8 hosts and FILE_SYSTEM.
+
+    `refused`: paths of members that sagelet does not take; they are left out.
+    """
     source = "InputDataConfig[].DataSource"
-    # They exclude or demand others; tests of their own have them.
+    # They exclude or demand others; `_fitting` adds them.
     groups = {"ResourceConfig.InstanceGroups", f"{source}.S3DataSource.InstanceGroupNames"}
     omitted = refused | groups | {"StoppingCondition.MaxWaitTimeInSeconds", f"{source}.FileSystemDataSource"}
     return _fitting(ShapeStrategies(_SPECIAL, omitted, _NEEDED).of(create_shape()))
+
+
+def _instance_groups() -> Strategy:
+    """Of 6 hosts at most."""
+    group = create_shape().members["ResourceConfig"].members["InstanceGroups"].member
+    every = frozenset(group.members)
+    drawn = ShapeStrategies({"InstanceCount": st.integers(1, 2)}, needed=every).of(group)
+    return st.lists(drawn, min_size=1, max_size=3, unique_by=lambda one: one["InstanceGroupName"])
+
+
+INSTANCE_GROUPS = _instance_groups()
+FILE_SYSTEMS = st.fixed_dictionaries(
+    {
+        "FileSystemId": st.just(FILE_SYSTEM),
+        "FileSystemAccessMode": st.sampled_from(["ro", "rw"]),
+        "FileSystemType": st.sampled_from(["EFS", "FSxLustre"]),
+        "DirectoryPath": st.sampled_from(["", "/", "//.", "/./"]),
+    }
+)
 
 
 @st.composite
@@ -170,6 +194,7 @@ def _fitting(draw: st.DrawFn, drawn: Strategy) -> Body:
     """The body with what one member demands of another put right."""
     body: Body = draw(drawn)
     _fit_channels(draw, body)
+    _fit_groups(draw, body)
     if body.get("EnableManagedSpotTraining"):
         limits = body["StoppingCondition"]
         limits["MaxWaitTimeInSeconds"] = draw(st.integers(limits.get("MaxRuntimeInSeconds", 86_400), 2**31 - 1))
@@ -187,9 +212,27 @@ def _fit_channels(draw: st.DrawFn, body: Body) -> None:
     for number, channel in enumerate(body.get("InputDataConfig", [])):
         # No two alike, and none that is the name of another's manifest or FIFO.
         channel["ChannelName"] = f"{channel['ChannelName'][:50]}.{number}x"
+        if draw(st.integers(0, 7)) == 0:
+            channel.update(InputMode="File", DataSource={"FileSystemDataSource": draw(FILE_SYSTEMS)})
+            continue
         if "InputMode" in channel:
             channel["InputMode"] = draw(st.sampled_from(modes))
         _fit_source(draw, channel["DataSource"]["S3DataSource"], channel.get("InputMode", default))
+
+
+def _fit_groups(draw: st.DrawFn, body: Body) -> None:
+    """A third of the jobs have instance groups; either each of their channels names some, or none does."""
+    if draw(st.integers(0, 2)):
+        return
+    resources = body["ResourceConfig"]
+    for name in ("InstanceType", "InstanceCount", "KeepAlivePeriodInSeconds"):
+        resources.pop(name, None)
+    resources["InstanceGroups"] = draw(INSTANCE_GROUPS)
+    names = [group["InstanceGroupName"] for group in resources["InstanceGroups"]]
+    sources = [channel["DataSource"].get("S3DataSource") for channel in body.get("InputDataConfig", [])]
+    if all(sources) and draw(st.booleans()):
+        for source in sources:
+            source["InstanceGroupNames"] = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
 
 
 def _fit_source(draw: st.DrawFn, source: Body, mode: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from support.strategies import Body, create_shape
+from support.strategies import FILE_SYSTEM, Body, create_shape
 
 #: Where a value is: names, keys and indices from the body down.
 Place = tuple[str | int, ...]
@@ -246,9 +246,100 @@ def _bad_regex(body: Body) -> tuple[str, ...]:
     return ("metric definition 'bad'",)
 
 
+def _hosts(body: Body, **resources: Any) -> None:
+    """Other hosts than the body had."""
+    for name in ("InstanceType", "InstanceCount", "InstanceGroups", "KeepAlivePeriodInSeconds"):
+        body["ResourceConfig"].pop(name, None)
+    for channel in body.get("InputDataConfig", []):
+        channel["DataSource"].get("S3DataSource", {}).pop("InstanceGroupNames", None)
+    body["ResourceConfig"].update(resources)
+
+
+def _groups(*names: str, count: int = 1) -> list[Body]:
+    return [{"InstanceGroupName": name, "InstanceType": "ml.m5.large", "InstanceCount": count} for name in names]
+
+
 def _no_instances(body: Body) -> tuple[str, ...]:
-    body["ResourceConfig"]["InstanceCount"] = 0
+    _hosts(body, InstanceType="ml.m5.large", InstanceCount=0)
     return ("ResourceConfig.InstanceCount",)
+
+
+def _half_of_the_hosts(body: Body) -> tuple[str, ...]:
+    _hosts(body, InstanceType="ml.m5.large")
+    return ("Value null at 'resourceConfig.instanceCount' failed",)
+
+
+def _groups_and_count(body: Body) -> tuple[str, ...]:
+    _hosts(body, InstanceGroups=_groups("a"), InstanceCount=1)
+    return ("InstanceGroups", "InstanceCount")
+
+
+def _no_groups(body: Body) -> tuple[str, ...]:
+    _hosts(body, InstanceGroups=[])
+    return ("ResourceConfig.InstanceGroups",)
+
+
+def _duplicate_group(body: Body) -> tuple[str, ...]:
+    _hosts(body, InstanceGroups=_groups("a", "b", "a"))
+    return ("Duplicate InstanceGroupName 'a'",)
+
+
+def _empty_group(body: Body) -> tuple[str, ...]:
+    _hosts(body, InstanceGroups=_groups("a", count=0))
+    return ("InstanceCount of the instance group 'a'",)
+
+
+def _some_channels_without_groups(body: Body) -> tuple[str, ...]:
+    _hosts(body, InstanceGroups=_groups("a"))
+    _channel(body)["InstanceGroupNames"] = ["a"]
+    _twice(body["InputDataConfig"])
+    body["InputDataConfig"][1]["ChannelName"] = "without"
+    del body["InputDataConfig"][1]["DataSource"]["S3DataSource"]["InstanceGroupNames"]
+    return ("without",)
+
+
+def _warm_groups(body: Body) -> tuple[str, ...]:
+    _hosts(body, InstanceGroups=_groups("a"), KeepAlivePeriodInSeconds=1)
+    return ("KeepAlivePeriodInSeconds", "InstanceGroups")
+
+
+def _warm_spot(body: Body) -> tuple[str, ...]:
+    _hosts(body, InstanceType="ml.m5.large", InstanceCount=1, KeepAlivePeriodInSeconds=1)
+    body["EnableManagedSpotTraining"] = True
+    body["StoppingCondition"] = {"MaxWaitTimeInSeconds": 86_400}
+    return ("KeepAlivePeriodInSeconds", "EnableManagedSpotTraining")
+
+
+def _file_system(body: Body, mode: str = "File", **changes: Any) -> None:
+    source = {
+        "FileSystemId": FILE_SYSTEM,
+        "FileSystemAccessMode": "ro",
+        "FileSystemType": "EFS",
+        "DirectoryPath": "/",
+        **changes,
+    }
+    _hosts(body, InstanceType="ml.m5.large", InstanceCount=1)
+    _channel(body, InputMode=mode, DataSource={"FileSystemDataSource": source})
+
+
+def _unknown_file_system(body: Body) -> tuple[str, ...]:
+    _file_system(body, FileSystemId="fs-00000000")
+    return ("'c'", "fs-00000000", "--file-system")
+
+
+def _out_of_the_file_system(body: Body) -> tuple[str, ...]:
+    _file_system(body, DirectoryPath="/a/../../b")
+    return ("'c'", "'/a/../../b'")
+
+
+def _file_system_in_a_pipe(body: Body) -> tuple[str, ...]:
+    _file_system(body, mode="Pipe")
+    return ("'c'", "FileSystemDataSource", "not Pipe")
+
+
+def _bad_faults(body: Body) -> tuple[str, ...]:
+    body["Tags"] = [{"Key": "sagelet:fault", "Value": "capacity"}]
+    return ("sagelet:fault", "'capacity'")
 
 
 def _too_long(body: Body) -> tuple[str, ...]:
@@ -321,6 +412,18 @@ RULES: tuple[Break, ...] = (
     _image_and_algorithm,
     _bad_regex,
     _no_instances,
+    _half_of_the_hosts,
+    _groups_and_count,
+    _no_groups,
+    _duplicate_group,
+    _empty_group,
+    _some_channels_without_groups,
+    _warm_groups,
+    _warm_spot,
+    _unknown_file_system,
+    _out_of_the_file_system,
+    _file_system_in_a_pipe,
+    _bad_faults,
     _too_long,
     _wait_without_spot,
     _spot_without_wait,
@@ -344,8 +447,23 @@ def broken_rules(bodies: st.SearchStrategy[Body]) -> st.SearchStrategy[Broken]:
     return broken()
 
 
+def too_many_hosts(bodies: st.SearchStrategy[Body]) -> st.SearchStrategy[Broken]:
+    """More than the 8 of the server, in one group or over several."""
+    groups = [{"InstanceGroups": _groups("a", "b", "c", count=3)}, {"InstanceType": "ml.m5.large", "InstanceCount": 9}]
+
+    @st.composite
+    def broken(draw: st.DrawFn) -> Broken:
+        body = copy.deepcopy(draw(bodies))
+        _hosts(body, **copy.deepcopy(draw(st.sampled_from(groups))))
+        return Broken(body, ("is 8 Instances", "request delta of 9 Instances"), "ResourceLimitExceeded")
+
+    return broken()
+
+
 def broken_bodies(bodies: st.SearchStrategy[Body]) -> st.SearchStrategy[Broken]:
-    return st.one_of(broken_constraints(bodies), broken_constraints(bodies), wrong_types(bodies), broken_rules(bodies))
+    constraints = broken_constraints(bodies)
+    others = (wrong_types(bodies), broken_rules(bodies), broken_rules(bodies), too_many_hosts(bodies))
+    return st.one_of(constraints, constraints, *others)
 
 
 def shown(body: Body) -> str:

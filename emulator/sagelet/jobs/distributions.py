@@ -5,9 +5,11 @@ as one worker is all there is; workers that never find each other would each tra
 """
 
 import json
+from collections.abc import Mapping
 
 from sagelet.errors import ClientFault
 from sagelet.instances.catalogue import gpu_count
+from sagelet.jobs import sdk_v3
 from sagelet.jobs.record import TrainingJob
 
 XLA = "sagemaker_pytorch_xla_multi_worker_enabled"
@@ -55,5 +57,9 @@ def _chosen(job: TrainingJob) -> list[str]:
 
 def _enabled(job: TrainingJob, name: str) -> bool:
     """The SDKs send `true` or `"true"`."""
-    value = str(job.request.get("HyperParameters", {}).get(name, ""))
+    asked: Mapping[str, str] = job.request.get("HyperParameters", {})
+    if sdk_v3.has_driver(job):
+        # Variables ask for it, too.
+        asked = {**asked, **sdk_v3.compiler_parameters(job)}
+    value = str(asked.get(name, ""))
     return value.strip().strip("\"'").lower() in ("true", "1", "yes")

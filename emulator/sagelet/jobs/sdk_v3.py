@@ -22,11 +22,15 @@ VARIABLE = "SAGELET_COMPILER_PARAMETERS"
 COMMAND = ("python3", "-m", "sagelet_runtime.command")
 
 
-def is_driven(job: TrainingJob) -> bool:
-    """Whether SDK v3's driver is the entry point, in an image that has our runtime."""
+def has_driver(job: TrainingJob) -> bool:
+    """Whether SDK v3's driver is the entry point."""
     channels = {channel["ChannelName"] for channel in job.request.get("InputDataConfig", [])}
-    entrypoint = job.request["AlgorithmSpecification"].get("ContainerEntrypoint")
-    return bool(entrypoint) and DRIVER_CHANNEL in channels and job.image == training_image()
+    return bool(job.request["AlgorithmSpecification"].get("ContainerEntrypoint")) and DRIVER_CHANNEL in channels
+
+
+def is_driven(job: TrainingJob) -> bool:
+    """Whether the driver runs in an image that has our runtime; not known before the image is."""
+    return has_driver(job) and job.image == training_image()
 
 
 def entrypoint(job: TrainingJob) -> tuple[str, ...]:

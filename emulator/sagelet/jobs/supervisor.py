@@ -27,6 +27,7 @@ from sagelet.jobs.launch import launch_plan
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.store import StoreUnavailable
 from sagelet.jobs.under_way import Detached, JobUnderWay, Services
+from sagelet.runtimes.port import Handle
 
 log = logging.getLogger(__name__)
 S = SecondaryStatus
@@ -208,7 +209,7 @@ class Supervisor(threading.Thread):
     def _restart(self) -> None:
         """Ends an attempt: its hosts down, its checkpoints in S3; then the job starts again on new hosts."""
         ending = self._job.secondary
-        self._hosts.until_down(self._hosts.find())
+        self._hosts.until_down(self._found())
         if self._job.secondary is not ending:
             return
         if self._job.launched:
@@ -222,13 +223,17 @@ class Supervisor(threading.Thread):
             for name in self._job.hosts:
                 shutil.rmtree(ended.host(name).opt_ml, ignore_errors=True)
 
+    def _found(self) -> list[Handle]:
+        """The hosts of an attempt that is to end: also those that were started right before the server was killed."""
+        handles = self._hosts.find()
+        if handles and not self._job.launched:
+            self._under_way.apply(lambda job: replace(job, launched=True))
+        return handles
+
     def _wind_down(self) -> None:
         """A job being stopped: its hosts down, its results up; all of it within the status Stopping."""
         if self._job.verdict is None:
-            handles = self._hosts.find()
-            if handles and not self._job.launched:
-                self._under_way.apply(lambda job: replace(job, launched=True))
-            found = self._hosts.until_down(handles)
+            found = self._hosts.until_down(self._found())
             self._under_way.apply(lambda job: replace(job, verdict=self._hosts.judge(found)))
         self._upload()
 

@@ -20,7 +20,7 @@ from sagelet.engine import Engine
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.training_view import CHANNEL_DEFAULTS, DEFAULTS, NOT_DESCRIBED, OUTPUT_DEFAULTS
 from support.api_world import ApiWorld
-from support.strategies import Body, bodies, create_shape
+from support.strategies import FILE_SYSTEM, Body, bodies, create_shape
 from support.violations import Broken, broken_bodies
 
 #: What is refused whatever else a body has: members, not single values of them.
@@ -38,7 +38,9 @@ class Unstarted(ApiWorld):
     """Jobs are accepted and never run, and every S3 prefix holds something: it is about what is accepted."""
 
     def __init__(self, root: Path, bridge: MotoBridge) -> None:
-        super().__init__(root, bridge)
+        shared = root / "shared"
+        shared.mkdir()
+        super().__init__(root, bridge, max_hosts=8, file_systems={FILE_SYSTEM: shared})
         self.objects.list = lambda *_: iter([ObjectInfo("key", 1)])  # type: ignore[method-assign]
         self._accounts = itertools.count(100_000_000_000)
 

@@ -50,8 +50,9 @@ def channels_of(host: FakeHost) -> dict[str, list[str]]:
 
 
 def log_of(world: World, name: str, host: str) -> list[str]:
-    (stream,) = world.engine.log_streams("123456789012", "us-east-1", f"{name}/{host}-")
-    return [event.text for event in world.engine.log_events(stream, limit=100)]
+    """Nothing while the host has no stream yet."""
+    streams = world.engine.log_streams("123456789012", "us-east-1", f"{name}/{host}-")
+    return [event.text for stream in streams for event in world.engine.log_events(stream, limit=100)]
 
 
 def archived(world: World, key_: str) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from sagelet.jobs import interruptions, lifecycle
 from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
 from sagelet.jobs.store import Store
 from sagelet.jobs.under_way import Detached
+from sagelet.runtimes.port import Handle, LaunchPlan
 from support.fakes import FakeHost
 from support.world import World, key, request, until
 
@@ -51,6 +52,31 @@ def training(world: World, attempt: int = 1) -> FakeHost:
 def streams(world: World) -> list[list[str]]:
     found = world.engine.log_streams("123456789012", "us-east-1", "one/")
     return [[event.text for event in world.engine.log_events(stream, limit=100)] for stream in found]
+
+
+def test_checkpoints_of_hosts_that_a_killed_server_did_not_note_reach_s3(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = world.runtime.launch
+
+    def killed_after(plan: LaunchPlan) -> list[Handle]:
+        launch(plan)
+        raise Detached
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.runtime, "launch", killed_after)
+        create(world)
+        first = world.host("one")
+    assert not world.job("one").launched
+    world.engine.interrupt(key("one"))
+    world.restart()
+    until(lambda: first.signals == ["TERM"])
+    (first.plan.hosts[0].opt_ml / "checkpoints/step").write_bytes(b"7")
+    first.say("saved")
+    first.end(143)
+    second = training(world, 2)
+    assert (second.plan.hosts[0].opt_ml / "checkpoints/step").read_bytes() == b"7"
+    assert streams(world)[0] == ["saved"]
 
 
 def test_an_interrupted_job_starts_again_from_its_checkpoints(world: World) -> None:
