@@ -7,7 +7,8 @@ sink had it, so the last few may come twice. Jobs never wait for the sink.
 import logging
 import threading
 
-from sagelet.jobs.store import Store, StoreUnavailable
+from sagelet.database import StoreUnavailable
+from sagelet.jobs.store import Store
 from sagelet.telemetry.sink import StatusSink
 
 log = logging.getLogger(__name__)

@@ -1,21 +1,20 @@
 """Durable state in SQLite. SQL is here and, where it is built from a question, in `sql_*.py` beside this file.
 
-One database in write-ahead-log mode. A commit of a job is flushed to the disk before it returns; a batch of log lines
-and metric points is flushed by the next checkpoint, and is committed together with the position it was read up to, so
-that a crash leaves neither a gap nor a double. Connections are borrowed for one statement or transaction, so there are
-never more than threads that use the store at once.
+A commit of a job is flushed to the disk before it returns; a batch of log lines and metric points is flushed by the
+next checkpoint, and is committed together with the position it was read up to, so that a crash leaves neither a gap nor
+a double.
 """
 
 import json
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sagelet.database import Database
 from sagelet.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
 from sagelet.jobs import codec, sql_logs, sql_metrics, sql_notes, sql_pages, sql_search, sql_suggest
 from sagelet.jobs.query import JobPage, JobQuery
@@ -33,40 +32,15 @@ class StaleRecord(SageletError):
     """Somebody else changed the job since it was loaded: load it again and decide anew."""
 
 
-class StoreUnavailable(SageletError):
-    """The database cannot be read or written just now: locked for long, or its disk is full. May be tried again."""
-
-
-class NewerSchema(SageletError):
-    """The data directory was written by a newer sagelet."""
-
-
-class Store:
+class Store(Database):
     """All durable state of one data directory."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._idle: deque[sqlite3.Connection] = deque()
-        self._closed = False
         #: Set when there may be a status that was not announced yet.
         self.status_noted = threading.Event()
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
-        try:
-            self._migrate()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Closes the idle connections; one that is in use still is closed when it comes back."""
-        self._closed = True
-        self._close_idle()
-
-    def _close_idle(self) -> None:
-        with suppress(IndexError):
-            while True:
-                self._idle.pop().close()
+        super().__init__(path, MIGRATIONS)
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
@@ -361,56 +335,6 @@ class Store:
             ):
                 tags[job_id][key] = value
         return [codec.decode(record, version, tags[job_id]) for job_id, record, version in rows]
-
-    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        with self._connection() as db:
-            return db.execute(sql, parameters).fetchall()
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA foreign_keys = ON")
-        try:
-            yield connection
-        except sqlite3.OperationalError as error:
-            raise StoreUnavailable(f"{self._path}: {error}. Free space on its disk, or try again") from error
-        finally:
-            self._idle.append(connection)
-            if self._closed:
-                self._close_idle()
-
-    @contextmanager
-    def _write(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """A transaction. `durable`: flushed to the disk when it returns."""
-        with self._connection() as db:
-            db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-
-    def _migrate(self) -> None:
-        ((version,),) = self._rows("PRAGMA user_version")
-        if version > len(MIGRATIONS):
-            raise NewerSchema(
-                f"{self._path} has schema {version}, this sagelet knows up to {len(MIGRATIONS)}: "
-                "use the newer sagelet, or another --data directory"
-            )
-        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-            with self._connection() as db:
-                try:
-                    db.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
-                except BaseException:
-                    db.rollback()
-                    raise
 
 
 _BY_IDS = "WHERE id IN (SELECT value FROM json_each(?))"

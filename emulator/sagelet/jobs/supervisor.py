@@ -19,13 +19,13 @@ from sagelet.data.channels.sources import JobObjects
 from sagelet.data.checkpoints import Checkpoints
 from sagelet.data.layout import JobDirectories
 from sagelet.data.staging import Stager
+from sagelet.database import StoreUnavailable
 from sagelet.errors import ClientFault
 from sagelet.images.resolve import explain_absent
 from sagelet.jobs import distributions, faults, lifecycle, verdict
 from sagelet.jobs.host_watch import PULSE, HostWatch
 from sagelet.jobs.launch import launch_plan
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
-from sagelet.jobs.store import StoreUnavailable
 from sagelet.jobs.under_way import Detached, JobUnderWay, Services
 from sagelet.runtimes.port import Handle
 

@@ -6,18 +6,16 @@ that is on the disk when it returns.
 
 import json
 import sqlite3
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sagelet.errors import SageletError
+from sagelet.database import Database, StoreUnavailable
 from sagelet.s3.errors import BucketExists, BucketNotEmpty, DiskFull, NoSuchBucket, NoSuchUpload
 from sagelet.s3.records import Bucket, ObjectPart, StoredObject, Upload, UploadedPart
 
-#: One entry per schema version, applied in order; `PRAGMA user_version` counts them.
 MIGRATIONS = (
     """
     CREATE TABLE buckets (
@@ -50,29 +48,11 @@ _UPLOAD = "id, bucket, key, file_id, initiated_ms, slot, record"
 _END = b"\xff"
 
 
-class CatalogUnavailable(SageletError):
-    """The catalogue cannot be read or written just now."""
-
-
-class NewerCatalog(SageletError):
-    """The data directory was written by a newer sagelet."""
-
-
-class Catalog:
+class Catalog(Database):
     """Buckets, objects and uploads of one store. Several processes may have it open."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._idle: deque[sqlite3.Connection] = deque()
-        self._closed = False
-        self._migrate()
-
-    def close(self) -> None:
-        """Closes the idle connections; one that is in use still is closed when it comes back."""
-        self._closed = True
-        with suppress(IndexError):
-            while True:
-                self._idle.pop().close()
+        super().__init__(path, MIGRATIONS)
 
     # --- buckets ----------------------------------------------------------------------------------------------
 
@@ -230,53 +210,15 @@ class Catalog:
     def _objects(self, clauses: str, parameters: Sequence[Any]) -> list[StoredObject]:
         return [_object(row) for row in self._rows(f"SELECT {_OBJECT} FROM objects {clauses}", parameters)]
 
-    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        with self._connection() as db:
-            return db.execute(sql, parameters).fetchall()
-
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
-        try:
-            yield connection
-        except sqlite3.OperationalError as error:
-            if "full" in str(error):
-                raise DiskFull(f"{self._path}: {error}. Free space on its disk") from error
-            raise CatalogUnavailable(f"{self._path}: {error}. Try again") from error
-        finally:
-            if self._closed:
-                connection.close()
-            else:
-                self._idle.append(connection)
-
-    @contextmanager
-    def _write(self) -> Iterator[sqlite3.Connection]:
-        with self._connection() as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
+            with super()._connection() as db:
                 yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-
-    def _migrate(self) -> None:
-        ((version,),) = self._rows("PRAGMA user_version")
-        if version > len(MIGRATIONS):
-            raise NewerCatalog(
-                f"{self._path} has schema {version}, this sagelet knows up to {len(MIGRATIONS)}: "
-                "use the newer sagelet, or another --data directory"
-            )
-        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-            with self._connection() as db:
-                db.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
+        except StoreUnavailable as error:
+            if "full" in str(error.__cause__):
+                raise DiskFull(str(error)) from error
+            raise
 
 
 def _put_object(db: sqlite3.Connection, stored: StoredObject) -> None:

@@ -35,7 +35,7 @@ def anything(_current: StoredObject | None) -> None:
 
 
 class S3Store:
-    """Objects as files under `root`. Raises DiskFull, and CatalogUnavailable."""
+    """Objects as files under `root`. Raises DiskFull, and StoreUnavailable."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
         self.files = Files(root)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sagelet.clock import Clock
-from sagelet.jobs.store import Store, StoreUnavailable
+from sagelet.database import StoreUnavailable
+from sagelet.jobs.store import Store
 from sagelet.telemetry.events import LogGroup, LogStream
 
 log = logging.getLogger(__name__)

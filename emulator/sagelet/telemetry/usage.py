@@ -15,9 +15,9 @@ from functools import partial
 
 from sagelet.clock import Clock
 from sagelet.data.volume import Volume
+from sagelet.database import StoreUnavailable
 from sagelet.errors import RuntimeUnavailable
 from sagelet.instances.gpu_gauge import GpuGauge
-from sagelet.jobs.store import StoreUnavailable
 from sagelet.runtimes.port import Handle, Runtime, Usage
 from sagelet.telemetry.sink import MetricPoint
 

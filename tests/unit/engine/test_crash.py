@@ -9,11 +9,12 @@ from typing import Any
 import psutil
 import pytest
 
+from sagelet.database import NewerSchema, StoreUnavailable
 from sagelet.engine import Engine, lock_directory
 from sagelet.errors import SettingsError
 from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
 from sagelet.jobs.sql_schema import MIGRATIONS
-from sagelet.jobs.store import NewerSchema, Store, StoreUnavailable
+from sagelet.jobs.store import Store
 from sagelet.jobs.under_way import Detached
 from sagelet.settings import Settings
 from support.world import World, key, until

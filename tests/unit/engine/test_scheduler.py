@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from sagelet.database import StoreUnavailable
 from sagelet.instances.gpus import GpuPool
 from sagelet.jobs import lifecycle
 from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.record import InstanceGroup, JobStatus, SecondaryStatus, StopCause, TrainingJob
 from sagelet.jobs.scheduler import Scheduler
-from sagelet.jobs.store import Store, StoreUnavailable
+from sagelet.jobs.store import Store
 from sagelet.settings import GpuPolicy
 from support.fakes import FakeClock
 from support.world import World, key, request, until

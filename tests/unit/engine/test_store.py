@@ -12,12 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
+from sagelet.database import NewerSchema, StoreUnavailable
 from sagelet.errors import JobNameInUse, JobNotFound
 from sagelet.jobs import codec, lifecycle
 from sagelet.jobs.query import JobQuery, SortBy
 from sagelet.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
 from sagelet.jobs.sql_schema import MIGRATIONS
-from sagelet.jobs.store import NewerSchema, StaleRecord, Store, StoreUnavailable
+from sagelet.jobs.store import StaleRecord, Store
 from sagelet.telemetry.events import LogEvent
 from sagelet.telemetry.sink import MetricPoint
 from support.world import key, request

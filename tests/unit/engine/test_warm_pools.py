@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from sagelet.data import removal
+from sagelet.database import StoreUnavailable
 from sagelet.engine import Engine
 from sagelet.instances.gpus import GpuPool
 from sagelet.jobs import lifecycle, warm_pools
 from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.record import PoolStatus, SecondaryStatus, StopCause, TrainingJob
 from sagelet.jobs.scheduler import Scheduler
-from sagelet.jobs.store import StaleRecord, Store, StoreUnavailable
+from sagelet.jobs.store import StaleRecord, Store
 from sagelet.runtimes.port import WARM_POOL_CACHE
 from sagelet.settings import GpuPolicy
 from support.fakes import FakeClock, FakeHost
