@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from sagelet.clock import Clock
 from sagelet.errors import ClientFault, RuntimeUnavailable
-from sagelet.runtimes import host_files, process_usage
+from sagelet.runtimes import host_files
 from sagelet.runtimes.file_follower import follow
 from sagelet.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of
 from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Mount, Observation, Usage
@@ -139,6 +139,9 @@ class ProcessRuntime:
         started = host_files.read_json(Path(handle.ref, host_files.STARTED))
         if started is None or not self.observe(handle).running:
             return None
+        # Loads psutil, which a process runtime that is not asked can do without.
+        from sagelet.runtimes import process_usage
+
         return process_usage.below(started["pid"])
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
