@@ -161,7 +161,8 @@ def test_new_messages_and_tags_are_no_statuses(world: World, sink: FakeStatuses)
     until(lambda: told(sink) == LIFE[:3])
     world.engine.put_tags(key("one"), {"team": "blue"}, 50)
     world.engine.update(key("one"), lambda job: {"RetryStrategy": {"MaximumRetryAttempts": 1}})
-    assert left(world) == 0
+    # Dropped only after they were told.
+    until(lambda: left(world) == 0)
     world.host("one").end(0)
     until(lambda: told(sink) == LIFE)
 
