@@ -300,6 +300,8 @@ def _some_channels_without_groups(body: Body) -> tuple[str, ...]:
 
 def _warm_groups(body: Body) -> tuple[str, ...]:
     _hosts(body, InstanceGroups=_groups("a"), KeepAlivePeriodInSeconds=1)
+    body.pop("EnableManagedSpotTraining", None)
+    body["StoppingCondition"].pop("MaxWaitTimeInSeconds", None)
     return ("KeepAlivePeriodInSeconds", "InstanceGroups")
 
 
