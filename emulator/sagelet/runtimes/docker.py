@@ -115,7 +115,7 @@ class DockerRuntime:
                 state = self._api.inspect_container(handle.ref)["State"]
             except NotFound:
                 return Observation(running=False, error=f"the container of {handle.host} was removed from outside")
-        return _observation(state)
+        return observation(state)
 
     def usage(self, handle: Handle) -> Usage | None:
         with _answering():
@@ -292,12 +292,19 @@ def _subnet(network: dict[str, Any]) -> str:
     return next(str(config["Subnet"]) for config in network["IPAM"]["Config"] if ":" not in config["Subnet"])
 
 
-def _observation(state: dict[str, Any]) -> Observation:
+def observation(state: dict[str, Any]) -> Observation:
     if state["Status"] in ("running", "paused", "restarting"):
         return Observation(running=True)
     error = state.get("Error") or None
     if state["Status"] == "created" and error is None:
         return Observation(running=False, error="the container was created, but never started")
-    finished = state.get("FinishedAt") or NEVER
-    finished_ms = None if finished.startswith(NEVER) else nanoseconds(finished) // 1_000_000
-    return Observation(False, int(state["ExitCode"]), bool(state.get("OOMKilled")), error, finished_ms)
+    return Observation(False, int(state["ExitCode"]), bool(state.get("OOMKilled")), error, _finished_ms(state))
+
+
+def _finished_ms(state: dict[str, Any]) -> int | None:
+    """Docker notes a start after the process runs and an end when it is over: a short one may end before it began."""
+    times = (state.get("StartedAt") or NEVER, state.get("FinishedAt") or NEVER)
+    started, finished = (None if time.startswith(NEVER) else nanoseconds(time) // 1_000_000 for time in times)
+    if finished is None or started is None:
+        return finished
+    return max(started, finished)
