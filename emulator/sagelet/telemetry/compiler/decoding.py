@@ -1,0 +1,80 @@
+"""JSON that a container wrote into dataclasses. Whatever does not fit is left at its default; nothing raises."""
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+#: Entries of a list or a dictionary.
+MOST_ENTRIES = 512
+MOST_CHARACTERS = 512
+#: Also what a double holds exactly, so that sums stay numbers of JSON.
+LARGEST = 2**53
+
+
+def decode(kind: type[T], value: object) -> T:
+    """An instance of the dataclass `kind`; `value` is any JSON value. Numbers are finite and not negative."""
+    made: T = _dataclass(kind, value)
+    return made
+
+
+def _dataclass(kind: type[Any], value: object) -> Any:
+    if not isinstance(value, Mapping):
+        return kind()
+    given = {}
+    for name, hint in _hints(cast(Hashable, kind)).items():
+        fitted = _fit(hint, value.get(name))
+        if fitted is not None:
+            given[name] = fitted
+    return kind(**given)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {one.name: hints[one.name] for one in fields(kind)}
+
+
+def _fit(hint: Any, value: object) -> Any:
+    """The value as this type; None: it is none."""
+    if is_dataclass(hint):
+        return _dataclass(hint, value) if isinstance(hint, type) else None
+    if get_origin(hint) is tuple:
+        return _sequence(get_args(hint)[0], value)
+    if get_origin(hint) is dict:
+        return _mapping(get_args(hint)[1], value)
+    return _scalar(hint, value)
+
+
+def _sequence(hint: Any, value: object) -> tuple[Any, ...] | None:
+    if not isinstance(value, list):
+        return None
+    fitted = (_fit(hint, entry) for entry in value[:MOST_ENTRIES])
+    return tuple(entry for entry in fitted if entry is not None)
+
+
+def _mapping(hint: Any, value: object) -> dict[str, Any] | None:
+    if not isinstance(value, Mapping):
+        return None
+    fitted = {name[:MOST_CHARACTERS]: _fit(hint, entry) for name, entry in list(value.items())[:MOST_ENTRIES]}
+    return {name: entry for name, entry in fitted.items() if entry is not None}
+
+
+def _scalar(hint: Any, value: object) -> Any:
+    if hint is Any:
+        return value
+    if hint is bool:
+        return value if isinstance(value, bool) else None
+    if hint is str:
+        return _printable(value[:MOST_CHARACTERS]) if isinstance(value, str) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return hint(min(max(value, 0), LARGEST))
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which a terminal would obey, and lone surrogates, which no file takes."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)

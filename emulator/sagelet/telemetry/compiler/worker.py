@@ -1,0 +1,173 @@
+"""The report of one worker, as `sagelet_runtime.reporting` writes it in the container: `worker-RANK.json`.
+
+`docs/compiler-report.md` says what each figure means. Every field has a default: a worker leaves out what it cannot
+know, and 0 (or nothing) stands for "not known". Seconds, bytes and ms since the epoch, as the names say.
+"""
+
+from dataclasses import dataclass, field
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Cache:
+    """XLA's persistent compile cache."""
+
+    enabled: bool = False
+    #: Why it is off.
+    reason: str = ""
+    hits: int = 0
+    misses: int = 0
+
+
+@dataclass(frozen=True)
+class StepSeconds:
+    """Steps that compiled nothing, of the last 2,048."""
+
+    p50: float = 0.0
+    p95: float = 0.0
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class BatchShape:
+    """Training batches whose first tensor had this shape."""
+
+    shape: tuple[int, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Transfer:
+    count: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Transfers:
+    to_device: Transfer = Transfer()
+    from_device: Transfer = Transfer()
+
+
+@dataclass(frozen=True)
+class Memory:
+    peak_bytes: int = 0
+    #: `rss`: of the process; `device`: of the accelerator.
+    kind: str = ""
+    #: Of the accelerator; 0: not known.
+    limit_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Graph:
+    #: Nodes of the largest graph.
+    nodes_max: int = 0
+    #: Graphs that ran because a value was read, not because the script ended a graph.
+    breaks: int = 0
+    breaks_per_step: float = 0.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Calls of one kind from one line of the user's script."""
+
+    #: `item`, `__repr__`, `torch.save`, ...
+    call: str = ""
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    #: `transformers/trainer.py:2560` where a library made the call; empty: that line itself did.
+    via: str = ""
+    count: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    name: str = ""
+    #: Learning rate of each parameter group when it first stepped; `initial_lr` where a scheduler has set one.
+    lr: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Devices:
+    #: Parameters on the CPU in optimizers of a process that also steps parameters on an XLA device.
+    cpu_params: int = 0
+    #: Parameters on an XLA device.
+    xla_params: int = 0
+    #: Where the script asked for a CUDA device.
+    cuda_requests: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class Collectives:
+    count: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    #: Of the time from the first step's end on; 0 to 1.
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is counted and timed; of one worker, or merged over the job (`merging.total`)."""
+
+    steps: int = 0
+    optimizer_steps: int = 0
+    #: Graphs that the script ended: torch_xla.sync, mark_step, the next batch of an MpDeviceLoader.
+    markers: int = 0
+    compiles: int = 0
+    compile_seconds: float = 0.0
+    #: Numbers of the steps, from 0, in which something was compiled: the first 256 of them.
+    compiling_steps: tuple[int, ...] = ()
+    #: How many there were in all.
+    compiling_step_count: int = 0
+    cache: Cache = Cache()
+    executions: int = 0
+    execute_seconds: float = 0.0
+    tracing_seconds: float = 0.0
+    #: From the start of the worker's Python to the end of its first step.
+    time_to_first_step_seconds: float = 0.0
+    first_step_seconds: float = 0.0
+    #: Median of the steps that compiled nothing.
+    steady_step_seconds: float = 0.0
+    step_seconds: StepSeconds = StepSeconds()
+    input_wait_seconds: float = 0.0
+    #: Mean over the steps of `step_seconds`.
+    steady_input_wait_seconds: float = 0.0
+    samples: int = 0
+    samples_per_second: float = 0.0
+    batch_shapes: tuple[BatchShape, ...] = ()
+    transfers: Transfers = Transfers()
+    memory: Memory = Memory()
+    fallbacks: dict[str, int] = field(default_factory=dict)
+    graph: Graph = Graph()
+    evaluations: tuple[Place, ...] = ()
+    saves: tuple[Place, ...] = ()
+    optimizers: tuple[Optimizer, ...] = ()
+    devices: Devices = Devices()
+    collectives: Collectives = Collectives()
+
+
+@dataclass(frozen=True)
+class WorkerReport(Figures):
+    version: int = VERSION
+    #: False: a native job's worker, which has no figures of a compiler.
+    compiled: bool = True
+    #: Given by the engine: the host that the file was found on.
+    host: str = ""
+    rank: int = 0
+    local_rank: int = 0
+    world_size: int = 1
+    pid: int = 0
+    #: PJRT's: CPU, CUDA, ...
+    platform: str = ""
+    torch: str = ""
+    torch_xla: str = ""
+    started_ms: int = 0
+    updated_ms: int = 0
+    #: Whether the process ended by itself (also with an exception); False for one that a signal ended.
+    finished: bool = False
+    #: Since when it compiles; 0: it does not.
+    compiling_since_ms: int = 0
