@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Processes that the tests are dealt to, a file at a time.
+TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 image demo up test properties docs bench-s3 lint format clean
 
@@ -47,7 +49,7 @@ up: setup
 	$(BIN)/sagelet up
 
 test: setup setup-sdk setup-sdk3
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 properties: setup
 	$(BIN)/python -m pytest tests/unit/api/test_properties.py --hypothesis-profile=thorough $(PYTEST_ARGS)

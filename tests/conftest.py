@@ -4,15 +4,19 @@ With SAGELET_TEST_REQUIRE=all (as in CI) nothing may be left out: a missing piec
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from sagelet.images.builder import training_image
 from sagelet.runtimes.choose import NEEDED_MODULES, missing_modules
+from support import front
 
 ROOT = Path(__file__).parents[1]
+UNIT = Path(__file__).parent / "unit"
 REQUIRE_ALL = os.environ.get("SAGELET_TEST_REQUIRE") == "all"
 LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
@@ -26,6 +30,13 @@ settings.register_profile(
     "thorough", settings.get_profile("quick"), max_examples=20_000, derandomize=False, print_blob=True
 )
 settings.load_profile("quick")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fronts() -> Iterator[None]:
+    """The servers that unit tests share end with the last test."""
+    yield
+    front.stop()
 
 
 def missing_docker() -> str | None:
@@ -58,6 +69,8 @@ NEEDS = {"docker": missing_docker, "xla": missing_xla, "sdk": missing_sdk, "sdk3
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # The short ones last: then processes that are dealt a file at a time end together.
+    items.sort(key=lambda item: item.path.is_relative_to(UNIT))
     config.stash[LEFT_OUT] = {}
     for marker, find_missing in NEEDS.items():
         needing = [item for item in items if marker in item.keywords]
@@ -65,10 +78,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if reason is None:
             continue
         if REQUIRE_ALL:
-            pytest.exit(f"SAGELET_TEST_REQUIRE=all, but {reason}", returncode=1)
+            _refuse(config, f"SAGELET_TEST_REQUIRE=all, but {reason}")
         config.stash[LEFT_OUT][reason] = len(needing)
         for item in needing:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _refuse(config: pytest.Config, reason: str) -> None:
+    """Ends the run. A worker of pytest-xdist only leaves word: what it raises here ends nothing but itself."""
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["refused"] = reason
+    pytest.exit(reason, returncode=1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """A worker of pytest-xdist has ended. All collect the same tests, so what one left out is what the run left out."""
+    told = getattr(node, "workeroutput", {})
+    if "refused" in told:
+        pytest.exit(told["refused"], returncode=1)
+    node.config.stash[LEFT_OUT] = told.get("left_out", {})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -77,6 +106,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, {})
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if REQUIRE_ALL and reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

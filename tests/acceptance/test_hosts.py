@@ -93,7 +93,7 @@ def test_a_host_that_fails_ends_the_other_even_after_kill_9(shared: tuple[Sagele
     server.kill()
     (directory / "go").touch()
     server.start()
-    job = jobs.ended(name, 90)
+    job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Failed"
     assert "algo-2 gives up" in job["FailureReason"]
     assert "ExitCode 1" in job["FailureReason"]

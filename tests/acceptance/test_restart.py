@@ -24,7 +24,7 @@ def test_a_job_survives_kill_9_of_the_server(own_server: SageletProcess) -> None
     own_server.kill()
     own_server.start()
     before = len(jobs.log(name))
-    until(lambda: len(jobs.log(name)) > before, 30)
+    until(lambda: len(jobs.log(name)) > before)
     job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Completed"
     numbered = [line for line in jobs.log(name) if line.startswith("line ")]

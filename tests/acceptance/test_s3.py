@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[SageletProcess]:
 
 
 def impatient(server: SageletProcess) -> Any:
-    return server.client("s3", config=Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30))
+    return server.client("s3", config=Config(retries={"total_max_attempts": 1}, connect_timeout=120, read_timeout=30))
 
 
 class Writer(threading.Thread):

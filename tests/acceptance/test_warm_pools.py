@@ -48,4 +48,4 @@ def test_the_next_matching_job_gets_the_cache_and_no_other(own_server: SageletPr
     assert pool(jobs, "three") == {"Status": "Terminated", "ResourceRetainedBillableTimeInSeconds": 0}
     assert ran(jobs, "four") == "cache None None"
     jobs.sagemaker.update_training_job(TrainingJobName="other", ResourceConfig={"KeepAlivePeriodInSeconds": 0})
-    until(lambda: list((tmp_path / "data" / "warm-pools").iterdir()) == [], 30)
+    until(lambda: list((tmp_path / "data" / "warm-pools").iterdir()) == [])

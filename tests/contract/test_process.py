@@ -249,7 +249,7 @@ def test_a_read_only_mount_protects_what_is_mounted_below_it(process_host: Harne
     script = f"mount --bind {files}/outside {files}/inner && exec {sys.executable} -c '{MOUNTED_BELOW}' {files}"
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     command = ["unshare", "--map-root-user", "--mount", "sh", "-c", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.splitlines() == ["['/shown', '/shown/inner']", "top refused", "inner refused"], done.stderr
 
 

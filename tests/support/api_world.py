@@ -3,12 +3,11 @@
 import io
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import boto3
 import urllib3
-from botocore.config import Config
 
 from sagelet.data.objects import S3Uri
 from sagelet.jobs.record import TrainingJob
@@ -18,7 +17,6 @@ from sagelet.telemetry.sink import StatusSink
 from sagelet_api.app import Application
 from sagelet_api.control import control_app
 from sagelet_api.security import FrontDoor
-from sagelet_api.server import Server
 from sagelet_api.services.identity import Identity
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
@@ -27,6 +25,7 @@ from sagelet_api.services.sagemaker import TrainingJobs, any_role
 from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
+from support.front import front
 from support.world import World
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -52,37 +51,30 @@ class ApiWorld(World):
         apps = {"s3": self._s3.wsgi}
         rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
         self._application = Application(FrontDoor(), control, throttling, services, bridge.wsgi, apps=apps, rest=rest)
-        self._server = Server(self._application, "127.0.0.1", 0)
+        self._stack = ExitStack()
 
     def make_statuses(self) -> StatusSink:
         return StateEvents(self._bridge)
 
     def __enter__(self) -> "ApiWorld":
-        self._server.start()
+        self._front = self._stack.enter_context(front(self._application))
         self.sagemaker = self.client("sagemaker")
         self.logs = self.client("logs")
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._http.clear()
-        self._server.stop()
+        self._stack.close()
         self.engine.close()
         self._s3.close()
 
     @property
     def port(self) -> int:
-        return self._server.port
+        return self._front.port
 
     def client(self, service: str, region: str = REGION, account: str = ACCOUNT) -> Any:
         """Validates nothing itself and never repeats a call, so that the server's own answers are seen."""
-        return boto3.client(
-            service,
-            endpoint_url=self._server.endpoint,
-            region_name=region,
-            aws_access_key_id=account,
-            aws_secret_access_key="any",
-            config=Config(retries={"total_max_attempts": 1}, parameter_validation=False),
-        )
+        return self._front.client(service, region, account, parameter_validation=False)
 
     def post(self, operation: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """A SageMaker call as JSON, whatever types the body has: boto3 fails itself over the wrong ones."""
@@ -91,9 +83,7 @@ class ApiWorld(World):
             "Content-Type": "application/x-amz-json-1.1",
             "X-Amz-Target": f"SageMaker.{operation}",
         }
-        answer = self._http.request(
-            "POST", self._server.endpoint, body=json.dumps(body), headers=headers, retries=False
-        )
+        answer = self._http.request("POST", self._front.endpoint, body=json.dumps(body), headers=headers, retries=False)
         return answer.status, json.loads(answer.data or "{}")
 
     def call(self, operation: str, body: dict[str, Any], account: str = ACCOUNT) -> tuple[int, dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sagelet.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Runtime
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 T = TypeVar("T")
 
 

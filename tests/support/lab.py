@@ -30,7 +30,7 @@ from support.server import ACCOUNT, until
 from support.transcripts import Step
 
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-gpu-py39"
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Steps:

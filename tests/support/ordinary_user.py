@@ -12,7 +12,7 @@ from sagelet.clock import SystemClock
 from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Mount
 from sagelet.runtimes.process import ProcessRuntime, StandIn
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 
 class User:

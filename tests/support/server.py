@@ -49,7 +49,7 @@ class SageletProcess:
         )  # fmt: skip
         reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         reader.start()
-        until(lambda: self._ready() or self._process.poll() is not None, 60)
+        until(lambda: self._ready() or self._process.poll() is not None)
         assert self._ready(), f"sagelet did not start: {self.output}"
         self._port = self.endpoint.rsplit(":", 1)[1]
         return self
@@ -72,14 +72,14 @@ class SageletProcess:
         if self._process.poll() is not None:
             return "".join(self.output)
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(timeout=30)
-        until(lambda: any("stopped" in line for line in self.output), 10)
+        self._process.wait(timeout=120)
+        until(lambda: any("stopped" in line for line in self.output))
         return "".join(self.output)
 
     def interrupt(self, name: str) -> None:
         """`sagelet interrupt NAME`."""
         command = [str(Path(sys.executable).with_name("sagelet")), "interrupt", name, "--endpoint", self.endpoint]
-        subprocess.run([*command, "--account", ACCOUNT, "--region", "us-east-1"], check=True, timeout=60)
+        subprocess.run([*command, "--account", ACCOUNT, "--region", "us-east-1"], check=True, timeout=120)
 
     def client(self, service: str, **options: Any) -> Any:
         return boto3.client(

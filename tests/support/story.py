@@ -18,7 +18,7 @@ from support.transcripts import Stage, Step, Transcript
 
 #: The lab's clock begins at this whole second, so the arithmetic of whole seconds can be read off.
 BEGINNING = 1_700_000_000
-PATIENCE = 30.0
+PATIENCE = 120.0
 #: Seconds that the client lets pass at each status.
 DWELL = 1.3
 RESULT = ("TrainingJobStatus", "SecondaryStatus", "ModelArtifacts", "CreationTime", "LastModifiedTime")

@@ -14,7 +14,7 @@ from typing import Any
 RUNTIME = Path(__file__).resolve().parents[2] / "images" / "runtime"
 
 
-def poll(condition: Callable[[], Any], what: str, deadline_s: float = 60) -> None:
+def poll(condition: Callable[[], Any], what: str, deadline_s: float = 120) -> None:
     """Waits until `condition()` is true. A test fails with `what` when it never becomes so."""
     end = time.monotonic() + deadline_s
     while not condition():

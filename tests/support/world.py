@@ -27,7 +27,7 @@ def request(name: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def until(condition: Callable[[], Any], seconds: float = 10) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 120) -> Any:
     """Polls a condition with a deadline and returns what it gave."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

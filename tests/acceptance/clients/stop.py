@@ -25,7 +25,7 @@ def main() -> None:
     )
     estimator.fit(wait=False)
     job = estimator.latest_training_job
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while job.describe()["SecondaryStatus"] != "Training":
         assert time.monotonic() < deadline, job.describe()
         time.sleep(0.2)

@@ -7,20 +7,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 
 from sagelet.clock import SystemClock
 from sagelet.settings import Settings
 from sagelet_api.app import Application
 from sagelet_api.control import control_app
 from sagelet_api.security import FrontDoor
-from sagelet_api.server import Server
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.s3.setup import S3, open_s3
 from sagelet_api.throttling import Throttling
 from support.fake_jobs import FakeEngine, FakeJobs
+from support.front import Front, front
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -44,27 +42,20 @@ def s3(tmp_path: Path, bridge: MotoBridge) -> Iterator[S3]:
 
 
 @pytest.fixture
-def server(jobs: FakeJobs, bridge: MotoBridge, s3: S3) -> Iterator[Server]:
+def server(jobs: FakeJobs, bridge: MotoBridge, s3: S3) -> Iterator[Front]:
     throttling = Throttling()
     control = control_app(FakeEngine(), throttling)
     app = Application(FrontDoor(), control, throttling, jobs.services(), bridge.wsgi, {"s3": s3.wsgi})
-    with Server(app, "127.0.0.1", 0) as running:
+    with front(app) as running:
         yield running
 
 
 @pytest.fixture
-def client(server: Server) -> Callable[..., Any]:
+def client(server: Front) -> Callable[..., Any]:
     """Makes boto3 clients that never repeat a call, so that a 500 is seen."""
 
     def make(service: str, region: str = "us-east-1", key: str = "test", **config: Any) -> Any:
-        return boto3.client(
-            service,
-            endpoint_url=server.endpoint,
-            region_name=region,
-            aws_access_key_id=key,
-            aws_secret_access_key="test",
-            config=Config(retries={"total_max_attempts": 1}, max_pool_connections=64, **config),
-        )
+        return server.client(service, region, key, **config)
 
     return make
 

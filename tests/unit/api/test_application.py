@@ -11,8 +11,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_api.app import MAX_BODY
-from sagelet_api.server import Server
 from support.fake_jobs import CREATED, ROLE, FakeJobs
+from support.front import Front
 
 REQUEST = {
     "TrainingJobName": "a-job",
@@ -31,9 +31,9 @@ def error_of(call: Any, **parameters: Any) -> tuple[str, str, int]:
     return answer["Error"]["Code"], answer["Error"]["Message"], answer["ResponseMetadata"]["HTTPStatusCode"]
 
 
-def post(server: Server, target: str, body: bytes, service: str = "sagemaker") -> tuple[int, dict[str, Any]]:
+def post(server: Front, target: str, body: bytes, service: str = "sagemaker") -> tuple[int, dict[str, Any]]:
     authorization = f"AWS4-HMAC-SHA256 Credential=any/20261121/us-east-1/{service}/aws4_request, Signature=0"
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     connection.request("POST", "/", body=body, headers={"Authorization": authorization, "X-Amz-Target": target})
     response = connection.getresponse()
     return response.status, json.loads(response.read())
@@ -52,7 +52,7 @@ def test_times_keep_their_milliseconds(client: Any) -> None:
     assert answer["CreationTime"] == datetime.fromtimestamp(CREATED, timezone.utc)
 
 
-def test_operation_without_output_has_no_body(server: Server, client: Any) -> None:
+def test_operation_without_output_has_no_body(server: Front, client: Any) -> None:
     answer = client("sagemaker").stop_training_job(TrainingJobName="a-job")
     assert answer["ResponseMetadata"]["HTTPHeaders"]["content-length"] == "0"
 
@@ -63,7 +63,7 @@ def test_validation_error(client: Any) -> None:
     assert message.startswith("1 validation error detected: Value 'no_' at 'trainingJobName'")
 
 
-def test_modelled_error_uses_the_models_member(server: Server, client: Any) -> None:
+def test_modelled_error_uses_the_models_member(server: Front, client: Any) -> None:
     sagemaker = client("sagemaker")
     with pytest.raises(sagemaker.exceptions.ResourceInUse):
         sagemaker.create_training_job(**{**REQUEST, "TrainingJobName": "taken"})
@@ -83,13 +83,13 @@ def test_modelled_error_uses_the_models_member(server: Server, client: Any) -> N
         (b'{"TrainingJobName": "%s"}' % (b"a" * MAX_BODY), "RequestEntityTooLargeException", 413),
     ],
 )
-def test_bad_bodies(server: Server, body: bytes, code: str, status: int) -> None:
+def test_bad_bodies(server: Front, body: bytes, code: str, status: int) -> None:
     answer = post(server, "SageMaker.StopTrainingJob", body)
     assert (answer[0], answer[1]["__type"]) == (status, code)
 
 
 def test_a_bug_is_logged_and_the_server_goes_on(
-    server: Server, client: Any, server_log: pytest.LogCaptureFixture
+    server: Front, client: Any, server_log: pytest.LogCaptureFixture
 ) -> None:
     sagemaker = client("sagemaker")
     code, message, status = error_of(sagemaker.create_training_job, **{**REQUEST, "TrainingJobName": "broken"})
@@ -125,7 +125,7 @@ def test_shared_operations_are_split_by_resource(client: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["1", "[]", "{}", "null", "true"])
-def test_shared_operation_with_odd_json_is_no_server_error(server: Server, value: str) -> None:
+def test_shared_operation_with_odd_json_is_no_server_error(server: Front, value: str) -> None:
     body = f'{{"ResourceArn": {value}, "logGroupName": {value}}}'.encode()
     status, answer = post(server, "SageMaker.ListTags", body)
     assert "html" not in str(answer).lower()
@@ -133,7 +133,7 @@ def test_shared_operation_with_odd_json_is_no_server_error(server: Server, value
     assert status >= 400
 
 
-def test_operation_that_does_not_exist(server: Server) -> None:
+def test_operation_that_does_not_exist(server: Front) -> None:
     for service, target in (("sagemaker", "SageMaker.MakeCoffee"), ("logs", "Logs_20140328.MakeCoffee")):
         status, answer = post(server, target, b"{}", service)
         assert (status, answer["__type"]) == (400, "UnknownOperationException")
@@ -150,9 +150,9 @@ def test_operation_that_does_not_exist(server: Server) -> None:
     ],
 )
 def test_an_operation_of_ours_in_another_form_never_reaches_moto(
-    server: Server, method: str, path: str, target: str | None, server_log: pytest.LogCaptureFixture
+    server: Front, method: str, path: str, target: str | None, server_log: pytest.LogCaptureFixture
 ) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     headers = {
         "Authorization": "AWS4-HMAC-SHA256 Credential=any/20261121/us-east-1/sagemaker/aws4_request, Signature=0"
     }
@@ -165,7 +165,7 @@ def test_an_operation_of_ours_in_another_form_never_reaches_moto(
     assert server_log.records == []
 
 
-def test_service_that_does_not_exist(server: Server) -> None:
+def test_service_that_does_not_exist(server: Front) -> None:
     status, answer = post(server, "CoffeeMachine.Brew", b"{}", "coffee")
     assert (status, answer["__type"]) == (400, "UnknownOperationException")
 
@@ -176,13 +176,13 @@ def test_operation_that_nobody_has_is_named(client: Any) -> None:
     assert "UpdateTrainingJob" in message
 
 
-def test_two_hundred_clients_at_once(server: Server, client: Any, jobs: FakeJobs) -> None:
+def test_two_hundred_clients_at_once(server: Front, client: Any, jobs: FakeJobs) -> None:
     sagemaker, s3 = client("sagemaker"), client("s3")
     s3.create_bucket(Bucket="crowd")
     start = threading.Barrier(200)
 
     def visit(number: int) -> str:
-        start.wait(timeout=60)
+        start.wait(timeout=120)
         s3.put_object(Bucket="crowd", Key=f"k{number}", Body=b"x" * 1000)
         return str(sagemaker.create_training_job(**{**REQUEST, "TrainingJobName": f"job-{number}"})["TrainingJobArn"])
 

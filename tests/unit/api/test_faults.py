@@ -32,7 +32,7 @@ def tagged(value: str, **changes: Any) -> dict[str, Any]:
 
 
 def control(world: ApiWorld, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, Any]]:
-    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=120)
     data = body if isinstance(body, bytes) else None if body is None else json.dumps(body)
     connection.request(method, f"/_sagelet/{path}", body=data, headers=headers)
     response = connection.getresponse()

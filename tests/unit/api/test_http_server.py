@@ -20,7 +20,7 @@ def echo(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
 
 
 def ask(host: str, port: int, body: bytes = b"") -> dict[str, object]:
-    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=120)
     connection.request("PUT", "/", body=body)
     answer: dict[str, object] = json.loads(connection.getresponse().read())
     connection.close()
@@ -47,7 +47,7 @@ def test_stop_frees_the_port_and_may_be_repeated() -> None:
     server.stop()
     server.stop()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
+        socket.create_connection(("127.0.0.1", port), timeout=120)
     with Server(echo, "127.0.0.1", port) as again:
         assert ask("127.0.0.1", again.port)["size"] == 0
 
@@ -64,12 +64,12 @@ def test_failure_at_the_second_address_closes_the_first() -> None:
     with pytest.raises(SettingsError, match=r"192\.0\.2\.1"):
         server.start()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", server.port), timeout=5)
+        socket.create_connection(("127.0.0.1", server.port), timeout=120)
 
 
 def test_keep_alive_without_delay() -> None:
     with Server(echo, "127.0.0.1", 0) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
         connection.connect()
         first = connection.sock
         for _ in range(20):
@@ -83,7 +83,7 @@ def test_expect_continue_is_answered_before_the_body() -> None:
     head = b"PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
     with (
         Server(echo, "127.0.0.1", 0) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw,
+        socket.create_connection(("127.0.0.1", server.port), timeout=120) as raw,
     ):
         raw.sendall(head)
         assert raw.recv(1000).startswith(b"HTTP/1.1 100 Continue")

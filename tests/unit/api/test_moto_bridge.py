@@ -11,9 +11,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet.telemetry.sink import NAMESPACE, MetricPoint, MetricSink
-from sagelet_api.server import Server
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.state_events import EventBus
+from support.front import Front
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 
@@ -33,9 +33,9 @@ def test_presigned_urls_of_s3_and_sts(client: Any, bucket: str) -> None:
     s3 = client("s3")
     s3.create_bucket(Bucket=bucket)
     s3.put_object(Bucket=bucket, Key="k", Body=b"data")
-    with urlopen(s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "k"}), timeout=10) as found:
+    with urlopen(s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "k"}), timeout=120) as found:
         assert found.read() == b"data"
-    with urlopen(client("sts", key="111122223333").generate_presigned_url("get_caller_identity"), timeout=10) as who:
+    with urlopen(client("sts", key="111122223333").generate_presigned_url("get_caller_identity"), timeout=120) as who:
         assert b"<Account>111122223333</Account>" in who.read()
 
 
@@ -75,14 +75,14 @@ def test_what_moto_lacks_is_an_error_of_the_protocol(client: Any) -> None:
         assert name in error["Message"]
 
 
-def test_a_crash_of_moto_is_an_internal_failure(server: Server, server_log: pytest.LogCaptureFixture) -> None:
+def test_a_crash_of_moto_is_an_internal_failure(server: Front, server_log: pytest.LogCaptureFixture) -> None:
     headers = {
         "Authorization": f"AWS4-HMAC-SHA256 Credential=k/20261121/{REGION}/sagemaker/aws4_request, Signature=0",
         "X-Amz-Target": "SageMaker.CreateEndpointConfig",
         "Content-Type": "application/x-amz-json-1.1",
     }
     with pytest.raises(HTTPError) as caught:
-        urlopen(Request(server.endpoint, data=b'{"ProductionVariants": 1}', headers=headers), timeout=10)
+        urlopen(Request(server.endpoint, data=b'{"ProductionVariants": 1}', headers=headers), timeout=120)
     assert caught.value.code == 500
     assert b'"__type": "InternalFailure"' in caught.value.read()
     assert server_log.records

@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from sagelet_api.server import Server
+from support.front import Front
 
 SIGNED = {"Authorization": "AWS4-HMAC-SHA256 Credential=k/20261121/us-east-1/s3/aws4_request, Signature=0"}
 STREAMING = {
@@ -23,11 +23,11 @@ Ask = Callable[..., tuple[int, bytes, Any]]
 
 
 @pytest.fixture
-def ask(server: Server) -> Ask:
+def ask(server: Front) -> Ask:
     def ask(method: str, path: str, data: Any = None, headers: dict[str, str] = SIGNED) -> tuple[int, bytes, Any]:
         request = Request(f"{server.endpoint}{path}", data=data, headers=headers, method=method)
         try:
-            with urlopen(request, timeout=20) as response:
+            with urlopen(request, timeout=120) as response:
                 return response.status, response.read(), response.headers
         except HTTPError as error:
             return error.code, error.read(), error.headers
@@ -79,7 +79,7 @@ def test_the_hash_that_was_signed_is_checked(ask: Ask, bucket: str) -> None:
     assert (status, b"XAmzContentSHA256Mismatch" in body) == (400, True)
 
 
-def test_a_connection_that_breaks_leaves_the_object_as_it_was(server: Server, s3c: Any, bucket: str) -> None:
+def test_a_connection_that_breaks_leaves_the_object_as_it_was(server: Front, s3c: Any, bucket: str) -> None:
     s3c.put_object(Bucket=bucket, Key="k", Body=b"before")
     head = f"PUT /{bucket}/k HTTP/1.1\r\nHost: localhost\r\nAuthorization: {SIGNED['Authorization']}\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -87,9 +87,9 @@ def test_a_connection_that_breaks_leaves_the_object_as_it_was(server: Server, s3
     assert s3c.get_object(Bucket=bucket, Key="k")["Body"].read() == b"before"
 
 
-def test_expect_continue(server: Server, s3c: Any, bucket: str) -> None:
+def test_expect_continue(server: Front, s3c: Any, bucket: str) -> None:
     head = f"PUT /{bucket}/k HTTP/1.1\r\nHost: localhost\r\nAuthorization: {SIGNED['Authorization']}\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as connection:
         connection.sendall(f"{head}Content-Length: 2\r\nExpect: 100-continue\r\n\r\n".encode())
         assert connection.recv(100).startswith(b"HTTP/1.1 100 ")
         connection.sendall(b"ok")
@@ -97,14 +97,14 @@ def test_expect_continue(server: Server, s3c: Any, bucket: str) -> None:
     assert s3c.get_object(Bucket=bucket, Key="k")["Body"].read() == b"ok"
 
 
-def test_a_body_needs_a_length(server: Server, bucket: str) -> None:
+def test_a_body_needs_a_length(server: Front, bucket: str) -> None:
     head = f"PUT /{bucket}/k HTTP/1.1\r\nHost: localhost\r\nAuthorization: {SIGNED['Authorization']}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as connection:
         connection.sendall(head.encode())
         assert connection.recv(2000).startswith(b"HTTP/1.1 411 ")
 
 
-def test_presigned_urls(ask: Ask, server: Server, s3c: Any, bucket: str) -> None:
+def test_presigned_urls(ask: Ask, server: Front, s3c: Any, bucket: str) -> None:
     def presigned(operation: str, seconds: int = 60, **parameters: str) -> str:
         place = {"Bucket": bucket, "Key": "a b"}
         url: str = s3c.generate_presigned_url(operation, Params={**place, **parameters}, ExpiresIn=seconds)
@@ -123,7 +123,7 @@ def test_presigned_urls(ask: Ask, server: Server, s3c: Any, bucket: str) -> None
 
 @pytest.mark.parametrize("suffix", ["localhost", "s3.localhost", "s3.us-east-1.localhost"])
 @pytest.mark.parametrize("dotted", [False, True])
-def test_virtual_hosts(ask: Ask, server: Server, s3c: Any, suffix: str, dotted: bool) -> None:
+def test_virtual_hosts(ask: Ask, server: Front, s3c: Any, suffix: str, dotted: bool) -> None:
     bucket = f"{'a.b' if dotted else 'ab'}-{uuid.uuid4()}"
     s3c.create_bucket(Bucket=bucket)
     host = {**SIGNED, "Host": f"{bucket}.{suffix}:{server.port}"}

@@ -8,8 +8,8 @@ import pytest
 
 from sagelet_api.protocol import parse_call
 from sagelet_api.security import FrontDoor
-from sagelet_api.server import Server
 from support.fake_jobs import FakeJobs
+from support.front import Front
 
 SIGNED = {
     "Authorization": "AWS4-HMAC-SHA256 Credential=any/20261121/us-east-1/sagemaker/aws4_request, Signature=0",
@@ -19,9 +19,9 @@ BODY = b'{"TrainingJobName": "a-job"}'
 
 
 def ask(
-    server: Server, headers: Mapping[str, str], method: str = "POST", path: str = "/", body: bytes = BODY
+    server: Front, headers: Mapping[str, str], method: str = "POST", path: str = "/", body: bytes = BODY
 ) -> tuple[int, dict[str, str], str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     connection.request(method, path, body=body, headers=dict(headers))
     response = connection.getresponse()
     text = response.read().decode()
@@ -29,14 +29,14 @@ def ask(
     return response.status, {name.lower(): value for name, value in response.getheaders()}, text
 
 
-def test_a_signed_request_comes_in(server: Server, jobs: FakeJobs) -> None:
+def test_a_signed_request_comes_in(server: Front, jobs: FakeJobs) -> None:
     status, _, _ = ask(server, SIGNED)
     assert status == 200
     assert len(jobs.seen) == 1
 
 
 @pytest.mark.parametrize("host", ["localhost:{}", "127.0.0.1:{}", "[::1]:{}", "host.docker.internal:{}", "LOCALHOST"])
-def test_our_own_names(server: Server, host: str) -> None:
+def test_our_own_names(server: Front, host: str) -> None:
     assert ask(server, {**SIGNED, "Host": host.format(server.port)})[0] == 200
 
 
@@ -44,7 +44,7 @@ def test_our_own_names(server: Server, host: str) -> None:
     "host",
     ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "evillocalhost", "", "[", "a@b"],
 )
-def test_a_foreign_host_is_refused(server: Server, jobs: FakeJobs, host: str) -> None:
+def test_a_foreign_host_is_refused(server: Front, jobs: FakeJobs, host: str) -> None:
     status, _, text = ask(server, {**SIGNED, "Host": host})
     assert status == 403
     assert "is no name of this sagelet server" in text
@@ -61,7 +61,7 @@ def test_a_foreign_host_is_refused(server: Server, jobs: FakeJobs, host: str) ->
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_web_pages_of_others_are_refused(server: Server, jobs: FakeJobs, headers: dict[str, str]) -> None:
+def test_web_pages_of_others_are_refused(server: Front, jobs: FakeJobs, headers: dict[str, str]) -> None:
     for path, extra in (("/", SIGNED), ("/_sagelet/health", {})):
         status, _, text = ask(server, {**extra, **headers}, path=path)
         assert status == 403
@@ -69,13 +69,13 @@ def test_web_pages_of_others_are_refused(server: Server, jobs: FakeJobs, headers
     assert jobs.seen == []
 
 
-def test_our_own_page_may_call(server: Server) -> None:
+def test_our_own_page_may_call(server: Front) -> None:
     own = {"Origin": server.endpoint, "Sec-Fetch-Site": "same-origin"}
     assert ask(server, {**SIGNED, **own})[0] == 200
     assert ask(server, own, "GET", "/_sagelet/health", b"")[0] == 200
 
 
-def test_a_preflight_gets_no_leave(server: Server) -> None:
+def test_a_preflight_gets_no_leave(server: Front) -> None:
     asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
     status, headers, _ = ask(server, asked, "OPTIONS", body=b"")
     assert status == 403
@@ -92,7 +92,7 @@ def test_a_preflight_gets_no_leave(server: Server) -> None:
         {**SIGNED, "Authorization": "AWS4-HMAC-SHA256 garbage"},
     ],
 )
-def test_unsigned_requests_are_refused(server: Server, jobs: FakeJobs, headers: dict[str, str]) -> None:
+def test_unsigned_requests_are_refused(server: Front, jobs: FakeJobs, headers: dict[str, str]) -> None:
     status, _, text = ask(server, headers)
     assert status == 403
     assert "sign the request" in text
@@ -102,19 +102,19 @@ def test_unsigned_requests_are_refused(server: Server, jobs: FakeJobs, headers: 
 @pytest.mark.parametrize(
     "path", ["/moto-api/reset", "/moto-api/data.json", "/latest/meta-data/iam/security-credentials/"]
 )
-def test_moto_keeps_no_back_door(server: Server, path: str) -> None:
+def test_moto_keeps_no_back_door(server: Front, path: str) -> None:
     assert ask(server, {}, "GET", path, b"")[0] == 403
     assert ask(server, SIGNED, "POST", path)[0] == 400
 
 
-def test_a_signed_request_without_a_target_starts_nothing(server: Server, jobs: FakeJobs) -> None:
+def test_a_signed_request_without_a_target_starts_nothing(server: Front, jobs: FakeJobs) -> None:
     unlabelled = {"Authorization": SIGNED["Authorization"], "Content-Type": "text/plain"}
     status, _, text = ask(server, unlabelled)
     assert 400 <= status < 500, text
     assert jobs.seen == []
 
 
-def test_cors_rules_of_a_bucket_open_nothing(server: Server, client: Any) -> None:
+def test_cors_rules_of_a_bucket_open_nothing(server: Front, client: Any) -> None:
     s3 = client("s3")
     s3.create_bucket(Bucket="with-cors")
     rule = {"AllowedMethods": ["GET"], "AllowedOrigins": ["*"]}

@@ -39,7 +39,7 @@ def training(world: ApiWorld, attempt: int = 1) -> FakeHost:
 
 
 def call(world: ApiWorld, path: str, method: str = "POST", **headers: str) -> tuple[int, dict[str, Any]]:
-    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=120)
     connection.request(method, f"/_sagelet/jobs/{path}", headers=headers)
     response = connection.getresponse()
     return response.status, json.loads(response.read())
@@ -105,7 +105,7 @@ def test_an_on_demand_job_is_a_conflict(world: ApiWorld) -> None:
 def test_web_pages_interrupt_nothing(world: ApiWorld, method: str, headers: dict[str, str], status: int) -> None:
     create(world)
     training(world)
-    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=120)
     connection.request(method, "/_sagelet/jobs/one/interrupt", headers=headers)
     assert connection.getresponse().status == status
     assert world.job("one").secondary.value == "Training"

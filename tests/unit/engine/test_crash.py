@@ -213,7 +213,7 @@ def test_closing_does_not_wait_for_each_job_in_turn(
     for number in range(16):
         world.create(f"job-{number}")
     for _ in range(16):
-        assert waiting.acquire(timeout=10)
+        assert waiting.acquire(timeout=120)
     closer = threading.Thread(target=world.engine.close)
     closer.start()
     closer.join(10)

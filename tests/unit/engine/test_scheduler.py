@@ -244,7 +244,7 @@ def test_stops_at_any_moment_end_every_job_stopped(make_world: Callable[..., Wor
                 host.end(143)
         return all(world.job(name).terminal for name in names)
 
-    until(all_ended, 30)
+    until(all_ended)
     assert {world.job(name).status for name in names} == {JobStatus.STOPPED}
     assert not world.runtime.hosts
     world.create("next")

@@ -258,7 +258,7 @@ def test_what_cannot_be_read_fails_no_job_and_is_said_once(
     monkeypatch.setattr(FakeRuntime, "usage", broken)
     world.create("one")
     for _ in range(3):
-        assert looks.acquire(timeout=10)
+        assert looks.acquire(timeout=120)
     world.host("one").end(0)
     assert world.ended("one").status.value == "Completed"
     assert len([record for record in caplog.records if "instance metrics" in record.message]) == 1

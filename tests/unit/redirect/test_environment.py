@@ -130,7 +130,7 @@ def endpoint() -> Iterator[str]:
 
 def run(endpoint: str, *command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [SAGELET, "run", "--endpoint", endpoint, *command], capture_output=True, text=True, timeout=60
+        [SAGELET, "run", "--endpoint", endpoint, *command], capture_output=True, text=True, timeout=120
     )
 
 

@@ -26,7 +26,7 @@ def python(script: str, *paths: Path, endpoint: str = ENDPOINT) -> Any:
         "AWS_DEFAULT_REGION": "us-east-1",
     }
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], env=environ, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", textwrap.dedent(script)], env=environ, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -80,14 +80,14 @@ def test_init_reaps_orphans_forwards_sigterm_and_takes_the_exit_code(tmp_path: P
     process = start_init(tmp_path)
     poll(lambda: len(children(process.pid)) == 1, "only the worker is left, the orphan is reaped")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 5
+    assert process.wait(timeout=120) == 5
 
 
 def test_init_reports_a_killed_child_as_a_shell_does(tmp_path: Path) -> None:
     process = start_init(tmp_path)
     poll(lambda: len(children(process.pid)) == 1, "only the worker is left")
     os.kill(children(process.pid)[0], signal.SIGKILL)
-    assert process.wait(timeout=60) == 128 + signal.SIGKILL
+    assert process.wait(timeout=120) == 128 + signal.SIGKILL
 
 
 def children(pid: int) -> list[int]:

@@ -63,7 +63,7 @@ def test_a_line_is_seen_while_the_script_still_runs(host: TrainingHost) -> None:
     poll(lambda: "first 1\n" in host.log, "the line is in the log")
     assert process.poll() is None
     (host.base / "code" / "go").touch()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=120) == 0
 
 
 def test_user_error_gives_aws_form_with_the_traceback(host: TrainingHost) -> None:
@@ -186,7 +186,7 @@ STOPPABLE = """
 def stop_when_ready(host: TrainingHost, process: subprocess.Popen[str]) -> int:
     poll(lambda: "\nready\n" in host.log, "the script is ready")
     process.send_signal(signal.SIGTERM)
-    return process.wait(timeout=60)
+    return process.wait(timeout=120)
 
 
 def test_stop_reaches_the_handler_and_the_job_succeeds(host: TrainingHost) -> None:
@@ -254,7 +254,7 @@ def test_stop_before_the_script_starts_ends_the_job_at_once(host: TrainingHost) 
     process = host.start()
     poll(lambda: (host.base / "asked").exists(), "the toolkit asks for the GPUs")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    assert process.wait(timeout=120) == 128 + signal.SIGTERM
     assert "must not run\n" not in host.log
     assert not (host.base / "output" / "success").exists()
 
@@ -278,7 +278,7 @@ def test_a_detached_process_that_holds_the_output_does_not_hold_the_job(
     host.script(DETACHES.format(code=code, pause=pause))
     process = host.start()
     try:
-        assert process.wait(timeout=60) == (1 if code else 0)
+        assert process.wait(timeout=120) == (1 if code else 0)
         assert "last words" in host.log
         assert "processes that it detached hold its output" in host.log
         assert (host.base / "output" / "success").exists() == (code == 0)
@@ -291,7 +291,7 @@ def test_what_runs_in_the_background_is_waited_for(host: TrainingHost) -> None:
     process = host.start(program="train.sh")
     poll(lambda: "script ends\n" in host.log, "the script ends")
     (host.base / "code" / "go").touch()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=120) == 0
     assert "late\n" in host.log
 
 
