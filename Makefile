@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Processes that the tests are dealt to, a file at a time.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup setup-sdk setup-sdk3 image demo up test properties docs bench-s3 lint format clean
+.PHONY: help setup setup-sdk setup-sdk3 image demo up test properties docs bench-s3 bench-models lint format clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -14,6 +14,7 @@ help:
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
 	@echo "make docs    docs/training-job-api.md, from botocore's model"
 	@echo "make bench-s3  S3 against moto_server: ratios of one run"
+	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
 	@echo "make setup | setup-sdk | setup-sdk3 | image | lint | format | clean"
 
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
@@ -60,6 +61,10 @@ docs: setup
 # S3 of sagelet against moto_server, one run.
 bench-s3: setup
 	$(BIN)/python tests/bench/s3.py $(BENCH_ARGS)
+
+# Five models natively and compiled, one run; BENCH_ARGS=--write puts the table into docs/same-model.md.
+bench-models: setup
+	$(BIN)/python tests/bench/models.py $(BENCH_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from support.jobs import Jobs
+from support.lab import opt_mls
 from support.server import SageletProcess, until
 
 SCRIPT = """
@@ -12,19 +13,27 @@ SCRIPT = """
     print("begin", flush=True)
     for number in range(200):
         print("line", number)
-        time.sleep(0.05)
+        time.sleep(0.02)
+        while number == 100 and not os.path.exists("/opt/ml/go"):
+            time.sleep(0.05)
     open(os.environ["SM_MODEL_DIR"] + "/model.txt", "w").write("done")
 """
 
 
-def test_a_job_survives_kill_9_of_the_server(own_server: SageletProcess) -> None:
+def go_on(directory: Path) -> None:
+    """Lets the script go past line 100."""
+    for opt_ml in opt_mls(directory / "data"):
+        (opt_ml / "go").touch()
+
+
+def test_a_job_survives_kill_9_of_the_server(own_server: SageletProcess, tmp_path: Path) -> None:
     jobs = Jobs(own_server)
     name = jobs.submit(SCRIPT, metrics=[{"Name": "line", "Regex": "line ([0-9]+)"}])
     jobs.wait_for_line(name, "line 20")
     own_server.kill()
     own_server.start()
-    before = len(jobs.log(name))
-    until(lambda: len(jobs.log(name)) > before)
+    jobs.wait_for_line(name, "line 100")
+    go_on(tmp_path)
     job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Completed"
     numbered = [line for line in jobs.log(name) if line.startswith("line ")]
@@ -38,19 +47,21 @@ def test_a_job_that_ended_while_the_server_was_down_is_finished(own_server: Sage
     name = jobs.submit(SCRIPT)
     jobs.wait_for_line(name, "line 5")
     own_server.kill()
-    optml = next((tmp_path / "data" / "jobs").rglob("opt-ml"))
-    until(lambda: (optml / "output" / "success").exists())
+    go_on(tmp_path)
+    (opt_ml,) = opt_mls(tmp_path / "data")
+    until(lambda: (opt_ml / "output" / "success").exists())
     own_server.start()
     assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
     assert [line for line in jobs.log(name) if line.startswith("line ")] == [f"line {n}" for n in range(200)]
 
 
-def test_sigterm_leaves_the_job_running_and_says_so(own_server: SageletProcess) -> None:
+def test_sigterm_leaves_the_job_running_and_says_so(own_server: SageletProcess, tmp_path: Path) -> None:
     jobs = Jobs(own_server)
     name = jobs.submit(SCRIPT)
     jobs.wait_for_line(name, "line 5")
     assert name in own_server.stop()
     own_server.start()
+    go_on(tmp_path)
     assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
 
 

@@ -53,7 +53,7 @@ def test_a_job_of_seconds_has_instance_metrics(jobs: Jobs, server: SageletProces
     assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
     found = instance_metrics(server, name)
     assert set(found) == {"CPUUtilization", "MemoryUtilization", "DiskUtilization"}, "no GPU, no GPU metrics"
-    assert 10 < found["CPUUtilization"] <= 100 * (os.cpu_count() or 1) + 5
+    assert 0 < found["CPUUtilization"] <= 100 * (os.cpu_count() or 1) + 5
     assert 0 < found["MemoryUtilization"] < 100
     # Of the 10 GiB that the request names.
     assert 0.9 < found["DiskUtilization"] < 3

@@ -175,17 +175,17 @@ def test_closing_while_data_is_downloaded_writes_nothing_afterwards(
 
     def slow(*arguments: Any) -> None:
         begun.set()
-        assert gate.wait(10)
+        assert gate.wait(120)
         download(*arguments)
 
     monkeypatch.setattr(world.objects, "download", slow)
     world.create("one", **channel())
-    assert begun.wait(10)
+    assert begun.wait(120)
     supervisor = next(thread for thread in threading.enumerate() if thread.name == "job-one")
     world.engine.close()
     before = Store(world.settings.data / "sagelet.db").get(key("one"))
     gate.set()
-    supervisor.join(10)
+    supervisor.join(120)
     assert not supervisor.is_alive()
     assert Store(world.settings.data / "sagelet.db").get(key("one")) == before
     assert before.secondary is SecondaryStatus.DOWNLOADING
@@ -199,14 +199,14 @@ def test_closing_while_data_is_downloaded_writes_nothing_afterwards(
 def test_closing_does_not_wait_for_each_job_in_turn(
     make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagelet.engine.DETACH_SECONDS", 1.0)
+    monkeypatch.setattr("sagelet.engine.DETACH_SECONDS", 3.0)
     world = make_world(max_jobs=16)
     gate = threading.Event()
     waiting = threading.Semaphore(0)
 
     def stuck(_image: str) -> bool:
         waiting.release()
-        gate.wait(20)
+        gate.wait(120)
         return True
 
     monkeypatch.setattr(world.runtime, "has_image", stuck)
@@ -216,10 +216,10 @@ def test_closing_does_not_wait_for_each_job_in_turn(
         assert waiting.acquire(timeout=120)
     closer = threading.Thread(target=world.engine.close)
     closer.start()
-    closer.join(10)
+    closer.join(40)
     alive = closer.is_alive()
     gate.set()
-    closer.join(10)
+    closer.join(120)
     assert not alive
 
 

@@ -161,12 +161,12 @@ def test_an_interruption_while_data_is_downloaded(world: World, monkeypatch: pyt
 
     def slow(*arguments: Any) -> None:
         begun.set()
-        assert gate.wait(10)
+        assert gate.wait(120)
         download(*arguments)
 
     monkeypatch.setattr(world.objects, "download", slow)
     create(world)
-    assert begun.wait(10)
+    assert begun.wait(120)
     world.engine.interrupt(key("one"))
     gate.set()
     host = training(world, 2)

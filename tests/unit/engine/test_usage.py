@@ -289,12 +289,12 @@ def test_a_look_that_hangs_holds_no_job_back(world: World, monkeypatch: pytest.M
 
     def hanging(_self: FakeRuntime, _handle: Handle) -> Usage:
         looking.set()
-        assert answer.wait(30)
+        assert answer.wait(120)
         return Usage(1.0, 100, 1000)
 
     monkeypatch.setattr(FakeRuntime, "usage", hanging)
     world.create("one")
-    assert looking.wait(10)
+    assert looking.wait(120)
     world.host("one").end(0)
     assert world.ended("one").status.value == "Completed"
     answer.set()

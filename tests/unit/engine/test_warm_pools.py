@@ -215,7 +215,7 @@ def test_a_server_that_died_right_after_it_gave_a_pool_away(narrow: World, monke
     with monkeypatch.context() as broken:
         broken.setattr(Scheduler, "occupy", die)
         narrow.create("two", **kept(600))
-        assert died.wait(10)
+        assert died.wait(120)
         narrow.engine.close()
     assert not narrow.runtime.hosts
     narrow.engine = narrow.boot()
@@ -397,7 +397,7 @@ def test_a_client_may_be_quicker_than_the_thread_of_the_job_that_ended(
     ended = Scheduler.ended
 
     def late(scheduler: Scheduler, job: TrainingJob) -> None:
-        assert job.key.name != "one" or gate.wait(10)
+        assert job.key.name != "one" or gate.wait(120)
         ended(scheduler, job)
 
     monkeypatch.setattr(Scheduler, "ended", late)
@@ -452,7 +452,7 @@ def test_an_engine_forgets_no_pool_while_clients_end_it(world: World) -> None:
             thread.start()
         world.clock.turn(60)
         for thread in threads:
-            thread.join(10)
+            thread.join(120)
         until(lambda names=names: {status(world, name) for name in names} == {P.TERMINATED})
     for number in range(4):
         world.create(f"last-{number}", **OTHER)

@@ -155,7 +155,7 @@ def test_signals_are_the_commands_own(endpoint: str) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 9
+        assert process.wait(120) == 9
 
 
 def test_a_broken_pipe_ends_the_command_as_in_a_shell(endpoint: str) -> None:

@@ -1,0 +1,90 @@
+"""Native and compiled trainings of one set of models through the runtime package, and how far they agree."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from support.training_host import TrainingHost
+
+SOURCES = Path(__file__).parents[1] / "bench" / "same_model"
+COMPILER = {"sagemaker_training_compiler_enabled": "true", "sagemaker_training_compiler_debug_mode": "false"}
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """The largest difference of two trainings that counts as agreement; both relative."""
+
+    loss: float
+    weights: float
+
+
+#: Measured by `make bench-models`, with a margin of ten; the reasons are in docs/same-model.md.
+SMOOTH = Tolerance(loss=1e-5, weights=1e-4)
+CHAOTIC = Tolerance(loss=1e-2, weights=1e-1)
+TOLERANCES = {"gpt2": SMOOTH, "bert": SMOOTH, "mlp": CHAOTIC, "conv": CHAOTIC, "lstm": SMOOTH}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one training left behind."""
+
+    #: `cpu` or `xla`.
+    device: str
+    #: Of each step.
+    losses: list[float]
+    #: Seconds of each chunk of steps; the first chunk is the first step.
+    chunks: list[float]
+    weights: dict[str, Any]
+
+    @classmethod
+    def read(cls, directory: Path, name: str) -> "Trained":
+        told = json.loads((directory / f"{name}.json").read_text())
+        with numpy.load(directory / f"{name}.npz") as file:
+            return cls(told["device"], told["losses"], told["chunks"], dict(file))
+
+
+@dataclass(frozen=True)
+class Difference:
+    #: Of the losses of one step, over that of the first training; the largest.
+    loss: float
+    #: L2 norm of the difference of all weights over that of the first training's.
+    weights: float
+
+    def within(self, tolerance: Tolerance) -> bool:
+        return self.loss <= tolerance.loss and self.weights <= tolerance.weights
+
+
+def difference(one: Trained, other: Trained) -> Difference:
+    assert one.weights.keys() == other.weights.keys()
+    assert len(one.losses) == len(other.losses)
+    loss = max(abs(a - b) / abs(a) for a, b in zip(one.losses, other.losses, strict=True))
+    return Difference(loss, _distance(one.weights, other.weights) / _distance(one.weights, {}))
+
+
+def _distance(one: dict[str, Any], other: dict[str, Any]) -> float:
+    squares = 0.0
+    for name, value in one.items():
+        if numpy.issubdtype(value.dtype, numpy.floating):
+            squares += float(numpy.square(value.astype("f8") - other.get(name, numpy.float64(0))).sum())
+    return float(squares**0.5)
+
+
+def start(base: Path, *, compiled: bool, threads: int, **options: object) -> tuple[TrainingHost, subprocess.Popen[str]]:
+    """A training of `bench/same_model/train.py` with these options, under way on a host of its own."""
+    base.mkdir(parents=True)
+    host = TrainingHost(base, {"OMP_NUM_THREADS": str(threads), "PJRT_NPROC": str(threads)})
+    for file in SOURCES.glob("*.py"):
+        host.script(file.read_text(), file.name)
+    hyperparameters = {name: str(value) for name, value in options.items()}
+    return host, host.start({**(COMPILER if compiled else {}), **hyperparameters})
+
+
+def ended(host: TrainingHost, process: "subprocess.Popen[str]", names: list[str]) -> dict[str, Trained]:
+    """What the training left, by model, when it has ended well."""
+    code = process.wait(timeout=1800)
+    assert code == 0, host.log
+    return {name: Trained.read(host.model, name) for name in names}
