@@ -1,5 +1,6 @@
 """A Docker image that holds a static busybox and nothing else, made without a registry."""
 
+import fcntl
 import io
 import shutil
 import subprocess
@@ -15,11 +16,13 @@ APPLETS = "sh cat echo env hostname id ip kill ls mkdir nc printf ps seq setsid 
 
 
 def ensure(client: docker.DockerClient) -> str:
-    """The image's reference; builds the image when it is not there."""
-    try:
-        client.images.get(REFERENCE)
-    except ImageNotFound:
-        client.api.import_image_from_data(_root_tar(), repository="sagelet/test-tiny", tag="1")
+    """The image's reference; builds the image when it is not there, one process at a time."""
+    with Path(tempfile.gettempdir(), "sagelet-test-tiny.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            client.images.get(REFERENCE)
+        except ImageNotFound:
+            client.api.import_image_from_data(_root_tar(), repository="sagelet/test-tiny", tag="1")
     return REFERENCE
 
 
