@@ -18,7 +18,7 @@ def command(host: TrainingHost, parameters: dict[str, str], *arguments: str) -> 
     host.prepare({})
     done = subprocess.run(
         [sys.executable, "-m", "sagelet_runtime.command", *arguments],
-        env=host._environ(), cwd=host.base, capture_output=True, text=True, timeout=120,
+        env=host._environ(), cwd=host.base, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     host.log_file.write_text(done.stdout + done.stderr)
     return host.ended(done.returncode)
