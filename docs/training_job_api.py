@@ -6,6 +6,7 @@ The members come from botocore's model, what becomes of them from services/membe
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,7 @@ def _table(rows: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@cache
 def service_model() -> ServiceModel:
     return ServiceModel(Loader().load_service_model("sagemaker", "service-2"))
 
