@@ -318,8 +318,12 @@ def test_mounts_show_directories_of_this_machine(host: Harness) -> None:
 
 
 def test_the_end_of_a_host_has_a_time(host: Harness) -> None:
-    handles = host.launch_all(host.plan("[ $(hostname) = algo-2 ] || sleep 1; exit 3", hosts=2))
-    first, second = (host.end(handle) for handle in handles)
+    script = "[ $(hostname) = algo-2 ] || while [ ! -e /opt/ml/go ]; do sleep 0.05; done; exit 3"
+    plan = host.plan(script, hosts=2)
+    handles = host.launch_all(plan)
+    second = host.end(handles[1])
+    (plan.hosts[0].opt_ml / "go").touch()
+    first = host.end(handles[0])
     assert first.finished_ms is not None
     assert second.finished_ms is not None
     assert handles[1].started_ms <= second.finished_ms < first.finished_ms

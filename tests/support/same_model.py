@@ -36,8 +36,8 @@ class Trained:
     device: str
     #: Of each step.
     losses: list[float]
-    #: Seconds of each chunk of steps; the first chunk is the first step.
-    chunks: list[float]
+    #: Seconds, and CPU seconds of all threads, of each chunk of steps; the first chunk is the first step.
+    chunks: list[tuple[float, float]]
     weights: dict[str, Any]
 
     @classmethod
@@ -76,7 +76,9 @@ def _distance(one: dict[str, Any], other: dict[str, Any]) -> float:
 def start(base: Path, *, compiled: bool, threads: int, **options: object) -> tuple[TrainingHost, subprocess.Popen[str]]:
     """A training of `bench/same_model/train.py` with these options, under way on a host of its own."""
     base.mkdir(parents=True)
-    host = TrainingHost(base, {"OMP_NUM_THREADS": str(threads), "PJRT_NPROC": str(threads)})
+    pools = {"OMP_NUM_THREADS": str(threads), "PJRT_NPROC": str(threads)}
+    # Threads that wait must not spin: the other training of a pair, or of another test, has its turn.
+    host = TrainingHost(base, {**pools, "OMP_WAIT_POLICY": "passive"})
     for file in SOURCES.glob("*.py"):
         host.script(file.read_text(), file.name)
     hyperparameters = {name: str(value) for name, value in options.items()}

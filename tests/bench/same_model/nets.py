@@ -79,7 +79,8 @@ def conv(small: bool) -> Net:
     widths, side, rows = ((4, 8), 8, 8) if small else ((32, 64, 128), 32, 32)
     layers: list[nn.Module] = []
     for inner, outer in zip((3, *widths), widths, strict=False):
-        layers += [nn.Conv2d(inner, outer, 3, padding=1), nn.BatchNorm2d(outer), nn.ReLU(), nn.MaxPool2d(2)]
+        # No bias before batch norm: its gradient is rounding and nothing else, which Adam makes whole steps of.
+        layers += [nn.Conv2d(inner, outer, 3, padding=1, bias=False), nn.BatchNorm2d(outer), nn.ReLU(), nn.MaxPool2d(2)]
     model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 10))
     return Net(model, lambda data: functional.cross_entropy(model(data["x"]), data["y"]), _classes(rows, 3, side, side))
 

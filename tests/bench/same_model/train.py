@@ -1,7 +1,7 @@
 """Trains models of `nets.py` as a job's script: on the XLA device where the job is compiled, else natively.
 
-Writes per model `NAME.npz` (the final weights, by name) and `NAME.json` into SM_MODEL_DIR: the loss of each step, the
-seconds of each chunk of steps and the seconds to the end of the first step.
+Writes per model `NAME.npz` (the final weights, by name) and `NAME.json` into SM_MODEL_DIR: the loss of each step, and
+of each chunk of steps the seconds and the CPU seconds of all threads. The first chunk is the first step.
 """
 
 import argparse
@@ -64,12 +64,12 @@ def train(name: str, options: argparse.Namespace, turns: Turns) -> None:
     optimizer = torch.optim.AdamW(net.model.parameters(), lr=options.learning_rate)
     batches = net.batches(seed=99)
     losses: list[float] = []
-    chunks: list[float] = []
+    chunks: list[tuple[float, float]] = []
 
     def run(steps: int) -> None:
         seen = []
         with turns.turn():
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             for _ in range(steps):
                 batch = {key: value.to(device) for key, value in next(batches).items()}
                 optimizer.zero_grad()
@@ -80,7 +80,7 @@ def train(name: str, options: argparse.Namespace, turns: Turns) -> None:
                 seen.append(loss.detach())
             end_step(wait=True)
             losses.extend(one.item() for one in seen)
-            chunks.append(time.perf_counter() - began)
+            chunks.append((time.perf_counter() - began, time.process_time() - used))
 
     run(1)
     while len(losses) < options.steps:
