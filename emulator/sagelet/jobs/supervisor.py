@@ -166,6 +166,7 @@ class Supervisor(threading.Thread):
                 host = self._directories.host(name)
                 Stager(self._services.objects, self._job, objects, file_systems, protected=protected).stage(host)
                 inputconfig.write(self._job, name, host)
+            self._services.cache.lend(self._job, self._directories)
             self._pipes.stage(objects)
         except Superseded:
             return
@@ -187,7 +188,12 @@ class Supervisor(threading.Thread):
             self._pipes.start()
             services = self._services
             plan = launch_plan(
-                self._job, self._directories, services.runtime, services.port, services.settings.file_systems
+                self._job,
+                self._directories,
+                services.runtime,
+                services.port,
+                services.settings.file_systems,
+                cache=services.cache.serves(self._job),
             )
             handles = self._under_way.patiently(lambda: self._services.runtime.launch(plan))
             self._under_way.apply(lambda job: replace(job, launched=True))
@@ -245,6 +251,7 @@ class Supervisor(threading.Thread):
         self._hosts.reap()
         if self._job.launched:
             self._checkpoints.sync(final=True)
+            self._services.cache.take_back(self._job, self._directories)
             Uploader(self._services.objects, self._job, self._directories).upload()
         assert self._job.verdict is not None
         self._under_way.conclude(self._job.verdict)

@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("pjrt_front.c")
-BUILT_IN = SOURCE.with_suffix(".so")
+#: Not pjrt_front.so: Python would take that for this module.
+BUILT_IN = SOURCE.with_name("libpjrt_front.so")
 COMPILERS = ("cc", "gcc", "clang")
 #: Seconds.
 PATIENCE = 60
