@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from sagelet.images.builder import training_image
+from sagelet.images.variants import training_image
 from sagelet.runtimes.choose import NEEDED_MODULES, missing_modules
 from support import front
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sagelet.errors import JobNotFound, JobNotInterruptible
+from sagelet.jobs.compilation import asks_for_compiler
 from sagelet.jobs.record import JobKey, TrainingJob
 from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_api.loading import LOADING
@@ -69,6 +71,14 @@ def control_app(engine: Controlled, throttling: Throttling) -> WsgiApp:
     return lambda environ, start_response: app()(environ, start_response)
 
 
+def _compilation(job: TrainingJob) -> dict[str, Any]:
+    """`compiled` is null where the job asks for no compiler, and until its hosts know."""
+    asked = asks_for_compiler(job)
+    if job.compilation is None:
+        return {"asked": asked, "compiled": None, "platform": None, "reason": ""}
+    return {"asked": asked, **asdict(job.compilation)}
+
+
 def create_app(engine: Controlled, throttling: Throttling) -> "Flask":
     from flask import Flask
     from werkzeug.exceptions import Conflict, HTTPException
@@ -92,6 +102,12 @@ def create_app(engine: Controlled, throttling: Throttling) -> "Flask":
             except JobNotInterruptible as error:
                 raise Conflict(str(error)) from error
         return {"TrainingJobArn": job.key.arn, "SecondaryStatus": job.secondary.value, "Attempt": job.attempt}
+
+    @app.get("/_sagelet/jobs/<name>/compilation")
+    def compilation(name: str) -> dict[str, Any]:
+        """What became of a job's wish to be compiled. `?account=&region=` say whose job it is."""
+        with known_job(name) as key:
+            return _compilation(engine.job(key))
 
     def refuse(error: HTTPException) -> tuple[dict[str, Any], int]:
         return {"error": error.name, "message": error.description}, error.code or 500

@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 import sagelet
 from sagelet.clock import Clock
+from sagelet.compile_cache.lending import Lending
+from sagelet.compile_cache.store import CacheStore
 from sagelet.data import removal
 from sagelet.data.file_systems import FileSystemSource, directory_of
 from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
@@ -73,6 +75,9 @@ class Engine:
         self._scheduler = Scheduler(
             self._store, clock, pool, settings.max_jobs, self._supervise, self._warm, max_hosts=settings.host_limit
         )
+        self._cache = Lending(CacheStore(settings.data, settings.compile_cache_bytes), clock)
+        self._cache.store.recover()
+        self._cache.store.trim()
         self._announcer = Announcer(self._store, statuses)
         self._supervisors: dict[str, Supervisor] = {}
         self._guard = threading.Lock()
@@ -317,6 +322,7 @@ class Engine:
             self._runtime,
             self._images,
             self._port,
+            self._cache,
             self._closing,
         )
         supervisor = Supervisor(services, job, self._ended)

@@ -11,6 +11,8 @@ from sagelet.errors import SettingsError
 
 #: Hosts at the same time, unless more jobs than that may run.
 DEFAULT_MAX_HOSTS = 8
+#: Bytes; a compiled training step for a GPU is some megabytes.
+DEFAULT_COMPILE_CACHE = 5 * 1024**3
 
 
 class RuntimeChoice(str, Enum):
@@ -64,6 +66,8 @@ class Settings:
     spot_discount: float = 0.7
     #: A job's RoleArn must be a role in IAM that SageMaker may assume.
     enforce_iam: bool = False
+    #: Bytes of compiled programs that are kept from job to job; 0: none are.
+    compile_cache_bytes: int = DEFAULT_COMPILE_CACHE
     #: TOML file with the user's own image rules; theirs come first.
     image_rules: Path | None = None
     #: Directories that stand in for file systems (EFS, FSx for Lustre), by FileSystemId.
@@ -80,6 +84,8 @@ class Settings:
             raise SettingsError(f"--stop-grace {self.stop_grace_seconds}: must not be negative")
         if not 0 <= self.spot_discount < 1:
             raise SettingsError(f"--spot-discount {self.spot_discount}: must be at least 0 and less than 1")
+        if self.compile_cache_bytes < 0:
+            raise SettingsError(f"--compile-cache-size {self.compile_cache_bytes}: must not be negative")
         if self.image_rules is not None and not self.image_rules.is_file():
             raise SettingsError(f"--image-rules {self.image_rules}: no such file")
         check_file_systems(self.file_systems, self.data)

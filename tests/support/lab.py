@@ -16,7 +16,7 @@ import boto3
 import pytest
 
 from sagelet.data import checkpoints
-from sagelet.images.builder import training_image
+from sagelet.images.variants import training_image
 from sagelet.jobs import supervisor
 from sagelet.jobs.record import TrainingJob
 from sagelet.jobs.store import Store

@@ -109,6 +109,13 @@ def test_report_holds_torch_xlas_counters(host: TrainingHost) -> None:
     assert report["UncachedCompile"] >= 1
     assert report["ExecuteTime"]["count"] >= 24
     assert report["step_p50_ms"] > 0
+    off = {
+        "enabled": False,
+        "reason": "XLA's CPU client writes executables that it cannot read back",
+        "hits": 0,
+        "misses": 0,
+    }
+    assert report["cache"] == off
 
 
 def test_debug_leaves_torch_xlas_own_artifacts(host: TrainingHost) -> None:

@@ -13,6 +13,7 @@ def image() -> None:
 
 
 @image.command()
+@click.option("--variant", default="cpu", show_default=True, help="cpu, cu12 or cu12-renamed: see docs/gpu.md.")
 @click.option("--base", default="auto", show_default=True, help="auto, registry, debian, or an image reference.")
 @click.option("--index-url", envvar="PIP_INDEX_URL", show_envvar=True, help="Package index for pip.")
 @click.option("--extra-index-url", help="A second package index.")
@@ -26,6 +27,7 @@ def image() -> None:
 @click.option("--force", is_flag=True, help="Build even if nothing changed, and without the layer cache.")
 @click.option("--pull", is_flag=True, help="Fetch (or make) the base image anew.")
 def build(
+    variant: str,
     base: str,
     index_url: str | None,
     extra_index_url: str | None,
@@ -38,9 +40,11 @@ def build(
     """Build the training image; does nothing where it is there and up to date."""
     from sagelet.images.builder import BuildOptions
     from sagelet.images.builder import build as build_image
+    from sagelet.images.variants import variant as variant_of
     from sagelet_api.cli.progress import BuildProgress
 
     options = BuildOptions(
+        variant=variant_of(variant),
         base=base,
         index_url=index_url,
         extra_index_url=extra_index_url,
@@ -100,8 +104,10 @@ def resolve(uri: str, image_rules: Path | None, as_json: bool) -> None:
 
     found = Resolver(image_rules).resolve(uri)
     if as_json:
-        click.echo(json.dumps({"uri": uri, "image": found.local_image, "rule": found.rule, "refusal": found.refusal}))
+        names = {"image": found.local_image, "gpu_image": found.gpu_image, "rule": found.rule}
+        click.echo(json.dumps({"uri": uri, **names, "refusal": found.refusal}))
     elif found.local_image is None:
         raise click.ClickException(found.refusal or "no image stands in for it")
     else:
-        click.echo(f"{found.local_image}  (rule: {found.rule})")
+        gpus = f"; with GPUs {found.gpu_image}, if it is there" if found.gpu_image else ""
+        click.echo(f"{found.local_image}  (rule: {found.rule}{gpus})")

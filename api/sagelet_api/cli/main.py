@@ -4,7 +4,9 @@ import click
 
 import sagelet
 from sagelet.errors import SageletError
+from sagelet_api.cli.cache import cache
 from sagelet_api.cli.fault import fault, throttle
+from sagelet_api.cli.gpus import gpus
 from sagelet_api.cli.image import image
 from sagelet_api.cli.interrupt import interrupt
 from sagelet_api.cli.run import env, run
@@ -30,6 +32,8 @@ def main() -> None:
 
 main.add_command(up)
 main.add_command(image)
+main.add_command(cache)
+main.add_command(gpus)
 main.add_command(interrupt)
 main.add_command(fault)
 main.add_command(throttle)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -34,6 +35,20 @@ class FileSystem(click.types.StringParamType):
     envvar_list_splitter = os.pathsep
 
 
+class Size(click.types.StringParamType):
+    """Bytes, or a number with K, M, G or T (powers of 1024; `GB` and `GiB` are `G`)."""
+
+    name = "SIZE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, int):
+            return value
+        text = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
+        if text is None:
+            self.fail(f"{value!r} is no size; write 0, 500M or 5G", param, ctx)
+        return int(float(text[1]) * 1024 ** " KMGT".index(text[2].upper() or " "))
+
+
 @click.command()
 @option("--host", default="127.0.0.1", help="Address to listen on.")
 @option("--port", default=4599, type=int, help="Port to listen on; 0 takes a free one.")
@@ -55,6 +70,7 @@ class FileSystem(click.types.StringParamType):
 @option("--stop-grace", default=120, type=int, help="Seconds between SIGTERM and SIGKILL of a stopped job.")
 @option("--spot-discount", default=0.7, type=float, help="Share of its time that a managed spot job is not billed for.")
 @option("--enforce-iam", is_flag=True, help="Refuse jobs whose RoleArn IAM does not know or SageMaker may not assume.")
+@option("--compile-cache-size", default="5G", type=Size(), help="Of compiled programs kept from job to job; 0: none.")
 @option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules.")
 @option(
     "--file-system",
@@ -74,6 +90,7 @@ def up(
     stop_grace: int,
     spot_discount: float,
     enforce_iam: bool,
+    compile_cache_size: int,
     image_rules: Path | None,
     file_system: tuple[str, ...],
     log_level: str,
@@ -93,6 +110,7 @@ def up(
         stop_grace_seconds=stop_grace,
         spot_discount=spot_discount,
         enforce_iam=enforce_iam,
+        compile_cache_bytes=compile_cache_size,
         image_rules=image_rules,
         file_systems=_by_id(file_system),
     )

@@ -14,12 +14,10 @@ from sagelet.images.base import choose_base
 from sagelet.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
 from sagelet.images.engine import connect, image_id
 from sagelet.images.errors import ImageBuildFailed
-from sagelet.images.events import BuildEvent, EventKind, Report, note
+from sagelet.images.events import Report, note
 from sagelet.images.output import BuildOutput, remedy_for
+from sagelet.images.variants import CPU, Variant
 
-__all__ = ["BuildEvent", "BuildOptions", "EventKind", "build", "training_image"]
-
-REPOSITORY = "sagelet/training"
 CONTEXT_LABEL = "org.sagelet.context"
 #: Variables that name a CA bundle for pip, OpenSSL and requests, in the order in which we believe them.
 CA_BUNDLE_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
@@ -27,6 +25,7 @@ CA_BUNDLE_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
 @dataclass(frozen=True)
 class BuildOptions:
+    variant: Variant = CPU
     #: `auto`, `registry`, `debian` or the reference of an image with python3 on Debian or Ubuntu.
     base: str = "auto"
     #: Package indexes for pip, at build time and for the requirements.txt of jobs; None: PyPI.
@@ -45,11 +44,6 @@ class BuildOptions:
     network: str | None = None
 
 
-def training_image() -> str:
-    """The reference of the image that this version of sagelet builds and runs."""
-    return f"{REPOSITORY}:{sagelet.__version__}"
-
-
 def build(options: BuildOptions, report: Report, client: docker.DockerClient | None = None) -> str:
     """Builds the training image and gives its reference; nothing is done where it is there and up to date.
 
@@ -57,7 +51,7 @@ def build(options: BuildOptions, report: Report, client: docker.DockerClient | N
     BaseImageUnavailable and ImageBuildFailed.
     """
     client = client or connect()
-    tag = training_image()
+    tag = options.variant.reference
     bundle = _ca_bundle(options, os.environ, report)
     context = BuildContext(find_root(), {CA_BUNDLE: bundle.read_bytes() if bundle else b""})
     if not options.force and not options.pull and _is_current(client, tag, _digest(client, context, options)):
@@ -72,7 +66,7 @@ def build(options: BuildOptions, report: Report, client: docker.DockerClient | N
 def _build(
     client: docker.DockerClient, context: BuildContext, options: BuildOptions, base: str, report: Report
 ) -> None:
-    tag = training_image()
+    tag = options.variant.reference
     with context.tar() as archive:
         try:
             messages = client.api.build(
@@ -81,7 +75,7 @@ def _build(
                 encoding="gzip",
                 dockerfile=DOCKERFILE,
                 tag=tag,
-                buildargs={"BASE": base, "PIP_PROGRESS_BAR": "raw", **_index_arguments(options)},
+                buildargs={"BASE": base, "PIP_PROGRESS_BAR": "raw", **_arguments(options)},
                 labels={CONTEXT_LABEL: _digest(client, context, options), "org.sagelet.version": sagelet.__version__},
                 nocache=options.force,
                 network_mode=options.network,
@@ -98,18 +92,18 @@ def _build(
         raise ImageBuildFailed(f"tagging {tag}", (), "The engine ended the build without an image: see its log.")
 
 
-def _index_arguments(options: BuildOptions) -> dict[str, str]:
-    arguments = {
+def _arguments(options: BuildOptions) -> dict[str, str]:
+    indexes = {
         "PIP_INDEX_URL": options.index_url,
         "PIP_EXTRA_INDEX_URL": options.extra_index_url,
         "TORCH_INDEX_URL": options.torch_index_url,
     }
-    return {name: value for name, value in arguments.items() if value}
+    return {**options.variant.arguments, **{name: value for name, value in indexes.items() if value}}
 
 
 def _digest(client: docker.DockerClient, context: BuildContext, options: BuildOptions) -> str:
     """What the image is made of. A base that the user named counts with its id: it may be built anew."""
-    arguments = {"BASE": options.base, **_index_arguments(options)}
+    arguments = {"BASE": options.base, **_arguments(options)}
     if options.base not in ("auto", "registry", "debian"):
         arguments["BASE_ID"] = image_id(client, options.base) or ""
     return context.digest(arguments)

@@ -5,8 +5,8 @@ from datetime import datetime, timezone
 
 import docker
 
-from sagelet.images.builder import training_image
 from sagelet.images.engine import connect
+from sagelet.images.variants import is_training_image
 
 KIND_LABEL = "org.sagelet.image"
 
@@ -22,7 +22,7 @@ class LocalImage:
     #: Bytes, with the layers it shares with others.
     size: int
     created: datetime
-    #: The image that this version of sagelet runs.
+    #: An image that this version of sagelet runs.
     current: bool
 
     def age_seconds(self, now_ms: int) -> float:
@@ -39,7 +39,7 @@ def list_images(client: docker.DockerClient | None = None) -> list[LocalImage]:
             kind=summary["Labels"][KIND_LABEL],
             size=summary["Size"],
             created=datetime.fromtimestamp(summary["Created"], tz=timezone.utc),
-            current=reference == training_image(),
+            current=is_training_image(reference),
         )
         for summary in summaries
         for reference in summary["RepoTags"] or ()

@@ -22,6 +22,8 @@ class Resolution:
     facts: ImageFacts
     #: A whole sentence for the job's FailureReason.
     refusal: str | None = None
+    #: What a job that has leased GPUs runs instead, if it is there.
+    gpu_image: str | None = None
 
     @property
     def is_literal(self) -> bool:
@@ -41,7 +43,7 @@ class Resolver:
         for rule in self._rules:
             if match := rule.pattern.fullmatch(uri):
                 refusal = None if rule.refusal is None else _refusal(uri, rule.refusal)
-                return Resolution(uri, rule.image_for(match), rule.name, facts, refusal)
+                return Resolution(uri, rule.image_for(match), rule.name, facts, refusal, rule.gpu_image_for(match))
         return Resolution(uri, uri, LITERAL, facts)
 
 

@@ -17,7 +17,7 @@ else:
     import tomli as tomllib
 
 BUILT_IN = Path(__file__).with_name("rules.toml")
-_KEYS = frozenset({"name", "match", "image", "refuse"})
+_KEYS = frozenset({"name", "match", "image", "gpu_image", "refuse"})
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,14 @@ class Rule:
     #: Template of a local image's reference; None for a rule that refuses.
     image: str | None
     refusal: str | None
+    #: As `image`, for a job that has GPUs; None: such a job gets `image`, too.
+    gpu_image: str | None = None
 
     def image_for(self, match: re.Match[str]) -> str | None:
-        return None if self.image is None else self.image.format_map(_placeholders(match.string, match.groupdict()))
+        return _filled(self.image, match)
+
+    def gpu_image_for(self, match: re.Match[str]) -> str | None:
+        return _filled(self.gpu_image, match)
 
 
 def load_rules(path: Path) -> list[Rule]:
@@ -60,10 +65,12 @@ def _rule(path: Path, number: int, entry: Any) -> Rule:
         raise SettingsError(f"{where} lacks `match`, a regular expression over the image URI")
     if ("image" in entry) == ("refuse" in entry):
         raise SettingsError(f"{where} must have either `image`, a local image, or `refuse`, a reason")
+    if "gpu_image" in entry and "image" not in entry:
+        raise SettingsError(f"{where} has `gpu_image` without `image`, which a job without GPUs gets")
     pattern = _pattern(where, entry["match"])
-    if "image" in entry:
-        _check_image(where, entry["image"], pattern)
-    return Rule(name, pattern, entry.get("image"), entry.get("refuse"))
+    for key in entry.keys() & {"image", "gpu_image"}:
+        _check_image(where, key, entry[key], pattern)
+    return Rule(name, pattern, entry.get("image"), entry.get("refuse"), entry.get("gpu_image"))
 
 
 def _pattern(where: str, text: str) -> re.Pattern[str]:
@@ -73,16 +80,20 @@ def _pattern(where: str, text: str) -> re.Pattern[str]:
         raise SettingsError(f"{where}: `match` is not a regular expression: {error}") from error
 
 
-def _check_image(where: str, template: str, pattern: re.Pattern[str]) -> None:
+def _check_image(where: str, key: str, template: str, pattern: re.Pattern[str]) -> None:
     known = _placeholders("", dict.fromkeys(pattern.groupindex, ""))
     try:
         fields = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
         template.format_map(known)
     except (KeyError, ValueError, IndexError, AttributeError) as error:
         names = ", ".join(f"{{{name}}}" for name in known)
-        raise SettingsError(f"{where}: `image` has a bad placeholder ({error}); known: {names}") from error
+        raise SettingsError(f"{where}: `{key}` has a bad placeholder ({error}); known: {names}") from error
     if not template.strip() or not all(name in known for name in fields):
-        raise SettingsError(f"{where}: `image` is not the name of an image: {template!r}")
+        raise SettingsError(f"{where}: `{key}` is not the name of an image: {template!r}")
+
+
+def _filled(template: str | None, match: re.Match[str]) -> str | None:
+    return None if template is None else template.format_map(_placeholders(match.string, match.groupdict()))
 
 
 def _placeholders(uri: str, groups: Mapping[str, str | None]) -> dict[str, str]:

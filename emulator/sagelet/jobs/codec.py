@@ -6,6 +6,7 @@ from typing import Any
 
 from sagelet.jobs.record import (
     Attempt,
+    Compilation,
     JobKey,
     JobStatus,
     PoolStatus,
@@ -42,6 +43,7 @@ def decode(text: str, version: int, tags: dict[str, str]) -> TrainingJob:
     # A record from before there were attempts.
     fields.setdefault("attempt_start_ms", fields["training_start_ms"])
     fields["warm_pool"] = _warm_pool(fields["warm_pool"]) if fields.get("warm_pool") else None
+    fields["compilation"] = Compilation(**fields["compilation"]) if fields.get("compilation") else None
     fields["gpus"] = tuple(fields["gpus"])
     return TrainingJob(**fields, version=version, tags=tags)
 

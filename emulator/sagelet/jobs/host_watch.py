@@ -8,7 +8,7 @@ from pathlib import Path
 from sagelet.data.channels.pipe_mode import PipeFeed
 from sagelet.data.checkpoints import Checkpoints, Syncer
 from sagelet.data.layout import JobDirectories
-from sagelet.jobs import faults, interruptions, lifecycle, verdict
+from sagelet.jobs import compilation, faults, interruptions, lifecycle, verdict
 from sagelet.jobs.metering import usage_sampler
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.under_way import Detached, JobUnderWay, Services
@@ -79,6 +79,7 @@ class HostWatch:
                         found[output.host] = self._observe(by_host[output.host])
                     else:
                         recorders[output.host].record(output.lines)
+                self._notice_compilation()
                 self._enforce([handle for handle in handles if handle.host not in found], found)
         finally:
             mailbox.close()
@@ -110,6 +111,11 @@ class HostWatch:
         deadline = self._deadline()
         if deadline is not None:
             self._take_down(running, deadline)
+
+    def _notice_compilation(self) -> None:
+        """A job that asks to be compiled and is not says so from when its hosts know."""
+        if self._job.secondary in RUNNING and compilation.noticed(self._job, self._directories) is not self._job:
+            self._under_way.apply(lambda job: compilation.noticed(job, self._directories))
 
     def _notice_failure(self, found: Mapping[str, Observation]) -> None:
         if self._failed_ms is None and any(verdict.failed(found[host], self._failure_file(host)) for host in found):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from sagelet.compile_cache.lending import PLACE
 from sagelet.data.channels.channel import InputMode, channels_for
 from sagelet.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet.data.layout import JobDirectories
@@ -11,6 +12,9 @@ from sagelet.jobs import sdk_v3
 from sagelet.jobs.record import TrainingJob
 from sagelet.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount, Runtime
 
+#: Read by images/runtime, pjrt_front.c.
+COMPILE_CACHE = {"SAGELET_COMPILE_CACHE": f"/opt/ml/{PLACE}"}
+
 
 def launch_plan(
     job: TrainingJob,
@@ -18,8 +22,13 @@ def launch_plan(
     runtime: Runtime,
     port: int,
     file_systems: Mapping[str, Path] = NO_FILE_SYSTEMS,
+    *,
+    cache: bool = False,
 ) -> LaunchPlan:
-    """What the runtime starts. `port` is where the hosts find sagelet's endpoint. Raises ClientFault."""
+    """What the runtime starts. `port` is where the hosts find sagelet's endpoint, `cache`: they have compiled programs.
+
+    Raises ClientFault.
+    """
     assert job.image is not None
     algorithm = job.request["AlgorithmSpecification"]
     entrypoint = sdk_v3.entrypoint(job)
@@ -32,7 +41,7 @@ def launch_plan(
         entrypoint=entrypoint or None,
         # AWS runs `IMAGE train` only when the request names neither.
         arguments=arguments if entrypoint or arguments else ("train",),
-        environment=environment(job, f"http://{runtime.endpoint_host}:{port}"),
+        environment=environment(job, f"http://{runtime.endpoint_host}:{port}") | (COMPILE_CACHE if cache else {}),
         network_isolation=bool(job.request.get("EnableNetworkIsolation")),
     )
 

@@ -162,6 +162,7 @@ def restart(job: TrainingJob, now_ms: int) -> TrainingJob:
         attempts=(*job.attempts, ended),
         attempt_start_ms=None,
         launched=False,
+        compilation=None,
     )
 
 

@@ -132,6 +132,17 @@ class Verdict:
     cause: str = ""
 
 
+@dataclass(frozen=True)
+class Compilation:
+    """What became of a job's wish to be compiled."""
+
+    compiled: bool
+    #: What it is compiled for, or would have been: CPU, CUDA.
+    platform: str
+    #: Why, for people.
+    reason: str
+
+
 #: AWS's name for the one group of a job without InstanceGroups (seen in resourceconfig.json).
 HOMOGENEOUS = "homogeneousCluster"
 
@@ -185,6 +196,8 @@ class TrainingJob:
     warm_pool: WarmPool | None = None
     #: What stands in for what was asked for (CPU workers for GPUs, say), for people; empty: nothing does.
     stand_in: str = ""
+    #: What its hosts say of their compilation; None: nothing yet, or it asks for none.
+    compilation: Compilation | None = None
     #: Guards updates: an update of an older version is refused.
     version: int = 0
     tags: Mapping[str, str] = field(default_factory=dict)

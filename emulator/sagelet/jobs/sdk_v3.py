@@ -8,8 +8,8 @@ prepares what the toolkit would have prepared and then runs the driver.
 import json
 from collections.abc import Mapping
 
-from sagelet.images.builder import training_image
 from sagelet.images.facts import facts_of
+from sagelet.images.variants import is_training_image
 from sagelet.jobs.record import TrainingJob
 
 #: The channel that ModelTrainer puts its driver into.
@@ -30,7 +30,7 @@ def has_driver(job: TrainingJob) -> bool:
 
 def is_driven(job: TrainingJob) -> bool:
     """Whether the driver runs in an image that has our runtime; not known before the image is."""
-    return has_driver(job) and job.image == training_image()
+    return has_driver(job) and is_training_image(job.image)
 
 
 def entrypoint(job: TrainingJob) -> tuple[str, ...]:

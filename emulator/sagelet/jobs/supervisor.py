@@ -23,6 +23,7 @@ from sagelet.database import StoreUnavailable
 from sagelet.errors import ClientFault
 from sagelet.images.resolve import explain_absent
 from sagelet.jobs import distributions, faults, lifecycle, verdict
+from sagelet.jobs.compilation import choose_image
 from sagelet.jobs.host_watch import PULSE, HostWatch
 from sagelet.jobs.launch import launch_plan
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
@@ -143,14 +144,17 @@ class Supervisor(threading.Thread):
         if not uri:
             raise ClientFault("AlgorithmSpecification.AlgorithmName: sagelet has no algorithms; name a TrainingImage")
         resolution = self._services.images.resolve(uri)
-        image = resolution.local_image
+        has_image = self._services.runtime.has_image
         try:
-            found = image is not None and self._under_way.patiently(partial(self._services.runtime.has_image, image))
+            image, stand_in = self._under_way.patiently(partial(choose_image, self._job, resolution, has_image))
         except ClientFault as fault:
             remedy = f". {explain_absent(resolution)}" if resolution.is_literal else ""
             raise ClientFault(f"{fault}{remedy}") from fault
-        if image is None or not found:
+        if image is None:
             raise ClientFault(explain_absent(resolution))
+        if stand_in != self._job.stand_in:
+            message = f"{lifecycle.PREPARING_INSTANCES} ({stand_in})"
+            self._under_way.move(self._job.secondary, message, stand_in=stand_in)
         self._under_way.move(S.DOWNLOADING, image=image)
 
     def _download(self) -> None:
@@ -162,6 +166,7 @@ class Supervisor(threading.Thread):
                 host = self._directories.host(name)
                 Stager(self._services.objects, self._job, objects, file_systems, protected=protected).stage(host)
                 inputconfig.write(self._job, name, host)
+            self._services.cache.lend(self._job, self._directories)
             self._pipes.stage(objects)
         except Superseded:
             return
@@ -183,7 +188,12 @@ class Supervisor(threading.Thread):
             self._pipes.start()
             services = self._services
             plan = launch_plan(
-                self._job, self._directories, services.runtime, services.port, services.settings.file_systems
+                self._job,
+                self._directories,
+                services.runtime,
+                services.port,
+                services.settings.file_systems,
+                cache=services.cache.serves(self._job),
             )
             handles = self._under_way.patiently(lambda: self._services.runtime.launch(plan))
             self._under_way.apply(lambda job: replace(job, launched=True))
@@ -241,6 +251,7 @@ class Supervisor(threading.Thread):
         self._hosts.reap()
         if self._job.launched:
             self._checkpoints.sync(final=True)
+            self._services.cache.take_back(self._job, self._directories)
             Uploader(self._services.objects, self._job, self._directories).upload()
         assert self._job.verdict is not None
         self._under_way.conclude(self._job.verdict)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from sagelet.clock import Clock
+from sagelet.compile_cache.lending import Lending
 from sagelet.data.objects import ObjectStore
 from sagelet.errors import RuntimeUnavailable
 from sagelet.images.resolve import Resolver
@@ -42,6 +43,7 @@ class Services:
     images: Resolver
     #: The port that hosts find sagelet's endpoint at.
     port: int
+    cache: Lending
     closing: threading.Event
 
 

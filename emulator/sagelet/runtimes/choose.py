@@ -1,6 +1,7 @@
 """Which runtime a server uses, and why."""
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import socket
 import sys
@@ -12,8 +13,8 @@ import docker
 
 from sagelet.clock import Clock
 from sagelet.errors import SettingsError
-from sagelet.images.builder import training_image
 from sagelet.images.context import find_root
+from sagelet.images.variants import PLUGIN, VARIANTS, training_image
 from sagelet.runtimes.docker import DockerRuntime
 from sagelet.runtimes.docker_facts import DockerFacts, probe
 from sagelet.runtimes.port import Runtime
@@ -58,6 +59,19 @@ def missing_modules(names: Sequence[str] = NEEDED_MODULES) -> list[str]:
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
+def gpu_variants() -> dict[str, bool]:
+    """The GPU variants of the training image by reference, and whether this Python has the packages of each."""
+    found = {name: _version(name) for name in ("torch", "torch_xla", PLUGIN)}
+    return {one.reference: found == one.packages for one in VARIANTS.values() if one.name}
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def _docker(runtime: DockerRuntime, facts: DockerFacts) -> Choice:
     listen = (facts.bridge_gateway,) if facts.bridge_gateway and _is_local(facts.bridge_gateway) else ()
     absent = "" if runtime.has_image(training_image()) else f", without {training_image()}: `sagelet image build`"
@@ -67,7 +81,7 @@ def _docker(runtime: DockerRuntime, facts: DockerFacts) -> Choice:
 def _process(settings: Settings, clock: Clock, why: str) -> Choice:
     missing = tuple(missing_modules())
     command = (sys.executable, "-m", "sagelet_runtime.train")
-    stand_in = StandIn(command, str(find_root() / "runtime"), training_image(), missing)
+    stand_in = StandIn(command, str(find_root() / "runtime"), training_image(), gpu_variants(), missing)
     runtime = ProcessRuntime(settings.data / "runtime", stand_in, clock)
     if missing:
         why += f"; {', '.join(missing)} not installed: pip install 'sagelet[xla]'"

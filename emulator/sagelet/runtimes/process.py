@@ -13,8 +13,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -64,6 +64,8 @@ class StandIn:
     python_path: str = ""
     #: The only image that it stands in for.
     image: str = ""
+    #: Variants of the image, and whether the packages here are theirs.
+    variants: Mapping[str, bool] = field(default_factory=dict)
     #: Modules of the image that are not installed here; with one missing no job can run.
     missing: tuple[str, ...] = ()
 
@@ -97,6 +99,8 @@ class ProcessRuntime:
 
     def has_image(self, image: str) -> bool:
         """Whether the environment that this runtime has is what the image holds. Raises ClientFault for any other."""
+        if image in self._stand_in.variants:
+            return self._stand_in.variants[image] and not self._stand_in.missing
         if image != self._stand_in.image:
             raise ClientFault(
                 f"The process runtime stands in for {self._stand_in.image} only and cannot run {image}: "

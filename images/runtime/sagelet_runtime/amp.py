@@ -5,6 +5,13 @@ from typing import Any
 
 from sagelet_runtime.say import say_once
 
+#: Devices on which float16 becomes bfloat16. XLA's CPU code multiplies float16 matrices at 0.5 GFLOP/s, bfloat16 ones
+#: at 160; the renamed GPU is torch_xla 2.9's, which has no GradScaler for float16.
+WITHOUT_HALF = {
+    "CPU": "on XLA's CPU device, where float16 is 250 times slower",
+    "XLAGPU": "on this GPU plugin, as torch_xla 2.9 has no gradient scaling",
+}
+
 
 def install(_torch_xla: Any) -> None:
     import torch
@@ -12,8 +19,9 @@ def install(_torch_xla: Any) -> None:
 
     if not hasattr(amp, "GradScaler"):
         amp.GradScaler = _disabled_scaler(torch)
-    if os.environ.get("PJRT_DEVICE") == "CPU":
-        _map_half_to_bfloat16(torch)
+    kind = os.environ.get("PJRT_DEVICE", "")
+    if kind in WITHOUT_HALF:
+        _map_half_to_bfloat16(torch, WITHOUT_HALF[kind])
         _turn_scaling_off(torch)
         _enable_autocast(torch, amp)
 
@@ -28,8 +36,7 @@ def _disabled_scaler(torch: Any) -> Any:
     return GradScaler
 
 
-def _map_half_to_bfloat16(torch: Any) -> None:
-    """XLA's CPU code multiplies float16 matrices at 0.5 GFLOP/s and bfloat16 ones at 160."""
+def _map_half_to_bfloat16(torch: Any, why: str) -> None:
     base = torch.amp.autocast_mode.autocast
     original = base.__init__
 
@@ -38,7 +45,7 @@ def _map_half_to_bfloat16(torch: Any) -> None:
     ) -> None:
         if device_type == "xla" and dtype == torch.float16:
             dtype = torch.bfloat16
-            say_once("autocast to float16 computes in bfloat16 on XLA's CPU device, where float16 is 250 times slower")
+            say_once(f"autocast to float16 computes in bfloat16 {why}")
         original(self, device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
     base.__init__ = init
@@ -66,12 +73,15 @@ def _enable_autocast(torch: Any, amp: Any) -> None:
     """torch_xla.amp.autocast does nothing off TPUs, and leaves an object that fails when it is entered."""
     from torch_xla.amp import autocast_mode
 
+    plain = torch.amp.autocast_mode.autocast
+
     class autocast(autocast_mode.autocast):  # type: ignore[misc]
         def __init__(self, device: Any, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True) -> None:
             if "xla" not in str(device):
                 raise ValueError(f"torch_xla.amp.autocast is for XLA devices, not {device}; use torch.autocast")
-            torch.amp.autocast_mode.autocast.__init__(
-                self, "xla", dtype=dtype or torch.bfloat16, enabled=enabled, cache_enabled=cache_enabled
-            )
+            plain.__init__(self, "xla", dtype=dtype or torch.bfloat16, enabled=enabled, cache_enabled=cache_enabled)
+
+        # 2.8's own ask for a device that only its __init__ looks up.
+        __enter__, __exit__ = plain.__enter__, plain.__exit__
 
     amp.autocast = autocast_mode.autocast = autocast

@@ -35,12 +35,14 @@ def main() -> NoReturn:
 
 def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Variables to add. Raises the toolkit's ClientError."""
+    resources = environment.read_resource_config()
     job = SimpleNamespace(
         additional_framework_parameters=json.loads(environ.get(PARAMETERS, "{}")),
         output_data_dir=environment.output_data_dir,
         log_level=int(environ.get("SM_LOG_LEVEL", "20")),
         num_gpus=environment.num_gpus(),
-        hosts=environment.read_resource_config()["hosts"],
+        hosts=resources["hosts"],
+        current_host=resources["current_host"],
     )
     # The hook of a compiled job; in any other its sitecustomize does nothing.
     path = os.pathsep.join(filter(None, [framework.STARTUP, environ.get("PYTHONPATH", "")]))

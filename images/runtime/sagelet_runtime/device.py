@@ -3,8 +3,10 @@
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from sagelet_runtime import gpu, probe
 
 
 @dataclass(frozen=True)
@@ -13,15 +15,33 @@ class DeviceChoice:
     kind: str
     #: Why, for the log.
     reason: str
+    #: Variables beside PJRT_DEVICE.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: False: the device does not work through torch_xla, and the job trains natively.
+    compiled: bool = True
 
 
 def choose_device(environ: Mapping[str, str], gpus: int, torch_xla: str) -> DeviceChoice:
-    """The device of the user's PJRT_DEVICE, or the CPU: the one client that the public torch_xla brings."""
-    if environ.get("PJRT_DEVICE"):
-        return DeviceChoice(environ["PJRT_DEVICE"], "PJRT_DEVICE is set in the job's environment")
-    if gpus:
-        return DeviceChoice("CPU", f"torch_xla {torch_xla} has no CUDA client, so {gpus} GPU(s) stay unused")
-    return DeviceChoice("CPU", "this host has no GPU")
+    """The device of the user's PJRT_DEVICE; GPUs where a plugin fits this torch_xla and works; else the CPU.
+
+    A plugin that fits and does not work leaves the job native, which uses the GPUs that it was submitted for.
+    """
+    asked = environ.get("PJRT_DEVICE", "")
+    if asked and (asked != "CUDA" or not gpus):
+        return DeviceChoice(asked, "PJRT_DEVICE is set in the job's environment")
+    if not gpus:
+        return DeviceChoice("CPU", "this host has no GPU")
+    try:
+        plugin = gpu.find_plugin(torch_xla)
+        added = plugin.environment(environ)
+    except gpu.PluginUnavailable as error:
+        unused = f"{gpus} GPU(s) stay unused, since torch_xla {torch_xla} has no CUDA client"
+        return DeviceChoice("CPU", f"{unused}: {error}")
+    named = f"{gpu.DISTRIBUTION} {plugin.route.plugin}"
+    problem = probe.probe({**environ, **added})
+    if problem is not None:
+        return DeviceChoice(plugin.route.device, f"{named} does not work here: {problem}", compiled=False)
+    return DeviceChoice(plugin.route.device, f"{gpus} GPU(s) through {named}, which passed its trial", added)
 
 
 def thread_limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sagemaker_training import entry_point, environment, errors
 
-from sagelet_runtime import compiler, device, installed
+from sagelet_runtime import compilation, compiler, device, gpu, installed, uncompiled
 from sagelet_runtime.say import say
 
 MASTER_PORT = "7777"
@@ -111,18 +111,32 @@ def native_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     torch_xla = installed.require_torch_xla()
     added = compiler.configure(config, job.output_data_dir, environ, job.log_level)
-    choice = device.choose_device(environ, job.num_gpus, torch_xla)
+    choice = device.choose_device(environ, gpu.gpu_count(environ, job.num_gpus), torch_xla)
+    compilation.write(job.output_data_dir, job.current_host, choice)
+    if not choice.compiled:
+        return _uncompiled_environment(choice)
     say(f"compiled training on PJRT_DEVICE={choice.kind}: {choice.reason}")
     if len(job.hosts) > 1:
         say(f"each of the {len(job.hosts)} hosts is an XLA world of its own: torch_xla exchanges nothing between them")
     _put_startup_first()
-    return added | {
+    return {
+        **added,
+        **choice.environment,
         "PJRT_DEVICE": choice.kind,
         "USE_TORCH_XLA": environ.get("USE_TORCH_XLA", "1"),
         # On XLA devices other than TPUs accelerate asks the environment who is first on this host; when nobody is,
         # the Trainer prints no losses.
         "LOCAL_RANK": environ.get("LOCAL_RANK", "0"),
     }
+
+
+def _uncompiled_environment(choice: device.DeviceChoice) -> dict[str, str]:
+    """The job trains natively, which its log cannot overlook. The hook puts torch_xla's names on CUDA."""
+    for line in ("=" * 100, f"NOT COMPILED: {choice.reason}", "The job trains natively.", "=" * 100):
+        say(line)
+    _put_startup_first()
+    # PJRT_DEVICE: an import of torch_xla would else look for a device of its own.
+    return {"USE_TORCH_XLA": "0", "PJRT_DEVICE": "CPU", uncompiled.NOT_COMPILED: choice.reason}
 
 
 def _put_startup_first() -> None:

@@ -1,5 +1,6 @@
 """Runs our patches right after the user's own `import torch_xla`; without that import nothing happens."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import abc, machinery
@@ -61,9 +62,10 @@ def activate() -> None:
 
 def install(torch_xla: Any) -> None:
     """Applies every patch. One that does not fit this torch_xla is named in the log and left out."""
-    from sagelet_runtime import amp, compat, opened, optimizers, report, ties
+    from sagelet_runtime import amp, compat, gpu, opened, optimizers, report, ties, uncompiled
 
-    for part in (compat, amp, ties, optimizers, opened, report):
+    compiled = (gpu, compat, amp, ties, optimizers, opened, report)
+    for part in (uncompiled,) if uncompiled.NOT_COMPILED in os.environ else compiled:
         try:
             part.install(torch_xla)
         except (AttributeError, ImportError, TypeError) as error:

@@ -8,6 +8,7 @@ import statistics
 import time
 from typing import Any
 
+from sagelet_runtime import compile_cache
 from sagelet_runtime.say import say
 
 PREFIX = "sagelet compiler report: "
@@ -71,6 +72,7 @@ def collect(torch_xla: Any, timer: StepTimer) -> dict[str, Any]:
         "CompileTime": timed("CompileTime"),
         "UncachedCompile": metrics.counter_value("UncachedCompile") or 0,
         "CachedCompile": metrics.counter_value("CachedCompile") or 0,
+        "cache": compile_cache.figures(),
         "ExecuteTime": timed("ExecuteTime"),
         "optimizer_steps": timer.optimizer_steps,
         "step_p50_ms": timer.median_ms(),

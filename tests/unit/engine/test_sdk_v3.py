@@ -11,7 +11,7 @@ import pytest
 from sagelet.data import inputconfig
 from sagelet.data.layout import HostDirectories, JobDirectories
 from sagelet.errors import ClientFault
-from sagelet.images.builder import training_image
+from sagelet.images.variants import training_image
 from sagelet.jobs import distributions
 from sagelet.jobs.launch import launch_plan
 from sagelet.jobs.lifecycle import create

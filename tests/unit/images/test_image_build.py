@@ -9,12 +9,13 @@ from docker.errors import APIError
 from sagelet.errors import RuntimeUnavailable, SettingsError
 from sagelet.images import engine as docker_engine
 from sagelet.images.base import REGISTRY_BASE
-from sagelet.images.builder import CONTEXT_LABEL, BuildOptions, build, training_image
+from sagelet.images.builder import CONTEXT_LABEL, BuildOptions, build
 from sagelet.images.context import CA_BUNDLE
 from sagelet.images.errors import ImageBuildFailed
 from sagelet.images.events import EventKind
 from sagelet.images.listing import list_images
 from sagelet.images.output import BuildOutput
+from sagelet.images.variants import CU12, training_image, variant
 from support.docker_double import EngineDouble, Recorder
 
 
@@ -192,3 +193,18 @@ def test_images_are_listed_training_first_newest_first(engine: EngineDouble) -> 
 def _summary(kind: str, created: int, *tags: str) -> dict[str, Any]:
     labels = {"org.sagelet.image": kind}
     return {"Id": f"sha256:{created}", "Created": created, "Size": 7, "RepoTags": list(tags) or None, "Labels": labels}
+
+
+def test_a_variant_has_a_tag_and_packages_of_its_own(engine: EngineDouble, report: Recorder) -> None:
+    build(BuildOptions(), report, engine)
+    assert build(BuildOptions(variant=CU12), report, engine) == f"{training_image()}-cu12"
+    assert build(BuildOptions(variant=CU12), report, engine) == f"{training_image()}-cu12"
+    assert len(engine.builds) == 2, "each variant is up to date by itself"
+    arguments = engine.builds[1]["buildargs"]
+    assert (arguments["TORCH"], arguments["TORCH_XLA"]) == ("2.8.0", "2.8.1")
+    assert "jax-cuda12-pjrt==0.6.2" in arguments["PJRT_PLUGIN"]
+
+
+def test_an_unknown_variant_is_named() -> None:
+    with pytest.raises(SettingsError, match="--variant rocm: the variants are cpu, cu12, cu12-renamed"):
+        variant("rocm")

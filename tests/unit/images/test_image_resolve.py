@@ -170,7 +170,7 @@ def test_rules_of_the_user_come_first(tmp_path: Path) -> None:
         ("[[rule]]\nmatch = 'x'\nimage = 'y:{'\n", "bad placeholder"),
         ("[[rule]]\nmatch = 'x'\nimage = ' '\n", "not the name of an image"),
         ("[[rule]]\nmatch = 'x'\nimage = 'y'\n[[rule]]\nmatch = 7\nimage = 'y'\n", "Rule 2 of"),
-        ("[[rule]]\nmatch = 'x'\nimgae = 'y'\n", "unknown keys: imgae; known: image, match, name, refuse"),
+        ("[[rule]]\nmatch = 'x'\nimgae = 'y'\n", "unknown keys: imgae; known: gpu_image, image, match, name, refuse"),
     ],
 )
 def test_a_bad_rules_file_names_file_and_rule(tmp_path: Path, text: str, complaint: str) -> None:
@@ -211,3 +211,19 @@ def test_an_absent_stand_in_is_to_be_built(resolver: Resolver) -> None:
     assert message.startswith(f"{TRAINING}, which stands in for {CLASSIC}/pytorch-training:2.8-cpu-py312")
     assert "sagelet image build" in message
     assert explain_absent(resolver.resolve("mine:1")) == explain_unmapped("mine:1")
+
+
+def test_training_images_have_a_variant_for_gpus(resolver: Resolver) -> None:
+    for image in ("pytorch-trcomp-training:1.13.1-gpu-py39", "pytorch-training:2.8-gpu-py312"):
+        assert resolver.resolve(f"{CLASSIC}/{image}").gpu_image == f"{TRAINING}-cu12"
+    assert resolver.resolve("mine:latest").gpu_image is None
+
+
+def test_a_rule_of_the_user_may_name_an_image_for_gpus(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[[rule]]\nmatch = 'x:(?P<tag>.+)'\nimage = 'cpu:{tag}'\ngpu_image = 'gpu:{tag}'\n")
+    found = Resolver(rules).resolve("x:7")
+    assert (found.local_image, found.gpu_image) == ("cpu:7", "gpu:7")
+    rules.write_text("[[rule]]\nmatch = 'x'\ngpu_image = 'gpu:1'\nrefuse = 'no'\n")
+    with pytest.raises(SettingsError, match="`gpu_image` without `image`"):
+        Resolver(rules)

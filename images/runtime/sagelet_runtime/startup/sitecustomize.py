@@ -12,7 +12,7 @@ _ROOT = os.path.dirname(os.path.dirname(_HERE))
 
 
 def _activate() -> None:
-    if os.environ.get("SM_TRAINING_COMPILER_CONFIGURED") != "1":
+    if os.environ.get("SM_TRAINING_COMPILER_CONFIGURED") != "1" and "SAGELET_NOT_COMPILED" not in os.environ:
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)

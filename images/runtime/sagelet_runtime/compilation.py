@@ -1,0 +1,31 @@
+"""What became of a job's wish to be compiled, in a file that sagelet's engine reads while the job runs."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from sagelet_runtime.device import DeviceChoice
+
+#: Beside /opt/ml/output/data.
+FILE = "sagelet/compilation.json"
+
+
+def write(output_data_dir: str, host: str, choice: DeviceChoice) -> Path:
+    """`{"version": 1, "host": "algo-1", "compiled": false, "platform": "CUDA", "reason": "..."}`, whole or not at all.
+
+    `platform` is what the job is compiled for, or would have been.
+    """
+    file = Path(output_data_dir).parent / FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    content: dict[str, Any] = {
+        "version": 1,
+        "host": host,
+        "compiled": choice.compiled,
+        "platform": choice.kind,
+        "reason": choice.reason,
+    }
+    draft = file.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(content))
+    draft.replace(file)
+    return file

@@ -1,0 +1,68 @@
+"""`python pjrt_driver.py FRONT PROGRAM...`: what torch_xla does with a plugin, by ctypes. Prints JSON."""
+
+import ctypes as c
+import json
+import os
+import sys
+
+HEAD = [("size", c.c_size_t), ("extension", c.c_void_p)]
+
+
+class Api(c.Structure):
+    _fields_ = [*HEAD, ("version", c.c_byte * 24), ("function", c.c_void_p * 58)]
+
+
+class Program(c.Structure):
+    _fields_ = [
+        *HEAD,
+        ("code", c.c_char_p),
+        ("code_size", c.c_size_t),
+        ("format", c.c_char_p),
+        ("format_size", c.c_size_t),
+    ]
+
+
+class Compile(c.Structure):
+    _fields_ = [
+        *HEAD, ("client", c.c_void_p), ("program", c.POINTER(Program)), ("options", c.c_char_p),
+        ("options_size", c.c_size_t), ("executable", c.c_void_p),
+    ]  # fmt: skip
+
+
+class Text(c.Structure):
+    _fields_ = [*HEAD, ("client", c.c_void_p), ("text", c.c_char_p), ("length", c.c_size_t)]
+
+
+class Status(c.Structure):
+    _fields_ = [
+        ("hits", c.c_int64), ("misses", c.c_int64), ("written", c.c_int64), ("failures", c.c_int64),
+        ("enabled", c.c_int32), ("reason", c.c_char * 256),
+    ]  # fmt: skip
+
+
+def main(front_path: str, programs: list[str]) -> None:
+    front, plugin = c.CDLL(front_path), c.CDLL(os.environ["SAGELET_PJRT_PLUGIN"])
+    front.GetPjrtApi.restype = c.POINTER(Api)
+    front.sagelet_pjrt_front_status.restype = c.POINTER(Status)
+    found = front.GetPjrtApi()
+    if not found:
+        print(json.dumps({"api": None}))
+        return
+    call = c.CFUNCTYPE(c.c_void_p, c.c_void_p)
+    text = Text(c.sizeof(Text))
+    call(found.contents.function[12])(c.addressof(text))
+    made = []
+    for program in programs:
+        code, options = program.encode(), os.environ.get("OPTIONS", "").encode()
+        source = Program(c.sizeof(Program), None, code, len(code), b"mlir", 4)
+        asked = Compile(c.sizeof(Compile), None, None, c.pointer(source), options, len(options))
+        error = call(found.contents.function[20])(c.addressof(asked))
+        made.append("error" if error else c.string_at(asked.executable).decode())
+    status = front.sagelet_pjrt_front_status().contents
+    counts = {name: getattr(status, name) for name in ("hits", "misses", "written", "failures", "enabled")}
+    counts |= {name: c.c_int.in_dll(plugin, f"fake_{name}").value for name in ("compilations", "alive", "errors")}
+    print(json.dumps({"name": text.text.decode(), "made": made, "reason": status.reason.decode(), **counts}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

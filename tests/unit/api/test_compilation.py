@@ -1,0 +1,57 @@
+"""What a client sees of a compiled job that trains natively."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet.data.layout import JobDirectories
+from sagelet_api.services.moto_bridge import MotoBridge
+from support.api_world import ApiWorld
+from support.world import key, request, until
+
+REASON = "jax-cuda12-pjrt 0.6.2 does not work here: No visible GPU devices."
+
+
+@pytest.fixture
+def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    with ApiWorld(tmp_path, bridge) as running:
+        yield running
+
+
+def compilation(world: ApiWorld, name: str) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=10)
+    query = "account=123456789012&region=us-east-1"
+    connection.request("GET", f"/_sagelet/jobs/{name}/compilation?{query}")
+    response = connection.getresponse()
+    answer = json.loads(response.read())
+    connection.close()
+    return response.status, answer
+
+
+def test_describe_and_the_control_endpoint_say_that_it_is_not_compiled(world: ApiWorld) -> None:
+    asked = {"HyperParameters": {"sagemaker_training_compiler_enabled": "true"}}
+    world.sagemaker.create_training_job(**request("one", **asked))
+    host = world.host("one")
+    assert compilation(world, "one") == (200, {"asked": True, "compiled": None, "platform": None, "reason": ""})
+    job = world.engine.job(key("one"))
+    file = JobDirectories.of(world.settings.data, job).host("algo-1").opt_ml / "output/sagelet/compilation.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"version": 1, "compiled": False, "platform": "CUDA", "reason": REASON}))
+
+    def message() -> str:
+        described = world.sagemaker.describe_training_job(TrainingJobName="one")
+        return str(described["SecondaryStatusTransitions"][-1]["StatusMessage"])
+
+    until(lambda: "NOT COMPILED" in message())
+    assert REASON in message()
+    told = {"asked": True, "compiled": False, "platform": "CUDA", "reason": REASON}
+    assert compilation(world, "one") == (200, told)
+    host.end(0)
+
+
+def test_a_job_that_there_is_not(world: ApiWorld) -> None:
+    assert compilation(world, "none")[0] == 404

@@ -1,0 +1,133 @@
+"""Which image a compiled job gets with GPUs, and what its hosts say became of its wish to be compiled."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sagelet
+from sagelet.data.layout import JobDirectories
+from sagelet.images.variants import CU12, VARIANTS, variant
+from sagelet.jobs import compilation
+from sagelet.jobs.codec import decode, encode
+from sagelet.jobs.record import Compilation, SecondaryStatus
+from sagelet.settings import GpuPolicy
+from support.world import World, until
+
+UUID = "GPU-00000000-0000-0000-0000-000000000000"
+GPU = {"ResourceConfig": {"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}}
+COMPILED = {"HyperParameters": {"sagemaker_training_compiler_enabled": '"true"'}}
+CPU_IMAGE = f"sagelet/training:{sagelet.__version__}"
+REASON = "jax-cuda12-pjrt 0.6.2 does not work here: No visible GPU devices."
+
+
+@pytest.fixture
+def gpu_world(make_world: Any, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr("sagelet.engine.detect_gpus", lambda: (UUID,))
+    made: World = make_world(gpus=GpuPolicy.REQUIRE)
+    return made
+
+
+def says(world: World, name: str, content: object) -> None:
+    """The job's host writes this about its compilation."""
+    file = opt_ml(world, name) / "output/sagelet/compilation.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content))
+
+
+def opt_ml(world: World, name: str) -> Path:
+    return JobDirectories.of(world.settings.data, world.job(name)).host("algo-1").opt_ml
+
+
+def test_a_gpu_job_runs_in_the_gpu_variant_where_it_is_there(gpu_world: World) -> None:
+    gpu_world.runtime.images.add(CU12.reference)
+    gpu_world.create("a", **GPU, **COMPILED)
+    host = gpu_world.host("a")
+    assert host.plan.image == f"sagelet/training:{sagelet.__version__}-cu12"
+    assert gpu_world.job("a").stand_in == ""
+    host.end(0)
+    gpu_world.ended("a")
+    gpu_world.create("b", **COMPILED)
+    assert gpu_world.host("b").plan.image == CPU_IMAGE, "it has no GPU"
+
+
+def test_without_the_variant_a_compiled_gpu_job_says_that_its_gpus_idle(gpu_world: World) -> None:
+    gpu_world.create("a", **GPU, **COMPILED)
+    host = gpu_world.host("a")
+    assert host.plan.image == CPU_IMAGE
+    (starting, *_) = gpu_world.job("a").transitions
+    assert "the GPUs stay unused" in starting.message
+    assert "sagelet image build --variant cu12" in starting.message
+    host.end(0)
+    gpu_world.ended("a")
+    assert "the GPUs stay unused" in gpu_world.log("a")[0]
+
+
+def test_a_native_gpu_job_has_torch_s_own_cuda_in_any_image(gpu_world: World) -> None:
+    gpu_world.create("a", **GPU)
+    assert gpu_world.host("a").plan.image == CPU_IMAGE
+    assert gpu_world.job("a").stand_in == ""
+
+
+def test_a_job_that_is_not_compiled_says_so_while_it_trains_and_afterwards(gpu_world: World) -> None:
+    gpu_world.create("a", **GPU, **COMPILED)
+    host = gpu_world.host("a")
+    says(gpu_world, "a", {"version": 1, "compiled": False, "platform": "CUDA", "reason": REASON})
+    until(lambda: gpu_world.job("a").compilation is not None)
+    training = gpu_world.job("a").transitions[-1]
+    assert training.status is SecondaryStatus.TRAINING
+    assert training.message.endswith(f"(NOT COMPILED, training natively: {REASON})")
+    host.end(0)
+    job = gpu_world.ended("a")
+    assert job.compilation == Compilation(False, "CUDA", REASON)
+    assert decode(encode(job), job.version, {}).compilation == job.compilation
+    assert [one.message for one in job.transitions if REASON in one.message] == [training.message]
+
+
+def test_a_host_that_ends_at_once_is_heard(world: World) -> None:
+    world.create("a", **COMPILED)
+    host = world.host("a")
+    says(world, "a", {"version": 1, "compiled": True, "platform": "CPU", "reason": "this host has no GPU"})
+    host.end(0)
+    assert world.ended("a").compilation == Compilation(True, "CPU", "this host has no GPU")
+
+
+def test_a_job_that_asks_for_no_compiler_is_not_asked(world: World) -> None:
+    world.create("a")
+    host = world.host("a")
+    says(world, "a", {"version": 1, "compiled": False, "platform": "CUDA", "reason": REASON})
+    host.end(0)
+    assert world.ended("a").compilation is None
+
+
+@pytest.mark.parametrize("content", [[], {}, {"compiled": "no", "platform": 1, "reason": None}, "x" * 100_000, None])
+def test_nonsense_of_a_host_is_no_word(world: World, content: object) -> None:
+    world.create("a", **COMPILED)
+    host = world.host("a")
+    says(world, "a", content)
+    host.end(0)
+    assert world.ended("a").compilation is None
+
+
+def test_neither_a_fifo_nor_a_link_is_read(world: World, tmp_path: Path) -> None:
+    world.create("a", **COMPILED)
+    host = world.host("a")
+    directory = opt_ml(world, "a") / "output/sagelet"
+    directory.mkdir(parents=True)
+    os.mkfifo(directory / "compilation.json")
+    directories = JobDirectories.of(world.settings.data, world.job("a")).host("algo-1")
+    assert compilation.read(directories) is None
+    (directory / "compilation.json").unlink()
+    secret = tmp_path / "secret"
+    secret.write_text(json.dumps({"compiled": True, "platform": "CPU", "reason": "the server's own file"}))
+    (directory / "compilation.json").symlink_to(secret)
+    assert compilation.read(directories) is None
+    host.end(0)
+    world.ended("a")
+
+
+def test_variants_differ_in_what_makes_them() -> None:
+    assert variant("cu12").packages == {"torch": "2.8.0", "torch_xla": "2.8.1", "jax-cuda12-pjrt": "0.6.2"}
+    assert len({one.reference for one in VARIANTS.values()}) == len(VARIANTS)

@@ -1,0 +1,322 @@
+"""The compile cache: entries outlive successful jobs, and no job can spoil another's."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sagelet.compile_cache.lending import PLACE, UNREAD
+from sagelet.compile_cache.store import DRAFTS, MAGIC, CacheStore, Entry
+from sagelet.errors import SettingsError
+from sagelet.jobs.record import JobKey
+from sagelet.settings import GpuPolicy, Settings
+from sagelet_api.cli.main import main
+from support.fakes import FakeHost
+from support.world import World, request, until
+
+UUID = "GPU-00000000-0000-0000-0000-000000000000"
+ACCOUNT, IMAGE = "123456789012", "sagelet/training:0.1.0"
+GPU = {
+    "ResourceConfig": {"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1},
+    "HyperParameters": {"sagemaker_training_compiler_enabled": "true"},
+}
+
+
+def named(program: str) -> str:
+    return hashlib.sha256(program.encode()).hexdigest()
+
+
+def whole(program: str, size: int = 100) -> bytes:
+    """An entry as pjrt_front.c writes it (test_runtime_pjrt_front.py has real ones)."""
+    body = program.encode().ljust(size, b".")
+    return MAGIC + hashlib.sha256(body).digest() + body
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CacheStore:
+    return CacheStore(tmp_path, 10_000)
+
+
+def put(store: CacheStore, tmp_path: Path, program: str, now_ms: int, size: int = 100, account: str = ACCOUNT) -> bool:
+    source = tmp_path / named(program)
+    source.write_bytes(whole(program, size))
+    return store.publish(account, IMAGE, source, now_ms)
+
+
+def names(entries: list[Entry]) -> list[str]:
+    return [entry.name for entry in entries]
+
+
+def test_entries_are_listed_by_their_last_use(store: CacheStore, tmp_path: Path) -> None:
+    for number, program in enumerate(("a", "b", "c"), 1):
+        assert put(store, tmp_path, program, number * 1000)
+    store.use(ACCOUNT, IMAGE, named("a"), 9000)
+    assert names(store.entries()) == [named("b"), named("c"), named("a")]
+    assert store.entries()[-1] == Entry(ACCOUNT, IMAGE, named("a"), 140, 9000)
+    assert store.size() == 420
+
+
+def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
+    store = CacheStore(tmp_path, 300)
+    for number, program in enumerate(("a", "b", "c"), 1):
+        put(store, tmp_path, program, number * 1000)
+    store.use(ACCOUNT, IMAGE, named("a"), 9000)
+    assert names(store.trim()) == [named("b")]
+    assert store.size() <= 300
+    assert store.trim() == []
+    assert not put(store, tmp_path, "big", 9000, size=1000), "larger than all of the cache"
+
+
+@pytest.mark.parametrize("content", [b"", MAGIC, whole("a")[:-1], whole("a") + b"?", b"SAGELET2" + whole("a")[8:]])
+def test_what_is_not_whole_is_not_published(store: CacheStore, tmp_path: Path, content: bytes) -> None:
+    source = tmp_path / named("a")
+    source.write_bytes(content)
+    assert not store.publish(ACCOUNT, IMAGE, source, 1000)
+    assert store.entries() == []
+    assert list((store.root / DRAFTS).iterdir()) == []
+
+
+def test_neither_links_nor_fifos_nor_strange_names_are_published(store: CacheStore, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(whole("a"))
+    (tmp_path / named("link")).symlink_to(secret)
+    os.mkfifo(tmp_path / named("fifo"))
+    for source in (tmp_path / named("link"), tmp_path / named("fifo"), secret):
+        assert not store.publish(ACCOUNT, IMAGE, source, 1000)
+    assert store.entries() == []
+
+
+def test_an_entry_that_is_there_stays(store: CacheStore, tmp_path: Path) -> None:
+    put(store, tmp_path, "a", 1000)
+    source = tmp_path / named("a")
+    source.write_bytes(whole("another program under the name of a"))
+    assert store.publish(ACCOUNT, IMAGE, source, 2000)
+    assert (store.directory(ACCOUNT, IMAGE) / named("a")).read_bytes() == whole("a")
+
+
+def test_a_process_that_is_killed_leaves_whole_entries(store: CacheStore, tmp_path: Path) -> None:
+    """It publishes without end, and is killed in the midst of it."""
+    code = """
+import hashlib, pathlib, sys
+from sagelet.compile_cache.store import MAGIC, CacheStore
+store, source = CacheStore(pathlib.Path(sys.argv[1]), 10**12), pathlib.Path(sys.argv[1])
+for number in range(10**6):
+    body = str(number).encode() * 400_000
+    file = source / hashlib.sha256(str(number).encode()).hexdigest()
+    file.write_bytes(MAGIC + hashlib.sha256(body).digest() + body)
+    store.publish("1", "image", file, 1000)
+    file.unlink()
+"""
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    until(lambda: len(store.entries()) >= 5, 60)
+    process.kill()
+    process.wait()
+    for entry in store.entries():
+        data = (store.directory("1", "image") / entry.name).read_bytes()
+        assert data[8:40] == hashlib.sha256(data[40:]).digest()
+    store.recover()
+    assert list((store.root / DRAFTS).glob("*")) == []
+
+
+def test_commands(store: CacheStore, tmp_path: Path) -> None:
+    put(store, tmp_path, "a", 1_700_000_000_000)
+    put(store, tmp_path, "b", 1_700_000_060_000, account="210987654321")
+    ran = CliRunner().invoke(main, ["cache", "--data", str(tmp_path), "ls"])
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.splitlines()[0].split() == [
+        named("a")[:16], "140", "2023-11-14", "22:13Z", ACCOUNT, IMAGE,
+    ]  # fmt: skip
+    assert ran.output.splitlines()[-1] == "2 entries, 280 bytes"
+
+    def asked(*arguments: str) -> Any:
+        return json.loads(CliRunner().invoke(main, ["cache", "--data", str(tmp_path), *arguments, "--json"]).output)
+
+    assert [entry["account"] for entry in asked("ls")] == [ACCOUNT, "210987654321"]
+    assert asked("size") == {"entries": 2, "bytes": 280}
+    assert asked("clear", "--account", ACCOUNT) == {"entries": 1, "bytes": 140}
+    assert asked("clear", "--image", "another") == {"entries": 0, "bytes": 0}
+    assert asked("clear") == {"entries": 1, "bytes": 140}
+    assert asked("ls") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("0", 0), ("7", 7), ("500M", 500 * 1024**2), ("1.5GiB", 3 * 1024**3 // 2), ("2 tb", 2 * 1024**4)]
+)
+def test_sizes(text: str, size: int) -> None:
+    from sagelet_api.cli.up import Size
+
+    assert Size().convert(text, None, None) == size
+
+
+def test_a_negative_size_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="--compile-cache-size -1"):
+        Settings(data=tmp_path, compile_cache_bytes=-1)
+
+
+# --- jobs ---------------------------------------------------------------------------------------------------------
+
+
+class Cached:
+    """Jobs with a GPU; the tests play their workers, which read and write entries as the plugin's front does."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.store = CacheStore(world.settings.data, world.settings.compile_cache_bytes)
+
+    def start(self, name: str, account: str = ACCOUNT) -> FakeHost:
+        world, key = self.world, JobKey(account, "us-east-1", name)
+        job = world.engine.create(key, request(name, **GPU), {})
+        host: FakeHost = until(lambda: world.runtime.hosts.get(f"{job.id}/algo-1"))
+        return host
+
+    def place(self, host: FakeHost) -> Path:
+        return host.plan.hosts[0].opt_ml / PLACE
+
+    def compile(self, host: FakeHost, *programs: str) -> list[str]:
+        """What a worker does; returns the programs that it did not have to compile."""
+        hits = []
+        for program in programs:
+            file = self.place(host) / named(program)
+            if file.exists():
+                assert file.read_bytes() == whole(program)
+                os.utime(file)
+                hits.append(program)
+            else:
+                file.write_bytes(whole(program))
+        return hits
+
+    def end(self, name: str, host: FakeHost, code: int = 0, account: str = ACCOUNT) -> None:
+        host.end(code)
+        until(lambda: self.world.engine.job(JobKey(account, "us-east-1", name)).terminal)
+
+    def kept(self) -> set[str]:
+        return set(names(self.store.entries()))
+
+
+@pytest.fixture
+def make_cached(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cached]:
+    monkeypatch.setattr("sagelet.engine.detect_gpus", lambda: (UUID,))
+    return lambda **settings: Cached(make_world(gpus=GpuPolicy.REQUIRE, **settings))
+
+
+@pytest.fixture
+def cached(make_cached: Callable[..., Cached]) -> Cached:
+    return make_cached()
+
+
+def test_cold_then_warm(cached: Cached) -> None:
+    cold = cached.start("cold")
+    assert cold.plan.environment["SAGELET_COMPILE_CACHE"] == f"/opt/ml/{PLACE}"
+    assert cached.compile(cold, "step", "eval") == []
+    assert cached.kept() == set(), "nothing is kept before the job has succeeded"
+    cached.end("cold", cold)
+    assert cached.kept() == {named("step"), named("eval")}
+    assert not cached.place(cold).exists(), "its copies are gone"
+    cached.world.clock.turn(60)
+    warm = cached.start("warm")
+    assert cached.compile(warm, "step", "new") == ["step"]
+    cached.end("warm", warm)
+    assert names(cached.store.entries())[0] == named("eval"), "the only one that the second job did not read"
+
+
+@pytest.mark.parametrize("code", [1, 137])
+def test_a_failed_job_leaves_nothing(cached: Cached, code: int) -> None:
+    host = cached.start("a")
+    cached.compile(host, "step")
+    cached.end("a", host, code)
+    assert cached.kept() == set()
+
+
+def test_a_stopped_job_leaves_nothing(cached: Cached) -> None:
+    host = cached.start("a")
+    cached.compile(host, "step")
+    cached.world.engine.stop(JobKey(ACCOUNT, "us-east-1", "a"))
+    cached.end("a", host)
+    assert cached.kept() == set()
+
+
+def test_a_job_cannot_change_what_others_get(cached: Cached) -> None:
+    first = cached.start("first")
+    cached.compile(first, "step")
+    cached.end("first", first)
+    bad = cached.start("bad")
+    copy = cached.place(bad) / named("step")
+    copy.write_bytes(whole("poison"))
+    (cached.place(bad) / named("torn")).write_bytes(whole("torn")[:50])
+    (cached.place(bad) / "notes.txt").write_text("not an entry")
+    cached.end("bad", bad)
+    assert cached.kept() == {named("step")}
+    assert cached.compile(cached.start("third"), "step") == ["step"], "compile() compares the content"
+
+
+def test_a_link_in_the_place_of_the_directory_is_not_followed(cached: Cached, tmp_path: Path) -> None:
+    host = cached.start("a")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / named("step")).write_bytes(whole("step"))
+    cached.place(host).rmdir()
+    cached.place(host).symlink_to(elsewhere)
+    cached.end("a", host)
+    assert cached.kept() == set()
+    assert (elsewhere / named("step")).exists()
+
+
+def test_accounts_share_nothing(cached: Cached) -> None:
+    first = cached.start("first")
+    cached.compile(first, "step")
+    cached.end("first", first)
+    other = cached.start("other", "210987654321")
+    assert cached.compile(other, "step") == []
+    cached.end("other", other, account="210987654321")
+    assert {entry.account for entry in cached.store.entries()} == {ACCOUNT, "210987654321"}
+
+
+def test_the_cache_is_trimmed_after_each_job(make_cached: Callable[..., Cached]) -> None:
+    cached = make_cached(compile_cache_bytes=300)
+    for name in ("a", "b", "c"):
+        host = cached.start(name)
+        cached.compile(host, name)
+        cached.end(name, host)
+        cached.world.clock.turn(60)
+    assert cached.kept() == {named("b"), named("c")}
+
+
+def test_a_restart_in_training_keeps_what_comes_after(cached: Cached) -> None:
+    host = cached.start("a")
+    cached.compile(host, "step")
+    drafts = cached.store.root / DRAFTS
+    drafts.mkdir(parents=True)
+    (drafts / "left-behind.1").write_bytes(b"half")
+    cached.world.restart()
+    assert list(drafts.iterdir()) == []
+    cached.end("a", host)
+    assert cached.kept() == {named("step")}
+
+
+def test_size_0_is_off(make_cached: Callable[..., Cached]) -> None:
+    cached = make_cached(compile_cache_bytes=0)
+    host = cached.start("a")
+    assert "SAGELET_COMPILE_CACHE" not in host.plan.environment
+    assert not cached.place(host).exists()
+
+
+def test_jobs_on_cpus_and_native_jobs_have_none(world: World) -> None:
+    world.create("cpu", HyperParameters=GPU["HyperParameters"])
+    assert "SAGELET_COMPILE_CACHE" not in world.host("cpu").plan.environment
+
+
+def test_copies_are_marked_unread(cached: Cached) -> None:
+    first = cached.start("first")
+    cached.compile(first, "step")
+    cached.end("first", first)
+    second = cached.start("second")
+    copy = cached.place(second) / named("step")
+    assert copy.stat().st_mtime == UNREAD
+    assert copy.stat().st_ino != (cached.store.directory(ACCOUNT, IMAGE) / named("step")).stat().st_ino

@@ -1,0 +1,90 @@
+"""The checks of a machine for GPU jobs, with stand-ins for what there is."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sagelet.images.variants import CU12
+from sagelet.instances import gpu_checks as checks
+from sagelet.runtimes.docker_facts import DockerFacts
+from sagelet_api.cli.main import main
+
+ENGINE = DockerFacts(version="28.2.2", bridge_gateway=None, gpus=True, rootless=False)
+ROW = ["GPU-00000000-0000-0000-0000-000000000000", "NVIDIA T4", "570.86.15", "15360 MiB"]
+
+
+def nvidia_smi(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    tool = directory / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")
+
+
+def test_a_driver_that_lists_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvidia_smi(tmp_path, monkeypatch, f"echo '{', '.join(ROW)}'")
+    check = checks.check_driver(checks.ask_driver())
+    assert check.good
+    assert check.found == f"driver 570.86.15: NVIDIA T4 (15360 MiB, {ROW[0]})"
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("echo NVIDIA-SMI has failed; exit 9", "NVIDIA-SMI has failed"),
+        ("exit 9", "nvidia-smi ended with 9"),
+        ("echo No devices were found", "the driver lists no GPU"),
+    ],
+)
+def test_a_driver_that_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, found: str) -> None:
+    nvidia_smi(tmp_path, monkeypatch, script)
+    check = checks.check_driver(checks.ask_driver())
+    assert (check.good, check.found, check.remedy) == (False, found, checks.INSTALL_DRIVER)
+
+
+def test_a_driver_too_old_for_cuda_12() -> None:
+    check = checks.check_driver([[ROW[0], ROW[1], "470.57.02", ROW[3]]])
+    assert not check.good
+    assert "525" in check.remedy
+
+
+def test_nvml() -> None:
+    assert checks.check_nvml(lambda: "570.86.15").good
+
+    def missing() -> str:
+        raise OSError("libnvidia-ml.so.1: cannot open shared object file")
+
+    check = checks.check_nvml(missing)
+    assert not check.good
+    assert "libnvidia-ml.so.1" in check.found
+
+
+def test_the_engine_and_the_toolkit() -> None:
+    assert checks.check_engine(ENGINE).good
+    without = checks.check_engine(DockerFacts("28.2.2", None, gpus=False, rootless=False))
+    assert "nvidia-ctk runtime configure" in without.remedy
+    assert "process" in checks.check_engine(None).remedy
+
+
+def test_the_image() -> None:
+    assert checks.check_image(ENGINE, {CU12.reference}.__contains__).good
+    absent = checks.check_image(ENGINE, set().__contains__)
+    assert (absent.good, absent.remedy) == (False, "`sagelet image build --variant cu12`")
+    assert not checks.check_image(None, {CU12.reference}.__contains__).good
+
+
+def test_the_packages_of_the_process_runtime() -> None:
+    assert checks.check_process({CU12.reference: True}).good
+    lacking = checks.check_process({CU12.reference: False})
+    assert lacking.remedy == "pip install torch==2.8.0 torch_xla==2.8.1 jax-cuda12-pjrt==0.6.2"
+
+
+def test_the_command_shows_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    monkeypatch.setenv("PATH", "/nowhere")
+    shown = CliRunner().invoke(main, ["gpus"])
+    assert shown.exit_code == 0, shown.output
+    assert "--  driver    nvidia-smi is not on PATH" in shown.output
+    listed = json.loads(CliRunner().invoke(main, ["gpus", "--json"]).output)
+    assert [check["name"] for check in listed] == ["driver", "nvml", "docker", "image", "packages"]

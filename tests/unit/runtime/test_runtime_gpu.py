@@ -1,0 +1,193 @@
+"""The GPU plugin without a GPU: which one fits, what its processes get, and what a trial that fails says."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from sagelet_runtime import device, gpu, installed, pjrt_front, probe
+from sagelet_runtime.device import choose_device
+
+ONE_GPU = {"CUDA_VISIBLE_DEVICES": "GPU-00000000-0000-0000-0000-000000000000"}
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of packages that comes first: a plugin without code."""
+    library = tmp_path / "jax_plugins/xla_cuda12/xla_cuda_plugin.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def plugin_version(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
+    have = {gpu.DISTRIBUTION: version, "torch": "2.8.0", "torch_xla": "2.8.1"}
+    monkeypatch.setattr(installed, "version", have.get)
+
+
+@pytest.mark.parametrize(
+    ("torch_xla", "plugin", "kind"),
+    [("2.8.1", "0.6.2", "CUDA"), ("2.8.0", "0.6.2", "CUDA"), ("2.9.0", "0.7.1", "XLAGPU")],
+)
+def test_a_plugin_fits_the_torch_xla_of_its_api(
+    site: Path, monkeypatch: pytest.MonkeyPatch, torch_xla: str, plugin: str, kind: str
+) -> None:
+    plugin_version(monkeypatch, plugin)
+    found = gpu.find_plugin(torch_xla)
+    assert found.route.device == kind
+    assert found.path == str(site / "jax_plugins/xla_cuda12/xla_cuda_plugin.so")
+
+
+@pytest.mark.parametrize(
+    ("torch_xla", "plugin", "why"),
+    [
+        ("2.9.0", None, "jax-cuda12-pjrt is not installed, and torch_xla 2.9.0 needs jax-cuda12-pjrt==0.7.1"),
+        ("2.9.0", "0.6.2", "jax-cuda12-pjrt 0.6.2 is installed, and torch_xla 2.9.0 needs jax-cuda12-pjrt==0.7.1"),
+        ("2.10.0", "0.7.1", "no plugin is known to fit torch_xla 2.10.0"),
+    ],
+)
+def test_one_that_does_not_fit_says_what_would(
+    site: Path, monkeypatch: pytest.MonkeyPatch, torch_xla: str, plugin: str | None, why: str
+) -> None:
+    plugin_version(monkeypatch, plugin)
+    with pytest.raises(gpu.PluginUnavailable, match=why):
+        gpu.find_plugin(torch_xla)
+    choice = choose_device(ONE_GPU, 1, torch_xla)
+    assert (choice.kind, choice.compiled) == ("CPU", True)
+    assert why in choice.reason
+
+
+def test_processes_of_the_plugin_find_it_and_ptxas(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin_version(monkeypatch, "0.6.2")
+    found = gpu.find_plugin("2.8.1")
+    assert found.environment({}) == {
+        "PJRT_DEVICE": "CUDA",
+        "SAGELET_PJRT_PLUGIN": found.path,
+        "PJRT_DYNAMIC_PLUGINS": "1",
+    }
+    nvcc = site / "nvidia/cuda_nvcc"
+    nvcc.mkdir(parents=True)
+    assert found.environment({"XLA_FLAGS": "--a=1"})["XLA_FLAGS"] == f"--a=1 --xla_gpu_cuda_data_dir={nvcc}"
+    assert "XLA_FLAGS" not in found.environment({"XLA_FLAGS": "--xla_gpu_cuda_data_dir=/mine"})
+
+
+def test_a_renamed_plugin_needs_its_front(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin_version(monkeypatch, "0.7.1")
+    monkeypatch.setattr(pjrt_front, "BUILT_IN", site / "jax_plugins/xla_cuda12/xla_cuda_plugin.so")
+    added = gpu.find_plugin("2.9.0").environment({})
+    assert (added["PJRT_DEVICE"], added["SAGELET_PJRT_NAME"]) == ("XLAGPU", "xlagpu")
+    assert added["SAGELET_PJRT_FRONT"] == str(pjrt_front.BUILT_IN)
+    monkeypatch.setattr(pjrt_front, "BUILT_IN", site / "gone.so")
+    monkeypatch.setattr(pjrt_front, "COMPILERS", ())
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(site))
+    choice = choose_device(ONE_GPU, 1, "2.9.0")
+    assert choice.kind == "CPU"
+    assert "there is no C compiler" in choice.reason
+
+
+def test_a_worker_takes_the_gpu_of_its_local_rank() -> None:
+    alone = gpu.client_options({})
+    assert alone == {
+        "platform_name": "cuda", "allocator": "default", "visible_devices": [0], "node_id": 0, "num_nodes": 1,
+    }  # fmt: skip
+    torchrun = {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}
+    memory = {"PJRT_ALLOCATOR_FRACTION": "0.5", "PJRT_ALLOCATOR_PREALLOCATE": "false", "PJRT_ALLOCATOR_CUDA_ASYNC": "1"}
+    assert gpu.client_options({**torchrun, **memory}) == {
+        "platform_name": "cuda", "allocator": "cuda_async", "visible_devices": [1], "node_id": 5, "num_nodes": 8,
+        "memory_fraction": 0.5, "preallocate": False,
+    }  # fmt: skip
+    spawned = {"PJRT_LOCAL_PROCESS_RANK": "2", "PJRT_LOCAL_PROCESS_COUNT": "4"}
+    assert gpu.client_options(spawned)["visible_devices"] == [2]
+    assert gpu.client_options(spawned)["num_nodes"] == 4
+
+
+@pytest.mark.parametrize(("visible", "count"), [(None, 8), ("", 0), ("-1", 0), ("GPU-a,GPU-b", 2)])
+def test_a_process_counts_the_gpus_that_it_was_leased(visible: str | None, count: int) -> None:
+    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert gpu.gpu_count(environ, listed=8) == count
+
+
+@pytest.mark.parametrize("problem", [None, "it failed when the plugin's client is created: No visible GPU devices."])
+def test_the_trial_decides(site: Path, monkeypatch: pytest.MonkeyPatch, problem: str | None) -> None:
+    plugin_version(monkeypatch, "0.6.2")
+    tried: list[str] = []
+    monkeypatch.setattr(device.probe, "probe", lambda environ: (tried.append(environ["PJRT_DEVICE"]), problem)[1])
+    choice = choose_device(ONE_GPU, 1, "2.8.1")
+    assert tried == ["CUDA"]
+    assert (choice.kind, choice.compiled) == ("CUDA", problem is None)
+    assert ("passed its trial" if problem is None else f"does not work here: {problem}") in choice.reason
+
+
+def test_the_user_s_own_device_is_not_tried(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin_version(monkeypatch, "0.6.2")
+    assert choose_device({**ONE_GPU, "PJRT_DEVICE": "CPU"}, 1, "2.8.1").kind == "CPU"
+
+
+#: torch_xla, as a module that behaves so.
+FAKE = {
+    "fails": """
+        import sys
+        sys.stderr.write("E0000 failed call to cuInit\\n")
+        def device():
+            raise RuntimeError("No visible GPU devices.")
+        """,
+    "aborts": """
+        import os, signal
+        def device():
+            os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    "hangs": """
+        import time
+        time.sleep(600)
+        """,
+    "is a CPU": """
+        class _XLAC:
+            _xla_real_devices = staticmethod(lambda names: ["CPU:0"])
+        def device():
+            return "xla:0"
+        """,
+    "is asked for its world": """
+        import os
+        def device():
+            raise RuntimeError(str({"RANK", "WORLD_SIZE"} & set(os.environ)))
+        """,
+}
+
+
+def fake(directory: Path, how: str) -> dict[str, str]:
+    """Variables of a process whose torch_xla behaves so."""
+    (directory / "torch.py").touch()
+    (directory / "torch_xla.py").write_text(textwrap.dedent(FAKE[how]))
+    return {"PYTHONPATH": str(directory)}
+
+
+@pytest.mark.parametrize(
+    ("how", "patience", "said"),
+    [
+        ("fails", "60", "it failed when the plugin's client is created: RuntimeError: No visible GPU devices."),
+        ("aborts", "60", "it failed when the plugin's client is created: the process ended with signal 9"),
+        ("hangs", "1", "it was not done after 1 s, when torch_xla and the plugin are imported"),
+        ("is a CPU", "60", "it failed when the plugin's client is created: error: the device is CPU:0, no GPU"),
+    ],
+)
+def test_what_a_trial_says(tmp_path: Path, how: str, patience: str, said: str) -> None:
+    assert probe.probe({**fake(tmp_path, how), probe.SECONDS: patience}) == said
+
+
+def test_the_line_that_tells_most() -> None:
+    said = """2026-01-01 E external/xla/cuda_platform.cc:51] failed call to cuInit: INTERNAL
+Traceback (most recent call last):
+  File "probe.py", line 1, in <module>
+RuntimeError: Bad StatusOr access: FAILED_PRECONDITION: No visible GPU devices.
+F1121 16:11:30 runtime.cpp:21] Check failed: !g_computation_client_initialized
+*** Check failure stack trace: ***
+"""
+    assert probe.telling_line(said) == "RuntimeError: Bad StatusOr access: FAILED_PRECONDITION: No visible GPU devices."
+    assert probe.telling_line("F0101 a.cc:1] Check failed: x\n    @ 0x1 main\n") == "F0101 a.cc:1] Check failed: x"
+    assert probe.telling_line("") == ""
+
+
+def test_the_trial_is_of_one_process(tmp_path: Path) -> None:
+    environ = {**fake(tmp_path, "is asked for its world"), "RANK": "3", "WORLD_SIZE": "8"}
+    assert (probe.probe(environ) or "").endswith("RuntimeError: set()")
