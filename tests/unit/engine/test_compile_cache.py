@@ -115,7 +115,7 @@ for number in range(10**6):
     file.unlink()
 """
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
-    until(lambda: len(store.entries()) >= 5, 60)
+    until(lambda: len(store.entries()) >= 5, 120)
     process.kill()
     process.wait()
     for entry in store.entries():

@@ -1,0 +1,25 @@
+"""What Docker is asked for a host that was leased GPUs, and for one that was not."""
+
+from pathlib import Path
+
+from sagelet.runtimes import docker_spec as spec
+from sagelet.runtimes.port import HostPlan, LaunchPlan
+
+UUIDS = ("GPU-00000000-0000-0000-0000-000000000000", "GPU-11111111-0000-0000-0000-000000000000")
+
+
+def test_a_host_gets_the_gpus_of_its_lease_and_no_others() -> None:
+    hosts = tuple(
+        HostPlan(f"algo-{number}", Path("/data"), Path("/run"), gpu_uuids=gpus)
+        for number, gpus in enumerate(((UUIDS[0],), (UUIDS[1],), ()), 1)
+    )
+    plan = LaunchPlan("id", "name", "image", hosts)
+    asked = [spec.host_config(plan, host, {}, "network").get("device_requests") for host in hosts]
+    assert asked == [
+        [{"Driver": "", "DeviceIDs": [UUIDS[0]], "Capabilities": [["gpu"]]}],
+        [{"Driver": "", "DeviceIDs": [UUIDS[1]], "Capabilities": [["gpu"]]}],
+        None,
+    ]
+    visible = [spec.environment(plan, host, None).get("NVIDIA_VISIBLE_DEVICES") for host in hosts]
+    assert visible == [None, None, "void"], "an nvidia default runtime would give a host without a lease all GPUs"
+    assert not spec.host_config(plan, hosts[0], {}, "network")["privileged"]
