@@ -1,8 +1,14 @@
 """A job with a GPU whose plugin does not work: the trial, the log, and the script that trains natively all the same."""
 
 import json
+import os
 import re
+import socket
+import subprocess
+import sys
+import textwrap
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,3 +128,62 @@ def test_torch_xla_s_names_train_natively(broken_plugin: TrainingHost) -> None:
     assert value(ended, "reduced") == [[0.5, 0.5], 3]
     assert value(ended, "rendezvous") == 1
     assert value(ended, "closures") == 1
+
+
+WORKERS = """
+    import torch
+    import torch_xla.core.xla_model as xm
+    import torch_xla.distributed.parallel_loader as pl
+
+    torch.manual_seed(3)
+    x = torch.randn(16, 4)
+    rank, size = xm.get_ordinal(), xm.xrt_world_size()
+    device = xm.xla_device()
+    model = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for inputs in pl.MpDeviceLoader([x[rank::size]] * 3, device):
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        xm.optimizer_step(optimizer)
+    whole = xm.all_gather(torch.tensor([[float(rank)]])).flatten().tolist()
+    print([model.weight.tolist()[0], whole, xm.mesh_reduce("sum", rank, sum), xm.is_master_ordinal()])
+    """
+
+
+def quiet_port() -> int:
+    """A free port below those that the kernel gives to any connection."""
+    for port in range(12_000 + os.getpid() % 5_000, 20_000):
+        with socket.socket() as trial:
+            if trial.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("no free port")
+
+
+def test_native_workers_train_as_one_process_would(tmp_path: Path) -> None:
+    """Two workers on half a batch each, over gloo; NCCL takes its place where there are GPUs."""
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(WORKERS))
+    port = str(quiet_port())
+    common = {
+        "PATH": os.environ["PATH"], "PYTHONPATH": f"{RUNTIME}/sagelet_runtime/startup:{RUNTIME}", "PJRT_DEVICE": "CPU",
+        "SAGELET_NOT_COMPILED": "a test", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+
+    def start(rank: int, size: int) -> "subprocess.Popen[str]":
+        world = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
+        command = [sys.executable, str(script)]
+        return subprocess.Popen(command, env=common | world, stdout=subprocess.PIPE, text=True)
+
+    def result(process: "subprocess.Popen[str]") -> Any:
+        out, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, out
+        assert "NOT COMPILED: a test" in out
+        return json.loads(out.splitlines()[-1].replace("True", "true").replace("False", "false"))
+
+    workers = [start(rank, 2) for rank in range(2)]
+    weights, gathered, reduced, master = zip(*map(result, workers), strict=True)
+    alone = result(start(0, 1))
+    assert weights[0] == pytest.approx(alone[0], abs=1e-6)
+    assert weights[1] == pytest.approx(alone[0], abs=1e-6)
+    assert gathered == ([0.0, 1.0], [0.0, 1.0])
+    assert (reduced, master) == ((1, 1), (True, False))
