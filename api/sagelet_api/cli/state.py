@@ -53,7 +53,7 @@ def reset(data: Path, only: str | None, yes: bool, endpoint: str) -> None:
     Jobs that run are killed. What sagelet did not put there stays.
     """
     data = data.expanduser().resolve()
-    check_data_directory(data)
+    check_data_directory(data, damaged=True)
     what = {None: "all jobs, logs, metrics and objects", "jobs": "all jobs, logs and metrics", "objects": "all objects"}
     if not yes:
         click.confirm(f"Delete {what[only]} in {data}?", abort=True)

@@ -121,7 +121,12 @@ class Member:
         self._digest = digest
 
     def chunks(self) -> Iterator[bytes]:
-        while self._data is not None and (chunk := self._data.read(CHUNK)):
+        """Raises ArchiveDamaged."""
+        while self._data is not None:
+            with _as_damage():
+                chunk = self._data.read(CHUNK)
+            if not chunk:
+                return
             self._digest.update(chunk)
             yield chunk
 

@@ -1,6 +1,7 @@
 """What sagelet has in a data directory; everything else there belongs to others, and stays."""
 
 import os
+import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -41,15 +42,23 @@ def is_empty(data: Path) -> bool:
     return not data.exists() or {*os.listdir(data)} <= {"lock"}
 
 
-def check_data_directory(data: Path) -> None:
-    """Raises NoDataDirectory, and NewerSchema for one whose content this sagelet does not know."""
+def check_data_directory(data: Path, *, damaged: bool = False) -> None:
+    """Raises NoDataDirectory, NewerSchema for one whose content this sagelet does not know, and StoreUnavailable.
+
+    `damaged`: databases that cannot be read will do.
+    """
     if not is_data_directory(data):
         raise NoDataDirectory(
             f"--data {data}: is no data directory of sagelet's (it has neither {JOBS_DATABASE} nor {CATALOG}); "
             "nothing was changed"
         )
     for name, known in SCHEMAS.items():
-        found = schema_of(data / name)
+        try:
+            found = schema_of(data / name)
+        except StoreUnavailable:
+            if not damaged:
+                raise
+            continue
         if found is not None and found > known:
             raise NewerSchema(f"{data / name} has schema {found}, this sagelet knows up to {known}: use the newer one")
     for name in EVERYTHING:
@@ -84,7 +93,8 @@ def _clear_objects(data: Path) -> Path | None:
     root = data / OBJECTS
     if not root.is_dir():
         return None
-    with suppress(StoreUnavailable):  # Without the catalogue nothing tells ours from others': all of it stays.
+    # Without the catalogue nothing tells ours from others': all of it stays.
+    with suppress(StoreUnavailable, sqlite3.DatabaseError):
         _remove_objects(root)
     with suppress(OSError):
         root.rmdir()
