@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
+from sagelet.compile_cache.store import DIRECTORY as COMPILE_CACHE
 from sagelet.data import removal
 from sagelet.database import NewerSchema, StoreUnavailable, remove_database, schema_of
 from sagelet.errors import SettingsError
@@ -22,7 +23,8 @@ CATALOG = f"{OBJECTS}/.catalog.db"
 #: runtime's notes.
 TREES = ("jobs", "warm-pools", "runtime")
 JOBS = (JOBS_DATABASE, *TREES)
-EVERYTHING = (*JOBS, OBJECTS)
+#: The compile cache is made anew when it is missing, so it travels in no export.
+EVERYTHING = (*JOBS, OBJECTS, COMPILE_CACHE)
 #: By the name that people use.
 SCOPES: Mapping[str, Sequence[str]] = MappingProxyType({"all": EVERYTHING, "jobs": JOBS, "objects": (OBJECTS,)})
 #: A change of the whole directory that is to be finished: see `change.py`.

@@ -13,7 +13,6 @@ import pytest
 
 from sagelet.clock import SystemClock
 from sagelet.database import NewerSchema
-from sagelet.engine import lock_directory
 from sagelet.errors import DataDirectoryInUse, SageletError, SettingsError
 from sagelet.jobs.store import Store
 from sagelet.s3.errors import DamagedObject
@@ -23,6 +22,7 @@ from sagelet.state.archive import ArchiveDamaged, leads_within
 from sagelet.state.contents import NoDataDirectory
 from sagelet.state.exporting import export_data
 from sagelet.state.importing import DataThere, NewerArchive, import_data
+from sagelet.state.owner import lock_directory
 from support.data_directory import ACCOUNTS, KEYS, PART, add_linked, add_uploads, contents, fill
 
 BUCKET = f"one-{ACCOUNTS[0][0]}"

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from sagelet.clock import SystemClock
-from sagelet.engine import lock_directory
 from sagelet.errors import DataDirectoryInUse, SettingsError
 from sagelet.jobs import lifecycle
 from sagelet.jobs.store import Store
 from sagelet.s3.store import S3Store
 from sagelet.state.contents import NoDataDirectory
+from sagelet.state.owner import lock_directory
 from sagelet.state.resetting import reset_data
 from support import cut_state
 from support.data_directory import contents, fill
@@ -32,8 +32,8 @@ def files(root: Path) -> set[str]:
 
 
 def test_nothing_of_ours_is_left_and_all_of_others(data: Path) -> None:
-    (data / "runtime/x").mkdir(parents=True)
-    (data / "warm-pools/x").mkdir(parents=True)
+    for name in ("runtime", "warm-pools", "compile-cache"):
+        (data / name / "x").mkdir(parents=True)
     others = {"mine.txt", "notes/a", "s3/one-123456789012/mine", "s3/mine", "s3/.escaped/mine"}
     for name in others:
         (data / name).parent.mkdir(exist_ok=True)
