@@ -5,7 +5,8 @@ BIN := .venv/bin
 # Processes that the tests are dealt to, a file at a time.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup setup-sdk setup-sdk3 image demo up test properties docs bench-s3 bench-models lint format clean
+.PHONY: help setup setup-sdk setup-sdk3 setup-s3 image demo up test properties docs bench-s3 bench-models lint format
+.PHONY: clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -15,15 +16,16 @@ help:
 	@echo "make docs    docs/training-job-api.md, from botocore's model"
 	@echo "make bench-s3  S3 against moto_server: ratios of one run"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
-	@echo "make setup | setup-sdk | setup-sdk3 | image | lint | format | clean"
+	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | image | lint | format | clean"
 
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
-# (their pins differ).
+# (their pins differ), other people's S3 clients into .venv-s3, and boto3 1.26 into a directory of it.
 # pip writes the path it is called by into every script it installs, so it is called by the environment's own path:
 # .venv may be a link to an environment that outlives this checkout (.ci/run).
 setup: .venv/.ready
 setup-sdk: .venv-sdk/.ready
 setup-sdk3: .venv-sdk3/.ready
+setup-s3: .venv-s3/.ready
 
 .venv/.ready: pyproject.toml
 	test -e .venv/bin/python || $(PYTHON) -m venv .venv
@@ -40,6 +42,13 @@ setup-sdk3: .venv-sdk3/.ready
 	"$$(cd .venv-sdk3 && pwd -P)"/bin/python -m pip install --disable-pip-version-check -r $<
 	touch $@
 
+.venv-s3/.ready: tests/s3-clients-requirements.txt
+	test -e .venv-s3/bin/python || $(PYTHON) -m venv .venv-s3
+	"$$(cd .venv-s3 && pwd -P)"/bin/python -m pip install --disable-pip-version-check -r $<
+	rm -rf .venv-s3/boto3-1.26
+	"$$(cd .venv-s3 && pwd -P)"/bin/python -m pip install --disable-pip-version-check --target .venv-s3/boto3-1.26 'boto3>=1.26,<1.27'
+	touch $@
+
 image: setup
 	$(BIN)/sagelet image build
 
@@ -49,7 +58,7 @@ demo: setup setup-sdk
 up: setup
 	$(BIN)/sagelet up
 
-test: setup setup-sdk setup-sdk3
+test: setup setup-sdk setup-sdk3 setup-s3
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 properties: setup
@@ -76,4 +85,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-sdk .venv-sdk3 .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-sdk .venv-sdk3 .venv-s3 .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

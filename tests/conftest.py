@@ -65,7 +65,18 @@ def missing_sdk3() -> str | None:
     return None if found else "the environment of the SageMaker SDK v3 is not there: run `make setup-sdk3`"
 
 
-NEEDS = {"docker": missing_docker, "xla": missing_xla, "sdk": missing_sdk, "sdk3": missing_sdk3}
+def missing_s3clients() -> str | None:
+    present = (ROOT / ".venv-s3" / "boto3-1.26" / "boto3").exists()
+    return None if present else "the environment of the S3 clients is not there: run `make setup-s3`"
+
+
+NEEDS = {
+    "docker": missing_docker,
+    "xla": missing_xla,
+    "sdk": missing_sdk,
+    "sdk3": missing_sdk3,
+    "s3clients": missing_s3clients,
+}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

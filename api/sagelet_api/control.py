@@ -1,6 +1,7 @@
 """The control endpoints under /_sagelet/, for people and scripts: no signature, but the front door's other rules."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import lru_cache
@@ -15,7 +16,7 @@ from sagelet_api.protocol import WsgiApp
 from sagelet_api.throttling import Throttling
 
 if TYPE_CHECKING:
-    from flask import Flask
+    from flask import Blueprint, Flask
 
 
 #: Bodies are a few words.
@@ -60,13 +61,16 @@ def known_job(name: str) -> Iterator[JobKey]:
         raise NotFound(f"Account {account} has no training job {name} in {region}") from error
 
 
-def control_app(engine: Controlled, throttling: Throttling) -> WsgiApp:
-    """A WSGI app that is made on its first request: Flask takes longer to load than the rest of the server."""
+def control_app(engine: Controlled, throttling: Throttling, *parts: Callable[[], "Blueprint"]) -> WsgiApp:
+    """A WSGI app that is made on its first request: Flask takes longer to load than the rest of the server.
+
+    `parts` make blueprints to add.
+    """
 
     @lru_cache(maxsize=1)
     def app() -> "Flask":
         with LOADING:
-            return create_app(engine, throttling)
+            return create_app(engine, throttling, *(make() for make in parts))
 
     return lambda environ, start_response: app()(environ, start_response)
 
@@ -79,7 +83,7 @@ def _compilation(job: TrainingJob) -> dict[str, Any]:
     return {"asked": asked, **asdict(job.compilation)}
 
 
-def create_app(engine: Controlled, throttling: Throttling) -> "Flask":
+def create_app(engine: Controlled, throttling: Throttling, *parts: "Blueprint") -> "Flask":
     from flask import Flask
     from werkzeug.exceptions import Conflict, HTTPException
 
@@ -87,11 +91,14 @@ def create_app(engine: Controlled, throttling: Throttling) -> "Flask":
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    app.register_blueprint(blueprint(engine, throttling))
+    for part in (blueprint(engine, throttling), *parts):
+        app.register_blueprint(part)
+    #: Tells one start of the server from the next.
+    instance = uuid.uuid4().hex
 
     @app.get("/_sagelet/health")
     def health() -> dict[str, Any]:
-        return engine.health()
+        return {**engine.health(), "instance": instance}
 
     @app.post("/_sagelet/jobs/<name>/interrupt")
     def interrupt(name: str) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 DEFAULT_ACCOUNT = "123456789012"
 DEFAULT_REGION = "us-east-1"
 
+#: What S3 called regions in its first years; s3cmd signs for US until a server tells it of another region.
+_FORMER_NAMES = {"US": "us-east-1", "EU": "eu-west-1"}
 _SCOPE = re.compile(r"AWS4-(?P<algorithm>HMAC|ECDSA)\S*\s.*?Credential=(?P<scope>[^,\s]+)", re.DOTALL)
 _V2 = re.compile(r"AWS (?P<key>[^:\s]+):\S")
 _ACCOUNT = re.compile(r"\d{12}", re.ASCII)
@@ -60,7 +62,7 @@ def _from_scope(scope: str, without_region: bool) -> Credential | None:
     access_key, _, region, service, _ = parts
     if not access_key or not _NAME.fullmatch(region) or not _NAME.fullmatch(service):
         return None
-    return Credential(access_key, service.lower(), region)
+    return Credential(access_key, service.lower(), _FORMER_NAMES.get(region, region))
 
 
 def _insert_region(scope: str) -> str:

@@ -1,12 +1,17 @@
 """A whole sagelet: engine, faces and listeners, put together. The command line and tests start this."""
 
+from functools import partial
+
 from sagelet.clock import Clock, SystemClock
 from sagelet.engine import Engine
 from sagelet.jobs.record import TrainingJob
 from sagelet.runtimes.choose import Choice, choose
 from sagelet.settings import Settings
+from sagelet.state.owner import lock_directory
+from sagelet_api import control_state
 from sagelet_api.app import Application
 from sagelet_api.control import control_app
+from sagelet_api.control_state import OnReset
 from sagelet_api.security import FrontDoor
 from sagelet_api.server import Server
 from sagelet_api.services.identity import Identity
@@ -25,11 +30,24 @@ class Sagelet:
     Tests bring a `clock` that they turn by hand, and the `choice` of a runtime that goes by it.
     """
 
-    def __init__(self, settings: Settings, clock: Clock | None = None, choice: Choice | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        choice: Choice | None = None,
+        on_reset: OnReset | None = None,
+    ) -> None:
+        """`on_reset`: who stops this server, empties its data directory and starts another."""
         clock = clock or SystemClock()
         self.choice: Choice = choice or choose(settings, clock)
         bridge = MotoBridge()
-        self._s3 = open_s3(settings, clock, bridge)
+        # First of all: another process may be about to replace what is there.
+        lock = lock_directory(settings.data)
+        try:
+            self._s3 = open_s3(settings, clock, bridge)
+        except BaseException:
+            lock.close()
+            raise
         try:
             self.engine = Engine(
                 settings,
@@ -38,15 +56,17 @@ class Sagelet:
                 metrics=bridge,
                 statuses=StateEvents(bridge),
                 clock=clock,
+                lock=lock,
             )
         except BaseException:
             self._s3.close()
+            lock.close()
             raise
         throttling = Throttling()
         roles = bridge.may_assume if settings.enforce_iam else any_role
         self.application = Application(
             FrontDoor((settings.host, *self.choice.listen)),
-            control_app(self.engine, throttling),
+            control_app(self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset)),
             throttling,
             {
                 "sagemaker": TrainingJobs(self.engine, roles).operations(),

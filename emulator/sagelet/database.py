@@ -7,9 +7,10 @@ threads that use a database at once.
 import sqlite3
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sagelet.errors import SageletError
 
@@ -97,3 +98,36 @@ class Database:
                 except BaseException:
                     db.rollback()
                     raise
+
+
+def remove_database(path: Path) -> None:
+    """Deletes a database that nobody has open, and what SQLite keeps beside it. May be repeated. Raises OSError."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+
+
+def schema_of(path: Path) -> int | None:
+    """The schema version of a database, which others may be writing to; None: there is no file.
+
+    Raises StoreUnavailable for a file that is no database.
+    """
+    if not path.is_file():
+        return None
+    with _opened(path) as db:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """A copy as of one moment, whoever writes to the source meanwhile. Raises StoreUnavailable."""
+    with _opened(source) as db, closing(sqlite3.connect(target)) as copy:
+        db.backup(copy)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Not through Database, which would bring the file to today's schema under a server that may be an older one."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=30)) as db:
+            yield db
+    except sqlite3.DatabaseError as error:
+        raise StoreUnavailable(f"{path}: {error}. It cannot be read as a database of sagelet's") from error

@@ -1,13 +1,10 @@
 """The engine: everything that the faces can ask for. The composition root of the packages below it."""
 
-import fcntl
-import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TextIO
 
 import sagelet
@@ -17,7 +14,7 @@ from sagelet.compile_cache.store import CacheStore
 from sagelet.data import removal
 from sagelet.data.file_systems import FileSystemSource, directory_of
 from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
-from sagelet.errors import DataDirectoryInUse, JobNotDeletable, JobNotStoppable, SettingsError, WarmPoolAvailable
+from sagelet.errors import JobNotDeletable, JobNotStoppable, WarmPoolAvailable
 from sagelet.images.resolve import Resolver
 from sagelet.instances.gpus import GpuPool, detect_gpus
 from sagelet.jobs import faults, lifecycle, warm_pools
@@ -32,6 +29,7 @@ from sagelet.jobs.supervisor import Supervisor
 from sagelet.jobs.under_way import Services
 from sagelet.runtimes.port import Runtime
 from sagelet.settings import GpuPolicy, Settings
+from sagelet.state.owner import lock_directory
 from sagelet.telemetry.events import LogEvent, LogStream, MergedEvents
 from sagelet.telemetry.output import publish
 from sagelet.telemetry.retention import Expiry, LogKeeper
@@ -54,10 +52,12 @@ class Engine:
         metrics: MetricSink,
         statuses: StatusSink,
         clock: Clock,
+        lock: TextIO | None = None,
     ) -> None:
+        """`lock`: of the data directory, where the caller took it already; from now on the engine's."""
         self._settings = settings
         self._images = Resolver(settings.image_rules)
-        self._lock = lock_directory(settings.data)
+        self._lock = lock or lock_directory(settings.data)
         try:
             self._store = Store(settings.data / "sagelet.db")
         except BaseException:
@@ -349,29 +349,3 @@ def _join(threads: Sequence[threading.Thread], deadline: float) -> None:
     for thread in threads:
         if thread.is_alive():
             thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def lock_directory(data: Path) -> TextIO:
-    """Takes the data directory for this process; the lock ends with the process, however it ends.
-
-    Raises DataDirectoryInUse, and SettingsError for a directory that cannot be made or written.
-    """
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-        lock = (data / "lock").open("a+", encoding="ascii")
-    except OSError as error:
-        raise SettingsError(f"--data {data}: cannot be used as a directory: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.seek(0)
-        owner = lock.read().strip() or "unknown"
-        lock.close()
-        raise DataDirectoryInUse(
-            f"--data {data}: another sagelet (process {owner}) uses this directory; "
-            "stop it, or give this one another --data directory"
-        ) from error
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock

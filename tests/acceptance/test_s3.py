@@ -21,6 +21,8 @@ from support.server import ACCOUNT, SageletProcess, until
 
 #: How many times the server is killed; a longer run: SAGELET_TEST_KILLS=100.
 KILLS = int(os.environ.get("SAGELET_TEST_KILLS", "5"))
+#: How many files the AWS CLI syncs; a longer run: SAGELET_TEST_SYNC_FILES=5000.
+FILES = int(os.environ.get("SAGELET_TEST_SYNC_FILES", "500"))
 PART = 5 * 1024 * 1024
 
 
@@ -160,7 +162,7 @@ def test_memory_does_not_grow_with_objects(server: SageletProcess, tmp_path: Pat
 def test_the_aws_cli_syncs_both_ways(server: SageletProcess, tmp_path: Path) -> None:
     clients = Clients(server, tmp_path)
     server.client("s3").create_bucket(Bucket="synced")
-    for number in range(300):
+    for number in range(FILES):
         path = tmp_path / "up" / str(number % 7) / f"file {number}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(str(number))
@@ -173,10 +175,11 @@ def test_the_aws_cli_syncs_both_ways(server: SageletProcess, tmp_path: Path) -> 
     up, down = ({p.relative_to(tmp_path / d): p.read_bytes() for p in (tmp_path / d).rglob("*") if p.is_file()}
                 for d in ("up", "down"))  # fmt: skip
     assert up == down
-    assert len(up) == 301
-    # Nothing is due, so nothing is sent.
+    assert len(up) == FILES + 1
+    # Nothing is due, so nothing is sent, either way.
     assert clients.run("aws", "s3", "sync", "up", "s3://synced/p") == ""
+    assert clients.run("aws", "s3", "sync", "s3://synced/p", "down") == ""
     (tmp_path / "up" / "big").unlink()
     assert "delete: s3://synced/p/big" in clients.run("aws", "s3", "sync", "--delete", "up", "s3://synced/p")
-    assert "300" in clients.run("aws", "s3", "ls", "--summarize", "--recursive", "s3://synced/p/")
+    assert f"Total Objects: {FILES}" in clients.run("aws", "s3", "ls", "--summarize", "--recursive", "s3://synced/p/")
     clients.run("aws", "s3", "rb", "--force", "s3://synced")

@@ -15,6 +15,7 @@ from support.server import ACCOUNT, SageletProcess
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-sdk"
 ENVIRONMENT_V3 = ROOT / ".venv-sdk3"
+ENVIRONMENT_S3 = ROOT / ".venv-s3"
 CONFIG = ROOT / "examples" / "gpt2" / "sagemaker-config.yaml"
 
 

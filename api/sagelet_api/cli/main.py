@@ -11,6 +11,7 @@ from sagelet_api.cli.image import image
 from sagelet_api.cli.interrupt import interrupt
 from sagelet_api.cli.run import env, run
 from sagelet_api.cli.s3 import s3
+from sagelet_api.cli.state import export, import_, reset
 from sagelet_api.cli.up import up
 
 
@@ -40,3 +41,6 @@ main.add_command(throttle)
 main.add_command(run)
 main.add_command(env)
 main.add_command(s3)
+main.add_command(reset)
+main.add_command(export)
+main.add_command(import_)

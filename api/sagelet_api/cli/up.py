@@ -4,10 +4,11 @@ import logging
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -117,7 +118,13 @@ def up(
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
-    server = Sagelet(settings)
+    resets: list[str] = []
+
+    def on_reset(scope: str) -> None:
+        resets.append(scope)
+        over.set()
+
+    server = Sagelet(settings, on_reset=on_reset)
     adopted = server.start()
     choice = server.choice
     click.echo(
@@ -127,7 +134,30 @@ def up(
     if adopted:
         click.echo(f"{adopted} unfinished job{'s are' if adopted > 1 else ' is'} taken up again")
     over.wait()
-    _farewell([job.key.name for job in server.stop()])
+    port = server.server.port
+    running = [job.key.name for job in server.stop()]
+    if not resets:
+        _farewell(running)
+        return
+    _reset(settings, resets[0])
+    _start_again(port)
+
+
+def _reset(settings: Settings, scope: str) -> None:
+    from sagelet.clock import SystemClock
+    from sagelet.runtimes.choose import every_runtime
+    from sagelet.state.resetting import reset_data
+
+    click.echo(f"sagelet reset: {scope} in {settings.data}")
+    for kept in reset_data(settings.data, scope, every_runtime(settings, SystemClock())):
+        click.echo(f"Files that are not sagelet's were among the objects; they are in {kept}")
+
+
+def _start_again(port: int) -> NoReturn:
+    """The same program in the same process: nothing of what was in memory, moto's state among it, is left."""
+    sys.stdout.flush()
+    # Of an option that is given twice the last counts; --port 0 would take another one.
+    os.execv(sys.executable, [*sys.orig_argv, "--port", str(port)])
 
 
 def _by_id(file_systems: tuple[str, ...]) -> dict[str, Path]:

@@ -126,6 +126,10 @@ class Store(Database):
         """Number of jobs by TrainingJobStatus."""
         return dict(self._rows("SELECT status, count(*) FROM jobs GROUP BY status"))
 
+    def ended_places(self) -> list[tuple[str, str, str]]:
+        """Account, region and id of every job that has ended: what its directory is named by."""
+        return self._rows("SELECT account, region, id FROM jobs WHERE terminal = 1 ORDER BY account, region, id")
+
     # --- notes ------------------------------------------------------------------------------------------------
 
     def noted_statuses(self, limit: int) -> list[tuple[int, TrainingJob]]:

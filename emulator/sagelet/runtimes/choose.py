@@ -54,6 +54,12 @@ def choose(settings: Settings, clock: Clock) -> Choice:
     return _process(settings, clock, f"the image {training_image()} is not there: `sagelet image build` makes it")
 
 
+def every_runtime(settings: Settings, clock: Clock) -> list[Runtime]:
+    """All that may have started jobs of this data directory and that can be asked now."""
+    process = _process(settings, clock, "").runtime
+    return [process] if probe() is None else [process, DockerRuntime(docker.from_env(), _owner(settings.data), clock)]
+
+
 def missing_modules(names: Sequence[str] = NEEDED_MODULES) -> list[str]:
     """What the process runtime lacks to train here."""
     return [name for name in names if importlib.util.find_spec(name) is None]

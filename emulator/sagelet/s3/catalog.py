@@ -127,6 +127,20 @@ class Catalog(Database):
             rows = [(bucket, key.encode()) for key in keys]
             db.executemany("DELETE FROM objects WHERE bucket = ? AND key = ?", rows)
 
+    def every_object(self) -> Iterator[StoredObject]:
+        """All objects of all buckets, in no order, a page at a time."""
+        last = 0
+        while rows := self._rows(f"SELECT id, {_OBJECT} FROM objects WHERE id > ? ORDER BY id LIMIT 1000", (last,)):
+            yield from (_object(row[1:]) for row in rows)
+            last = rows[-1][0]
+
+    def settle_all(self, paths: Iterable[tuple[str, str]]) -> None:
+        """Says where files are now, by (path, file id): they are the store's own, and no links to others'."""
+        with self._write() as db:
+            # Two objects may change places.
+            db.execute("UPDATE objects SET path = file_id")
+            db.executemany("UPDATE objects SET path = ?, linked_ns = NULL WHERE file_id = ?", paths)
+
     # --- multipart uploads ------------------------------------------------------------------------------------
 
     def add_upload(self, upload: Upload) -> None:
@@ -200,6 +214,11 @@ class Catalog(Database):
     def files_of(self, upload: Upload) -> list[str]:
         """The upload's file, and those of parts that have their own."""
         return [upload.file_id, *(part.file_id for part in self.parts(upload) if part.file_id)]
+
+    def every_upload_file(self) -> list[str]:
+        """The files of all uploads that are under way, and of their parts. A file may not be there yet."""
+        sql = "SELECT file_id FROM uploads UNION SELECT file_id FROM parts WHERE file_id IS NOT NULL"
+        return [row[0] for row in self._rows(sql)]
 
     def is_of_upload(self, file_id: str) -> bool:
         sql = "SELECT 1 FROM uploads WHERE file_id = ? UNION ALL SELECT 1 FROM parts WHERE file_id = ?"

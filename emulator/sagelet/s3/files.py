@@ -265,4 +265,4 @@ def _ignores_case(directory: Path) -> bool:
     try:
         return (directory / probe.name.upper()).exists()
     finally:
-        probe.unlink()
+        probe.unlink(missing_ok=True)

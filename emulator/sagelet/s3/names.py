@@ -9,13 +9,20 @@ a file system that takes `A` for `a`, any character that it could take for anoth
 taken, as `a` beside `a/b`: that cannot be told from the key, so the catalogue says where each object is.
 """
 
+import re
 from urllib.parse import unquote_to_bytes
 
 ESCAPED = ".escaped"
 #: Bytes of a file name on every file system that we know of.
 MAX_NAME = 255
 PIECE = 200
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+def is_bucket_name(name: str) -> bool:
+    """Whether a name can be a directory of the store's root; AWS's rules, which are stricter, are the faces'."""
+    return _BUCKET.fullmatch(name) is not None
 
 
 def natural(bucket: str, key: str, *, folded: bool) -> str | None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sagelet.clock import Clock
+from sagelet.errors import DataDirectoryInUse
 from sagelet.s3.catalog import Catalog
 from sagelet.s3.checksums import Digests
 from sagelet.s3.errors import BucketNotEmpty, DamagedObject, NoSuchKey
@@ -71,9 +72,15 @@ class S3Store:
         """For another process than the server: keeps a server that starts from taking staged files for garbage."""
         fcntl.flock(self._imports, fcntl.LOCK_SH)
         try:
+            self._check_there()
             yield
         finally:
             fcntl.flock(self._imports, fcntl.LOCK_UN)
+
+    def _check_there(self) -> None:
+        path = self.files.root / ".imports"
+        if not path.exists() or not os.path.samestat(path.stat(), os.fstat(self._imports.fileno())):
+            raise DataDirectoryInUse(f"{self.files.root} was reset or replaced just now: repeat the import")
 
     @contextmanager
     def committing(self) -> Iterator[None]:

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import sagelet
-from sagelet.engine import lock_directory
 from sagelet.settings import GpuPolicy, RuntimeChoice, Settings
+from sagelet.state.owner import lock_directory
 from sagelet_api.cli.main import main
 
 DLC = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
@@ -29,7 +29,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings that `sagelet up` would start with."""
     seen: list[Settings] = []
 
-    def start(settings: Settings) -> Any:
+    def start(settings: Settings, **_: Any) -> Any:
         seen.append(settings)
         raise Started
 

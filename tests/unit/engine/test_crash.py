@@ -10,13 +10,14 @@ import psutil
 import pytest
 
 from sagelet.database import NewerSchema, StoreUnavailable
-from sagelet.engine import Engine, lock_directory
+from sagelet.engine import Engine
 from sagelet.errors import SettingsError
 from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
 from sagelet.jobs.sql_schema import MIGRATIONS
 from sagelet.jobs.store import Store
 from sagelet.jobs.under_way import Detached
 from sagelet.settings import Settings
+from sagelet.state.owner import lock_directory
 from support.world import World, key, until
 
 #: More writes of the record than a job's life has.

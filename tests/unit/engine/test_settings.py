@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sagelet.engine import lock_directory
 from sagelet.errors import DataDirectoryInUse, SettingsError
 from sagelet.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
+from sagelet.state.owner import lock_directory
 
 FS = "fs-0123456789abcdef0"
 

@@ -1,11 +1,12 @@
 """GetObject, HeadObject and what else reads one object."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 from sagelet.s3.files import CHUNK
 from sagelet.s3.records import ObjectPart, StoredObject
 from sagelet_api.services.s3 import conditions
+from sagelet_api.services.s3.buckets import check_acl
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, owner
 from sagelet_api.services.s3.description import checked_tags, checksums, described
@@ -78,13 +79,29 @@ def get_object_acl(context: Context, parameters: dict[str, Any]) -> Result:
     context.bucket(parameters)
     context.store.head(context.request.bucket, context.request.key)
     who = owner(context.account)
-    return Result({"Owner": who, "Grants": [{"Grantee": who, "Permission": "FULL_CONTROL"}]})
+    return Result(
+        {"Owner": who, "Grants": [{"Grantee": {**who, "Type": "CanonicalUser"}, "Permission": "FULL_CONTROL"}]}
+    )
 
 
 def put_object_acl(context: Context, parameters: dict[str, Any]) -> Result:
+    """ACLs are disabled, so only one that gives the owner full control passes (user guide, S3 Object Ownership).
+
+    s3cmd sets the source's, which it has read here, on each copy.
+    """
     context.bucket(parameters)
     context.store.head(context.request.bucket, context.request.key)
-    raise S3Error("AccessControlListNotSupported", 400, "The bucket does not allow ACLs")
+    policy = parameters.get("AccessControlPolicy")
+    if policy is not None and [_grant(entry) for entry in policy.get("Grants", [])] != [
+        (owner(context.account)["ID"], "FULL_CONTROL")
+    ]:
+        raise S3Error("AccessControlListNotSupported", 400, "The bucket does not allow ACLs")
+    check_acl(parameters)
+    return Result()
+
+
+def _grant(entry: Mapping[str, Any]) -> tuple[Any, Any]:
+    return entry.get("Grantee", {}).get("ID"), entry.get("Permission")
 
 
 def get_object_attributes(context: Context, parameters: dict[str, Any]) -> Result:

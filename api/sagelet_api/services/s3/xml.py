@@ -43,7 +43,8 @@ def iso(milliseconds: int) -> str:
 
 def _members(shape: Any, value: Mapping[str, Any]) -> Iterator[str]:
     for name, member in shape.members.items():
-        if value.get(name) is not None and "location" not in member.serialization:
+        elsewhere = "location" in member.serialization or "xmlAttribute" in member.serialization
+        if value.get(name) is not None and not elsewhere:
             yield from _elements(member.serialization.get("name", name), member, value[name])
 
 
@@ -57,9 +58,22 @@ def _elements(name: str, shape: Any, value: Any) -> Iterator[str]:
             content = "".join("".join(_elements(inner, shape.member, entry)) for entry in value)
             yield f"<{name}>{content}</{name}>"
     elif shape.type_name == "structure":
-        yield f"<{name}>{''.join(_members(shape, value))}</{name}>"
+        yield f"<{name}{_attributes(shape, value)}>{''.join(_members(shape, value))}</{name}>"
     else:
         yield f"<{name}>{text(_scalar(shape, value))}</{name}>"
+
+
+def _attributes(shape: Any, value: Mapping[str, Any]) -> str:
+    """Those of a grantee: its type, and the namespace that says so."""
+    found = [
+        f' {member.serialization["name"]}="{text(value[name])}"'
+        for name, member in shape.members.items()
+        if "xmlAttribute" in member.serialization and value.get(name) is not None
+    ]
+    namespace = shape.serialization.get("xmlNamespace")
+    if found and namespace:
+        found.insert(0, f' xmlns:{namespace["prefix"]}="{namespace["uri"]}"')
+    return "".join(found)
 
 
 def _scalar(shape: Any, value: Any) -> str:

@@ -1,0 +1,144 @@
+"""Records what today's sagelet writes, as SQL that a reviewer can read: `python tests/data/schemas/record.py`.
+
+One file per database and schema version, of the code that had that version; they are never made anew, so this runs on
+old checkouts, too (PYTHONPATH names one), and uses only what they all have. A change that adds a migration adds a file.
+No commit has schema 1 of sagelet.db: that file is the one of schema 2 without what its migration added.
+"""
+
+import argparse
+import json
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sagelet.clock import SystemClock
+from sagelet.jobs import lifecycle
+from sagelet.jobs.record import JobKey, SecondaryStatus, TrainingJob
+from sagelet.jobs.store import Store
+from sagelet.telemetry.events import LogEvent
+from sagelet.telemetry.sink import MetricPoint
+
+S = SecondaryStatus
+ACCOUNTS = {"123456789012": "us-east-1", "210987654321": "eu-west-1"}
+T0 = 1_700_000_000_000
+LINES = ("first line", "loss: 0.5 \u00fc \U0001f600", "")
+
+
+def request(name: str) -> dict[str, Any]:
+    return {
+        "TrainingJobName": name,
+        "AlgorithmSpecification": {"TrainingImage": "image", "TrainingInputMode": "File"},
+        "RoleArn": "arn:aws:iam::123456789012:role/SageMakerRole",
+        "HyperParameters": {"epochs": "3", "text": '"x y" \u00fc'},
+        "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"},
+        "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 10},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+    }
+
+
+def fill_jobs(store: Store) -> None:
+    for account, region in ACCOUNTS.items():
+        for steps in (0, 2, 4):
+            name = {0: "waits", 2: "trains", 4: "done"}[steps]
+            job = lifecycle.create(
+                JobKey(account, region, name), f"{account[:4]}{steps}".ljust(32, "0"), request(name), {"k": name}, T0
+            )
+            store.insert(job)
+            _live(store, job, steps)
+
+
+def _live(store: Store, job: TrainingJob, steps: int) -> None:
+    for number, step in enumerate((S.DOWNLOADING, S.TRAINING, S.UPLOADING, S.COMPLETED)[:steps], 1):
+        job = lifecycle.advance(job, step, T0 + 10_000 * number)
+        if step is S.TRAINING:
+            job = replace(job, launched=True, placed_ms=T0 + 5_000)
+        job = store.update(job)
+    if steps:
+        stream = store.open_stream(job, "algo-1", f"{job.key.name}/algo-1-1700000010", T0 + 10_000)
+        events = [LogEvent(T0 + 11_000 + number, text) for number, text in enumerate(LINES)]
+        store.append_output(stream, events, "3", [MetricPoint("loss", 0.5, T0 + 11_001)], T0 + 12_000)
+
+
+def fill_objects(root: Path) -> Path:
+    """The catalogue of a store with two accounts' buckets; the bytes are not kept."""
+    from sagelet.s3.multipart import Uploads
+    from sagelet.s3.store import S3Store
+
+    store = S3Store(root, SystemClock())
+    try:
+        for account, region in ACCOUNTS.items():
+            store.create_bucket(f"bucket-{account}", account, region)
+            for key in ("a", "a/b", "d//\0\u00fc"):
+                with store.stage(["CRC32"]) as staged:
+                    staged.write(key.encode())
+                    attributes = {"ContentType": "text/plain", "Metadata": {"m": "1"}}
+                    store.put(f"bucket-{account}", key, staged, attributes=attributes, tags={"t": key[:1]})
+            uploads = Uploads(store)
+            with uploads.part(uploads.begin(f"bucket-{account}", "up"), 1, 4, []) as (part, _):
+                part.write(b"part")
+    finally:
+        store.close()
+    return root / ".catalog.db"
+
+
+def dump(path: Path) -> tuple[int, str]:
+    """The schema version, and SQL that makes the same database."""
+    with closing(sqlite3.connect(path)) as db:
+        ((version,),) = db.execute("PRAGMA user_version")
+        return version, "".join(f"{line}\n" for line in _lines(db, version))
+
+
+def _lines(db: sqlite3.Connection, version: int) -> Iterator[str]:
+    yield from db.iterdump()
+    yield f"PRAGMA user_version = {version};"
+
+
+def without_attempts(path: Path) -> None:
+    """From schema 2 of sagelet.db to 1."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("DROP INDEX log_streams_by_attempt")
+        db.execute("ALTER TABLE log_streams DROP COLUMN attempt")
+        for job_id, text in db.execute("SELECT id, record FROM jobs").fetchall():
+            record = json.loads(text)
+            for name in ("attempts", "attempt_start_ms", "spot_discount"):
+                record.pop(name, None)
+            db.execute("UPDATE jobs SET record = ? WHERE id = ?", (json.dumps(record), job_id))
+        db.execute("PRAGMA user_version = 1")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--to", type=Path, default=Path(__file__).parent)
+    target: Path = parser.parse_args().to
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "sagelet.db")
+        store = Store(path)
+        fill_jobs(store)
+        store.close()
+        _write(target, "sagelet", path)
+        if dump(path)[0] == 2:
+            without_attempts(path)
+            _write(target, "sagelet", path)
+        try:
+            catalog = fill_objects(Path(directory, "s3"))
+        except ImportError:
+            return  # A checkout from before there was a store.
+        _write(target, "catalog", catalog)
+
+
+def _write(target: Path, name: str, path: Path) -> None:
+    version, text = dump(path)
+    file = target / f"{name}-{version}.sql"
+    if file.exists():
+        print(f"{file.name} is there already, and stays as it is")
+    else:
+        file.write_text(text, encoding="utf-8")
+        print(f"{file.name} is new")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Ends an import or a reset right before each of its steps on the disk, and says what the next owner then finds.
+
+A program of its own: it forks, which a process with threads should not. Usage: cut_state.py WORK import|reset
+Prints one JSON object: how often the directory was the old and the new one, and all else that was seen.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sagelet.state.exporting import export_data
+from sagelet.state.importing import import_data
+from sagelet.state.owner import lock_directory
+from sagelet.state.resetting import reset_data
+from support.data_directory import contents, fill
+
+#: What Python tells audit hooks of before it changes anything on the disk.
+STEPS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "os.link", "os.chmod", "shutil.rmtree")
+KILLED = 9
+#: Every step: SAGELET_TEST_CUTS=1.
+STRIDE = int(os.environ.get("SAGELET_TEST_CUTS", "2"))
+
+
+def in_child(work: Callable[[], Any], limit: int | None) -> int:
+    """Runs it in a process that ends before its step `limit`; its exit status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            if limit is not None:
+                cut_at(limit)
+            work()
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def cut_at(limit: int) -> None:
+    left = limit
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        if event in STEPS or (event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wxa")):
+            left -= 1
+            if left < 0:
+                os._exit(KILLED)
+
+    sys.addaudithook(hook)
+
+
+def main() -> None:
+    work, what = Path(sys.argv[1]), sys.argv[2]
+    # The machine does not go down, so nothing needs to be on its disk.
+    os.fsync = lambda _descriptor: None
+    fill(work / "one", "one", ["a", "d//"])
+    fill(work / "two", "two", ["a", "a/b"])
+    export_data(work / "two", work / "two.tar")
+    shutil.rmtree(work / "empty", ignore_errors=True)
+    (work / "empty").mkdir()
+    known = {
+        json.dumps(contents(work / "one"), default=str): "old",
+        json.dumps(contents(work / ("two" if what == "import" else "empty")), default=str): "new",
+    }
+    data = work / "data"
+
+    def change() -> None:
+        if what == "import":
+            import_data(work / "two.tar", data, replace=True)
+        else:
+            reset_data(data, "all", [])
+
+    seen: Counter[str] = Counter()
+    status, limit = KILLED, 0
+    while status == KILLED:
+        shutil.rmtree(data, ignore_errors=True)
+        shutil.copytree(work / "one", data, symlinks=True)
+        status = in_child(change, limit)
+        # Who comes next may be cut, too.
+        in_child(lambda: lock_directory(data), limit % 5)
+        in_child(lambda: lock_directory(data), None)
+        left = sorted({path.name for path in data.iterdir()} - {"lock", "sagelet.db", "s3", "jobs"})
+        found = "" if left else known.get(json.dumps(contents(data), default=str), "neither")
+        seen[str(left) if left else found] += 1
+        limit += STRIDE
+    print(json.dumps({"status": status, "last": found, "seen": seen}))
+
+
+if __name__ == "__main__":
+    main()
