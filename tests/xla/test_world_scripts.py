@@ -67,9 +67,7 @@ def assert_same_training(ranks: list[dict[str, Any]], alone: dict[str, Any], way
     assert difference(ranks[0][way]["weights"], alone[way]["weights"]) < WEIGHTS
 
 
-@pytest.mark.parametrize(
-    "way", ["optimizer_step", "fetched_gradients", "clipped", "accumulated", "syncfree_sgd", "resumed", "wrapped"]
-)
+@pytest.mark.parametrize("way", ["optimizer_step", "fetched_gradients", "clipped", "accumulated", "resumed", "wrapped"])
 def test_two_workers_train_as_one(under_torchrun: list[dict[str, Any]], alone: dict[str, Any], way: str) -> None:
     assert_same_training(under_torchrun, alone, way)
 

@@ -144,19 +144,12 @@ def scaled_mixed_precision() -> dict[str, Any]:
     return outcome(model, losses)
 
 
-def syncfree_sgd() -> dict[str, Any]:
-    device = xm.xla_device()
-    model = model_on(device)
-    optimizer = syncfree.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    return outcome(model, train(model, iter(pl.MpDeviceLoader(loader(), device)), optimizer, xm.optimizer_step))
-
-
 def resumed() -> dict[str, Any]:
     """Half of the steps, a checkpoint, a new model and optimizer from it, and the other half."""
     device = xm.xla_device()
     path = os.path.join(os.environ["RESULTS"], f"checkpoint-{xm.xrt_world_size()}.pt")
     model = model_on(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    optimizer = syncfree.SGD(model.parameters(), lr=0.1, momentum=0.9)
     batches = iter(pl.MpDeviceLoader(loader(), device))
     losses = train(model, batches, optimizer, xm.optimizer_step, STEPS // 2)
     xm.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
@@ -166,7 +159,7 @@ def resumed() -> dict[str, Any]:
     model = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 3))
     model.load_state_dict(kept["model"])
     model = model.to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    optimizer = syncfree.SGD(model.parameters(), lr=0.1, momentum=0.9)
     optimizer.load_state_dict(kept["optimizer"])
     losses += train(model, batches, optimizer, xm.optimizer_step)
     return outcome(model, losses)
@@ -230,7 +223,6 @@ WAYS = {
         clipped,
         accumulated,
         scaled_mixed_precision,
-        syncfree_sgd,
         resumed,
         wrapped,
         accelerated,
