@@ -13,7 +13,7 @@ from typing import Any
 
 RUNTIME = Path(__file__).parents[2] / "images" / "runtime"
 STARTUP = RUNTIME / "sagelet_runtime" / "startup"
-DEADLINE = 240.0
+DEADLINE = 300.0
 
 
 @dataclass(frozen=True)
