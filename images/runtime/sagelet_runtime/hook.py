@@ -56,8 +56,11 @@ class _Loader(abc.Loader):
 
 
 def activate() -> None:
-    """Installs the hook in this process."""
+    """Installs the hooks in this process."""
+    from sagelet_runtime import saving
+
     sys.meta_path.insert(0, PostImport("torch_xla", install))
+    sys.meta_path.insert(0, PostImport(saving.MODULE, saving.install))
 
 
 def install(torch_xla: Any) -> None:

@@ -4,9 +4,11 @@ torch_xla 2.9 refuses every nprocs but 1 and None, and its CPU client would give
 """
 
 import os
+import shutil
 import socket
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -69,26 +71,36 @@ def worker_count(nprocs: int | None, environ: Mapping[str, str]) -> int:
 def start(fn: Callable[..., Any], args: tuple[Any, ...], count: int, daemon: bool, method: str) -> Any:
     """Workers of one host, as torch's own ProcessContext: it ends the others when one fails, and raises its error."""
     import torch.multiprocessing as mp
+    import torch_xla
     from torch.multiprocessing.spawn import ProcessContext, _wrap
 
-    if method == "fork":
-        raise ValueError(
-            "xmp.spawn(start_method='fork') cannot start workers on CPUs, as torch_xla is loaded; use 'spawn'"
-        )
+    if method not in ("spawn", "fork"):
+        raise ValueError(f"xmp.spawn(start_method={method!r}) cannot start workers on CPUs; use 'spawn' or 'fork'")
+    if method == "fork" and torch_xla._XLAC._xla_runtime_is_initialized():
+        raise RuntimeError("Runtime is already initialized. Do not use the XLA device before calling xmp.spawn.")
     context = mp.get_context(method)
     port = free_port()
     directory = tempfile.mkdtemp(prefix="sagelet-spawn-")
     processes, errors = [], []
     for rank in range(count):
         errors.append(os.path.join(directory, f"{rank}.pickle"))
-        process = context.Process(target=_wrap, args=(_call, rank, (fn, args), errors[-1]), daemon=daemon)
+        process = context.Process(target=_wrap, args=(_work, rank, (fn, args, method), errors[-1]), daemon=daemon)
         with worker_environment(rank, count, port):
             process.start()
         processes.append(process)
-    return ProcessContext(processes, errors)
+    started = ProcessContext(processes, errors)
+    weakref.finalize(started, shutil.rmtree, directory, ignore_errors=True)
+    return started
 
 
-def _call(rank: int, fn: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _work(rank: int, fn: Callable[..., Any], args: tuple[Any, ...], method: str) -> None:
+    if method == "fork":
+        # The script has imported torch_xla before it had workers.
+        import torch_xla
+
+        from sagelet_runtime.world import install as world
+
+        world.install(torch_xla)
     fn(rank, *args)
 
 

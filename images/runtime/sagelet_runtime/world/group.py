@@ -45,8 +45,10 @@ class HostGroup:
         self._asked += 1
 
         def check() -> None:
-            self.guarded(what, work.wait)
-            self._asked -= 1
+            try:
+                self.guarded(what, work.wait)
+            finally:
+                self._asked -= 1
             if any(not torch.equal(other, own) for other in seen):
                 raise WorkersDisagree(self._disagreement(what))
 

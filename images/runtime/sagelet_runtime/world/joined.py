@@ -2,8 +2,10 @@
 
 import atexit
 import os
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -87,6 +89,8 @@ class World:
 
     def _close(self) -> None:
         """As the interpreter exits, which takes it seconds."""
+        # The frames of the error that ends the script hold gloo's work, and that holds the connections.
+        traceback.clear_frames(getattr(sys, "last_traceback", None))
         for group in self._connected:
             group.close()
 
