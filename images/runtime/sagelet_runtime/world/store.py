@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from sagelet_runtime.say import say
-from sagelet_runtime.world.errors import WorkerLost
+from sagelet_runtime.world.errors import WorkerLost, WorldError
 from sagelet_runtime.world.layout import JOIN_TIMEOUT, Layout
 from sagelet_runtime.world.peers import Peer
 
@@ -19,23 +19,29 @@ def open_store(layout: Layout, agent_serves: bool) -> Any:
     """The store, under a prefix of ours, so that the script may use the same port for groups of its own.
 
     `agent_serves`: the launcher's own process serves it (torchrun), not rank 0. Raises WorkerLost when nobody serves
-    it in time, OSError when the port is another program's.
+    it in time, WorldError when the port is another program's.
     """
     import torch.distributed as dist
 
     serves = layout.rank == 0 and not agent_serves
     if not serves:
         _await_server(layout)
-    store = dist.TCPStore(
-        layout.address,
-        layout.port,
-        layout.size,
-        is_master=serves,
-        timeout=layout.join_timeout,
-        wait_for_workers=False,
-        # torch's own init_process_group at this port shares the server.
-        multi_tenant=True,
-    )
+    try:
+        store = dist.TCPStore(
+            layout.address,
+            layout.port,
+            layout.size,
+            is_master=serves,
+            timeout=layout.join_timeout,
+            wait_for_workers=False,
+            # torch's own init_process_group at this port shares the server.
+            multi_tenant=True,
+        )
+    except RuntimeError as error:
+        place = f"MASTER_ADDR={layout.address}, MASTER_PORT={layout.port}"
+        raise WorldError(
+            f"rank {layout.rank} cannot {'serve' if serves else 'reach'} the store ({place}): {error}"
+        ) from None
     return dist.PrefixStore(f"sagelet/{layout.attempt}", store)
 
 
