@@ -67,6 +67,18 @@ def _turn_scaling_off(torch: Any) -> None:
         return original(self, outputs)
 
     base.scale = scale
+    base.load_state_dict = _accepting_nothing(base.load_state_dict)
+
+
+def _accepting_nothing(original: Any) -> Any:
+    """A scaler that was off saved an empty state; a resumed job hands it to a scaler that is not off yet."""
+
+    def load_state_dict(self: Any, state_dict: dict[str, Any]) -> None:
+        if not state_dict:
+            self._enabled = False
+        original(self, state_dict)
+
+    return load_state_dict
 
 
 def _enable_autocast(torch: Any, amp: Any) -> None:

@@ -56,16 +56,26 @@ class _Loader(abc.Loader):
 
 
 def activate() -> None:
-    """Installs the hook in this process."""
+    """Installs the hooks in this process."""
+    from sagelet_runtime import saving
+
     sys.meta_path.insert(0, PostImport("torch_xla", install))
+    sys.meta_path.insert(0, PostImport(saving.MODULE, saving.install))
 
 
 def install(torch_xla: Any) -> None:
-    """Applies every patch. One that does not fit this torch_xla is named in the log and left out."""
-    from sagelet_runtime import amp, compat, gpu, opened, optimizers, report, ties, uncompiled
+    """Applies every patch. One that does not fit this torch_xla is named in the log and left out.
 
-    compiled = (gpu, compat, amp, ties, optimizers, opened, report)
-    for part in (uncompiled,) if uncompiled.NOT_COMPILED in os.environ else compiled:
+    Not so the world of workers: without it each of them would train alone.
+    """
+    from sagelet_runtime import amp, compat, gpu, opened, optimizers, report, spawn, ties, uncompiled
+    from sagelet_runtime.world import install as world
+
+    is_compiled = uncompiled.NOT_COMPILED not in os.environ
+    if is_compiled:
+        world.install(torch_xla)
+        spawn.install(torch_xla)
+    for part in (gpu, compat, amp, ties, optimizers, opened, report) if is_compiled else (uncompiled,):
         try:
             part.install(torch_xla)
         except (AttributeError, ImportError, TypeError) as error:

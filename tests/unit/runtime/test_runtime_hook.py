@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from sagelet_runtime import saving
 from sagelet_runtime.hook import PostImport
 
 NAME = "a_module_to_be_hooked"
@@ -70,3 +71,21 @@ def test_other_modules_are_left_alone(imported: list[ModuleType]) -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("no_such_module_anywhere")
     assert imported == []
+
+
+def test_transformers_saves_in_the_main_process_only() -> None:
+    saved: list[tuple[object, ...]] = []
+
+    class PreTrainedModel:
+        def save_pretrained(self, save_directory: str, is_main_process: bool = True, safe: bool = True) -> str:
+            saved.append((save_directory, is_main_process, safe))
+            return "saved"
+
+    module = ModuleType("transformers.modeling_utils")
+    module.PreTrainedModel = PreTrainedModel  # type: ignore[attr-defined]
+    saving.install(module)
+    model = PreTrainedModel()
+    assert model.save_pretrained("a", safe=False) == "saved"
+    assert model.save_pretrained("b", True, False) == "saved"
+    assert model.save_pretrained("c", is_main_process=False) is None
+    assert saved == [("a", True, False), ("b", True, False)]

@@ -1,0 +1,138 @@
+"""`xmp.spawn` and `torch_xla.launch`: in a worker they call the function; in a plain script they start the workers.
+
+torch_xla 2.9 refuses every nprocs but 1 and None, and its CPU client would give each process a world of its own.
+"""
+
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sagelet_runtime.say import say_once
+
+#: How many workers a script gets that names none, in the order in which they are asked.
+_COUNTS = ("GPU_NUM_DEVICES", "CPU_NUM_DEVICES")
+_starting = threading.Lock()
+
+
+def install(_torch_xla: Any) -> None:
+    import torch_xla.distributed.xla_multiprocessing as xmp
+
+    if os.environ.get("PJRT_DEVICE") == "CPU":
+        xmp.spawn = make_spawn(xmp.spawn)
+
+
+def make_spawn(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`original`: torch_xla's, which runs one worker."""
+
+    def spawn(
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        nprocs: int | None = None,
+        join: bool = True,
+        daemon: bool = False,
+        start_method: str = "spawn",
+    ) -> Any:
+        """Runs `fn(ordinal, *args)` in each worker. Raises what the first worker to fail raised."""
+        launched = int(os.environ.get("WORLD_SIZE") or 1)
+        if launched > 1:
+            if nprocs not in (None, 1, launched, int(os.environ.get("LOCAL_WORLD_SIZE") or launched)):
+                say_once(f"xmp.spawn(nprocs={nprocs}): the job was started with {launched} workers, and has these")
+            return fn(int(os.environ["RANK"]), *args)
+        count = worker_count(nprocs, os.environ)
+        if count == 1:
+            return original(fn, args=args, nprocs=1, start_method=start_method)
+        context = start(fn, args, count, daemon, start_method)
+        if not join:
+            return context
+        while not context.join():
+            pass
+        return None
+
+    return spawn
+
+
+def worker_count(nprocs: int | None, environ: Mapping[str, str]) -> int:
+    """Raises ValueError for a number below 1."""
+    if nprocs is not None:
+        named, source = str(nprocs), "nprocs"
+    else:
+        named, source = next(((environ[name], name) for name in _COUNTS if environ.get(name)), ("1", ""))
+    if not named.isdigit() or int(named) < 1:
+        raise ValueError(f"{source}={named} is not a number of workers")
+    return int(named)
+
+
+def start(fn: Callable[..., Any], args: tuple[Any, ...], count: int, daemon: bool, method: str) -> Any:
+    """Workers of one host, as torch's own ProcessContext: it ends the others when one fails, and raises its error."""
+    import torch.multiprocessing as mp
+    import torch_xla
+    from torch.multiprocessing.spawn import ProcessContext, _wrap
+
+    if method not in ("spawn", "fork"):
+        raise ValueError(f"xmp.spawn(start_method={method!r}) cannot start workers on CPUs; use 'spawn' or 'fork'")
+    if method == "fork" and torch_xla._XLAC._xla_runtime_is_initialized():
+        raise RuntimeError("Runtime is already initialized. Do not use the XLA device before calling xmp.spawn.")
+    context = mp.get_context(method)
+    port = free_port()
+    directory = tempfile.mkdtemp(prefix="sagelet-spawn-")
+    processes, errors = [], []
+    for rank in range(count):
+        errors.append(os.path.join(directory, f"{rank}.pickle"))
+        process = context.Process(target=_wrap, args=(_work, rank, (fn, args, method), errors[-1]), daemon=daemon)
+        with worker_environment(rank, count, port):
+            process.start()
+        processes.append(process)
+    started = ProcessContext(processes, errors)
+    weakref.finalize(started, shutil.rmtree, directory, ignore_errors=True)
+    return started
+
+
+def _work(rank: int, fn: Callable[..., Any], args: tuple[Any, ...], method: str) -> None:
+    if method == "fork":
+        # The script has imported torch_xla before it had workers.
+        import torch_xla
+
+        from sagelet_runtime.world import install as world
+
+        world.install(torch_xla)
+    fn(rank, *args)
+
+
+@contextmanager
+def worker_environment(rank: int, count: int, port: int) -> Iterator[None]:
+    """The variables of one worker in os.environ: a child has them before it unpickles, and so imports, anything."""
+    variables = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": count,
+        "LOCAL_WORLD_SIZE": count,
+        "GROUP_RANK": 0,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "PJRT_LOCAL_PROCESS_RANK": rank,
+        "PJRT_LOCAL_PROCESS_COUNT": count,
+        "CPU_NUM_DEVICES": 1,
+    }
+    with _starting:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update({name: str(value) for name, value in variables.items()})
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

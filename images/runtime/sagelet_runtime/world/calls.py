@@ -1,0 +1,258 @@
+"""xm's collectives, over the world of workers. Signatures and meanings are those of torch_xla 2.9's `xla_model`."""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sagelet_runtime.world import counters, transfer
+from sagelet_runtime.world.group import HostGroup
+from sagelet_runtime.world.joined import World
+
+Groups = Sequence[Sequence[int]] | None
+
+
+def describe(call: str, tensors: Sequence[Any], *details: object) -> str:
+    """What all workers of a group must agree on, and what messages call the collective."""
+    parts = [str(detail) for detail in details]
+    parts += [f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for tensor in tensors]
+    return f"{call}({', '.join(parts)})"
+
+
+def on_host(
+    group: HostGroup, what: str, tensors: Sequence[Any], exchange: Callable[[list[Any]], list[Any]]
+) -> list[Any]:
+    """`exchange` on copies of `tensors` in host memory; its results on the tensors' device.
+
+    The graph is cut once, before the collective.
+    """
+    import torch
+
+    with torch.no_grad():
+        device = transfer.device_of(tensors)
+        check = group.agree(what)
+        if device.type == "xla":
+            transfer.apply_views(tensors)
+            transfer.settle(device)
+        copies = transfer.to_host(tensors)
+        with counters.recording(sum(copy.numel() * copy.element_size() for copy in copies)):
+            check()
+            return transfer.to_device(exchange(copies), device)
+
+
+class Calls:
+    """One method for each function of `xm` that needs the other workers."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def all_reduce(
+        self, reduce_type: str, inputs: Any, scale: float = 1.0, groups: Groups = None, pin_layout: bool = True
+    ) -> Any:
+        """The reduced copy of a tensor; of a list, reduces each in place and returns the list."""
+        del pin_layout
+        group = self._world.member_group(groups)
+        tensors = [inputs] if _is_tensor(inputs) else list(inputs)
+        if not tensors:
+            return inputs
+        reduced = reduce(group, reduce_type, tensors, scale)
+        if _is_tensor(inputs):
+            return reduced[0]
+        write(tensors, reduced)
+        return inputs
+
+    def all_gather(
+        self,
+        value: Any,
+        dim: int = 0,
+        groups: Groups = None,
+        output: Any = None,
+        pin_layout: bool = True,
+        channel_id: int | None = None,
+        use_global_device_ids: bool | None = None,
+    ) -> Any:
+        """All workers' tensors joined along `dim`; of a list, for each of its tensors."""
+        del pin_layout, channel_id, use_global_device_ids
+        group = self._world.member_group(_equal(groups))
+        values = [value] if _is_tensor(value) else list(value)
+        what = describe("all_gather", values, dim)
+
+        def exchange(copies: list[Any]) -> list[Any]:
+            import torch
+
+            return [torch.cat(group.all_gather(what, copy), dim=dim) for copy in copies]
+
+        return _deliver(value, on_host(group, what, values, exchange) if values else [], output)
+
+    def reduce_scatter(
+        self,
+        reduce_type: str,
+        input: Any,
+        scale: float,
+        scatter_dim: int,
+        shard_count: int,
+        groups: Groups = None,
+        output: Any = None,
+        pin_layout: bool = True,
+        channel_id: int | None = None,
+        use_global_device_ids: bool | None = None,
+    ) -> Any:
+        """This worker's shard, along `scatter_dim`, of the reduced tensor; of a list, of each."""
+        del pin_layout, channel_id, use_global_device_ids
+        group = self._world.member_group(_equal(groups))
+        _check_count("shard_count", shard_count, group)
+        values = [input] if _is_tensor(input) else list(input)
+        for value in values:
+            _check_divisible(value, scatter_dim, shard_count)
+        what = describe(f"reduce_scatter {reduce_type}", values, scale, scatter_dim)
+
+        def exchange(copies: list[Any]) -> list[Any]:
+            reduced = group.all_reduce(what, reduce_type, copies, scale)
+            return [whole.chunk(shard_count, scatter_dim)[group.rank].contiguous() for whole in reduced]
+
+        return _deliver(input, on_host(group, what, values, exchange) if values else [], output)
+
+    def all_to_all(
+        self,
+        value: Any,
+        split_dimension: int,
+        concat_dimension: int,
+        split_count: int,
+        groups: Groups = None,
+        pin_layout: bool = True,
+    ) -> Any:
+        """Part i of `value` along `split_dimension` goes to worker i; what comes is joined along `concat_dimension`."""
+        del pin_layout
+        group = self._world.member_group(_equal(groups))
+        _check_count("split_count", split_count, group)
+        _check_divisible(value, split_dimension, split_count)
+        what = describe("all_to_all", [value], split_dimension, concat_dimension)
+
+        def exchange(copies: list[Any]) -> list[Any]:
+            import torch
+
+            came = group.exchange(what, copies[0].chunk(split_count, split_dimension))
+            return [torch.cat(came, dim=concat_dimension)]
+
+        return on_host(group, what, [value], exchange)[0]
+
+    def collective_permute(self, value: Any, pairs: Sequence[Sequence[int]]) -> Any:
+        """What the source of this worker's pair sent; zeros where no pair has this worker as its target."""
+        group = self._world.group()
+        sources = [source for source, target in pairs if target == group.rank]
+        if len(sources) > 1 or len({source for source, _ in pairs}) != len(pairs):
+            raise ValueError(f"pairs={[list(pair) for pair in pairs]}: each ordinal may send once and receive once")
+        what = describe("collective_permute", [value], [list(pair) for pair in pairs])
+
+        def exchange(copies: list[Any]) -> list[Any]:
+            import torch
+
+            seen = group.all_gather(what, copies[0])
+            return [seen[sources[0]] if sources else torch.zeros_like(copies[0])]
+
+        return on_host(group, what, [value], exchange)[0]
+
+    def collective_broadcast(
+        self, tensors: Sequence[Any], root_ordinal: int = 0, groups: Groups = None, pin_layout: bool = True
+    ) -> None:
+        """Writes the tensors of `root_ordinal` into those of every worker of its group."""
+        del pin_layout
+        group = self._world.member_group(groups)
+        if root_ordinal not in group.ranks:
+            raise ValueError(f"root_ordinal={root_ordinal} is not in this worker's group {group.ranks}")
+        tensors = list(tensors)
+        if tensors:
+            broadcast(group, tensors, group.ranks.index(root_ordinal))
+
+    def xla_rendezvous(
+        self, payload: bytes = b"", ordinals: Sequence[int] | None = None, tag: str | None = None
+    ) -> list[bytes]:
+        """Every worker's payload, by ordinal. All workers must be at the same `tag`."""
+        import torch_xla
+
+        if ordinals and len(ordinals) != self._world.layout.size:
+            raise ValueError("Only global rendezvous is supported")
+        if not isinstance(payload, bytes):
+            raise TypeError(f"`payload` must be bytes, not {type(payload)}")
+        torch_xla.sync()
+        group = self._world.group()
+        what = f"rendezvous({tag})"
+        check = group.agree(what)
+        with counters.recording(len(payload)):
+            check()
+            return group.all_gather_bytes(what, payload)
+
+    def rendezvous(self, tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> list[bytes]:
+        return self.xla_rendezvous(payload, list(replicas) or None, tag)
+
+    def mesh_reduce(self, tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
+        """`reduce_fn` of every worker's `data`, tensors as CPU tensors.
+
+        torch_xla's own reads tensors and plain numbers only since torch.load became strict; scripts reduce NumPy
+        arrays with it.
+        """
+        import torch
+        import torch_xla.core.xla_model as xm
+
+        buffer = io.BytesIO()
+        torch.save(xm._maybe_convert_to_cpu(data), buffer)
+        seen = self.xla_rendezvous(buffer.getvalue(), None, tag)
+        return reduce_fn([torch.load(io.BytesIO(other), weights_only=False) for other in seen])
+
+
+def reduce(group: HostGroup, reduce_type: str, tensors: Sequence[Any], scale: float = 1.0) -> list[Any]:
+    """Reduced copies of `tensors`, on their device."""
+    what = describe(f"all_reduce {reduce_type}", tensors, scale)
+    return on_host(group, what, tensors, lambda copies: group.all_reduce(what, reduce_type, copies, scale))
+
+
+def broadcast(group: HostGroup, tensors: Sequence[Any], root: int) -> None:
+    """Writes those of `root`, a rank within the group, into `tensors`."""
+    what = describe("broadcast", tensors, root)
+
+    def exchange(copies: list[Any]) -> list[Any]:
+        group.broadcast(what, copies, root)
+        return copies
+
+    write(tensors, on_host(group, what, tensors, exchange))
+
+
+def write(tensors: Sequence[Any], values: Sequence[Any]) -> None:
+    """Into tensors that the script holds, whether or not it differentiates them."""
+    import torch
+
+    with torch.no_grad():
+        for tensor, value in zip(tensors, values, strict=True):
+            tensor.copy_(value)
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def _deliver(given: Any, results: list[Any], output: Any) -> Any:
+    """As the caller gave its tensors, one or a list; into `output`, if there is one."""
+    if output is None:
+        return results[0] if _is_tensor(given) else results
+    outputs = [output] if _is_tensor(output) else list(output)
+    if len(outputs) != len(results):
+        raise ValueError(f"`output` length doesn't match `input` length: {len(outputs)} vs {len(results)}.")
+    write(outputs, results)
+    return output
+
+
+def _equal(groups: Groups) -> Groups:
+    if groups and len({len(group) for group in groups}) > 1:
+        raise ValueError("Replica groups must have the same number of replicas/shards.")
+    return groups
+
+
+def _check_count(name: str, count: int, group: HostGroup) -> None:
+    if count != group.size:
+        raise ValueError(f"{name}={count} must be the number of workers in the group, {group.size}")
+
+
+def _check_divisible(tensor: Any, dim: int, parts: int) -> None:
+    if tensor.shape[dim] % parts:
+        raise ValueError(f"dimension {dim} of shape {list(tensor.shape)} cannot be split into {parts} equal parts")

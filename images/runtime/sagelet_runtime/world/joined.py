@@ -1,0 +1,171 @@
+"""This worker's place in the world, and its groups. The world is joined by the first collective."""
+
+import atexit
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from sagelet_runtime.world import peers as peer_list
+from sagelet_runtime.world.address import own_address
+from sagelet_runtime.world.errors import WorkerLost, WorldError
+from sagelet_runtime.world.group import HostGroup
+from sagelet_runtime.world.layout import COLLECTIVE_TIMEOUT, Layout
+from sagelet_runtime.world.peers import Peer
+from sagelet_runtime.world.quiet import without_gloo_lines
+from sagelet_runtime.world.store import meet, name_ranks, open_store
+
+#: Seconds that a worker whose peer is gone stays silent. Its launcher ends it meanwhile, so the log and the failure
+#: reason have the error of the worker that failed, and not those of all that waited for it.
+SILENCE = "SAGELET_PEER_LOST_SILENCE"
+_DEFAULT_SILENCE = 2.0
+
+
+class World:
+    """All workers of a job. Not before its first collective does a worker open connections.
+
+    So a data loader's process that imports torch_xla is no second worker of the same rank.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.everyone = tuple(range(layout.size))
+        self._lock = threading.RLock()
+        self._store: Any = None
+        self._peers: list[Peer] = []
+        self._groups: dict[tuple[int, ...], HostGroup] = {}
+        #: These and those that torch.distributed made.
+        self._connected: list[HostGroup] = []
+
+    def group(self, ranks: Sequence[int] | None = None) -> HostGroup:
+        """The group of `ranks`, of which this worker is one; without `ranks`, of all. Connects on first use."""
+        members = tuple(ranks) if ranks is not None else self.everyone
+        with self._lock:
+            if members not in self._groups:
+                self._groups[members] = self._connect(members)
+            return self._groups[members]
+
+    def member_group(self, groups: Sequence[Sequence[int]] | None) -> HostGroup:
+        """The group of this worker in `groups`, as `xm`'s collectives take them. Raises ValueError.
+
+        Every ordinal must be in exactly one of them, as XLA's replica groups need it.
+        """
+        if not groups:
+            return self.group()
+        if sorted(rank for group in groups for rank in group) != list(self.everyone):
+            raise ValueError(
+                f"groups={[list(group) for group in groups]} must hold each of the {self.layout.size} ordinals exactly "
+                "once; put those that have nothing to exchange into groups of their own, or use "
+                "torch.distributed.new_group, whose collectives only its members call"
+            )
+        return self.group(next(group for group in groups if self.layout.rank in group))
+
+    def adopt(self, store: Any, rank: int, size: int, timeout: timedelta) -> HostGroup:
+        """A group that torch.distributed made: `rank` of `size`, on a store of its own."""
+        self.group()
+        with self._lock:
+            ranks = _ranks_of(store, rank, size, self.layout.rank)
+            return self._host_group(store, rank, ranks, timeout)
+
+    def _connect(self, members: tuple[int, ...]) -> HostGroup:
+        import torch.distributed as dist
+
+        store = self._opened_store()
+        name = "all" if members == self.everyone else "-".join(map(str, members))
+        rank = members.index(self.layout.rank)
+        timeout = self.layout.collective_timeout
+        return self._host_group(dist.PrefixStore(f"group/{name}", store), rank, members, timeout)
+
+    def _host_group(self, store: Any, rank: int, ranks: Sequence[int], timeout: timedelta) -> HostGroup:
+        gloo = self._gloo(store, rank, len(ranks), timeout)
+        group = HostGroup(gloo, ranks, partial(self._explain, timeout))
+        self._connected.append(group)
+        return group
+
+    def _close(self) -> None:
+        """As the interpreter exits, which takes it seconds."""
+        # The frames of the error that ends the script hold gloo's work, and that holds the connections.
+        traceback.clear_frames(getattr(sys, "last_traceback", None))
+        for group in self._connected:
+            group.close()
+
+    @property
+    def store(self) -> Any:
+        """The store that all workers met at. Only after `group`."""
+        return self._store
+
+    def _opened_store(self) -> Any:
+        if self._store is None:
+            layout = self.layout
+            store = open_store(layout, os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True")
+            address = own_address(layout.address, layout.port, layout.hosts > 1)
+            self._peers = meet(store, layout, peer_list.this_worker(layout.rank, address))
+            self._store = store
+            atexit.register(self._close)
+        return self._store
+
+    def _gloo(self, store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+        import torch
+
+        gloo = torch._C._distributed_c10d.ProcessGroupGloo
+        options = gloo._Options()
+        options._timeout = timeout
+        interface = os.environ.get("GLOO_SOCKET_IFNAME", "").partition(",")[0]
+        where = {"interface": interface} if interface else {"hostname": self._own.address}
+        with without_gloo_lines():
+            options._devices = [gloo.create_device(**where)]
+            try:
+                return gloo(store, rank, size, options)
+            except RuntimeError as error:
+                raise self._explain(timeout, "the first collective", error) from None
+
+    @property
+    def _own(self) -> Peer:
+        return self._peers[self.layout.rank]
+
+    def _explain(self, timeout: timedelta, what: str, error: Exception) -> WorldError:
+        """Names the worker that is to blame for gloo's `error` in `what`, after the others had time to end this one."""
+        message = str(error)
+        if "imed out" in message or "imeout" in message:
+            return WorkerLost(self._too_late(timeout, what))
+        if not any(mark in message for mark in ("onnection", "socket", "roken pipe", "rror")):
+            return WorldError(f"{what} failed: {message}")
+        gone = peer_list.ended(self._peers, self._own)
+        time.sleep(float(os.environ.get(SILENCE, _DEFAULT_SILENCE)))
+        if gone:
+            who = ", ".join(map(str, gone)) + (" has ended" if len(gone) == 1 else " have ended")
+        else:
+            others = [peer for peer in self._peers if peer != self._own]
+            there = peer_list.at_address(others, message) or others
+            who = f"the connection to {' or '.join(map(str, there))} is closed"
+        return WorkerLost(f"{who}, and rank {self.layout.rank} waited for it in {what}. See that worker's own error.")
+
+    def _too_late(self, timeout: timedelta, what: str) -> str:
+        """Of those that wait, each leaves a note; who leaves none is the one that the others wait for."""
+        late = self._without_note(what)
+        who = name_ranks(late) if late else "a worker"
+        seconds = f"{timeout.total_seconds():.0f} s"
+        return (
+            f"{who} did not come to {what} within {seconds}, and rank {self.layout.rank} waited for it there. "
+            f"Look for a step that only some workers take; {COLLECTIVE_TIMEOUT} sets the seconds to wait."
+        )
+
+    def _without_note(self, what: str) -> list[int]:
+        try:
+            self._store.set(f"late/{self.layout.rank}", what)
+            time.sleep(1.0)
+            return [rank for rank in self.everyone if not self._store.check([f"late/{rank}"])]
+        except RuntimeError:
+            # Rank 0 serves the store; it is gone, or it would answer.
+            return [0]
+
+
+def _ranks_of(store: Any, rank: int, size: int, ordinal: int) -> list[int]:
+    """The ordinals of a group's members, by rank within it."""
+    store.set(f"sagelet/ordinal/{rank}", str(ordinal))
+    return [int(store.get(f"sagelet/ordinal/{other}")) for other in range(size)]

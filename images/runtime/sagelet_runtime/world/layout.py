@@ -1,0 +1,93 @@
+"""Who this worker is, from the variables that launchers set (torchrun's names)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+#: Seconds that workers wait for the others to reach their first collective.
+JOIN_TIMEOUT = "SAGELET_WORLD_JOIN_TIMEOUT"
+#: Seconds that a worker waits inside one collective. Other workers may preprocess data meanwhile, or compile.
+COLLECTIVE_TIMEOUT = "SAGELET_COLLECTIVE_TIMEOUT"
+_DEFAULT_TIMEOUT = 1800
+
+
+class LayoutError(ValueError):
+    """The launcher's variables do not describe a worker. Names the variable."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    rank: int
+    size: int
+    local_rank: int
+    #: Workers on this host.
+    local_size: int
+    #: Index of this host.
+    host: int
+    #: Where rank 0 serves the store.
+    address: str
+    port: int
+    join_timeout: timedelta
+    collective_timeout: timedelta
+    #: Differs between the attempts of a launcher that starts failed workers again, with the store that it kept.
+    attempt: str
+
+    @property
+    def hosts(self) -> int:
+        return -(-self.size // self.local_size)
+
+
+def read_layout(environ: Mapping[str, str]) -> Layout | None:
+    """None for a worker that is alone. Raises LayoutError."""
+    size = _number(environ, "WORLD_SIZE", 1)
+    if size < 1:
+        raise LayoutError(f"WORLD_SIZE={size} is not a number of workers")
+    if size == 1:
+        return None
+    rank = _below(environ, "RANK", size)
+    local_size = _number(environ, "LOCAL_WORLD_SIZE", size)
+    if not 1 <= local_size <= size:
+        raise LayoutError(f"LOCAL_WORLD_SIZE={local_size} does not fit WORLD_SIZE={size}")
+    return Layout(
+        rank=rank,
+        size=size,
+        local_rank=_below(environ, "LOCAL_RANK", local_size, rank % local_size),
+        local_size=local_size,
+        host=_number(environ, "GROUP_RANK", rank // local_size),
+        address=_required(environ, "MASTER_ADDR"),
+        port=_number(environ, "MASTER_PORT"),
+        join_timeout=_seconds(environ, JOIN_TIMEOUT),
+        collective_timeout=_seconds(environ, COLLECTIVE_TIMEOUT),
+        attempt=environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
+    )
+
+
+def _required(environ: Mapping[str, str], name: str) -> str:
+    try:
+        return environ[name]
+    except KeyError:
+        raise LayoutError(f"{name} is not set, and WORLD_SIZE={environ.get('WORLD_SIZE')} workers need it") from None
+
+
+def _number(environ: Mapping[str, str], name: str, default: int | None = None) -> int:
+    if default is not None and not environ.get(name):
+        return default
+    text = _required(environ, name)
+    try:
+        return int(text)
+    except ValueError:
+        raise LayoutError(f"{name}={text} is not a whole number") from None
+
+
+def _below(environ: Mapping[str, str], name: str, limit: int, default: int | None = None) -> int:
+    found = _number(environ, name, default)
+    if not 0 <= found < limit:
+        raise LayoutError(f"{name}={found} is not between 0 and {limit - 1}")
+    return found
+
+
+def _seconds(environ: Mapping[str, str], name: str) -> timedelta:
+    seconds = _number(environ, name, _DEFAULT_TIMEOUT)
+    if seconds < 1:
+        raise LayoutError(f"{name}={seconds} is not a number of seconds above 0")
+    return timedelta(seconds=seconds)

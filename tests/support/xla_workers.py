@@ -1,0 +1,123 @@
+"""Workers of one world as a launcher starts them: processes with torchrun's variables and the torch_xla hook."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RUNTIME = Path(__file__).parents[2] / "images" / "runtime"
+STARTUP = RUNTIME / "sagelet_runtime" / "startup"
+DEADLINE = 300.0
+
+
+@dataclass(frozen=True)
+class EndedWorker:
+    code: int
+    out: str
+    err: str
+
+
+def worker_environment(rank: int, size: int, port: int, local_size: int | None = None) -> dict[str, str]:
+    local = local_size or size
+    return plain_environment() | {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank % local),
+        "WORLD_SIZE": str(size),
+        "LOCAL_WORLD_SIZE": str(local),
+        "GROUP_RANK": str(rank // local),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+def plain_environment() -> dict[str, str]:
+    """Of a compiled job's only process."""
+    left_out = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PT_XLA_DEBUG")
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return kept | {
+        "PYTHONPATH": f"{STARTUP}{os.pathsep}{RUNTIME}",
+        "SM_TRAINING_COMPILER_CONFIGURED": "1",
+        "PJRT_DEVICE": "CPU",
+        "USE_TORCH_XLA": "1",
+        "OMP_NUM_THREADS": "1",
+        "PJRT_NPROC": "1",
+        "PYTHONUNBUFFERED": "1",
+        # Tiny models: half the time to compile, which is most of a test's.
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Workers:
+    """`size` workers that run `command`; ended, all of them, at the end of the `with`."""
+
+    def __init__(
+        self,
+        size: int,
+        command: Sequence[str | Path],
+        directory: Path,
+        extra: Mapping[str, str] | None = None,
+        local_size: int | None = None,
+    ) -> None:
+        port = free_port()
+        self._directory = directory
+        self.processes: list[subprocess.Popen[bytes]] = []
+        for rank in range(size):
+            environment = worker_environment(rank, size, port, local_size) | {"RESULTS": str(directory)} | (extra or {})
+            with open(directory / f"{rank}.out", "wb") as out, open(directory / f"{rank}.err", "wb") as err:
+                self.processes.append(
+                    subprocess.Popen(
+                        [sys.executable, *map(str, command)],
+                        env=environment,
+                        stdout=out,
+                        stderr=err,
+                        cwd=directory,
+                        start_new_session=True,
+                    )
+                )
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def ended(self, rank: int, timeout: float = DEADLINE) -> EndedWorker:
+        code = self.processes[rank].wait(timeout)
+        read = [(self._directory / f"{rank}.{kind}").read_text(errors="replace") for kind in ("out", "err")]
+        return EndedWorker(code, *read)
+
+
+def run_workers(
+    size: int,
+    command: Sequence[str | Path],
+    directory: Path,
+    extra: Mapping[str, str] | None = None,
+    local_size: int | None = None,
+) -> list[EndedWorker]:
+    """All of them to their end; a failed one fails the test with its log."""
+    with Workers(size, command, directory, extra, local_size) as workers:
+        ended = [workers.ended(rank) for rank in range(size)]
+    for rank, worker in enumerate(ended):
+        assert worker.code == 0, f"rank {rank}:\n{worker.out[-4000:]}\n{worker.err[-6000:]}"
+    return ended
+
+
+def results(directory: Path, size: int) -> list[dict[str, Any]]:
+    """What each rank's program left in `RESULTS/rank-N.json`."""
+    return [json.loads((directory / f"rank-{rank}.json").read_text()) for rank in range(size)]

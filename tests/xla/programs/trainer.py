@@ -1,0 +1,66 @@
+"""Hugging Face's Trainer as SMTC scripts set it up, in one worker or several; a second half from a checkpoint."""
+
+import json
+import os
+from pathlib import Path
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+RESULTS = Path(os.environ["RESULTS"])
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+rows: list[int] = []
+
+
+class Tokens(torch.utils.data.Dataset):
+    def __init__(self, seed: int, noted: list[int]) -> None:
+        self.noted = noted
+        self.rows = torch.randint(0, 50, (64, 16), generator=torch.Generator().manual_seed(seed))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        self.noted.append(index)
+        return {"input_ids": self.rows[index], "labels": self.rows[index]}
+
+
+def trainer(steps: int) -> Trainer:
+    torch.manual_seed(0)
+    config = GPT2Config(
+        n_layer=1, n_embd=32, n_head=2, n_positions=16, vocab_size=50, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
+    )
+    arguments = TrainingArguments(
+        output_dir=str(RESULTS / "checkpoints"),
+        per_device_train_batch_size=8 // SIZE,
+        per_device_eval_batch_size=8 // SIZE,
+        max_steps=steps,
+        logging_steps=1,
+        learning_rate=1e-3,
+        lr_scheduler_type="constant",
+        save_steps=2,
+        report_to=[],
+        disable_tqdm=True,
+        fp16=True,
+        optim="adamw_torch_xla",
+        dataloader_drop_last=True,
+    )
+    return Trainer(
+        model=GPT2LMHeadModel(config), args=arguments, train_dataset=Tokens(5, rows), eval_dataset=Tokens(6, [])
+    )
+
+
+trainer(2).train()
+second = trainer(4)
+second.train(resume_from_checkpoint=True)
+own = RESULTS / f"model-{RANK}"
+evaluation = second.evaluate()["eval_loss"]
+second.save_model(str(own))
+found = {
+    "losses": [entry["loss"] for entry in second.state.log_history if "loss" in entry],
+    "evaluation": evaluation,
+    "checksum": sum(value.double().abs().sum().item() for value in second.model.cpu().state_dict().values()),
+    "rows": rows,
+    "saved": sorted(path.name for path in own.iterdir()) if own.exists() else [],
+}
+(RESULTS / f"rank-{RANK}.json").write_text(json.dumps(found))

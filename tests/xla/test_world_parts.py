@@ -1,0 +1,116 @@
+"""Parts of the world that need torch, in one process: meeting at the store, and how tensors are reduced."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sagelet_runtime.world import peers, store
+from sagelet_runtime.world.errors import WorkerLost, WorldError
+from sagelet_runtime.world.layout import Layout, read_layout
+from sagelet_runtime.world.reduction import Scratch, plan
+from support.xla_workers import free_port
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.xla
+
+
+def layout(rank: int, port: int, size: int = 2, seconds: int = 60) -> Layout:
+    found = read_layout(
+        {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "SAGELET_WORLD_JOIN_TIMEOUT": str(seconds),
+        }
+    )
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def test_a_port_of_another_program_is_named(taken_port: int) -> None:
+    with pytest.raises(WorldError, match=f"rank 0 cannot serve the store .*MASTER_PORT={taken_port}.*in use"):
+        store.open_store(layout(0, taken_port), agent_serves=False)
+
+
+def test_workers_that_do_not_come_are_named() -> None:
+    first = layout(0, free_port(), size=3, seconds=1)
+    opened = store.open_store(first, agent_serves=False)
+    says = "ranks 1, 2 did not come to the world of 3 workers within 1 s.*SAGELET_WORLD_JOIN_TIMEOUT"
+    with pytest.raises(WorkerLost, match=says):
+        store.meet(opened, first, peers.this_worker(0, "127.0.0.1"))
+
+
+def test_a_rank_0_that_is_never_up_is_named() -> None:
+    with pytest.raises(WorkerLost, match=r"rank 0 at 127\.0\.0\.1:\d+ did not come"):
+        store.open_store(layout(1, free_port(), seconds=1), agent_serves=False)
+
+
+def test_a_worker_waits_for_rank_0_and_meets_it() -> None:
+    port = free_port()
+    met: dict[int, list[peers.Peer]] = {}
+
+    def work(rank: int) -> None:
+        own = layout(rank, port)
+        opened = store.open_store(own, agent_serves=False)
+        met[rank] = store.meet(opened, own, peers.this_worker(rank, "127.0.0.1"))
+
+    second = threading.Thread(target=work, args=(1,), daemon=True)
+    second.start()
+    work(0)
+    second.join(60)
+    assert met[0] == met[1]
+    assert [(peer.rank, peer.pid) for peer in met[0]] == [(0, os.getpid()), (1, os.getpid())]
+
+
+def test_attempts_of_a_launcher_that_keeps_the_store_do_not_meet_each_other(tmp_path: Path) -> None:
+    first = layout(0, free_port(), seconds=1)
+    opened = store.open_store(first, agent_serves=False)
+    environ = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(first.port)}
+    again = read_layout(environ | {"TORCHELASTIC_RESTART_COUNT": "1"})
+    assert again is not None
+    later = store.open_store(again, agent_serves=True)
+    opened.set("left", "by the first attempt")
+    assert opened.check(["left"])
+    assert not later.check(["left"])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wire"),
+    [("bfloat16", "float32"), ("float16", "float32"), ("int16", "int32"), ("float64", "float64"), ("bool", "uint8")],
+)
+def test_types_travel_as(dtype: str, wire: str) -> None:
+    assert plan("sum", getattr(torch, dtype), 1.0).wire == getattr(torch, wire)
+
+
+@pytest.mark.parametrize(
+    ("reduce_type", "dtype", "scale", "says"),
+    [
+        ("sum", "complex64", 1.0, "torch.complex64 cannot be reduced"),
+        ("sum", "int64", 0.5, "scale=0.5 needs tensors of a floating-point type"),
+        ("or", "float32", 1.0, "'or' is for integers and bool"),
+    ],
+)
+def test_what_cannot_be_reduced(reduce_type: str, dtype: str, scale: float, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        plan(reduce_type, getattr(torch, dtype), scale)
+
+
+def test_scratch_memory_is_used_again() -> None:
+    scratch = Scratch()
+    first = scratch.take(torch.float32, 0, 100)
+    assert scratch.take(torch.float32, 0, 40).data_ptr() == first.data_ptr()
+    assert scratch.take(torch.float32, 1, 40).data_ptr() != first.data_ptr()
+    assert scratch.take(torch.float32, 0, 200).numel() == 200
