@@ -1,5 +1,6 @@
 """`sagelet run`: notebooks as printed and an SDK v3 script, and nothing that leaves the machine."""
 
+import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -46,14 +47,23 @@ def test_the_first_half_of_a_notebook_as_printed(
     assert proxy.seen == []
     if not names:
         return
-    native, compiled = (jobs.ended(job) for job in names)
-    assert native["TrainingJobStatus"] == "Completed", native["FailureReason"]
-    assert native["RoleArn"] == compiled["RoleArn"] == ROLE
-    assert any("device_type=cpu" in line for line in jobs.log(names[0]))
-    metrics = {one["MetricName"]: one["Value"] for one in native["FinalMetricDataList"]}
-    assert (metrics["epoch"], metrics["summary_train_runtime"]) == (2.0, 1.5)
-    # Its four workers would each train a model of their own: refused, not silently wrong.
-    assert compiled["FailureReason"].startswith("ClientError: sagelet cannot run distribution={'pytorchxla'")
+    torch = pytest.importorskip("torch")
+    from support import one_process
+
+    for name, batch, device in ((names[0], 10, "cpu"), (names[1], 20, "xla")):
+        job = jobs.ended(name)
+        assert job["TrainingJobStatus"] == "Completed", job["FailureReason"]
+        assert job["RoleArn"] == ROLE
+        log = jobs.log(name)
+        assert any(line.endswith(f"device_type={device} batch={batch} workers=4") for line in log)
+        assert any("4 CPU worker(s) for 4 GPU(s) of ml.g4dn.12xlarge" in line for line in log)
+        metrics = {one["MetricName"]: one["Value"] for one in job["FinalMetricDataList"]}
+        assert (metrics["epoch"], metrics["summary_train_runtime"]) == (2.0, 1.5)
+        loss, before, after = one_process.notebook(4 * batch, float(job["HyperParameters"]["learning_rate"]))
+        assert metrics["train_loss"] == pytest.approx(loss, abs=1e-4)
+        trained = torch.load(io.BytesIO(jobs.artifact(name, bucket=BUCKET, prefix="")["model.pt"]))
+        for key, value in before.items():
+            torch.testing.assert_close(trained[key] - value, after[key] - value, rtol=1e-3, atol=1e-7)
 
 
 @pytest.mark.sdk

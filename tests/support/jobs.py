@@ -96,9 +96,9 @@ class Jobs:
 
         until(seen, seconds)
 
-    def artifact(self, name: str, kind: str = "model") -> dict[str, bytes]:
+    def artifact(self, name: str, kind: str = "model", bucket: str = "tests", prefix: str = "out/") -> dict[str, bytes]:
         """The files of model.tar.gz or output.tar.gz."""
-        body = self.s3.get_object(Bucket="tests", Key=f"out/{name}/output/{kind}.tar.gz")["Body"].read()
+        body = self.s3.get_object(Bucket=bucket, Key=f"{prefix}{name}/output/{kind}.tar.gz")["Body"].read()
         with tarfile.open(fileobj=io.BytesIO(body)) as opened:
             members = [member for member in opened.getmembers() if member.isfile()]
             return {member.name: opened.extractfile(member).read() for member in members}  # type: ignore[union-attr]

@@ -1,23 +1,29 @@
-"""Distributions that would train silently wrong here: such a job fails before it starts and says why.
+"""What a job's `distribution=` needs and cannot have here: such a job fails before it starts and says why.
 
-The runtime package runs the script as one worker a host, without the launchers of AWS's images. That is right as long
-as one worker is all there is; workers that never find each other would each train a model of their own.
+The launchers are the image's (images/runtime, workers/). Never fewer workers than AWS would start: that changes the
+batch over all workers, and so the result.
 """
 
 import json
 from collections.abc import Mapping
 
+from sagelet import aws_texts
 from sagelet.errors import ClientFault
+from sagelet.images.variants import is_training_image
 from sagelet.instances.catalogue import gpu_count
-from sagelet.jobs import sdk_v3
-from sagelet.jobs.record import TrainingJob
+from sagelet.instances.gpus import NoCapacity
+from sagelet.jobs.record import InstanceGroup, TrainingJob
 
 XLA = "sagemaker_pytorch_xla_multi_worker_enabled"
-#: Hyperparameters by which the SDK asks for a launcher, and what `distribution=` calls it.
+#: Hyperparameters by which the SDK asks for a launcher that our image has, and what `distribution=` calls it.
 LAUNCHERS = {
+    XLA: "pytorchxla",
     "sagemaker_distributed_dataparallel_enabled": "smdistributed",
     "sagemaker_pytorch_ddp_enabled": "pytorchddp",
     "sagemaker_torch_distributed_enabled": "torch_distributed",
+}
+#: Those that it has not.
+REFUSED = {
     "sagemaker_mpi_enabled": "mpi",
     "sagemaker_parameter_server_enabled": "parameter_server",
     "sagemaker_multi_worker_mirrored_strategy_enabled": "multi_worker_mirrored_strategy",
@@ -25,41 +31,69 @@ LAUNCHERS = {
 #: Of `distribution={..., "instance_groups": [...]}`.
 GROUPS = "sagemaker_distribution_instance_groups"
 
+#: What one worker takes before it has a model, in MiB: measured with torch 2.9.0 and torch_xla 2.9.0 on CPUs (memory of
+#: its own, after the first computation: 528 compiled, 264 with torch alone), rounded down.
+COMPILED_WORKER, NATIVE_WORKER = 500, 250
+MEBIBYTE = 1024 * 1024
 
-def check(job: TrainingJob) -> None:
-    """Raises ClientFault when the job would not be one training. Texts ours: AWS would run it."""
-    groups = [group for group in job.instance_groups if group.name in _chosen(job)]
-    hosts = sum(len(group.hosts) for group in groups)
-    workers = sum(len(group.hosts) * max(1, gpu_count(group.instance_type)) for group in groups)
-    if workers > 1 and _enabled(job, XLA):
-        raise ClientFault(
-            f"sagelet cannot run distribution={{'pytorchxla': ...}} over {workers} workers yet: each would train a "
-            "model of its own. Use one instance with one GPU (ml.p3.2xlarge), or leave the distribution out"
-        )
-    for flag, name in LAUNCHERS.items():
-        if hosts > 1 and _enabled(job, flag):
+
+def check(job: TrainingJob, image: str, memory: int | None = None) -> None:
+    """Raises ClientFault for a launcher that `image` lacks, NoCapacity when the workers cannot fit.
+
+    `memory`: bytes of this machine; None: those that it has. Images that are not ours bring their own launchers.
+    """
+    if not is_training_image(image):
+        return
+    for flag, name in REFUSED.items():
+        if _enabled(job, flag):
             raise ClientFault(
-                f"sagelet cannot run distribution={{'{name}': ...}} over {hosts} instances yet: it has no launcher of "
-                f"{name}, so each instance would train a model of its own. Use one instance, or leave the distribution "
-                "out and let the script join its hosts (torch.distributed with MASTER_ADDR, MASTER_PORT and SM_HOSTS)"
+                f"sagelet's training image has no launcher for distribution={{'{name}': ...}}. Use torch_distributed, "
+                "pytorchddp or smdistributed, or pytorchxla in a job of the Training Compiler; for mpi, an image of "
+                "your own that has mpirun and sshd"
             )
+    count = workers(job)
+    if count == 1:
+        return
+    floor = COMPILED_WORKER if _enabled(job, XLA) else NATIVE_WORKER
+    needed = count * floor * MEBIBYTE
+    there = machine_memory() if memory is None else memory
+    if needed > there:
+        raise NoCapacity(
+            f"{aws_texts.NO_CAPACITY} (sagelet: {count} workers take at least {floor} MiB each before they have "
+            f"a model, {_gib(needed)} in all; this machine has {_gib(there)}. Fewer workers would change the result: "
+            "ask for fewer instances, or for a type with fewer GPUs)"
+        )
 
 
-def _chosen(job: TrainingJob) -> list[str]:
-    """Names of the instance groups that the launcher is for."""
-    everything = [group.name for group in job.instance_groups]
+def workers(job: TrainingJob) -> int:
+    """How many workers the image's launcher starts; 1 where none is asked for."""
+    if not any(_enabled(job, flag) for flag in LAUNCHERS):
+        return 1
+    return sum(len(group.hosts) * max(1, gpu_count(group.instance_type)) for group in _chosen(job))
+
+
+def machine_memory() -> int:
+    """Bytes of this machine's memory."""
+    import psutil  # 15 ms that only such a job pays
+
+    return int(psutil.virtual_memory().total)
+
+
+def _gib(size: int) -> str:
+    return f"{size / 1024**3:.1f} GiB"
+
+
+def _chosen(job: TrainingJob) -> list[InstanceGroup]:
+    """The instance groups that the launcher is for."""
     try:
         chosen = json.loads(job.request["HyperParameters"][GROUPS])
     except (KeyError, ValueError):
-        return everything
-    return chosen if isinstance(chosen, list) else everything
+        chosen = None
+    groups = list(job.instance_groups)
+    return [group for group in groups if group.name in chosen] if isinstance(chosen, list) else groups
 
 
 def _enabled(job: TrainingJob, name: str) -> bool:
     """The SDKs send `true` or `"true"`."""
     asked: Mapping[str, str] = job.request.get("HyperParameters", {})
-    if sdk_v3.has_driver(job):
-        # Variables ask for it, too.
-        asked = {**asked, **sdk_v3.compiler_parameters(job)}
-    value = str(asked.get(name, ""))
-    return value.strip().strip("\"'").lower() in ("true", "1", "yes")
+    return str(asked.get(name, "")).strip().strip("\"'").lower() in ("true", "1", "yes")

@@ -1,5 +1,6 @@
 """From a job to a launch plan: entry point, environment and limits of its hosts."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from sagelet.compile_cache.lending import PLACE
 from sagelet.data.channels.channel import InputMode, channels_for
 from sagelet.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet.data.layout import JobDirectories
+from sagelet.instances.catalogue import gpu_count
 from sagelet.instances.gpus import gpus_of
 from sagelet.jobs import sdk_v3
 from sagelet.jobs.record import TrainingJob
@@ -69,7 +71,7 @@ def environment(job: TrainingJob, endpoint: str) -> dict[str, str]:
 
     The access key is the account number, which is how sagelet tells accounts apart; no key of the machine goes in.
     """
-    key = job.key
+    key, groups = job.key, job.instance_groups
     platform = {
         "TRAINING_JOB_NAME": key.name,
         "TRAINING_JOB_ARN": key.arn,
@@ -83,6 +85,8 @@ def environment(job: TrainingJob, endpoint: str) -> dict[str, str]:
         "S3_ENDPOINT_URL": endpoint,
         "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
         "DMLC_INTERFACE": "eth0",
+        # How many workers each host of a distribution has: the container knows its type, not the catalogue.
+        "SAGELET_INSTANCE_GPUS": json.dumps({each.instance_type: gpu_count(each.instance_type) for each in groups}),
         "SAGELET_TRAINING_IMAGE": job.request["AlgorithmSpecification"].get("TrainingImage", ""),
     }
     if job.cluster is not None:

@@ -22,6 +22,7 @@ from sagelet.data.staging import Stager
 from sagelet.database import StoreUnavailable
 from sagelet.errors import ClientFault
 from sagelet.images.resolve import explain_absent
+from sagelet.instances.gpus import NoCapacity
 from sagelet.jobs import distributions, faults, lifecycle, verdict
 from sagelet.jobs.compilation import choose_image
 from sagelet.jobs.host_watch import PULSE, HostWatch
@@ -108,6 +109,9 @@ class Supervisor(threading.Thread):
         except ClientFault as fault:
             self._hosts.abandon()
             self._under_way.conclude(verdict.client_error(str(fault)))
+        except NoCapacity as error:
+            self._hosts.abandon()
+            self._under_way.conclude(verdict.capacity_error(str(error)))
         except faults.InjectedFault as fault:
             log.info("%s: %s (its tag %s)", self._job.key.name, fault, faults.TAG)
             self._fail(fault.outcome)
@@ -137,7 +141,6 @@ class Supervisor(threading.Thread):
         return due is not None
 
     def _begin(self) -> None:
-        distributions.check(self._job)
         if self._held_up():
             return
         uri = self._job.request["AlgorithmSpecification"].get("TrainingImage")
@@ -152,6 +155,7 @@ class Supervisor(threading.Thread):
             raise ClientFault(f"{fault}{remedy}") from fault
         if image is None:
             raise ClientFault(explain_absent(resolution))
+        distributions.check(self._job, image)
         if stand_in != self._job.stand_in:
             message = f"{lifecycle.PREPARING_INSTANCES} ({stand_in})"
             self._under_way.move(self._job.secondary, message, stand_in=stand_in)

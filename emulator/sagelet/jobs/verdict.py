@@ -1,6 +1,7 @@
 """How a job ended: from what is true of its hosts to a status and AWS's FailureReason."""
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Mapping
@@ -13,6 +14,13 @@ from sagelet.runtimes.port import Observation
 
 #: botocore shape FailureReason.
 REASON_LIMIT = 1024
+
+#: Below /opt/ml/output: what the workers of a host say of their end.
+WORKERS = Path("sagelet", "workers")
+#: What a killed process gains on those that fail by its death: they notice at once, its launcher a little later.
+KILLED_BEFORE_MS = 2000
+#: 128 + SIGKILL.
+KILLED = 137
 
 #: Nothing there, or a link, or a socket.
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
@@ -27,6 +35,9 @@ def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Map
 
     A stopped job is stopped whatever its script returned; otherwise the host speaks that failed first: the others were
     ended because of it. As on AWS a failure file fails the job even with exit code 0.
+
+    A host whose workers died says when the first of them did (images/runtime, workers/deaths.py): its peers on other
+    hosts fail by that at once, and their hosts may well end before its own.
     """
     if job.stop_cause is not None:
         return Verdict(STOPPED_AS[job.stop_cause])
@@ -34,12 +45,34 @@ def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Map
     if not bad:
         return Verdict(SecondaryStatus.COMPLETED)
     # One whose end nobody knows has vanished: it comes before those that were ended for it.
-    first = min(bad, key=lambda name: hosts[name].finished_ms or 0)
+    first = min(bad, key=lambda name: _failed_ms(hosts[name], failure_files[name]))
     host = hosts[first]
     if host.exit_code is None:
         return internal_error(f"{first}: {host.error or 'the host disappeared'}")
     text = failure_text(failure_files[first])
     return Verdict(SecondaryStatus.FAILED, algorithm_error(text or host_error(host), host.exit_code))
+
+
+def _failed_ms(host: Observation, failure_file: Path) -> int:
+    """When a host failed, ms since the epoch; one whose end nobody knows before all others."""
+    if not host.finished_ms:
+        return 0
+    died = _worker_died_ms(failure_file.parent)
+    if died is None:
+        # Killed as a whole, so without a word: its peers saw their connections close before it was seen to end.
+        return host.finished_ms - (KILLED_BEFORE_MS if host.exit_code == KILLED else 0)
+    return min(died, host.finished_ms)
+
+
+def _worker_died_ms(output: Path) -> int | None:
+    if (output / WORKERS.parent).is_symlink():
+        return None
+    text = failure_text(output / WORKERS / "failure.json")
+    try:
+        note = json.loads(text or "")
+        return int(note["time_ms"]) - (KILLED_BEFORE_MS if note["killed"] else 0)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # the container may write anything
+        return None
 
 
 def failed(host: Observation, failure_file: Path) -> bool:

@@ -8,12 +8,14 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sagemaker_training import environment, errors, files
 
-from sagelet_runtime import framework
+from sagelet_runtime import compiler, framework, image, sdk_v3
+from sagelet_runtime.workers.world import gpus_of
 
 #: JSON object of the hyperparameters that the Training Compiler reads.
 PARAMETERS = "SAGELET_COMPILER_PARAMETERS"
@@ -21,7 +23,7 @@ PARAMETERS = "SAGELET_COMPILER_PARAMETERS"
 
 def main() -> NoReturn:
     """Exits 1, with a failure file, where the compiler's configuration is wrong or torch_xla is not there."""
-    framework.name_image(os.environ)
+    image.say_what_stands_in(os.environ)
     try:
         added = prepared_environment(os.environ)
     except errors.ClientError as error:
@@ -35,19 +37,35 @@ def main() -> NoReturn:
 
 def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Variables to add. Raises the toolkit's ClientError."""
-    resources = environment.read_resource_config()
+    resources, gpus = environment.read_resource_config(), environment.num_gpus()
     job = SimpleNamespace(
         additional_framework_parameters=json.loads(environ.get(PARAMETERS, "{}")),
         output_data_dir=environment.output_data_dir,
         log_level=int(environ.get("SM_LOG_LEVEL", "20")),
-        num_gpus=environment.num_gpus(),
+        num_gpus=gpus,
         hosts=resources["hosts"],
         current_host=resources["current_host"],
     )
+    added = framework.thread_environment(environ) | framework.compiler_environment(job, environ)
+    drivers = Path(environment.base_dir, "input", "data", "sm_drivers")
+    workers = sdk_v3.prepare(drivers, resources, environ, gpus)
+    if workers is None:
+        _refuse_workers(job.additional_framework_parameters, resources, environ, gpus)
     # The hook of a compiled job; in any other its sitecustomize does nothing.
     path = os.pathsep.join(filter(None, [framework.STARTUP, environ.get("PYTHONPATH", "")]))
-    added = framework.thread_environment(environ) | framework.compiler_environment(job, environ)
-    return added | {"PYTHONPATH": path}
+    return added | (workers or {}) | {"PYTHONPATH": path}
+
+
+def _refuse_workers(
+    parameters: Mapping[str, Any], resources: Mapping[str, Any], environ: Mapping[str, str], found: int
+) -> None:
+    """The plain driver starts one process on each host, which torch_xla would not join."""
+    count = len(resources["hosts"]) * max(1, gpus_of(resources["current_instance_type"], environ, found))
+    if count > 1 and compiler.parse_flag(compiler.MULTI_WORKER, parameters.get(compiler.MULTI_WORKER, False)):
+        raise errors.ClientError(
+            f"{compiler.MULTI_WORKER} asks for {count} workers, and SDK v3's driver starts one on each host, "
+            "which would train a model of its own. Use ModelTrainer(distributed=Torchrun())"
+        )
 
 
 if __name__ == "__main__":

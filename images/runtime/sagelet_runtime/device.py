@@ -8,6 +8,9 @@ from pathlib import Path
 
 from sagelet_runtime import gpu, probe
 
+#: Variables with the sizes of torch's and XLA's thread pools.
+POOLS = ("OMP_NUM_THREADS", "PJRT_NPROC")
+
 
 @dataclass(frozen=True)
 class DeviceChoice:
@@ -54,6 +57,17 @@ def thread_limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:
         return None
     limit = max(1, math.ceil(quota))
     return limit if limit < len(os.sched_getaffinity(0)) else None
+
+
+def threads_of(workers: int) -> int:
+    """Each worker's share of the CPUs, when all `workers` are on this machine."""
+    return max(1, (thread_limit() or len(os.sched_getaffinity(0))) // workers)
+
+
+def shared_threads(environ: Mapping[str, str], workers: int) -> dict[str, str]:
+    """Sizes of the thread pools of one of several workers; a size that is the user's stays."""
+    ours = {"", str(thread_limit())}
+    return {name: str(threads_of(workers)) for name in POOLS if environ.get(name, "") in ours}
 
 
 def _quota(root: Path) -> float | None:

@@ -47,6 +47,11 @@ class ErrorCollector:
         if line.strip():
             self._last_text = line
 
+    @property
+    def lines(self) -> list[str]:
+        """What was collected, as it came."""
+        return self._lines
+
     def text(self) -> str:
         """The lines in the form of AWS's toolkit: stripped at both ends, joined by a line feed and a space."""
         lines = fit(self._lines) if self.has_traceback else self._lines

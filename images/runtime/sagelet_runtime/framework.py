@@ -1,7 +1,6 @@
 """Our SAGEMAKER_TRAINING_MODULE: prepares the environment of the user script and runs it through AWS's toolkit."""
 
 import os
-import platform
 import socket
 import sys
 from collections.abc import Mapping
@@ -10,21 +9,24 @@ from typing import Any
 
 from sagemaker_training import entry_point, environment, errors
 
-from sagelet_runtime import compilation, compiler, device, gpu, installed, uncompiled
+from sagelet_runtime import compilation, compiler, device, gpu, image, installed, uncompiled
 from sagelet_runtime.say import say
+from sagelet_runtime.workers import deaths, distribution, runners
+from sagelet_runtime.workers.world import VARIABLE, World, gpus_of
 
 MASTER_PORT = "7777"
 LOOPBACK = "127.0.0.1"
 STARTUP = str(Path(__file__).with_name("startup"))
+#: Stands in for packages of AWS's native images, in the jobs that ask for them.
+NATIVE = str(Path(__file__).with_name("native"))
 NATIVE_LAUNCHER = "sagemaker_toolkit_native_launcher_enabled"
 
-#: Framework parameters that ask for more than one worker, and what the SDK calls them.
-DISTRIBUTIONS = {
-    compiler.MULTI_WORKER: "pytorchxla",
-    "sagemaker_distributed_dataparallel_enabled": "smdistributed",
-    "sagemaker_pytorch_ddp_enabled": "pytorchddp",
-    "sagemaker_torch_distributed_enabled": "torch_distributed",
-    "sagemaker_mpi_enabled": "mpi",
+#: What AWS's module for PyTorch prints (sagemaker_pytorch_container/training.py).
+INVOKING = {
+    distribution.XLA: "Invoking PT-XLA Runner",
+    distribution.DDP: "Invoking SMDataParallel for native PT DDP job",
+    distribution.SMDDP: "Invoking SMDataParallel",
+    distribution.TORCHRUN: "Invoking TorchDistributed...",
 }
 
 
@@ -34,26 +36,72 @@ def main() -> None:
 
 
 def run(job: Any) -> None:
-    """Runs the user script of `job`, a `sagemaker_training.environment.Environment`, as one worker.
+    """Runs the user script of `job`, a `sagemaker_training.environment.Environment`, with the workers it asks for.
 
     Raises the toolkit's ClientError and its subclasses, which become the failure file.
     """
     parameters = job.additional_framework_parameters
-    name_image(os.environ)
-    added = job.to_env_vars() | basic_environment(job, os.environ) | compiler_environment(job, os.environ)
-    for name in requested_distributions(parameters):
-        say(f"distribution {name} is requested; this host runs the script as one worker, without {name}'s launcher")
+    image.say_what_stands_in(os.environ)
+    basic = basic_environment(job, os.environ)
+    name = _distribution(job)
+    world = distribution.world_of(job, os.environ, basic["MASTER_ADDR"], int(basic["MASTER_PORT"]))
+    added = job.to_env_vars() | basic | compiler_environment(job, os.environ)
+    added |= workers_environment(job, os.environ, name, world)
+    say_runner(name, job, world, added)
     entry_point.run(
         uri=job.module_dir,
         user_entry_point=job.user_entry_point,
         args=job.to_cmd_args(),
         env_vars=added,
         capture_error=not parameters.get(NATIVE_LAUNCHER),
+        runner_type=runners.make(name, job, added, world),
     )
 
 
-def requested_distributions(parameters: Mapping[str, object]) -> list[str]:
-    return [name for flag, name in DISTRIBUTIONS.items() if compiler.parse_flag(flag, parameters.get(flag, False))]
+def _distribution(job: Any) -> str | None:
+    try:
+        name = distribution.chosen(job)
+    except compiler.CompilerConfigurationError as error:
+        raise errors.ClientError(str(error)) from error
+    if name == distribution.MPI:
+        raise errors.ClientError(
+            "sagelet does not run distribution={'mpi': ...}: its image has neither mpirun nor ssh. Use "
+            "{'torch_distributed': {'enabled': True}} or, in a compiled job, {'pytorchxla': {'enabled': True}}"
+        )
+    return name
+
+
+def workers_environment(job: Any, environ: Mapping[str, str], name: str | None, world: World) -> dict[str, str]:
+    """What workers and launchers of them need; nothing in a native job of one worker."""
+    compiled = compiler.config_from_parameters(job.additional_framework_parameters).enabled
+    if name is None and not compiled:
+        return {}
+    # A launcher that the script starts (sm_dist) takes the user's GPU_NUM_DEVICES; a distribution is of all GPUs.
+    asked = environ.get("GPU_NUM_DEVICES", "")
+    known = world.with_workers(int(asked)) if name is None and asked.isdigit() and int(asked) else world
+    _put_startup_first()
+    if distribution.has_smddp(job.additional_framework_parameters):
+        sys.path.insert(1, NATIVE)
+    added = {
+        "SM_NUM_GPUS": str(gpus_of(job.current_instance_type, environ, job.num_gpus)),
+        VARIABLE: known.to_json(),
+        deaths.DIRECTORY: os.path.join(environment.output_dir, "sagelet", "workers"),
+    }
+    if name == distribution.TORCHRUN:
+        added |= device.shared_threads(environ, world.size)
+    return added
+
+
+def say_runner(name: str | None, job: Any, world: World, variables: Mapping[str, str]) -> None:
+    """AWS's line about the launcher, and ours about the workers."""
+    if name is None:
+        if len(job.hosts) > 1 and "PJRT_DEVICE" in variables:
+            many = f"each of {len(job.hosts)} hosts runs the script alone"
+            say(f"{many}: torch_xla exchanges nothing between them, unless a launcher in it (sm_dist) joins them")
+        return
+    gpus = gpu.gpu_count(os.environ, job.num_gpus)
+    say(distribution.announcement(name, world, job.current_instance_type, gpus, device.threads_of(world.size)))
+    print(INVOKING[name], flush=True)
 
 
 def basic_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
@@ -89,14 +137,14 @@ def thread_environment(environ: Mapping[str, str]) -> dict[str, str]:
     limit = device.thread_limit()
     if limit is None:
         return {}
-    return {name: str(limit) for name in ("OMP_NUM_THREADS", "PJRT_NPROC") if name not in environ}
+    return {name: str(limit) for name in device.POOLS if name not in environ}
 
 
 def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     """Variables that put the script on XLA, or keep it off."""
     try:
         config = compiler.config_from_parameters(job.additional_framework_parameters)
-        if not config.enabled:
+        if not config.enabled and not config.multi_worker:
             return native_environment(environ)
         return _compiled_environment(config, job, environ)
     except (compiler.CompilerConfigurationError, installed.TorchXlaUnavailable) as error:
@@ -110,14 +158,16 @@ def native_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     torch_xla = installed.require_torch_xla()
-    added = compiler.configure(config, job.output_data_dir, environ, job.log_level)
+    if config.enabled:
+        added = compiler.configure(config, job.output_data_dir, environ, job.log_level)
+    else:
+        added = {compiler.CONFIGURED: "1"}
+        say("the compiler is not enabled, but distribution pytorchxla runs its workers on PyTorch/XLA all the same")
     choice = device.choose_device(environ, gpu.gpu_count(environ, job.num_gpus), torch_xla)
     compilation.write(job.output_data_dir, job.current_host, choice)
     if not choice.compiled:
         return _uncompiled_environment(choice)
     say(f"compiled training on PJRT_DEVICE={choice.kind}: {choice.reason}")
-    if len(job.hosts) > 1:
-        say(f"each of the {len(job.hosts)} hosts is an XLA world of its own: torch_xla exchanges nothing between them")
     _put_startup_first()
     return {
         **added,
@@ -145,13 +195,3 @@ def _put_startup_first() -> None:
         if path in sys.path:
             sys.path.remove(path)
         sys.path.insert(0, path)
-
-
-def name_image(environ: Mapping[str, str]) -> None:
-    """Says what stands in for the image that the request names; its Python and torch are seldom these."""
-    uri = environ.get("SAGELET_TRAINING_IMAGE")
-    if not uri:
-        return
-    parts = [f"Python {platform.python_version()}"]
-    parts += [f"{name} {found}" for name in ("torch", "torch_xla") if (found := installed.version(name))]
-    say(f"{uri} is stood in for by {', '.join(parts)}")

@@ -68,14 +68,14 @@ def install(torch_xla: Any) -> None:
 
     Not so the world of workers: without it each of them would train alone.
     """
-    from sagelet_runtime import amp, compat, gpu, opened, optimizers, report, spawn, ties, uncompiled
+    from sagelet_runtime import amp, compat, gpu, opened, optimizers, report, spawn, spawn_modules, ties, uncompiled
     from sagelet_runtime.world import install as world
 
     is_compiled = uncompiled.NOT_COMPILED not in os.environ
     if is_compiled:
         world.install(torch_xla)
         spawn.install(torch_xla)
-    for part in (gpu, compat, amp, ties, optimizers, opened, report) if is_compiled else (uncompiled,):
+    for part in (gpu, compat, amp, ties, optimizers, opened, report, spawn_modules) if is_compiled else (uncompiled,):
         try:
             part.install(torch_xla)
         except (AttributeError, ImportError, TypeError) as error:

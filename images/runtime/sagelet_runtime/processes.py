@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from sagelet_runtime.command_line import module_of
+
 
 @dataclass(frozen=True)
 class ProcessInfo:
@@ -58,9 +60,10 @@ def _session_of(pid: int) -> int | None:
 def stop_targets(processes: list[ProcessInfo], root: int, own_helpers: frozenset[int] = frozenset()) -> list[int]:
     """The descendants of `root` that a stop request is for, parents first.
 
-    Launchers and shells pass no signal on, so every level gets it. Left out with all that is below them: zombies,
-    `own_helpers`, and the multiprocessing workers of a process that gets the signal itself: a data loader whose
-    worker is terminated raises an error in the middle of the script's own SIGTERM handler.
+    Shells pass no signal on, so every level gets it. Left out with all that is below them: zombies, `own_helpers`,
+    and the multiprocessing workers of a process that gets the signal itself: a data loader whose worker is terminated
+    raises an error in the middle of the script's own SIGTERM handler. So is what is below a launcher of workers, which
+    hands the signal on itself: a handler that is entered twice may save a checkpoint over itself.
     """
     by_parent: dict[int, list[ProcessInfo]] = {}
     commands = {process.pid: process.command for process in processes}
@@ -75,10 +78,28 @@ def stop_targets(processes: list[ProcessInfo], root: int, own_helpers: frozenset
             for child in children
             if not child.zombie
             and child.pid not in own_helpers
-            and (child.parent == root or not _is_worker(child, commands.get(child.parent, ())))
+            and (child.parent == root or not _is_handed_on(child, commands.get(child.parent, ())))
         ]
         targets += level
     return targets
+
+
+#: Modules that start workers and forward signals: ours, and torch's.
+_LAUNCHERS = (
+    "torch_xla.distributed.xla_spawn",
+    "torch_xla.distributed.sm_dist",
+    "sagelet_runtime.workers.mpi_like",
+    "torch.distributed.run",
+)
+
+
+def _is_handed_on(process: ProcessInfo, parent_command: tuple[str, ...]) -> bool:
+    return _is_launcher(parent_command) or _is_worker(process, parent_command)
+
+
+def _is_launcher(command: tuple[str, ...]) -> bool:
+    """`python -m MODULE`, or a program: torchrun by itself, or below the interpreter that its first line names."""
+    return module_of(command) in _LAUNCHERS or any(os.path.basename(word) == "torchrun" for word in command[:2])
 
 
 def _is_worker(process: ProcessInfo, parent_command: tuple[str, ...]) -> bool:

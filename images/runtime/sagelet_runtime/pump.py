@@ -16,6 +16,7 @@ from sagelet_runtime.failure import ErrorCollector
 from sagelet_runtime.lines import LineSplitter
 from sagelet_runtime.processes import session
 from sagelet_runtime.say import say
+from sagelet_runtime.workers import cause
 
 _CHUNK = 256 * 1024
 #: Seconds between looks at the script while its output stays open.
@@ -79,7 +80,8 @@ async def run_async(
     collectors = [ErrorCollector(names) for _ in streams]
     pumps = [Pump(s, c, sys.stdout) for s, c in zip(streams, collectors, strict=True)]
     code = await _run(process, pumps)
-    return code, error_texts(collectors), process
+    worker = cause.explain(env, code, [line for collector in collectors for line in collector.lines])
+    return code, error_texts(collectors) if worker is None else [worker], process
 
 
 async def _run(process: Process, pumps: list[Pump]) -> int:

@@ -27,6 +27,10 @@ def install() -> None:
     signal.signal(signal.SIGTERM, forward)
 
 
+def stop_requested() -> bool:
+    return _stopped
+
+
 def exit_if_stopped() -> None:
     """Ends this process if a stop was asked for: called right before the user script would start."""
     if _stopped:

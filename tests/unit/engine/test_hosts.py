@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from sagelet.images.variants import training_image
+from sagelet.instances.gpus import NoCapacity
+from sagelet.jobs import distributions
+from sagelet.jobs.lifecycle import create
 from sagelet.jobs.record import JobStatus, SecondaryStatus
 from support.channels import channel
 from support.fakes import FakeHost
-from support.world import World, key, until
+from support.world import World, key, request, until
 
 S = SecondaryStatus
 
@@ -382,45 +386,64 @@ def test_results_of_all_hosts_without_compression(world: World) -> None:
 # --- distributions --------------------------------------------------------------------------------------------------
 
 XLA = "sagemaker_pytorch_xla_multi_worker_enabled"
+DDP = "sagemaker_pytorch_ddp_enabled"
 TORCHRUN = "sagemaker_torch_distributed_enabled"
 ONLY = "sagemaker_distribution_instance_groups"
+GIB = 1024**3
 
 
 @pytest.mark.parametrize(
-    ("hyperparameters", "changes", "text"),
+    ("hyperparameters", "changes", "count"),
     [
-        ({XLA: "true"}, resources(1, "ml.p3.8xlarge"), "'pytorchxla': ...} over 4 workers"),
-        ({XLA: '"true"'}, resources(2, "ml.p3.2xlarge"), "'pytorchxla': ...} over 2 workers"),
-        ({TORCHRUN: "true"}, resources(2, "ml.g5.12xlarge"), "'torch_distributed': ...} over 2 instances"),
-        (
-            {TORCHRUN: "true", ONLY: '["b"]'},
-            clusters(("a", "ml.c5.xlarge", 1), ("b", "ml.p3.2xlarge", 2)),
-            "'torch_distributed': ...} over 2 instances",
-        ),
+        ({}, resources(2, "ml.p3.8xlarge"), 1),
+        ({XLA: "true"}, resources(1, "ml.p3.2xlarge"), 1),
+        ({XLA: '"true"'}, resources(2, "ml.g4dn.12xlarge"), 8),
+        ({XLA: "true"}, resources(4, "ml.p4d.24xlarge"), 32),
+        ({XLA: "false", DDP: "1"}, resources(1, "ml.p3.8xlarge"), 4),
+        ({TORCHRUN: "True"}, resources(2, "ml.c5.xlarge"), 2),
+        ({TORCHRUN: "true", ONLY: '["b"]'}, clusters(("a", "ml.c5.xlarge", 1), ("b", "ml.p3.8xlarge", 2)), 8),
+        ({DDP: "true"}, clusters(("a", "ml.c5.xlarge", 1), ("b", "ml.p3.8xlarge", 2)), 9),
     ],
 )
-def test_workers_that_would_not_find_each_other_are_refused(
-    world: World, hyperparameters: dict[str, str], changes: dict[str, Any], text: str
+def test_one_worker_for_each_gpu_of_the_instances(
+    hyperparameters: dict[str, str], changes: dict[str, Any], count: int
 ) -> None:
-    world.create("one", HyperParameters=hyperparameters, **changes)
+    body = request("one", HyperParameters=hyperparameters, **changes)
+    assert distributions.workers(create(key("one"), "id", body, {}, 1000)) == count
+
+
+@pytest.mark.parametrize(("flag", "gib", "fits"), [(XLA, 16, True), (XLA, 15, False), (DDP, 8, True), (DDP, 7, False)])
+def test_workers_that_cannot_fit_are_refused_with_figures(flag: str, gib: int, fits: bool) -> None:
+    body = request("one", HyperParameters={flag: "true"}, **resources(4, "ml.p4d.24xlarge"))
+    job = create(key("one"), "id", body, {}, 1000)
+    if fits:
+        distributions.check(job, training_image(), memory=gib * GIB)
+        return
+    with pytest.raises(NoCapacity, match=rf"32 workers take .* in all; this machine has {gib}\.0 GiB"):
+        distributions.check(job, training_image(), memory=gib * GIB)
+
+
+def test_a_machine_without_the_memory_has_no_capacity(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributions, "machine_memory", lambda: GIB)
+    world.create("one", HyperParameters={XLA: "true"}, **resources(1, "ml.p3.8xlarge"))
+    reason = world.ended("one").failure_reason or ""
+    assert reason.startswith("CapacityError: Unable to provision requested ML compute capacity.")
+    assert "4 workers take at least 500 MiB each" in reason
+    assert not world.runtime.launches
+
+
+@pytest.mark.parametrize("flag", ["sagemaker_mpi_enabled", "sagemaker_parameter_server_enabled"])
+def test_launchers_that_the_image_lacks_are_refused(world: World, flag: str) -> None:
+    world.create("one", HyperParameters={flag: "true"})
     job = world.ended("one")
-    assert (job.failure_reason or "").startswith("ClientError: sagelet cannot run distribution=")
-    assert text in (job.failure_reason or "")
+    name = flag.removeprefix("sagemaker_").removesuffix("_enabled")
+    assert (job.failure_reason or "").startswith(
+        f"ClientError: sagelet's training image has no launcher for distribution={{'{name}': ...}}. Use "
+    )
     assert job.training_start_ms is None
     assert not world.runtime.launches
 
 
-@pytest.mark.parametrize(
-    ("hyperparameters", "changes"),
-    [
-        ({XLA: "true"}, resources(1, "ml.p3.2xlarge")),
-        ({XLA: "false", TORCHRUN: "False"}, resources(2, "ml.p3.8xlarge")),
-        ({TORCHRUN: "true"}, resources(1, "ml.p3.8xlarge")),
-        ({TORCHRUN: "true", ONLY: '["a"]'}, clusters(("a", "ml.p3.2xlarge", 1), ("b", "ml.c5.xlarge", 2))),
-    ],
-)
-def test_one_worker_is_one_training(world: World, hyperparameters: dict[str, str], changes: dict[str, Any]) -> None:
-    world.create("one", HyperParameters=hyperparameters, **changes)
-    for host in world.all_hosts("one"):
-        host.end(0)
-    assert world.ended("one").status is JobStatus.COMPLETED
+def test_an_image_of_the_users_own_has_its_own_launchers() -> None:
+    body = request("one", HyperParameters={"sagemaker_mpi_enabled": "true"}, **resources(9, "ml.p4d.24xlarge"))
+    distributions.check(create(key("one"), "id", body, {}, 1000), "own:1", memory=GIB)

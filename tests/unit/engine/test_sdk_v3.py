@@ -1,7 +1,6 @@
 """Jobs whose entry point is SDK v3's driver: the compiler's hyperparameters go around it."""
 
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,7 @@ import pytest
 
 from sagelet.data import inputconfig
 from sagelet.data.layout import HostDirectories, JobDirectories
-from sagelet.errors import ClientFault
 from sagelet.images.variants import training_image
-from sagelet.jobs import distributions
 from sagelet.jobs.launch import launch_plan
 from sagelet.jobs.lifecycle import create
 from sagelet.jobs.record import TrainingJob
@@ -112,21 +109,3 @@ def test_a_channel_of_that_name_alone_is_no_driver() -> None:
     algorithm = {"TrainingImage": COMPILER, "TrainingInputMode": "File"}
     plan = plan_of(replace(one, request={**one.request, "AlgorithmSpecification": algorithm}))
     assert (plan.entrypoint, plan.arguments) == (None, ("train",))
-
-
-@pytest.mark.parametrize(
-    ("environment", "channels", "refused"),
-    [
-        ({"SAGEMAKER_PYTORCH_XLA_MULTI_WORKER_ENABLED": "true"}, ("sm_drivers",), True),
-        ({"SAGEMAKER_PYTORCH_XLA_MULTI_WORKER_ENABLED": "false"}, ("sm_drivers",), False),
-        # Nothing reads the variable where the driver does not run.
-        ({"SAGEMAKER_PYTORCH_XLA_MULTI_WORKER_ENABLED": "true"}, ("train",), False),
-    ],
-)
-def test_workers_that_would_not_find_each_other_are_refused_when_a_variable_asks_for_them(
-    environment: dict[str, str], channels: tuple[str, ...], refused: bool
-) -> None:
-    two = {"InstanceType": "ml.p3.2xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
-    one = replace(job(channels=channels, Environment=environment, ResourceConfig=two), image=None)
-    with pytest.raises(ClientFault, match="over 2 workers") if refused else nullcontext():
-        distributions.check(one)

@@ -1,5 +1,6 @@
 """How a job ended, in AWS's words."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -108,3 +109,56 @@ def test_what_is_no_ordinary_file_is_no_failure_file(tmp_path: Path) -> None:
     (tmp_path / "parent").symlink_to(tmp_path)
     for name in ("absent", "secret/below", "link", "pipe", "directory"):
         assert verdict.failure_text(tmp_path / name) is None
+
+
+def died(tmp_path: Path, host: str, note: str) -> None:
+    """What the workers of a host say of their end."""
+    directory = tmp_path / host / "sagelet" / "workers"
+    directory.mkdir(parents=True)
+    (directory / "failure.json").write_text(note)
+
+
+def note(time_ms: int, *, killed: bool = False) -> str:
+    return json.dumps({"rank": 0, "time_ms": time_ms, "killed": killed})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "speaks"),
+    [
+        (note(5000), note(4990), "second"),
+        (note(4980), note(4990), "first"),
+        # Peers see the connections of a killed worker close before its launcher sees its end.
+        (note(5000), note(5400, killed=True), "second"),
+        (note(5000, killed=True), note(4990), "first"),
+        ("", note(6500), "first"),
+        ("[" * 1024, note(5900), "second"),
+        ('{"time_ms": 1e999, "killed": 0}', note(5900), "second"),
+        ('{"time_ms": "1", "killed": 0}', note(5900), "first"),
+    ],
+)
+def test_the_host_whose_worker_died_first_speaks(tmp_path: Path, first: str, second: str, speaks: str) -> None:
+    """Both hosts' own ends tell the opposite, or nothing."""
+    for host, text, says in (("algo-1", first, "first"), ("algo-2", second, "second")):
+        died(tmp_path, host, text)
+        fail(tmp_path, says, host)
+    hosts = {
+        "algo-1": Observation(False, 1, finished_ms=6000),
+        "algo-2": Observation(False, 1, finished_ms=7000),
+    }
+    assert judged(tmp_path, hosts).failure_reason == f"AlgorithmError: {speaks}, exit code: 1"
+
+
+def test_a_host_that_was_killed_as_a_whole_speaks_before_its_peers(tmp_path: Path) -> None:
+    died(tmp_path, "algo-1", note(5000))
+    fail(tmp_path, "connection closed by peer", "algo-1")
+    hosts = {"algo-1": Observation(False, 1, finished_ms=5200), "algo-2": Observation(False, 137, finished_ms=5300)}
+    assert judged(tmp_path, hosts).failure_reason == "AlgorithmError: , exit code: 137"
+
+
+def test_no_link_of_the_container_is_followed_to_a_note(tmp_path: Path) -> None:
+    died(tmp_path, "elsewhere", note(1))
+    fail(tmp_path, "first", "algo-1")
+    fail(tmp_path, "second", "algo-2")
+    (tmp_path / "algo-2" / "sagelet").symlink_to(tmp_path / "elsewhere" / "sagelet")
+    hosts = {host: Observation(False, 1, finished_ms=at) for host, at in (("algo-1", 6000), ("algo-2", 7000))}
+    assert judged(tmp_path, hosts).failure_reason == "AlgorithmError: first, exit code: 1"

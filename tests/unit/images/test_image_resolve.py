@@ -45,6 +45,7 @@ PYTORCH = [
     f"pytorch-training:2.8-cpu-py312@{DIGEST}",
     "huggingface-pytorch-training:2.1.0-transformers4.36.0-gpu-py310-cu121-ubuntu20.04",
     "huggingface-pytorch-training:1.7-transformers4.6-gpu-py36-cu110-ubuntu18.04",
+    "huggingface-pytorch-training:2.8.0-transformers4.56.2-gpu-py312-cu129-ubuntu22.04",
 ]
 TENSORFLOW = [
     "huggingface-tensorflow-trcomp-training:2.6.3-transformers4.17.0-gpu-py38-cu112-ubuntu20.04",
@@ -80,8 +81,11 @@ def test_pytorch_images_resolve(resolver: Resolver, registry: str, image: str) -
 def test_tensorflow_is_refused(resolver: Resolver, image: str) -> None:
     uri = f"{CLASSIC}/{image}"
     resolution = resolver.resolve(uri)
-    assert (resolution.local_image, resolution.rule) == (None, "tensorflow-training")
+    compiler = "trcomp" in image
+    assert resolution.local_image is None
+    assert resolution.rule == ("tensorflow-training-compiler" if compiler else "tensorflow-training")
     assert resolution.refusal is not None
+    assert ("jit_compile=True" in resolution.refusal) == compiler
     assert uri in resolution.refusal
     assert "TensorFlow" in resolution.refusal
     assert "[[rule]]" in resolution.refusal

@@ -116,11 +116,13 @@ def test_native_launcher_passes_the_streams_through(host: TrainingHost) -> None:
     assert "RuntimeError: boom\n" in ended.log
 
 
-def test_distribution_is_named_when_one_worker_stands_in(host: TrainingHost) -> None:
-    host.script("print('one worker')")
-    ended = host.run({"sagemaker_torch_distributed_enabled": "true"})
-    assert ended.code == 0
-    assert "sagelet: distribution torch_distributed is requested; this host runs the script as one worker" in ended.log
+def test_mpi_is_refused_and_says_what_to_use(host: TrainingHost) -> None:
+    host.script("print('never')")
+    ended = host.run({"sagemaker_mpi_enabled": "true"})
+    assert ended.code == 1
+    assert (ended.failure or "").startswith("sagelet does not run distribution={'mpi': ...}")
+    assert "torch_distributed" in (ended.failure or "")
+    assert "never" not in ended.log
 
 
 def test_native_job_is_kept_off_xla(host: TrainingHost) -> None:

@@ -1,6 +1,7 @@
-"""First on PYTHONPATH of a compiled job's processes: readies the torch_xla hook, then runs the sitecustomize it hides.
+"""First on PYTHONPATH of the processes of jobs that are compiled or have several workers.
 
-Every Python of the job imports this at start, so it stays small and does nothing unless the job is compiled.
+Readies the torch_xla hook and the workers' notes, then runs the sitecustomize that it hides. Every Python of the job
+imports this at start, so it stays small and does nothing in any other job.
 """
 
 import os
@@ -12,13 +13,21 @@ _ROOT = os.path.dirname(os.path.dirname(_HERE))
 
 
 def _activate() -> None:
-    if os.environ.get("SM_TRAINING_COMPILER_CONFIGURED") != "1" and "SAGELET_NOT_COMPILED" not in os.environ:
+    hooked = os.environ.get("SM_TRAINING_COMPILER_CONFIGURED") == "1" or "SAGELET_NOT_COMPILED" in os.environ
+    several = "SAGELET_WORKER_NOTES" in os.environ
+    if not hooked and not several:
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
-    from sagelet_runtime import hook
+    if several:
+        from sagelet_runtime.workers import deaths
 
-    hook.activate()
+        deaths.install(os.environ)
+    if hooked:
+        from sagelet_runtime import hook, spawn_modules
+
+        if not spawn_modules.stand_in(sys.orig_argv):
+            hook.activate()
 
 
 def _run_hidden() -> None:

@@ -1,0 +1,75 @@
+"""What stands in for the image that a request names, and where a script may notice."""
+
+import platform
+import re
+from collections.abc import Mapping
+
+from sagelet_runtime import installed
+from sagelet_runtime.say import say
+
+#: The Training Compiler's and the other PyTorch images: `1.10.2-transformers4.17.0-gpu-py38-cu113-ubuntu20.04`.
+_TAG = re.compile(
+    r":(?P<torch>\d+(?:\.\d+)*)(?:-transformers(?P<transformers>\d+(?:\.\d+)*))?-(?:[cg]pu)-py(?P<python>\d+)"
+)
+
+#: From which version on something is gone, and what. Only what training scripts of those versions use.
+_GONE = {
+    "python": {
+        (3, 10): "`collections.Mapping` and its kin (use collections.abc)",
+        (3, 12): "distutils",
+    },
+    "torch": {
+        (2, 6): "torch.load of whole objects without weights_only=False",
+    },
+    "transformers": {
+        (4, 42): "TrainingArguments(sharded_ddp=...), (xpu_backend=...)",
+        (4, 46): "TrainingArguments(evaluation_strategy=...) (use eval_strategy)",
+        (4, 47): "transformers.AdamW (use torch.optim.AdamW)",
+    },
+}
+_NAMES = {"python": "Python", "torch": "PyTorch", "transformers": "Transformers"}
+
+
+def say_what_stands_in(environ: Mapping[str, str]) -> None:
+    """One line about the image, and one about what its scripts may miss. Nothing where no image is named."""
+    uri = environ.get("SAGELET_TRAINING_IMAGE")
+    if not uri:
+        return
+    found = versions()
+    parts = [f"{_NAMES.get(name, name)} {version}" for name, version in found.items()]
+    say(f"{uri} is stood in for by {', '.join(parts)}")
+    asked = versions_of(uri)
+    gone = missing(asked, found)
+    if gone:
+        theirs = ", ".join(f"{_NAMES[name]} {version}" for name, version in asked.items())
+        say(f"that image had {theirs}; a script of then may miss here: {'; '.join(gone)}")
+
+
+def versions() -> dict[str, str]:
+    """Of this Python and what it has."""
+    found = {name: version for name in ("torch", "torch_xla", "transformers") if (version := installed.version(name))}
+    return {"python": platform.python_version(), **found}
+
+
+def versions_of(uri: str) -> dict[str, str]:
+    """What the tag of a Deep Learning Container says."""
+    tag = _TAG.search(uri)
+    if tag is None:
+        return {}
+    named = {name: value for name, value in tag.groupdict().items() if value}
+    return {**named, "python": f"{named['python'][0]}.{named['python'][1:]}".rstrip(".")}
+
+
+def missing(asked: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """What was removed after the versions asked for, up to those found."""
+    return [
+        what
+        for name, removals in _GONE.items()
+        if name in asked and name in found
+        for since, what in removals.items()
+        if _numbers(asked[name]) < since <= _numbers(found[name])
+    ]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))

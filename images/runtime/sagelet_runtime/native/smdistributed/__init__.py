@@ -1,0 +1,1 @@
+"""Stands in for SageMaker's smdistributed in the jobs that ask for its data parallel library."""

@@ -1,0 +1,1 @@
+"""SageMaker's distributed data parallel library, over torch's own process groups."""

@@ -1,0 +1,28 @@
+"""The library's own API of its first version: torch.distributed's names, and the local ranks."""
+
+import os
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import *  # noqa: F403
+
+from smdistributed.dataparallel.torch import torch_smddp
+
+
+def init_process_group(*arguments: Any, **options: Any) -> None:
+    """Joins all workers of the job; does nothing when that has been done."""
+    if dist.is_initialized():
+        return
+    if "backend" not in options and not arguments:
+        options["backend"] = torch_smddp.BACKEND
+    dist.init_process_group(*arguments, **options)
+
+
+def get_local_rank() -> int:
+    """This worker's number on its host."""
+    return int(os.environ["LOCAL_RANK"])
+
+
+def get_local_size() -> int:
+    """Workers of this host."""
+    return int(os.environ["LOCAL_WORLD_SIZE"])

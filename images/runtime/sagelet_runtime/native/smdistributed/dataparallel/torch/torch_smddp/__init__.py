@@ -1,0 +1,22 @@
+"""`import smdistributed.dataparallel.torch.torch_smddp` makes the backend `smddp` known to torch.distributed.
+
+NCCL where the process has a GPU, gloo elsewhere: the collectives are the same, AWS's speed on EFA is not to be had.
+"""
+
+import torch
+import torch.distributed as dist
+
+BACKEND = "smddp"
+
+
+def _make(store: dist.Store, rank: int, size: int, timeout: object) -> dist.ProcessGroup:
+    if torch.cuda.is_available():
+        return dist.ProcessGroupNCCL(store, rank, size)
+    return dist.ProcessGroupGloo(store, rank, size, timeout)
+
+
+if not hasattr(dist.Backend, BACKEND.upper()):
+    dist.Backend.register_backend(BACKEND, _make, devices=["cpu", "cuda"])
+    if dist.is_available():
+        where = "NCCL" if torch.cuda.is_available() else "gloo"
+        print(f"sagelet: the backend smddp is {where} here", flush=True)

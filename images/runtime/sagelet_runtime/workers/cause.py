@@ -1,0 +1,50 @@
+"""The `ErrorMessage` of a job of several workers: the first one's own error, and which worker it was."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sagelet_runtime.failure import ERROR_BUDGET, fit
+from sagelet_runtime.workers import deaths
+from sagelet_runtime.workers.deaths import Death
+from sagelet_runtime.workers.world import VARIABLE, from_json
+
+#: torchrun's own report of a worker that a signal ended; such a one leaves no note.
+_TORCHRUN_KILLED = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\n\s*exitcode\s*:\s*-(\d+)")
+
+
+def explain(environ: Mapping[str, str], code: int, lines: Sequence[str]) -> str | None:
+    """The text for a host whose launcher ended with `code`; None: its workers say nothing. `lines`: the output."""
+    if not code or deaths.DIRECTORY not in environ:
+        return None
+    directory = Path(environ[deaths.DIRECTORY])
+    death = deaths.published(directory)
+    if death is None:
+        death = _killed_under_torchrun(lines) or deaths.first(directory, {})
+        if death is None:
+            return None
+        deaths.publish(directory, death)
+    return _text(_name(environ, death.rank), death, code)
+
+
+def _killed_under_torchrun(lines: Sequence[str]) -> Death | None:
+    report = "\n".join(lines).rpartition("Root Cause (first observed failure):")[2]
+    found = _TORCHRUN_KILLED.search(report)
+    return deaths.killed_by(int(found[1]), -int(found[2])) if found else None
+
+
+def _name(environ: Mapping[str, str], rank: int) -> str:
+    try:
+        return from_json(environ[VARIABLE]).name_of(rank)
+    except (KeyError, ValueError):
+        return f"worker {rank}"
+
+
+def _text(name: str, death: Death, code: int) -> str:
+    """In the form of AWS's toolkit: lines joined by a line feed and a space."""
+    if not death.text:
+        return f"{name} left with exit code {code}"
+    lines = death.text.split("\n")
+    if len(lines) == 1:
+        return f"{name} was {death.text}" if death.killed or death.text.startswith("killed") else f"{name}: {lines[0]}"
+    return "\n ".join([f"{name}:", *(line.strip() for line in fit(lines, ERROR_BUDGET - len(name) - 3))])

@@ -1,0 +1,64 @@
+"""Which launcher a job's `distribution=` asks for, and the world it starts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sagelet_runtime import compiler
+from sagelet_runtime.workers.world import World, gpus_of
+
+XLA, DDP, SMDDP, TORCHRUN, MPI = "pytorchxla", "pytorchddp", "smdistributed", "torch_distributed", "mpi"
+
+#: Framework parameters and what the SDK calls them, in the order in which AWS's module for PyTorch looks at them
+#: (sagemaker_pytorch_container/training.py).
+FLAGS = {
+    "sagemaker_mpi_enabled": MPI,
+    "sagemaker_pytorch_ddp_enabled": DDP,
+    "sagemaker_torch_distributed_enabled": TORCHRUN,
+    "sagemaker_distributed_dataparallel_enabled": SMDDP,
+    compiler.MULTI_WORKER: XLA,
+}
+
+
+def chosen(job: Any) -> str | None:
+    """The distribution of this host's instance group; None: the script runs alone.
+
+    Raises CompilerConfigurationError for a flag that is no boolean.
+    """
+    parameters = job.additional_framework_parameters
+    if job.current_instance_group not in job.distribution_instance_groups:
+        return None
+    return next((name for flag, name in FLAGS.items() if compiler.parse_flag(flag, parameters.get(flag, False))), None)
+
+
+def has_smddp(parameters: Mapping[str, object]) -> bool:
+    """torchrun's jobs may have SageMaker's library, too."""
+    flag = "sagemaker_distributed_dataparallel_enabled"
+    return compiler.parse_flag(flag, parameters.get(flag, False))
+
+
+def world_of(job: Any, environ: Mapping[str, str], address: str, port: int) -> World:
+    """The hosts of the job's distribution, one worker for each GPU of their instance types, at least one.
+
+    Without a distribution, or outside of its instance groups: all hosts, for a launcher that the script may start.
+    """
+    types = {
+        host: group["instance_type"]
+        for group in job.resource_config.get("instance_groups", ())
+        for host in group["hosts"]
+    }
+    hosts = tuple(job.distribution_hosts if job.current_host in job.distribution_hosts else job.hosts)
+    counts = [gpus_of(types.get(host, job.current_instance_type), environ, job.num_gpus) for host in hosts]
+    return World(hosts, tuple(max(1, count) for count in counts), job.current_host, address, port)
+
+
+def announcement(name: str, world: World, instance_type: str, gpus: int, threads: int) -> str:
+    """The job's line about its workers. `gpus`: those that this host has."""
+    hosts = f"on each of {len(world.hosts)} hosts" if len(world.hosts) > 1 else "on one host"
+    if len(set(world.workers)) > 1:
+        hosts = f"on {len(world.hosts)} hosts ({', '.join(map(str, world.workers))})"
+    count = world.local_size
+    if gpus >= count:
+        who = f"1 worker for each of {count} GPU(s) of {instance_type}"
+    else:
+        who = f"{count} CPU worker(s) for {count} GPU(s) of {instance_type}, which this host does not have,"
+    return f"{name}: {who} {hosts}: {world.size} worker(s), {threads} thread(s) each"

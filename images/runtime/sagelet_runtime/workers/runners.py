@@ -1,0 +1,74 @@
+"""AWS's toolkit's runners of several workers, where they need what is only in AWS's images."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from sagemaker_training import errors, process, pytorch_xla, runner, torch_distributed
+
+from sagelet_runtime import installed
+from sagelet_runtime.workers import distribution
+from sagelet_runtime.workers.world import World
+
+
+class XlaRunner(pytorch_xla.PyTorchXLARunner):  # type: ignore[misc]
+    """The toolkit's, without its `import torch_xla`, which would take half a gigabyte for the length of the job."""
+
+    def _check_for_torch_xla(self) -> None:
+        try:
+            installed.require_torch_xla()
+        except installed.TorchXlaUnavailable as error:
+            raise errors.SMTrainingCompilerConfigurationError(str(error)) from error
+
+    def _check_for_sagemaker_integration(self) -> None:
+        """Ours (`sagelet_runtime.spawn_modules`)."""
+
+
+class DataParallelRunner(process.ProcessRunner):  # type: ignore[misc]
+    """In the place of mpirun and smddprun: a launcher of ours on each host, so no ssh between them."""
+
+    def _create_command(self) -> list[str]:
+        return [sys.executable, "-m", "sagelet_runtime.workers.mpi_like", *super()._create_command()]
+
+
+class TorchrunRunner(torch_distributed.TorchDistributedRunner):  # type: ignore[misc]
+    """torchrun, as AWS calls it, but for the port: hosts that are processes share this machine's ports."""
+
+    def __init__(self, *arguments: Any, world: World, shared_ports: bool, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._world = world
+        self._shared_ports = shared_ports
+
+    def _create_command(self) -> list[str]:
+        command: list[str] = super()._create_command()
+        if not self._shared_ports:
+            return command
+        at = command.index("torchrun") + 1
+        world = self._world
+        nodes = ["--nnodes", str(len(world.hosts)), "--nproc_per_node", str(world.local_size)]
+        master = ["--master_addr", world.master_address, "--master_port", str(world.master_port)]
+        rest = command[command.index(self._user_entry_point) :]
+        return [*command[:at], *nodes, *master, "--node_rank", str(world.host_index), *rest]
+
+
+def make(name: str | None, job: Any, variables: Mapping[str, str], world: World | None) -> Any:
+    """The runner for a distribution. Raises the toolkit's errors."""
+    if name is None or world is None:
+        return runner.ProcessRunnerType
+    own = (job.user_entry_point, job.to_cmd_args(), dict(variables), world.local_size)
+    if name == distribution.XLA:
+        gpus = int(variables["SM_NUM_GPUS"])
+        return XlaRunner(*own, world.hosts[0], world.current, list(world.hosts), gpus)
+    if name == distribution.TORCHRUN:
+        return TorchrunRunner(
+            *own,
+            world.hosts[0],
+            list(world.hosts),
+            world.current,
+            job.network_interface_name,
+            instance_type=job.current_instance_type,
+            world=world,
+            shared_ports="SAGELET_MASTER_PORT" in os.environ,
+        )
+    return DataParallelRunner(*own)

@@ -1,0 +1,42 @@
+"""A script as AWS's "Bring your own training script" tells to write it; the loss printed is that of all workers."""
+
+import argparse
+import os
+import signal
+
+import torch
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch_size", type=int, required=True)
+parser.add_argument("--die_at", type=int, default=-1)
+args, _others = parser.parse_known_args()
+
+
+def main() -> None:
+    device = xm.xla_device()
+    torch.manual_seed(7)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).to(device)
+    x = torch.randn(128, 8, generator=torch.Generator().manual_seed(3))
+    data = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True).sin())
+    sampler = torch.utils.data.distributed.DistributedSampler(
+        data, num_replicas=xm.xrt_world_size(), rank=xm.get_ordinal(), shuffle=False
+    )
+    loader = torch.utils.data.DataLoader(data, batch_size=args.batch_size, sampler=sampler, drop_last=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for step, (inputs, labels) in enumerate(pl.MpDeviceLoader(loader, device)):
+        if step == args.die_at and xm.get_ordinal() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(inputs), labels)
+        loss.backward()
+        xm.optimizer_step(optimizer)
+        mean = xm.mesh_reduce("loss", loss.item(), lambda values: sum(values) / len(values))
+        if xm.is_master_ordinal(local=False):
+            print(f"step {step} of {xm.xrt_world_size()} workers: loss={mean:.8f};", flush=True)
+    xm.save(model.state_dict(), os.environ["SM_MODEL_DIR"] + "/model.pt")
+
+
+if __name__ == "__main__":
+    main()

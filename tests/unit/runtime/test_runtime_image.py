@@ -1,0 +1,42 @@
+"""What a job's log says of the image that it names."""
+
+import pytest
+
+from sagelet_runtime import image
+
+HUGGING_FACE = "1/huggingface-pytorch-trcomp-training:1.10.2-transformers4.17.0-gpu-py38-cu113-ubuntu20.04"
+FOUND = {"python": "3.11.2", "torch": "2.9.0+cu128", "torch_xla": "2.9.0", "transformers": "4.57.6"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "versions"),
+    [
+        (HUGGING_FACE, {"torch": "1.10.2", "transformers": "4.17.0", "python": "3.8"}),
+        ("1/pytorch-trcomp-training:1.13.1-gpu-py39", {"torch": "1.13.1", "python": "3.9"}),
+        ("1/pytorch-training:2.8-cpu-py312", {"torch": "2.8", "python": "3.12"}),
+        ("1/pytorch-training:1.13-gpu-py3", {"torch": "1.13", "python": "3"}),
+        ("own:1", {}),
+    ],
+)
+def test_what_a_uri_says(uri: str, versions: dict[str, str]) -> None:
+    assert image.versions_of(uri) == versions
+
+
+def test_only_what_has_gone_in_between_is_named() -> None:
+    old = "; ".join(image.missing(image.versions_of(HUGGING_FACE), FOUND))
+    assert all(word in old for word in ("collections.abc", "weights_only", "sharded_ddp", "eval_strategy", "AdamW"))
+    assert "distutils" not in old
+    assert image.missing({"python": "3.10", "torch": "2.6.0", "transformers": "4.47.0"}, FOUND) == []
+    assert image.missing({}, FOUND) == []
+
+
+def test_both_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(image, "versions", lambda: FOUND)
+    image.say_what_stands_in({"SAGELET_TRAINING_IMAGE": HUGGING_FACE})
+    first, second = capsys.readouterr().out.splitlines()
+    ours = "Python 3.11.2, PyTorch 2.9.0+cu128, torch_xla 2.9.0, Transformers 4.57.6"
+    assert first == f"sagelet: {HUGGING_FACE} is stood in for by {ours}"
+    theirs = "PyTorch 1.10.2, Transformers 4.17.0, Python 3.8"
+    assert second.startswith(f"sagelet: that image had {theirs}; a script of then may miss here: ")
+    image.say_what_stands_in({"SAGELET_TRAINING_IMAGE": ""})
+    assert capsys.readouterr().out == ""
