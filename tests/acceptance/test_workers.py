@@ -32,7 +32,7 @@ def names(server: SageletProcess, tmp_path_factory: pytest.TempPathFactory) -> d
 
 def completed(jobs: Jobs, name: str) -> dict[str, list[str]]:
     """The logs of a job's two hosts."""
-    job = jobs.ended(name)
+    job = jobs.ended(name, 600)
     logs = {host: jobs.log(name, host) for host in HOSTS}
     assert job["TrainingJobStatus"] == "Completed", (job.get("FailureReason"), logs)
     return logs
@@ -97,7 +97,7 @@ def native_trainer(directory: Path) -> list[str]:
 
 
 def test_a_worker_that_is_killed_in_a_step_fails_the_job_with_its_name(jobs: Jobs, names: dict[str, str]) -> None:
-    job = jobs.ended(names["killed"])
+    job = jobs.ended(names["killed"], 600)
     logs = {host: jobs.log(names["killed"], host) for host in HOSTS}
     reason = job["FailureReason"]
     assert job["TrainingJobStatus"] == "Failed"
