@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BATCH, WARM, STEPS = 8, 5, 40
+BATCH, WARM, STEPS = 8, 3, 20
 
 
 def train() -> None:

@@ -55,4 +55,5 @@ def test_worker_that_stalls(worlds: dict[str, Workers]) -> None:
     assert waiting.code == 1
     last = waiting.err.splitlines()[-1]
     assert f"rank 1 did not come to all_reduce sum(1.0, float32[1000]) within {TIMEOUT} s" in last
+    assert "and rank 0 waited for it there" in last
     assert last.endswith("SAGELET_COLLECTIVE_TIMEOUT sets the seconds to wait.")

@@ -33,7 +33,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             [sys.executable, *map(str, command)], env=environment, capture_output=True, text=True, timeout=400
         )
         assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-6000:]
-        return results(directory, workers)
+        found = results(directory, workers)
+        for rank, inside in ((rank, directory / f"inside-{rank}.json") for rank in range(workers)):
+            if inside.exists():
+                found[rank]["inside"] = json.loads(inside.read_text())
+        return found
 
     return run
 
@@ -115,11 +119,10 @@ def test_spawn_in_a_plain_script_starts_the_workers(run: Run, alone: dict[str, A
     assert_same_training(ranks, alone, "optimizer_step")
 
 
-def test_spawn_in_a_launched_worker_is_that_worker(tmp_path: Path, alone: dict[str, Any]) -> None:
-    run_workers(2, [TRAINING, "spawn", "fetched_gradients"], tmp_path)
-    ranks = results(tmp_path, 2)
-    assert [found["identity"] for found in ranks] == [[0, 0, 2, 0], [1, 1, 2, 1]]
-    assert_same_training(ranks, alone, "fetched_gradients")
+def test_spawn_in_a_started_worker_is_that_worker(under_torchrun: list[dict[str, Any]]) -> None:
+    for rank, found in enumerate(under_torchrun):
+        index, expected, own = found["inside"]
+        assert (index, int(expected)) == (rank, own)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +147,6 @@ def test_trainer_of_two_workers_trains_as_one(
     """fp16=True (bfloat16 on CPUs), adamw_torch_xla, clipping, and a second half from a checkpoint."""
     assert len(trainer_alone["losses"]) == 4
     assert trainer_of_two[0]["losses"] == pytest.approx(trainer_alone["losses"], rel=2e-3)
-    assert trainer_of_two[0]["evaluation"] == pytest.approx(trainer_alone["evaluation"], rel=2e-3)
     assert trainer_of_two[0]["checksum"] == trainer_of_two[1]["checksum"]
 
 
@@ -159,4 +161,4 @@ def test_trainer_gives_each_worker_its_share(
 def test_trainer_logs_and_saves_once(trainer_of_two: list[dict[str, Any]]) -> None:
     assert "{'loss': " in trainer_of_two[0]["log"]
     assert "{'loss': " not in trainer_of_two[1]["log"]
-    assert [json.dumps("model.safetensors" in found["saved"]) for found in trainer_of_two] == ["true", "false"]
+    assert ["model.safetensors" in found["saved"] for found in trainer_of_two] == [True, False]

@@ -13,15 +13,14 @@ rows: list[int] = []
 
 
 class Tokens(torch.utils.data.Dataset):
-    def __init__(self, seed: int, noted: list[int]) -> None:
-        self.noted = noted
-        self.rows = torch.randint(0, 50, (64, 16), generator=torch.Generator().manual_seed(seed))
+    def __init__(self) -> None:
+        self.rows = torch.randint(0, 50, (64, 16), generator=torch.Generator().manual_seed(5))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        self.noted.append(index)
+        rows.append(index)
         return {"input_ids": self.rows[index], "labels": self.rows[index]}
 
 
@@ -33,7 +32,6 @@ def trainer(steps: int) -> Trainer:
     arguments = TrainingArguments(
         output_dir=str(RESULTS / "checkpoints"),
         per_device_train_batch_size=8 // SIZE,
-        per_device_eval_batch_size=8 // SIZE,
         max_steps=steps,
         logging_steps=1,
         learning_rate=1e-3,
@@ -45,20 +43,16 @@ def trainer(steps: int) -> Trainer:
         optim="adamw_torch_xla",
         dataloader_drop_last=True,
     )
-    return Trainer(
-        model=GPT2LMHeadModel(config), args=arguments, train_dataset=Tokens(5, rows), eval_dataset=Tokens(6, [])
-    )
+    return Trainer(model=GPT2LMHeadModel(config), args=arguments, train_dataset=Tokens())
 
 
 trainer(2).train()
 second = trainer(4)
 second.train(resume_from_checkpoint=True)
 own = RESULTS / f"model-{RANK}"
-evaluation = second.evaluate()["eval_loss"]
 second.save_model(str(own))
 found = {
     "losses": [entry["loss"] for entry in second.state.log_history if "loss" in entry],
-    "evaluation": evaluation,
     "checksum": sum(value.double().abs().sum().item() for value in second.model.cpu().state_dict().values()),
     "rows": rows,
     "saved": sorted(path.name for path in own.iterdir()) if own.exists() else [],

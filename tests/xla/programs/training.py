@@ -239,11 +239,18 @@ def _mp_fn(index: int, names: str) -> None:
         json.dump({"identity": identity, **found}, file)
 
 
+def _inside(index: int, argument: str) -> None:
+    with open(os.path.join(os.environ["RESULTS"], f"inside-{os.environ['RANK']}.json"), "w") as file:
+        json.dump([index, argument, os.getpid()], file)
+
+
 if __name__ == "__main__":
     start, names = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ",".join(WAYS)
     if start == "spawn":
         xmp.spawn(_mp_fn, args=(names,), nprocs=int(sys.argv[3]) if len(sys.argv) > 3 else None)
     elif start == "launch":
         torch_xla.launch(_mp_fn, args=(names,))
+        # In a started worker: this very process, whatever nprocs says.
+        xmp.spawn(_inside, args=(str(os.getpid()),), nprocs=8)
     else:
         _mp_fn(int(os.environ.get("RANK", "0")), names)
