@@ -6,6 +6,7 @@ through torch.distributed (NCCL, gloo). What has no native meaning keeps torch_x
 """
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -49,11 +50,15 @@ def world_size() -> int:
 
 
 def moved(data: Any, to: Any) -> Any:
-    """The same nest of lists, tuples and mappings with its tensors on a device."""
-    if hasattr(data, "to"):
+    """The same nest of lists, tuples and mappings with its tensors on a device.
+
+    A module stays as it is: its `to` would move the module itself, and with it the one that trains.
+    """
+    if hasattr(data, "to") and not hasattr(data, "parameters"):
         return data.to(to)
     if isinstance(data, Mapping):
-        return type(data)((name, moved(value, to)) for name, value in data.items())  # type: ignore[call-arg]
+        found = {name: moved(value, to) for name, value in data.items()}
+        return OrderedDict(found) if isinstance(data, OrderedDict) else found
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(moved(value, to) for value in data))
     if isinstance(data, list | tuple):

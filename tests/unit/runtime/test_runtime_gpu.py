@@ -1,11 +1,13 @@
 """The GPU plugin without a GPU: which one fits, what its processes get, and what a trial that fails says."""
 
 import textwrap
+from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from sagelet_runtime import device, gpu, installed, pjrt_front, probe
+from sagelet_runtime import device, gpu, installed, pjrt_front, probe, uncompiled
 from sagelet_runtime.device import choose_device
 
 ONE_GPU = {"CUDA_VISIBLE_DEVICES": "GPU-00000000-0000-0000-0000-000000000000"}
@@ -191,3 +193,40 @@ F1121 16:11:30 runtime.cpp:21] Check failed: !g_computation_client_initialized
 def test_the_trial_is_of_one_process(tmp_path: Path) -> None:
     environ = {**fake(tmp_path, "is asked for its world"), "RANK": "3", "WORLD_SIZE": "8"}
     assert (probe.probe(environ) or "").endswith("RuntimeError: set()")
+
+
+class Tensor:
+    """As far as `moved` knows one."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def to(self, place: str) -> "Tensor":
+        return Tensor(place)
+
+
+class Module(Tensor):
+    def parameters(self) -> list[Tensor]:
+        return [self]
+
+
+class Batch(NamedTuple):
+    inputs: Tensor
+    label: int
+
+
+def test_what_native_training_moves() -> None:
+    module = Module("cuda")
+    counts: defaultdict[str, Tensor] = defaultdict(lambda: Tensor("cuda"))
+    counts["a"]
+    nest = {
+        "batch": Batch(Tensor("cuda"), 3),
+        "list": [Tensor("cuda"), (Tensor("cuda"),)],
+        "counts": counts,
+        "module": module,
+    }
+    found = uncompiled.moved(nest, "cpu")
+    assert (found["batch"].inputs.place, found["batch"].label) == ("cpu", 3)
+    assert (found["list"][0].place, found["list"][1][0].place, found["counts"]["a"].place) == ("cpu", "cpu", "cpu")
+    assert found["module"] is module, "xm.save of a model leaves it where it trains"
+    assert nest["list"][0].place == "cuda"  # type: ignore[index]
