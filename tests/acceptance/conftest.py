@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,30 @@ RUNTIMES = [
 ]
 
 
-@pytest.fixture(scope="session", params=RUNTIMES)
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageletProcess]:
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SageletProcess]]:
+    """The server of a runtime, from its first test to the end of the session.
+
+    No fixture with the runtime as its parameter: pytest ends such a one whenever the next test has the other runtime.
+    """
+    started: dict[str, SageletProcess] = {}
+
+    def server_of(runtime: str) -> SageletProcess:
+        if runtime not in started:
+            data: Path = tmp_path_factory.mktemp(f"data-{runtime}")
+            options = ("--runtime", runtime, "--max-jobs", "2", "--stop-grace", "60")
+            started[runtime] = SageletProcess(data, *options).start()
+        return started[runtime]
+
+    yield server_of
+    for process in started.values():
+        process.stop()
+
+
+@pytest.fixture(params=RUNTIMES)
+def server(request: pytest.FixtureRequest, servers: Callable[[str], SageletProcess]) -> SageletProcess:
     """One server a runtime for all tests that do not kill it."""
-    data: Path = tmp_path_factory.mktemp(f"data-{request.param}")
-    process = SageletProcess(data, "--runtime", request.param, "--max-jobs", "2", "--stop-grace", "60").start()
-    yield process
-    process.stop()
+    return servers(request.param)
 
 
 @pytest.fixture
