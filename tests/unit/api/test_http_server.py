@@ -2,10 +2,12 @@ import http.client
 import json
 import socket
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from sagelet.errors import SettingsError
+from sagelet_api.file_body import FileBody
 from sagelet_api.protocol import Environ, StartResponse
 from sagelet_api.server import AddressInUse, Server
 
@@ -89,3 +91,22 @@ def test_expect_continue_is_answered_before_the_body() -> None:
         assert raw.recv(1000).startswith(b"HTTP/1.1 100 Continue")
         raw.sendall(b"abc")
         assert raw.recv(1000).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_file_goes_out_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    for first, length, wanted in ((0, 10, b"0123456789"), (3, 4, b"3456"), (5, 0, b"")):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            body = FileBody(path.open("rb"), first, length)
+            body.send(ours)
+            body.close()
+            ours.close()
+            assert theirs.recv(100) == wanted
+        assert b"".join(FileBody(path.open("rb"), first, length)) == wanted
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(OSError, match="became shorter"):
+        FileBody(path.open("rb"), 5, 10).send(ours)
+    with pytest.raises(OSError, match="became shorter"):
+        list(FileBody(path.open("rb"), 5, 10))

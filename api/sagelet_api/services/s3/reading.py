@@ -1,10 +1,10 @@
 """GetObject, HeadObject and what else reads one object."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Mapping
+from typing import Any
 
-from sagelet.s3.files import CHUNK
 from sagelet.s3.records import ObjectPart, StoredObject
+from sagelet_api.file_body import FileBody
 from sagelet_api.services.s3 import conditions
 from sagelet_api.services.s3.buckets import check_acl
 from sagelet_api.services.s3.codec import Result
@@ -13,26 +13,6 @@ from sagelet_api.services.s3.description import checked_tags, checksums, describ
 from sagelet_api.services.s3.errors import S3Error, invalid_argument
 
 MAX_PARTS_LISTED = 1000
-
-
-class FileRange:
-    """Some bytes of an open file, as WSGI takes a body; it closes the file."""
-
-    def __init__(self, data: BinaryIO, first: int, length: int) -> None:
-        self._data = data
-        self._left = length
-        data.seek(first)
-
-    def __iter__(self) -> Iterator[bytes]:
-        while self._left:
-            chunk = self._data.read(min(CHUNK, self._left))
-            if not chunk:
-                raise OSError("the file behind the object became shorter while it was read")
-            self._left -= len(chunk)
-            yield chunk
-
-    def close(self) -> None:
-        self._data.close()
 
 
 def get_object(context: Context, parameters: dict[str, Any]) -> Result:
@@ -44,7 +24,7 @@ def get_object(context: Context, parameters: dict[str, Any]) -> Result:
     except BaseException:
         data.close()
         raise
-    return Result({**members, "Body": FileRange(data, first, length)}, status)
+    return Result({**members, "Body": FileBody(data, first, length)}, status)
 
 
 def head_object(context: Context, parameters: dict[str, Any]) -> Result:
