@@ -6,7 +6,7 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 setup-s3 image demo up test properties docs bench-s3 bench-models lint format
-.PHONY: clean
+.PHONY: bench-report clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -16,6 +16,7 @@ help:
 	@echo "make docs    docs/training-job-api.md, from botocore's model"
 	@echo "make bench-s3  S3 against moto_server: ratios of one run"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
+	@echo "make bench-report  what the compile report costs a training step"
 	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | image | lint | format | clean"
 
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
@@ -74,6 +75,10 @@ bench-s3: setup
 # Five models natively and compiled, one run; BENCH_ARGS=--write puts the table into docs/same-model.md.
 bench-models: setup
 	$(BIN)/python tests/bench/models.py $(BENCH_ARGS)
+
+# What counting for the compile report adds to a step, on and off in turns.
+bench-report: setup
+	PYTHONPATH=images/runtime $(BIN)/python tests/bench/report.py $(BENCH_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sagelet.errors import JobNotFound, JobNotInterruptible
 from sagelet.jobs.compilation import asks_for_compiler
 from sagelet.jobs.record import JobKey, TrainingJob
+from sagelet.telemetry.compiler.report import CompilerReport
 from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_api.loading import LOADING
 from sagelet_api.protocol import WsgiApp
@@ -36,6 +37,10 @@ class Controlled(Protocol):
 
     def job(self, key: JobKey) -> TrainingJob:
         """Raises JobNotFound."""
+        ...
+
+    def compiler_report(self, key: JobKey) -> CompilerReport | None:
+        """None: no worker has reported. Raises JobNotFound."""
         ...
 
     def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
@@ -85,7 +90,7 @@ def _compilation(job: TrainingJob) -> dict[str, Any]:
 
 def create_app(engine: Controlled, throttling: Throttling, *parts: "Blueprint") -> "Flask":
     from flask import Flask
-    from werkzeug.exceptions import Conflict, HTTPException
+    from werkzeug.exceptions import Conflict, HTTPException, NotFound
 
     from sagelet_api.control_faults import blueprint
 
@@ -115,6 +120,15 @@ def create_app(engine: Controlled, throttling: Throttling, *parts: "Blueprint") 
         """What became of a job's wish to be compiled. `?account=&region=` say whose job it is."""
         with known_job(name) as key:
             return _compilation(engine.job(key))
+
+    @app.get("/_sagelet/jobs/<name>/compiler-report")
+    def compiler_report(name: str) -> dict[str, Any]:
+        """What compiling did for the job, so far or in all (docs/compiler-report.md)."""
+        with known_job(name) as key:
+            report = engine.compiler_report(key)
+        if report is None:
+            raise NotFound(f"No worker of {name} has reported yet: a report begins with a worker's first training step")
+        return report.to_json()
 
     def refuse(error: HTTPException) -> tuple[dict[str, Any], int]:
         return {"error": error.name, "message": error.description}, error.code or 500

@@ -17,7 +17,7 @@ from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet.errors import JobNotDeletable, JobNotStoppable, WarmPoolAvailable
 from sagelet.images.resolve import Resolver
 from sagelet.instances.gpus import GpuPool, detect_gpus
-from sagelet.jobs import faults, lifecycle, warm_pools
+from sagelet.jobs import compile_reports, faults, lifecycle, warm_pools
 from sagelet.jobs.announcer import Announcer
 from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.query import JobPage, JobQuery
@@ -30,6 +30,7 @@ from sagelet.jobs.under_way import Services
 from sagelet.runtimes.port import Runtime
 from sagelet.settings import GpuPolicy, Settings
 from sagelet.state.owner import lock_directory
+from sagelet.telemetry.compiler.report import CompilerReport
 from sagelet.telemetry.events import LogEvent, LogStream, MergedEvents
 from sagelet.telemetry.output import publish
 from sagelet.telemetry.retention import Expiry, LogKeeper
@@ -274,6 +275,10 @@ class Engine:
         """Whether this call is one that the job's tag wants throttled; counts it if so."""
         limit = faults.of(job).throttled
         return limit > 0 and self._store.throttle(job.id, limit)
+
+    def compiler_report(self, key: JobKey) -> CompilerReport | None:
+        """What compiling did for the job, so far or in all; None: no worker has reported. Raises JobNotFound."""
+        return compile_reports.current(self._settings.data, self._store.get(key))
 
     # --- telemetry --------------------------------------------------------------------------------------------
 

@@ -38,16 +38,37 @@ def run(jobs: Jobs, image: str, **hyperparameters: str) -> tuple[str, dict[str, 
     return name, job
 
 
+def check_reports(native: dict[str, Any], compiled: dict[str, Any]) -> None:
+    assert (native["compiled"], compiled["compiled"]) == (False, True)
+    assert (native["final"], compiled["final"], compiled["platform"]) == (True, True, "CPU")
+    for report in (native["total"], compiled["total"]):
+        assert report["steps"] == 20
+        assert report["steady_step_seconds"] > 0
+    assert compiled["total"]["compiles"] >= 1
+    assert compiled["total"]["compiling_steps"][0] == 0
+    assert compiled["total"]["samples"] == 80
+
+
+def metrics_of(jobs: Jobs, name: str) -> set[str]:
+    """Names of the job's metrics in CloudWatch."""
+    dimensions = [{"Name": "TrainingJobName", "Value": name}]
+    pages = jobs.server.client("cloudwatch").get_paginator("list_metrics")
+    found = pages.paginate(Namespace="/aws/sagemaker/TrainingJobs", Dimensions=dimensions)
+    return {metric["MetricName"] for page in found for metric in page["Metrics"]}
+
+
 @pytest.mark.xla
 def test_native_and_compiled_losses_agree(jobs: Jobs) -> None:
     native, native_job = run(jobs, NATIVE)
     compiled, compiled_job = run(jobs, COMPILED, sagemaker_training_compiler_enabled="true")
     assert "device: cpu" in jobs.log(native)
-    assert not any("compiler report" in line for line in jobs.log(native))
-    report = next(line for line in jobs.log(compiled) if line.startswith("sagelet compiler report: "))
-    counters = json.loads(report.removeprefix("sagelet compiler report: "))
-    assert counters["optimizer_steps"] == 20
-    assert counters["CachedCompile"] > 0
+    assert not any(line.startswith("sagelet: compiled") for line in jobs.log(native))
+    (summary,) = [line for line in jobs.log(compiled) if line.startswith("sagelet: compiled ") and " times in " in line]
+    assert "20 steps, the first " in summary
+    assert jobs.log(compiled)[-1] == summary
+    check_reports(jobs.server.report(native), jobs.server.report(compiled))
+    assert "compiler-report.json" in jobs.artifact(compiled, "output")
+    assert {"sagelet:compiles", "sagelet:steady_step_seconds"} <= metrics_of(jobs, compiled)
     assert losses(jobs, compiled) == pytest.approx(losses(jobs, native), rel=TOLERANCE)
     assert len(losses(jobs, native)) == 2
     final = [job["FinalMetricDataList"][0]["Value"] for job in (native_job, compiled_job)]

@@ -1,5 +1,6 @@
 """A real `sagelet up` in a process of its own, for tests that speak to it as a client does."""
 
+import json
 import re
 import signal
 import subprocess
@@ -80,6 +81,14 @@ class SageletProcess:
         """`sagelet interrupt NAME`."""
         command = [str(Path(sys.executable).with_name("sagelet")), "interrupt", name, "--endpoint", self.endpoint]
         subprocess.run([*command, "--account", ACCOUNT, "--region", "us-east-1"], check=True, timeout=120)
+
+    def report(self, name: str) -> dict[str, Any]:
+        """`sagelet report NAME --json`."""
+        command = [str(Path(sys.executable).with_name("sagelet")), "report", name, "--json"]
+        options = ["--endpoint", self.endpoint, "--account", ACCOUNT, "--region", "us-east-1"]
+        told = subprocess.run([*command, *options], check=True, timeout=60, stdout=subprocess.PIPE)
+        report: dict[str, Any] = json.loads(told.stdout)
+        return report
 
     def client(self, service: str, **options: Any) -> Any:
         return boto3.client(

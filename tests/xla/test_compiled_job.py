@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from sagelet.telemetry.compiler.reading import workers_of
+from sagelet.telemetry.compiler.worker import WorkerReport
 from support.training_host import Ended, TrainingHost
 
 pytestmark = pytest.mark.xla
 
 COMPILED = {"sagemaker_training_compiler_enabled": "true", "sagemaker_training_compiler_debug_mode": "false"}
-REPORT = "sagelet compiler report: "
 
 
 def run_compiled(host: TrainingHost, script: str, **hyperparameters: str) -> Ended:
@@ -22,9 +23,9 @@ def run_compiled(host: TrainingHost, script: str, **hyperparameters: str) -> End
     return ended
 
 
-def report_of(ended: Ended) -> dict[str, Any]:
-    (line,) = [line for line in ended.log.splitlines() if line.startswith(REPORT)]
-    report: dict[str, Any] = json.loads(line.removeprefix(REPORT))
+def report_of(host: TrainingHost, rank: int = 0) -> WorkerReport:
+    """What the worker of this rank has reported."""
+    (report,) = [one for one in workers_of(host.base, "algo-1") if one.rank == rank]
     return report
 
 
@@ -74,8 +75,14 @@ OLD_API = """
     """
 
 
-def test_script_of_torch_xla_1(host: TrainingHost) -> None:
-    ended = run_compiled(host, OLD_API)
+@pytest.fixture(scope="module")
+def old_api(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingHost, Ended]:
+    host = TrainingHost(tmp_path_factory.mktemp("old-api"))
+    return host, run_compiled(host, OLD_API)
+
+
+def test_script_of_torch_xla_1(old_api: tuple[TrainingHost, Ended]) -> None:
+    host, ended = old_api
     losses = value(ended, "losses")
     assert losses[-1] < losses[0]
     assert value(ended, "world") == [1, 0]
@@ -84,14 +91,13 @@ def test_script_of_torch_xla_1(host: TrainingHost) -> None:
     assert {tensor.device.type for tensor in weights.values()} == {"cpu"}
 
 
-def test_log_of_a_compiled_job(host: TrainingHost) -> None:
-    log = run_compiled(host, OLD_API).log
+def test_log_of_a_compiled_job(old_api: tuple[TrainingHost, Ended]) -> None:
+    log = old_api[1].log
     lines = [
         "Found configuration for Training Compiler",
         "Configuring SM Training Compiler...",
         "sagelet: compiled training on PJRT_DEVICE=CPU: ",
         "device: xla:0 (PJRT CPU:0",
-        REPORT,
     ]
     positions = [log.find(line) for line in lines]
     assert -1 not in positions, log
@@ -100,22 +106,31 @@ def test_log_of_a_compiled_job(host: TrainingHost) -> None:
     assert "debug mode" not in log
 
 
-def test_report_holds_torch_xlas_counters(host: TrainingHost) -> None:
-    report = report_of(run_compiled(host, OLD_API))
-    assert report["device"] == ["CPU:0"]
-    assert report["optimizer_steps"] == 25
-    assert report["CompileTime"]["count"] >= 1
-    assert report["CompileTime"]["seconds"] > 0
-    assert report["UncachedCompile"] >= 1
-    assert report["ExecuteTime"]["count"] >= 24
-    assert report["step_p50_ms"] > 0
-    off = {
-        "enabled": False,
-        "reason": "XLA's CPU client writes executables that it cannot read back",
-        "hits": 0,
-        "misses": 0,
-    }
-    assert report["cache"] == off
+def test_report_of_a_compiled_job(old_api: tuple[TrainingHost, Ended]) -> None:
+    report = report_of(old_api[0])
+    assert (report.compiled, report.platform, report.torch_xla, report.finished) == (True, "CPU", "2.9.0", True)
+    assert (report.steps, report.optimizer_steps, report.world_size) == (25, 25, 1)
+    assert report.compiles >= 1
+    assert report.compile_seconds > 0
+    assert report.compiling_steps[0] == 0
+    assert report.executions >= 24
+    assert 0 < report.steady_step_seconds <= report.step_seconds.p95 < report.first_step_seconds
+    assert report.first_step_seconds < report.time_to_first_step_seconds
+    assert (report.samples, report.samples_per_second > 0) == (3 * 256, True)
+    assert [(one.shape, one.count) for one in report.batch_shapes] == [((32, 20), 24)]
+    assert report.transfers.to_device.bytes >= 256 * 20 * 4
+    assert report.memory.kind == "rss"
+    assert report.memory.peak_bytes > 100 << 20
+    assert not report.cache.enabled
+    assert "writes executables that it cannot read back" in report.cache.reason
+    assert [(one.call, one.file, one.function, one.count) for one in report.evaluations] == [
+        ("item", "train.py", "<module>", 3)
+    ]
+    assert report.optimizers[0].name == "SGD"
+    assert report.optimizers[0].lr == (0.5,)
+    assert report.devices.xla_params == 4
+    assert not report.fallbacks
+    assert not report.saves
 
 
 def test_debug_leaves_torch_xlas_own_artifacts(host: TrainingHost) -> None:
@@ -128,14 +143,18 @@ def test_debug_leaves_torch_xlas_own_artifacts(host: TrainingHost) -> None:
     assert "HloModule" in graphs.read_text()
 
 
-def test_debug_of_a_script_without_a_step_marker(host: TrainingHost) -> None:
+def test_debug_of_another_worker_whose_script_ends_no_graph(host: TrainingHost) -> None:
     script = """
         import torch, torch_xla
         print((torch.ones(2, device=torch_xla.device()) * 3).sum().item())
         """
+    host.environment |= {"RANK": "3"}
     run_compiled(host, script, sagemaker_training_compiler_debug_mode="true")
-    metrics = (host.base / "output" / "data" / "compiler" / "XLA_METRICS_FILE.txt").read_text()
-    assert "Metric: ExecuteTime" in metrics
+    directory = host.base / "output" / "data" / "compiler"
+    assert "Metric: ExecuteTime" in (directory / "XLA_METRICS_FILE.3.txt").read_text()
+    assert "Compilation Cause" in (directory / "PT_XLA_DEBUG.3.txt").read_text()
+    assert {file.name.split(".")[1] for file in directory.iterdir()} == {"3"}
+    assert report_of(host, 3).evaluations[0].call == "item"
 
 
 TIED = """
@@ -224,12 +243,13 @@ def test_a_sitecustomize_of_the_script_still_runs(host: TrainingHost) -> None:
 def test_a_process_that_never_imports_torch_xla_pays_nothing(host: TrainingHost) -> None:
     log = run_compiled(host, "import sys; print('torch' in sys.modules)").log
     assert "False\n" in log
-    assert REPORT not in log
+    assert not workers_of(host.base, "algo-1")
 
 
 def test_user_error_below_a_compiled_job(host: TrainingHost) -> None:
     host.script("import torch_xla\ntorch_xla.device()\nraise ValueError('bad data')")
     ended = host.run(COMPILED)
+    assert report_of(host).finished
     assert ended.code == 1
     assert ended.failure is not None
     assert "line 3, in <module>" in ended.failure
@@ -251,8 +271,13 @@ def test_hf_trainer_natively_and_compiled(host: TrainingHost, tmp_path: Path, pr
     native = native_host.run({"steps": "8"})
     assert native.code == 0, native.log
     assert (value(native, "device"), value(compiled, "device")) == ("cpu", "xla:0")
-    assert REPORT not in native.log
-    assert report_of(compiled)["optimizer_steps"] == 8
+    compiled_report, native_report = report_of(host), report_of(native_host)
+    assert (compiled_report.steps, native_report.steps) == (8, 8)
+    assert (compiled_report.compiled, native_report.compiled) == (True, False)
+    assert compiled_report.samples == 64
+    assert all(place.via.startswith(("transformers/", "accelerate/")) for place in compiled_report.evaluations)
+    assert native_report.steady_step_seconds > 0
+    assert not native_report.compiles
     # Measured over 40 steps: 2.9e-7 and 7.9e-5 (Transformers 4 logs four decimals).
     tolerance = 1e-5 if precision == "float32" else 1e-3
     assert value(compiled, "losses") == pytest.approx(value(native, "losses"), rel=tolerance)

@@ -9,6 +9,7 @@ from sagelet_api.cli.fault import fault, throttle
 from sagelet_api.cli.gpus import gpus
 from sagelet_api.cli.image import image
 from sagelet_api.cli.interrupt import interrupt
+from sagelet_api.cli.report import report
 from sagelet_api.cli.run import env, run
 from sagelet_api.cli.s3 import s3
 from sagelet_api.cli.state import export, import_, reset
@@ -38,6 +39,7 @@ main.add_command(gpus)
 main.add_command(interrupt)
 main.add_command(fault)
 main.add_command(throttle)
+main.add_command(report)
 main.add_command(run)
 main.add_command(env)
 main.add_command(s3)

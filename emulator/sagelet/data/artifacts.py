@@ -18,7 +18,10 @@ _CHUNK = 1024 * 1024
 class Uploader:
     """Uploads what the hosts left. May be repeated: the same keys are written again."""
 
-    def __init__(self, objects: ObjectStore, job: TrainingJob, directories: JobDirectories) -> None:
+    def __init__(
+        self, objects: ObjectStore, job: TrainingJob, directories: JobDirectories, *, with_report: bool = False
+    ) -> None:
+        self._with_report = with_report
         self._objects = objects
         self._job = job
         self._directories = directories
@@ -33,7 +36,12 @@ class Uploader:
         for host in hosts:
             self._refuse_links(host)
         self._merged("model", [host.model for host in hosts])
-        self._merged("output", [host.output_data for host in hosts])
+        # First, so that a file of that name that the script wrote is the one that stays.
+        self._merged("output", [*self._reports(), *(host.output_data for host in hosts)])
+
+    def _reports(self) -> list[Path]:
+        """The compile report, for those who find their debug artifacts in output.tar.gz, too; not of a native job."""
+        return [self._directories.report] if self._with_report else []
 
     def _refuse_links(self, host: HostDirectories) -> None:
         """Through such a link the container, which is root within, would read any file of this machine."""

@@ -82,16 +82,28 @@ class JobDirectories:
     root: Path
     #: Of the warm pool that the job's hosts are, or become.
     caches: Path | None = None
+    #: The job's own, which its attempts share; None: `root`.
+    job_root: Path | None = None
 
     @classmethod
     def of(cls, data: Path, job: TrainingJob) -> "JobDirectories":
         """Those of the attempt under way."""
         root = data / "jobs" / job.key.account / job.key.region / job.id
         caches = None if job.cluster is None else cluster_directory(data, job.cluster)
-        return cls(root if job.attempt == 1 else root / f"attempt-{job.attempt}", caches)
+        return cls(root if job.attempt == 1 else root / f"attempt-{job.attempt}", caches, root)
 
     def host(self, name: str) -> HostDirectories:
         return HostDirectories(self.root / name, None if self.caches is None else self.caches / name)
+
+    @property
+    def report(self) -> Path:
+        """Holds the compile report and nothing else: what sagelet adds to the job's output."""
+        return (self.job_root or self.root) / "report"
+
+    @property
+    def report_scratch(self) -> Path:
+        """Becomes the compile report."""
+        return (self.job_root or self.root) / "report.new"
 
     @property
     def work(self) -> Path:

@@ -8,11 +8,14 @@ from pathlib import Path
 from sagelet.data.channels.pipe_mode import PipeFeed
 from sagelet.data.checkpoints import Checkpoints, Syncer
 from sagelet.data.layout import JobDirectories
+from sagelet.database import StoreUnavailable
 from sagelet.jobs import compilation, faults, interruptions, lifecycle, verdict
+from sagelet.jobs.compile_reports import CompileReports
 from sagelet.jobs.metering import usage_sampler
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.under_way import Detached, JobUnderWay, Services
 from sagelet.runtimes.port import Handle, Observation
+from sagelet.telemetry.compiler.sampling import ReportSampler
 from sagelet.telemetry.output import Follower, Mailbox, Recorder
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,7 @@ class HostWatch:
         self._directories = directories
         self._checkpoints = checkpoints
         self._pipes = pipes
+        self._reports = CompileReports(services.store, services.metrics, services.clock, directories)
         self._asked_to_stop = False
         self._killed = False
         #: When a host was seen to have failed while others ran, ms since the epoch.
@@ -70,6 +74,8 @@ class HostWatch:
             clock=services.clock, closing=services.closing,
         )  # fmt: skip
         sampler.start()
+        reporter = ReportSampler(lambda: self._reports.look(job), services.closing)
+        reporter.start()
         try:
             for handle in handles:
                 Follower(services.runtime, handle, recorders[handle.host].position, mailbox).start()
@@ -84,8 +90,21 @@ class HostWatch:
         finally:
             mailbox.close()
             sampler.stop()
+            reporter.stop()
             syncer.stop()
+        self._conclude_report(recorders)
         return {host: found[host] for host in job.hosts if host in found}
+
+    def _conclude_report(self, recorders: Mapping[str, Recorder]) -> None:
+        """All hosts are down: keeps the compile report, and says what is in it at the end of the first host's log."""
+        try:
+            line = self._reports.conclude(self._job)
+        except OSError as error:
+            log.warning("%s: its compile report could not be kept: %s", self._job.key.name, error)
+            return
+        first = recorders.get(self._job.hosts[0])
+        if line is not None and first is not None:
+            first.note(line)
 
     def _lost(self, there: Mapping[str, Handle]) -> dict[str, Observation]:
         """The hosts of a launched job that the runtime knows nothing of any more."""
@@ -168,4 +187,8 @@ class HostWatch:
             self._services.runtime.reap(self._job.launch_id)
         except Exception:
             log.exception("%s: its hosts could not be removed", self._job.key.name)
+        try:
+            self._conclude_report({})
+        except StoreUnavailable as error:
+            log.warning("%s: its compile report is not final: %s", self._job.key.name, error)
         self._pipes.end()

@@ -23,7 +23,7 @@ from sagelet.database import StoreUnavailable
 from sagelet.errors import ClientFault
 from sagelet.images.resolve import explain_absent
 from sagelet.instances.gpus import NoCapacity
-from sagelet.jobs import distributions, faults, lifecycle, verdict
+from sagelet.jobs import compile_reports, distributions, faults, lifecycle, verdict
 from sagelet.jobs.compilation import choose_image
 from sagelet.jobs.host_watch import PULSE, HostWatch
 from sagelet.jobs.launch import launch_plan
@@ -256,6 +256,8 @@ class Supervisor(threading.Thread):
         if self._job.launched:
             self._checkpoints.sync(final=True)
             self._services.cache.take_back(self._job, self._directories)
-            Uploader(self._services.objects, self._job, self._directories).upload()
+            report = compile_reports.kept(self._directories)
+            compiled = report is not None and report.compiled
+            Uploader(self._services.objects, self._job, self._directories, with_report=compiled).upload()
         assert self._job.verdict is not None
         self._under_way.conclude(self._job.verdict)

@@ -137,17 +137,26 @@ class Recorder:
         name = f"{job.key.name}/{handle.host}-{handle.started_ms // 1000}"
         self._stream = store.open_stream(job, handle.host, name, handle.started_ms)
         if job.stand_in and not self._stream.events:
-            self._append([LogEvent(handle.started_ms, f"sagelet: {job.stand_in}")], None)
+            self._append([LogEvent(handle.started_ms, f"sagelet: {job.stand_in}")], None, [])
 
     @property
     def position(self) -> str | None:
         return self._stream.position
 
     def record(self, lines: list[Line]) -> None:
-        self._append([LogEvent(line.time_ms, line.text) for line in lines], lines[-1].position)
+        events = [LogEvent(line.time_ms, line.text) for line in lines]
+        self._append(events, lines[-1].position, self._definitions.points(events))
 
-    def _append(self, events: list[LogEvent], position: str | None) -> None:
-        points = self._definitions.points(events)
+    def note(self, text: str) -> None:
+        """Adds a line of ours at the end of the stream, unless it is there: the end may be seen again after a crash.
+
+        Metric definitions are for the script's lines.
+        """
+        last = self._store.events(self._stream.id, limit=1, newest_first=True)
+        if not last or last[0].text != text:
+            self._append([LogEvent(self._clock.now_ms(), text)], None, [])
+
+    def _append(self, events: list[LogEvent], position: str | None, points: list[MetricPoint]) -> None:
         self._stream = self._store.append_output(self._stream, events, position, points, self._clock.now_ms())
         if points:
             publish(self._sink, self._job.key, points)

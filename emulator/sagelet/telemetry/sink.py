@@ -19,7 +19,7 @@ class MetricPoint:
     value: float
     #: ms since the epoch.
     time_ms: int
-    #: `algo-1` for an instance metric, in percent; empty: the metric of the job as a whole.
+    #: `algo-1` for an instance metric, in percent; empty: a metric of the job as a whole.
     host: str = ""
 
 

@@ -53,6 +53,7 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
         _refuse_workers(job.additional_framework_parameters, resources, environ, gpus)
     # The hook of a compiled job; in any other its sitecustomize does nothing.
     path = os.pathsep.join(filter(None, [framework.STARTUP, environ.get("PYTHONPATH", "")]))
+    added |= framework.report_environment(job, environ)
     return added | (workers or {}) | {"PYTHONPATH": path}
 
 

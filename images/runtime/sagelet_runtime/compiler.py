@@ -15,6 +15,13 @@ DEBUG = "sagemaker_training_compiler_debug_mode"
 MULTI_WORKER = "sagemaker_pytorch_xla_multi_worker_enabled"
 CONFIGURED = "SM_TRAINING_COMPILER_CONFIGURED"
 
+#: Files of debug mode, by the variable that names each. AWS's names, where AWS has one.
+DEBUG_FILES = {
+    "PT_XLA_DEBUG_FILE": "PT_XLA_DEBUG.txt",
+    "XLA_SAVE_TENSORS_FILE": "XLA_SAVE_TENSORS_FILE.hlo",
+    "XLA_METRICS_FILE": "XLA_METRICS_FILE.txt",
+}
+
 _TRUE = {"true", "1", "yes"}
 _FALSE = {"false", "0", "no", "none", ""}
 
@@ -63,16 +70,9 @@ def wanted_environment(config: CompilerConfig, output_data_dir: str) -> dict[str
     if not config.debug:
         return wanted
     directory = debug_directory(output_data_dir)
-    return wanted | {
-        "PT_XLA_DEBUG": "1",
-        "PT_XLA_DEBUG_FILE": os.path.join(directory, "PT_XLA_DEBUG.txt"),
-        "XLA_IR_DEBUG": "1",
-        "XLA_HLO_DEBUG": "1",
-        "XLA_SAVE_TENSORS_FILE": os.path.join(directory, "XLA_SAVE_TENSORS_FILE.hlo"),
-        "XLA_SAVE_TENSORS_FMT": "hlo",
-        "XLA_METRICS_FILE": os.path.join(directory, "XLA_METRICS_FILE.txt"),
-        "XLA_DUMP_FATAL_STACK": "1",
-    }
+    switches = dict.fromkeys(("PT_XLA_DEBUG", "XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XLA_DUMP_FATAL_STACK"), "1")
+    files = {variable: os.path.join(directory, name) for variable, name in DEBUG_FILES.items()}
+    return wanted | switches | files | {"XLA_SAVE_TENSORS_FMT": "hlo"}
 
 
 def announce(config: CompilerConfig, output_data_dir: str, level: int = logging.INFO) -> logging.Logger:

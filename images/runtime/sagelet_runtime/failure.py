@@ -8,6 +8,8 @@ file; here the text is fitted into that, so that the last frames and the message
 import re
 from collections.abc import Iterable
 
+from sagelet_runtime import compiler_faults
+
 #: Characters of an ErrorMessage. 1,024 less AWS's frame around it (`ExecuteUserScriptError:\nExitCode 1\n...`).
 ERROR_BUDGET = 960
 #: Characters collected while the script runs. 1,000 frames of a recursion fit.
@@ -54,7 +56,8 @@ class ErrorCollector:
 
     def text(self) -> str:
         """The lines in the form of AWS's toolkit: stripped at both ends, joined by a line feed and a space."""
-        lines = fit(self._lines) if self.has_traceback else self._lines
+        room = compiler_faults.ROOM if compiler_faults.is_compilers(self._lines) else 0
+        lines = fit(self._lines, ERROR_BUDGET - room) if self.has_traceback else self._lines
         return "\n ".join(line.strip(" :\r\n") for line in lines)
 
     def _continues(self) -> bool:

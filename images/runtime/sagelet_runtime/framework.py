@@ -10,6 +10,7 @@ from typing import Any
 from sagemaker_training import entry_point, environment, errors
 
 from sagelet_runtime import compilation, compiler, device, gpu, image, installed, uncompiled
+from sagelet_runtime.reporting import writer
 from sagelet_runtime.say import say
 from sagelet_runtime.workers import deaths, distribution, runners
 from sagelet_runtime.workers.world import VARIABLE, World, gpus_of
@@ -47,6 +48,7 @@ def run(job: Any) -> None:
     world = distribution.world_of(job, os.environ, basic["MASTER_ADDR"], int(basic["MASTER_PORT"]))
     added = job.to_env_vars() | basic | compiler_environment(job, os.environ)
     added |= workers_environment(job, os.environ, name, world)
+    added |= report_environment(job, os.environ)
     say_runner(name, job, world, added)
     entry_point.run(
         uri=job.module_dir,
@@ -149,6 +151,16 @@ def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
         return _compiled_environment(config, job, environ)
     except (compiler.CompilerConfigurationError, installed.TorchXlaUnavailable) as error:
         raise errors.ClientError(str(error)) from error
+
+
+def report_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
+    """Where the workers write their reports: beside output/data, whose content is the user's."""
+    if writer.DIRECTORY in environ:
+        return {}
+    directory = os.path.join(os.path.dirname(job.output_data_dir), "sagelet")
+    os.makedirs(directory, exist_ok=True)
+    _put_startup_first()
+    return {writer.DIRECTORY: directory}
 
 
 def native_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -2,12 +2,17 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from importlib import abc, machinery
 from types import ModuleType
 from typing import Any
 
+from sagelet_runtime import debugging
 from sagelet_runtime.say import say
+
+#: When this Python started, ms since the epoch: sitecustomize imports this module.
+STARTED_MS = time.time_ns() // 1_000_000
 
 
 class PostImport(abc.MetaPathFinder):
@@ -59,8 +64,14 @@ def activate() -> None:
     """Installs the hooks in this process."""
     from sagelet_runtime import saving
 
+    debugging.name_files(os.environ)
     sys.meta_path.insert(0, PostImport("torch_xla", install))
     sys.meta_path.insert(0, PostImport(saving.MODULE, saving.install))
+
+
+def activate_native() -> None:
+    """Installs the hook of a native job, which only counts."""
+    sys.meta_path.insert(0, PostImport("torch", install_native))
 
 
 def install(torch_xla: Any) -> None:
@@ -68,16 +79,27 @@ def install(torch_xla: Any) -> None:
 
     Not so the world of workers: without it each of them would train alone.
     """
-    from sagelet_runtime import amp, compat, gpu, opened, optimizers, report, spawn, spawn_modules, ties, uncompiled
+    from sagelet_runtime import amp, compat, gpu, opened, optimizers, spawn, spawn_modules, ties, uncompiled
+    from sagelet_runtime.reporting import compiled
     from sagelet_runtime.world import install as world
 
     is_compiled = uncompiled.NOT_COMPILED not in os.environ
     if is_compiled:
         world.install(torch_xla)
         spawn.install(torch_xla)
-    for part in (gpu, compat, amp, ties, optimizers, opened, report, spawn_modules) if is_compiled else (uncompiled,):
+    parts = (gpu, debugging, compat, amp, ties, optimizers, opened, compiled, spawn_modules)
+    for part in parts if is_compiled else (uncompiled,):
         try:
             part.install(torch_xla)
         except (AttributeError, ImportError, TypeError) as error:
             release = getattr(torch_xla, "__version__", "of an unknown version")
             say(f"{part.__name__} does not fit torch_xla {release} and is left out: {error!r}")
+
+
+def install_native(torch: Any) -> None:
+    from sagelet_runtime.reporting import native
+
+    try:
+        native.install(torch)
+    except (AttributeError, ImportError, TypeError) as error:
+        say(f"the report does not fit torch {getattr(torch, '__version__', 'of an unknown version')}: {error!r}")

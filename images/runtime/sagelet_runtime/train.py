@@ -8,7 +8,7 @@ import io
 import os
 import sys
 
-from sagelet_runtime import init, pump, signals
+from sagelet_runtime import compiler_faults, init, pump, signals
 
 FRAMEWORK_MODULE = "sagelet_runtime.framework:main"
 
@@ -25,6 +25,7 @@ def main() -> None:
     from sagemaker_training.cli.train import main as toolkit_main
 
     pump.install()
+    compiler_faults.install()
     toolkit_main()
 
 

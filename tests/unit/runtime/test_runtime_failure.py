@@ -1,3 +1,8 @@
+import pytest
+from sagemaker_training import errors
+
+from sagelet.jobs import verdict
+from sagelet_runtime import compiler_faults
 from sagelet_runtime.failure import ERROR_BUDGET, ErrorCollector, fit
 
 NAMES = ["ValueError", "RuntimeError", "KeyError"]
@@ -99,3 +104,34 @@ def test_a_rank_prefix_is_understood() -> None:
     assert fitted[0] == lines[0]
     assert fitted[-1] == "[rank0]: RuntimeError: boom"
     assert len("\n ".join(fitted)) <= ERROR_BUDGET
+
+
+def compilers_error(*frames: str, message: str) -> str:
+    collector = ErrorCollector([])
+    for line in ("Traceback (most recent call last):", *frames, message):
+        collector.feed(line)
+    return collector.text()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "RuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 4000000000000 bytes.",
+        "RuntimeError: Bad StatusOr access: INVALID_ARGUMENT: Executable expected parameter 0 of size 4",
+        "RuntimeError: Error preparing computation: Out of memory allocating 4003906250000 bytes.",
+        "RuntimeError: Expected XLA tensor. Got: torch.FloatTensor",
+    ],
+)
+def test_an_error_of_the_compiler_is_known_by_its_message(message: str) -> None:
+    assert compiler_faults.is_compilers([f"[rank1]: {message}"])
+    assert not compiler_faults.is_compilers([message.replace("RuntimeError", "ValueError")])
+
+
+def test_what_the_toolkit_adds_about_the_compiler_fits_into_the_failure_reason() -> None:
+    frames = [f'  File "/opt/ml/code/train.py", line {number}, in step{number}' for number in range(90)]
+    message = "RuntimeError: UNIMPLEMENTED: " + "x" * 2000
+    text = compilers_error(*frames, message=message)
+    assert message[:60] in text
+    extra = "SMTrainingCompiler Error: Error occurred in SMTrainingCompiler."
+    failure = str(errors.ExecuteUserScriptError("/usr/bin/python3 train.py", return_code=1, output=text, info=extra))
+    assert f'ExtraInfo "{extra}"' in verdict.algorithm_error(failure[: verdict.REASON_LIMIT], 1)

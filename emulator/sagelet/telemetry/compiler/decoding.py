@@ -59,7 +59,9 @@ def _sequence(hint: Any, value: object) -> tuple[Any, ...] | None:
 def _mapping(hint: Any, value: object) -> dict[str, Any] | None:
     if not isinstance(value, Mapping):
         return None
-    fitted = {name[:MOST_CHARACTERS]: _fit(hint, entry) for name, entry in list(value.items())[:MOST_ENTRIES]}
+    fitted = {
+        _printable(name[:MOST_CHARACTERS]): _fit(hint, entry) for name, entry in list(value.items())[:MOST_ENTRIES]
+    }
     return {name: entry for name, entry in fitted.items() if entry is not None}
 
 
@@ -70,9 +72,9 @@ def _scalar(hint: Any, value: object) -> Any:
         return value if isinstance(value, bool) else None
     if hint is str:
         return _printable(value[:MOST_CHARACTERS]) if isinstance(value, str) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return None
-    return hint(min(max(value, 0), LARGEST))
+    return hint(min(max(value, 0), LARGEST)) if abs(value) != math.inf else None
 
 
 def _printable(text: str) -> str:

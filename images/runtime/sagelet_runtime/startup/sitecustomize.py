@@ -1,7 +1,7 @@
-"""First on PYTHONPATH of the processes of jobs that are compiled or have several workers.
+"""First on PYTHONPATH of the processes of jobs.
 
 Readies the torch_xla hook and the workers' notes, then runs the sitecustomize that it hides. Every Python of the job
-imports this at start, so it stays small and does nothing in any other job.
+imports this at start, so it stays small. In a native job it readies what counts steps.
 """
 
 import os
@@ -13,9 +13,11 @@ _ROOT = os.path.dirname(os.path.dirname(_HERE))
 
 
 def _activate() -> None:
-    hooked = os.environ.get("SM_TRAINING_COMPILER_CONFIGURED") == "1" or "SAGELET_NOT_COMPILED" in os.environ
+    native = "SAGELET_NOT_COMPILED" in os.environ
+    hooked = native or os.environ.get("SM_TRAINING_COMPILER_CONFIGURED") == "1"
+    counted = bool(os.environ.get("SAGELET_REPORT_DIR"))
     several = "SAGELET_WORKER_NOTES" in os.environ
-    if not hooked and not several:
+    if not hooked and not several and not counted:
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
@@ -23,11 +25,14 @@ def _activate() -> None:
         from sagelet_runtime.workers import deaths
 
         deaths.install(os.environ)
-    if hooked:
-        from sagelet_runtime import hook, spawn_modules
+    from sagelet_runtime import hook, spawn_modules
 
-        if not spawn_modules.stand_in(sys.orig_argv):
-            hook.activate()
+    if spawn_modules.stand_in(sys.orig_argv):
+        return
+    if hooked:
+        hook.activate()
+    if counted and (native or not hooked):
+        hook.activate_native()
 
 
 def _run_hidden() -> None:

@@ -1,0 +1,90 @@
+"""The compile report of one attempt of a job: read live from its hosts, kept as a file when they are down.
+
+The file is in a directory of its own, which goes with the job's, and which is the part of output.tar.gz that is ours.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from sagelet.clock import Clock
+from sagelet.data.layout import JobDirectories
+from sagelet.jobs.record import TrainingJob
+from sagelet.jobs.store import Store
+from sagelet.telemetry.compiler.points import points
+from sagelet.telemetry.compiler.reading import workers_of
+from sagelet.telemetry.compiler.report import CompilerReport
+from sagelet.telemetry.compiler.text import summary
+from sagelet.telemetry.output import publish
+from sagelet.telemetry.sink import MetricSink
+
+FILE = "compiler-report.json"
+
+
+def read(job: TrainingJob, directories: JobDirectories, *, final: bool = False) -> CompilerReport | None:
+    """What the workers of the attempt have reported so far; None: nothing. `final`: its hosts are down."""
+    workers = [worker for host in job.hosts for worker in workers_of(directories.host(host).opt_ml, host)]
+    if not workers:
+        return None
+    return CompilerReport.of(job.key.name, workers, job.attempt, final=final)
+
+
+def kept(directories: JobDirectories) -> CompilerReport | None:
+    """The report of an attempt whose hosts are down, or as it was last seen."""
+    try:
+        text = (directories.report / FILE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return CompilerReport.from_json(json.loads(text))
+
+
+def current(data: Path, job: TrainingJob) -> CompilerReport | None:
+    """The newest there is of a job, whatever its status; None: no worker has reported."""
+    directories = JobDirectories.of(data, job)
+    saved = kept(directories)
+    if job.terminal or (saved is not None and saved.final and saved.attempt == job.attempt):
+        return saved
+    return read(job, directories) or saved
+
+
+class CompileReports:
+    """Keeps the report of the attempt under way, and passes its figures on."""
+
+    def __init__(self, store: Store, sink: MetricSink, clock: Clock, directories: JobDirectories) -> None:
+        self._store = store
+        self._sink = sink
+        self._clock = clock
+        self._directories = directories
+        self._published: dict[str, float] = {}
+
+    def look(self, job: TrainingJob) -> None:
+        """While the hosts run: CloudWatch gets what has changed."""
+        report = read(job, self._directories)
+        if report is not None:
+            self._keep(report)
+            self._publish(job, report)
+
+    def conclude(self, job: TrainingJob) -> str | None:
+        """The hosts are down. Returns the line for the log of a compiled job. May be repeated."""
+        report = read(job, self._directories, final=True)
+        if report is None:
+            return None
+        self._keep(report)
+        self._publish(job, report)
+        return f"sagelet: {summary(report)}" if report.compiled else None
+
+    def _keep(self, report: CompilerReport) -> None:
+        directory = self._directories.report
+        directory.mkdir(parents=True, exist_ok=True)
+        scratch = self._directories.report_scratch
+        scratch.write_text(json.dumps(report.to_json(), indent=1), encoding="utf-8")
+        os.replace(scratch, directory / FILE)
+
+    def _publish(self, job: TrainingJob, report: CompilerReport) -> None:
+        changed = [
+            point for point in points(report, self._clock.now_ms()) if self._published.get(point.name) != point.value
+        ]
+        if changed:
+            self._store.points.put_host(job.id, changed)
+            publish(self._sink, job.key, changed)
+        self._published |= {point.name: point.value for point in changed}

@@ -1,0 +1,72 @@
+"""The report of a worker that trains on an XLA device."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from sagelet_runtime import hook
+from sagelet_runtime.reporting import collectives, evaluations, graphs, inputs, memory, saves, stepping
+from sagelet_runtime.reporting.counters import Counters
+from sagelet_runtime.reporting.inputs import Batches
+from sagelet_runtime.reporting.recorder import Recorder
+from sagelet_runtime.reporting.writer import DIRECTORY, Periodic, Writer
+
+
+def install(torch_xla: Any) -> None:
+    """Nothing is counted where SAGELET_REPORT_DIR is not set."""
+    directory = os.environ.get(DIRECTORY)
+    if not directory:
+        return
+    import torch
+
+    recorder = Recorder(hook.STARTED_MS, lambda: Periodic(writer, worker.look).start())
+    counters = Counters(torch_xla)
+    worker = CompiledWorker(torch_xla, torch.__version__, counters, recorder)
+    writer = Writer(Path(directory), recorder, worker.document)
+    batches = Batches(recorder, torch.Tensor)
+    counters.install()
+    graphs.install(torch_xla, counters, recorder)
+    evaluations.install(torch, recorder)
+    saves.install(torch, recorder)
+    inputs.install(torch, batches)
+    inputs.install_parallel(batches)
+    stepping.install(recorder, batches.used)
+    writer.install()
+
+
+class CompiledWorker:
+    """What this process has to report."""
+
+    def __init__(self, torch_xla: Any, torch_version: str, counters: Counters, recorder: Recorder) -> None:
+        self._native = torch_xla._XLAC
+        self._counters = counters
+        self._recorder = recorder
+        self._versions = {"torch": torch_version, "torch_xla": torch_xla.__version__}
+        self._compiling_since_ms = 0
+
+    def look(self) -> None:
+        """Notices when a compilation begins and ends."""
+        if not self._counters.compiling:
+            self._compiling_since_ms = 0
+        elif not self._compiling_since_ms:
+            self._compiling_since_ms = time.time_ns() // 1_000_000
+
+    def document(self) -> dict[str, Any] | None:
+        """None in a process that has not used XLA: a launcher, a tool."""
+        if not self._native._xla_runtime_is_initialized():
+            return None
+        self.look()
+        steps = self._recorder.steps
+        breaks = steps.breaks + max(0, self._counters.dispatched() - steps.graphs)
+        platform = self._counters.platform()
+        return {
+            "compiled": True,
+            "platform": platform,
+            **self._versions,
+            "compiling_since_ms": self._compiling_since_ms,
+            **self._recorder.document(),
+            **self._counters.document(breaks, steps.steps or steps.optimizer_steps),
+            "memory": memory.of_xla_device(platform),
+            "collectives": collectives.document(steps),
+        }

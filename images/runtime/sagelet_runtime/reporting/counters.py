@@ -1,0 +1,118 @@
+"""torch_xla's own counters and metrics, as figures of the report."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sagelet_runtime import compile_cache
+from sagelet_runtime.reporting.untraced import untraced
+
+
+class Counters:
+    """Reads them; what this torch_xla does not have is 0.
+
+    Scripts clear them, and so does torch_xla for torch.compile: what they were then is carried on.
+    """
+
+    def __init__(self, torch_xla: Any) -> None:
+        self._native = torch_xla._XLAC
+        self._value = self._native._xla_counter_value
+        #: The smallest number of programs seen under way; not all ways to compile count both ends.
+        self._idle = 0
+        self._carried: dict[str, int] = {}
+        self._carried_timed: dict[str, tuple[int, float]] = {}
+
+    def install(self) -> None:
+        self._native._clear_xla_counters = self._cleared_counters(self._native._clear_xla_counters)
+        self._native._clear_xla_metrics = self._cleared_metrics(self._native._clear_xla_metrics)
+
+    def dispatched(self) -> int:
+        """Graphs that ran since the counters were last cleared, compiled for it or not."""
+        return (self._value("CachedCompile") or 0) + (self._value("UncachedCompile") or 0)
+
+    def compiled(self) -> int:
+        """Programs that were compiled."""
+        return self._count("CreateCompileHandles")
+
+    @property
+    def compiling(self) -> bool:
+        """Whether a program is being compiled now."""
+        under_way = self._count("UncachedCompile") - self._timed("CompileTime")[0]
+        self._idle = min(self._idle, under_way)
+        return under_way > self._idle
+
+    def document(self, breaks: int, steps: int) -> dict[str, Any]:
+        """`breaks`: graphs that ran because a value was read."""
+        compiles, compile_seconds = self._timed("CompileTime")
+        runs = [self._timed(name) for name in ("ExecuteTime", "ExecuteReplicatedTime")]
+        return {
+            "compiles": compiles,
+            "compile_seconds": compile_seconds,
+            "cache": compile_cache.figures(),
+            "executions": sum(run[0] for run in runs),
+            "execute_seconds": sum(run[1] for run in runs),
+            "tracing_seconds": self._timed("LazyTracing")[1],
+            "transfers": {
+                "to_device": self._transfer("TransferToDeviceTime", "OutboundData"),
+                "from_device": self._transfer("TransferFromDeviceTime", "InboundData"),
+            },
+            "fallbacks": self._fallbacks(),
+            "graph": {
+                "nodes_max": int(max((sample[1] for sample in self._samples("TensorsGraphSize")), default=0)),
+                "breaks": breaks,
+                "breaks_per_step": round(breaks / steps, 3) if steps else 0.0,
+            },
+        }
+
+    def platform(self) -> str:
+        """PJRT's: CPU, CUDA, ..."""
+        return str(self._native._xla_get_devices()[0]).partition(":")[0]
+
+    def _cleared_counters(self, clear: Callable[[], None]) -> Callable[[], None]:
+        @untraced
+        def cleared() -> None:
+            names = {*self._native._xla_counter_names(), *self._carried}
+            before = {name: self._count(name) for name in names}
+            clear()
+            # Not all are cleared.
+            self._carried = {name: before[name] - (self._value(name) or 0) for name in names}
+
+        return cleared
+
+    def _cleared_metrics(self, clear: Callable[[], None]) -> Callable[[], None]:
+        @untraced
+        def cleared() -> None:
+            names = {*self._native._xla_metric_names(), *self._carried_timed}
+            before = {name: self._metric(name) for name in names}
+            clear()
+            self._carried_timed = {}
+            after = {name: self._metric(name) for name in names}
+            self._carried_timed = {
+                name: (before[name][0] - after[name][0], before[name][1] - after[name][1]) for name in names
+            }
+
+        return cleared
+
+    def _count(self, name: str) -> int:
+        return (self._value(name) or 0) + self._carried.get(name, 0)
+
+    def _metric(self, name: str) -> tuple[int, float, list[Any]]:
+        count, total, samples = self._native._xla_metric_data(name) or (0, 0.0, [])
+        before = self._carried_timed.get(name, (0, 0.0))
+        return count + before[0], total + before[1], samples
+
+    def _timed(self, name: str) -> tuple[int, float]:
+        count, nanoseconds = self._metric(name)[:2]
+        return count, round(nanoseconds / 1e9, 6)
+
+    def _samples(self, name: str) -> list[Any]:
+        return self._metric(name)[2]
+
+    def _transfer(self, timed: str, sized: str) -> dict[str, float]:
+        count, seconds = self._timed(timed)
+        return {"count": count, "bytes": int(self._metric(sized)[1]), "seconds": seconds}
+
+    def _fallbacks(self) -> dict[str, int]:
+        """Without the reading of a scalar, which torch_xla counts as one."""
+        carried = {name for name, count in self._carried.items() if count and name.startswith("aten::")}
+        names = {*self._native._get_executed_fallback_ops(), *carried}
+        return {name: self._count(name) for name in sorted(names) if name != "aten::_local_scalar_dense"}

@@ -1,0 +1,102 @@
+"""Batches: how long the script waits for each, their shapes, and how many rows it trains on.
+
+A batch counts as trained on when a backward pass follows it, so those of an evaluation do not.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sagelet_runtime.reporting.recorder import Recorder
+from sagelet_runtime.reporting.untraced import untraced
+
+_DEEPEST = 4
+
+
+class _Loading(threading.local):
+    #: This thread loads ahead for an MpDeviceLoader: the script does not wait for it.
+    ahead = False
+
+
+class Batches:
+    """The batch that the script has in hand."""
+
+    def __init__(self, recorder: Recorder, tensor: type) -> None:
+        self._recorder = recorder
+        self._tensor = tensor
+        self._pending: tuple[int, ...] | None = None
+        self._loading = _Loading()
+
+    def waiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A call that returns the next batch."""
+
+        @untraced
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            if self._loading.ahead:
+                return original(*args, **kwargs)
+            begin = time.perf_counter()
+            batch = original(*args, **kwargs)
+            self._recorder.steps.waited += time.perf_counter() - begin
+            self._hand_out(batch)
+            return batch
+
+        return wait
+
+    def ahead(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What a thread that loads ahead runs."""
+
+        @untraced
+        def load(*args: Any, **kwargs: Any) -> Any:
+            self._loading.ahead = True
+            return original(*args, **kwargs)
+
+        return load
+
+    def used(self) -> None:
+        """A backward pass, or an optimizer step: what the batch was for."""
+        shape, self._pending = self._pending, None
+        if shape is not None:
+            self._recorder.trained_on(shape)
+
+    def _hand_out(self, batch: Any) -> None:
+        try:
+            self._recorder.steps.about_to_begin()
+            found = _first(batch, self._tensor)
+            self._pending = None if found is None else tuple(found.shape)
+        except Exception as error:
+            self._recorder.failed(error)
+
+
+def install(torch: Any, batches: Batches) -> None:
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    iterator.__next__ = batches.waiting(iterator.__next__)
+    backward = torch.autograd.backward
+
+    @untraced
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        batches.used()
+        return backward(*args, **kwargs)
+
+    torch.autograd.backward = counted
+
+
+def install_parallel(batches: Batches) -> None:
+    """Loaders of torch_xla: threads load from the DataLoader, the script waits for their queue."""
+    from torch_xla.distributed.parallel_loader import ParallelLoader
+
+    ParallelLoader._loader_worker = batches.ahead(ParallelLoader._loader_worker)
+    ParallelLoader.next_item = batches.waiting(ParallelLoader.next_item)
+
+
+def _first(value: Any, tensor: type, depth: int = 0) -> Any:
+    """The first tensor in a batch, as collate functions nest them."""
+    if isinstance(value, tensor):
+        return value
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return None
+    return next((found for one in value if (found := _first(one, tensor, depth + 1)) is not None), None)

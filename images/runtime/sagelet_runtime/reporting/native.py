@@ -1,0 +1,38 @@
+"""The report of a worker that trains without XLA: its steps by its optimizers' steps. No thread, no wrapped tensors."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from sagelet_runtime import hook
+from sagelet_runtime.reporting import inputs, memory, stepping
+from sagelet_runtime.reporting.inputs import Batches
+from sagelet_runtime.reporting.recorder import Recorder
+from sagelet_runtime.reporting.writer import DIRECTORY, Writer
+
+
+def install(torch: Any) -> None:
+    """Nothing is counted where SAGELET_REPORT_DIR is not set."""
+    directory = os.environ.get(DIRECTORY)
+    if not directory:
+        return
+    recorder = Recorder(hook.STARTED_MS)
+    batches = Batches(recorder, torch.Tensor)
+
+    def document() -> dict[str, Any] | None:
+        """None in a process that does not train."""
+        if not recorder.steps.optimizer_steps:
+            return None
+        known = {"compiled": False, "torch": torch.__version__, "memory": memory.of_native(torch)}
+        return {**recorder.document(), **known}
+
+    writer = Writer(Path(directory), recorder, document)
+
+    def after() -> None:
+        batches.used()
+        recorder.steps.step_ended()
+        writer.write_if_due()
+
+    inputs.install(torch, batches)
+    stepping.install(recorder, after)
+    writer.install()

@@ -1,0 +1,109 @@
+"""Calls by the line of the user's script that made them."""
+
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any
+
+#: Different places that are kept; a script that makes up code as it goes must not fill the memory.
+MOST = 256
+#: Frames that are walked: from a library's innards to the script.
+_DEEPEST = 100
+
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_STANDARD = tuple(os.path.join(sysconfig.get_paths()[name], "") for name in ("stdlib", "platstdlib"))
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_TORCH = ("torch" + os.sep, "torch_xla" + os.sep)
+
+#: Code and line in the script, and `package/file.py:line` of the library that made the call, if one did.
+Where = tuple[CodeType | None, int, str]
+
+
+@dataclass
+class _Calls:
+    #: As it is to be shown: Python forgets where the script was before its exit handlers run.
+    file: str
+    count: int = 0
+    seconds: float = 0.0
+
+
+class Places:
+    """Counts and seconds by call and place."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, Where], _Calls] = {}
+
+    def add(self, call: str, frame: FrameType | None, seconds: float = 0.0) -> None:
+        """`frame`: whoever made the call."""
+        key = (call, _where(frame))
+        calls = self._found.get(key)
+        if calls is None:
+            if len(self._found) >= MOST:
+                key = (call, (None, 0, ""))
+            code = key[1][0]
+            calls = self._found.setdefault(key, _Calls("" if code is None else shown(code.co_filename)))
+        calls.count += 1
+        calls.seconds += seconds
+
+    def listed(self) -> list[dict[str, Any]]:
+        """JSON-ready, the largest count first."""
+        entries = sorted(self._found.copy().items(), key=lambda item: -item[1].count)
+        return [
+            {
+                "call": call,
+                "file": calls.file,
+                "line": line,
+                "function": "" if code is None else code.co_name,
+                "via": via,
+                "count": calls.count,
+                "seconds": round(calls.seconds, 6),
+            }
+            for (call, (code, line, via)), calls in entries
+        ]
+
+
+def _where(frame: FrameType | None) -> Where:
+    """The innermost frame of the script, and of the libraries between it and the call the innermost but torch's."""
+    via = ""
+    for _ in range(_DEEPEST):
+        if frame is None:
+            break
+        kind = _kind(frame.f_code.co_filename)
+        if kind == "script":
+            return frame.f_code, frame.f_lineno, via
+        if kind == "library" and not via:
+            via = f"{_within(frame.f_code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None, 0, via
+
+
+@lru_cache(maxsize=4096)
+def _kind(filename: str) -> str:
+    if filename.startswith("<") or filename.startswith(_OWN):
+        return "inner"
+    below = _within(filename)
+    if below != filename:
+        return "inner" if below.startswith(_TORCH) else "library"
+    return "library" if filename.startswith(_STANDARD) else "script"
+
+
+def _within(filename: str) -> str:
+    """`transformers/trainer.py` of a package's file, `logging/__init__.py` of one of Python's own."""
+    for directory in _PACKAGES:
+        _, found, below = filename.rpartition(directory)
+        if found:
+            return below
+    return next((filename.removeprefix(root) for root in _STANDARD if filename.startswith(root)), filename)
+
+
+def shown(filename: str) -> str:
+    """Relative to the directory of the script, or of the working directory; else as it is."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    roots = [os.path.dirname(os.path.abspath(main))] if main else []
+    for root in (*roots, os.getcwd()):
+        if filename.startswith(os.path.join(root, "")):
+            return os.path.relpath(filename, root)
+    return filename

@@ -1,0 +1,84 @@
+"""All that is counted in this process."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sagelet_runtime.reporting.places import Places
+from sagelet_runtime.reporting.steps import Steps
+from sagelet_runtime.say import say_once
+
+#: Shapes of batches that are kept.
+MOST_SHAPES = 256
+
+
+class Reading(threading.local):
+    #: Within a call that is noted: `__repr__` calls `cpu`, too, and is one evaluation.
+    inside = False
+
+
+class Recorder:
+    """Counts; `document` may be called by another thread meanwhile."""
+
+    def __init__(self, started_ms: int, in_use: Callable[[], None] | None = None) -> None:
+        """`in_use`: called once in a process that trains, or opens a device to."""
+        self.started_ms = started_ms
+        self._in_use = in_use
+        self.reading = Reading()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.pid = os.getpid()
+        #: This process is a fork of the one that it counted for, and has not trained yet.
+        self.inherited = False
+        self._used = False
+        self.steps = Steps()
+        self.evaluations = Places()
+        self.saves = Places()
+        self.cuda_requests = Places()
+        self.shapes: dict[tuple[int, ...], int] = {}
+        self.optimizers: list[dict[str, Any]] = []
+        self.parameters = {"cpu": 0, "xla": 0}
+
+    def forked(self) -> None:
+        """In a new child process: a worker of a data loader has nothing to report, one that trains counts afresh."""
+        self.inherited = True
+
+    def use(self) -> None:
+        """This process trains, or is about to."""
+        if self.inherited:
+            self._begin()
+            self.started_ms = time.time_ns() // 1_000_000
+        if not self._used:
+            self._used = True
+            if self._in_use is not None:
+                self._in_use()
+
+    def failed(self, error: Exception) -> None:
+        """The script goes on; what went wrong is said once."""
+        say_once(f"the compile report is incomplete: {error!r}")
+
+    def trained_on(self, shape: tuple[int, ...]) -> None:
+        """A batch whose first tensor has this shape."""
+        if shape in self.shapes or len(self.shapes) < MOST_SHAPES:
+            self.shapes[shape] = self.shapes.get(shape, 0) + 1
+        self.steps.samples += shape[0] if shape else 0
+
+    def document(self) -> dict[str, Any]:
+        shapes = sorted(self.shapes.copy().items(), key=lambda item: -item[1])
+        first_ms = self.steps.first_ended_ms
+        return {
+            **self.steps.document(),
+            "time_to_first_step_seconds": (first_ms - self.started_ms) / 1000 if first_ms else 0.0,
+            "batch_shapes": [{"shape": list(shape), "count": count} for shape, count in shapes],
+            "evaluations": self.evaluations.listed(),
+            "saves": self.saves.listed(),
+            "optimizers": list(self.optimizers),
+            "devices": {
+                "cpu_params": self.parameters["cpu"],
+                "xla_params": self.parameters["xla"],
+                "cuda_requests": self.cuda_requests.listed(),
+            },
+        }

@@ -1,0 +1,44 @@
+"""`torch.save` of XLA tensors: the file holds them as such, and cannot be loaded where there is no torch_xla."""
+
+import functools
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sagelet_runtime.reporting.recorder import Recorder
+from sagelet_runtime.reporting.untraced import untraced
+
+_DEEPEST = 6
+
+
+def install(torch: Any, recorder: Recorder) -> None:
+    original = torch.save
+
+    @untraced
+    @functools.wraps(original)
+    def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _holds_xla(obj, torch.Tensor):
+            return original(obj, *args, **kwargs)
+        recorder.reading.inside = True
+        begin = time.perf_counter()
+        try:
+            return original(obj, *args, **kwargs)
+        finally:
+            recorder.reading.inside = False
+            recorder.saves.add("torch.save", sys._getframe(1), time.perf_counter() - begin)
+
+    torch.save = save
+
+
+def _holds_xla(value: Any, tensor: type, depth: int = 0) -> bool:
+    """`xm.save` hands torch.save tensors that it has brought to the CPU."""
+    if isinstance(value, tensor):
+        return bool(value.is_xla)  # type: ignore[attr-defined]
+    if depth > _DEEPEST:
+        return False
+    if isinstance(value, Mapping):
+        return any(_holds_xla(one, tensor, depth + 1) for one in value.values())
+    if isinstance(value, list | tuple):
+        return any(_holds_xla(one, tensor, depth + 1) for one in value)
+    return False

@@ -1,0 +1,102 @@
+"""The clock of a worker's steps."""
+
+import collections
+import time
+from typing import Any
+
+#: Steps that the median is of.
+WINDOW = 2048
+#: Numbers of compiling steps that are kept.
+MOST_COMPILING = 256
+
+
+class Steps:
+    """Times steps from one end to the next: the end of a graph, or of an optimizer step, that follows one.
+
+    What is called in each step adds numbers and nothing more.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.optimizer_steps = 0
+        #: Graphs that the script ended.
+        self.markers = 0
+        #: Graphs that ran in between, because a value was read; and those that had run when one was last ended.
+        self.breaks = 0
+        self.graphs = 0
+        #: Seconds that the script waited for batches so far, and rows of those that it trained on.
+        self.waited = 0.0
+        self.samples = 0
+        self.compiling_steps: list[int] = []
+        self.compiling_step_count = 0
+        self.first_seconds = 0.0
+        #: When the first step ended, ms since the epoch and on time.perf_counter.
+        self.first_ended_ms = 0
+        self.first_ended = 0.0
+        self.last_ended = 0.0
+        self._began: float | None = None
+        self._counted_at = 0
+        self._compiles = 0
+        self._waited_at = 0.0
+        self._samples_at = 0
+        self._window: collections.deque[tuple[float, float, int]] = collections.deque(maxlen=WINDOW)
+
+    def broken(self, graphs: int) -> None:
+        """`graphs`: that have run until now, where the script, or we, end another. Fewer when they were cleared."""
+        self.breaks += max(0, graphs - self.graphs)
+        self.graphs = graphs
+
+    def about_to_begin(self) -> None:
+        """The first step has not begun before: its device was opened, its batch came, a graph before it ended."""
+        if self.steps == 0 and self.optimizer_steps == 0:
+            self._began = time.perf_counter()
+
+    def graph_ended(self, compiles: int) -> None:
+        """`compiles`: programs that were compiled so far; a step in which one was is no measure of the others."""
+        self.markers += 1
+        if self.optimizer_steps != self._counted_at:
+            self.step_ended(compiles)
+        elif self.steps == 0:
+            self.about_to_begin()
+
+    def step_ended(self, compiles: int = 0) -> None:
+        now = time.perf_counter()
+        compiled = compiles != self._compiles
+        if self.steps == 0:
+            self.first_seconds = now - (now if self._began is None else self._began)
+            self.first_ended, self.first_ended_ms = now, time.time_ns() // 1_000_000
+        elif not compiled:
+            self._window.append((now - self.last_ended, self.waited - self._waited_at, self.samples - self._samples_at))
+        if compiled:
+            self.compiling_step_count += 1
+            if len(self.compiling_steps) < MOST_COMPILING:
+                self.compiling_steps.append(self.steps)
+        self.steps += 1
+        self.last_ended = now
+        self._counted_at, self._compiles = self.optimizer_steps, compiles
+        self._waited_at, self._samples_at = self.waited, self.samples
+
+    def document(self) -> dict[str, Any]:
+        window = list(self._window)
+        seconds = sorted(entry[0] for entry in window)
+        count = len(seconds)
+        p50 = seconds[count // 2] if count else 0.0
+        rows = sum(entry[2] for entry in window) / count if count else 0.0
+        return {
+            "steps": self.steps,
+            "optimizer_steps": self.optimizer_steps,
+            "markers": self.markers,
+            "compiling_steps": list(self.compiling_steps),
+            "compiling_step_count": self.compiling_step_count,
+            "first_step_seconds": round(self.first_seconds, 6),
+            "steady_step_seconds": round(p50, 6),
+            "step_seconds": {
+                "p50": round(p50, 6),
+                "p95": round(seconds[min(count - 1, count * 95 // 100)], 6) if count else 0.0,
+                "count": count,
+            },
+            "input_wait_seconds": round(self.waited, 6),
+            "steady_input_wait_seconds": round(sum(entry[1] for entry in window) / count, 6) if count else 0.0,
+            "samples": self.samples,
+            "samples_per_second": round(rows / p50, 3) if p50 else 0.0,
+        }

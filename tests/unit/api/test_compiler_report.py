@@ -1,0 +1,92 @@
+"""The compile report as people and programs ask for it: the control endpoint, the command."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sagelet.data.layout import JobDirectories
+from sagelet.telemetry.compiler import reading
+from sagelet_api.cli.main import main
+from sagelet_api.services.moto_bridge import MotoBridge
+from support.api_world import ApiWorld
+from support.world import request
+
+WORKER = {
+    "compiled": True, "platform": "CPU", "steps": 40, "compiles": 3, "compile_seconds": 12.1,
+    "compiling_steps": [0, 1, 57], "compiling_step_count": 3, "steady_step_seconds": 0.113,
+    "evaluations": [{"call": "item", "file": "[bold]train.py", "line": 5, "function": "main", "count": 40}],
+    "fallbacks": {"aten::_unique2": 10}, "batch_shapes": [{"shape": [8, 128], "count": 40}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    with ApiWorld(tmp_path, bridge) as running:
+        yield running
+
+
+def start(world: ApiWorld, name: str, *workers: dict[str, Any]) -> None:
+    world.sagemaker.create_training_job(**request(name))
+    world.host(name)
+    host = JobDirectories.of(world.settings.data, world.job(name)).host("algo-1")
+    directory = host.opt_ml.joinpath(*reading.DIRECTORY)
+    directory.mkdir(parents=True)
+    for rank, worker in enumerate(workers):
+        (directory / f"worker-{rank}.json").write_text(json.dumps(worker))
+
+
+def get(world: ApiWorld, name: str, **headers: str) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=10)
+    connection.request("GET", f"/_sagelet/jobs/{name}/compiler-report", headers=headers)
+    response = connection.getresponse()
+    return response.status, json.loads(response.read())
+
+
+def report(world: ApiWorld, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["report", "--endpoint", f"http://127.0.0.1:{world.port}", *arguments])
+
+
+def test_over_http_while_the_job_runs(world: ApiWorld) -> None:
+    assert get(world, "one")[0] == 404
+    start(world, "one")
+    status, answer = get(world, "one")
+    assert status == 404
+    assert "No worker of one has reported yet" in answer["message"]
+    start(world, "two", WORKER, {**WORKER, "compile_seconds": 14.0})
+    status, answer = get(world, "two")
+    assert status == 200
+    assert (answer["version"], answer["job"], answer["final"], answer["findings"]) == (1, "two", False, [])
+    assert answer["total"]["compile_seconds"] == 14.0
+    assert [worker["rank"] for worker in answer["workers"]] == [0, 1]
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "http://evil.example"}, {"Host": "evil.example"}])
+def test_web_pages_read_none(world: ApiWorld, headers: dict[str, str]) -> None:
+    start(world, "one", WORKER)
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=10)
+    connection.request("GET", "/_sagelet/jobs/one/compiler-report", headers=headers)
+    assert connection.getresponse().status == 403
+
+
+def test_the_command(world: ApiWorld) -> None:
+    start(world, "one", WORKER)
+    shown = report(world, "one").output
+    assert "one: compiled on CPU, 1 worker(s), so far" in shown
+    for expected in ("3 in 12.1 s", "3: 0, 1, 57", "113 ms", "[bold]train.py:5 main", "aten::_unique2", "8 x 128"):
+        assert expected in shown
+    assert json.loads(report(world, "one", "--json").output) == get(world, "one")[1]
+    refused = report(world, "other")
+    assert refused.exit_code == 1
+    assert "no training job other" in refused.output
+
+
+def test_the_command_of_a_native_job(world: ApiWorld) -> None:
+    start(world, "one", {"compiled": False, "steps": 7, "steady_step_seconds": 0.5})
+    shown = report(world, "one").output
+    assert "trained natively" in shown
+    assert "compil" not in shown

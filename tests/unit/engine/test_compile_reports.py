@@ -1,0 +1,287 @@
+"""The compile report: from what workers write, live, to what the engine keeps."""
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet.data.layout import JobDirectories
+from sagelet.telemetry.compiler import reading, text
+from sagelet.telemetry.compiler.report import CompilerReport
+from sagelet.telemetry.compiler.worker import Figures, StepSeconds
+from support.world import World, key, request, until
+
+TWO_HOSTS = {"ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 10}}
+
+
+def worker(**changes: Any) -> dict[str, Any]:
+    return {
+        "version": 1, "compiled": True, "host": "claimed", "rank": 7, "platform": "CPU", "torch_xla": "2.9.0",
+        "steps": 40, "optimizer_steps": 40, "compiles": 3, "compile_seconds": 12.1, "compiling_steps": [0, 1, 57],
+        "compiling_step_count": 3, "executions": 80, "first_step_seconds": 8.25, "steady_step_seconds": 0.113,
+        "step_seconds": {"p50": 0.113, "p95": 0.15, "count": 37}, "samples": 320, "samples_per_second": 70.8,
+        "fallbacks": {"aten::_unique2": 10}, "graph": {"nodes_max": 39, "breaks": 4, "breaks_per_step": 0.1},
+        "evaluations": [{"call": "item", "file": "train.py", "line": 5, "function": "main", "count": 40}],
+        "memory": {"peak_bytes": 1 << 30, "kind": "rss"}, "finished": True, **changes,
+    }  # fmt: skip
+
+
+def reports(world: World, name: str, host: str = "algo-1") -> Path:
+    """Where the host's workers write."""
+    directories = JobDirectories.of(world.settings.data, world.job(name))
+    directory = directories.host(host).opt_ml.joinpath(*reading.DIRECTORY)
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def write(directory: Path, rank: int = 0, **changes: Any) -> None:
+    (directory / f"worker-{rank}.json").write_text(json.dumps(worker(**changes)))
+
+
+def of(world: World, name: str) -> CompilerReport:
+    found = world.engine.compiler_report(key(name))
+    assert found is not None
+    return found
+
+
+def members(world: World, name: str) -> list[str]:
+    archive = world.settings.data.parent / "s3" / "out" / "models" / name / "output" / "output.tar.gz"
+    if not archive.exists():
+        return []
+    with tarfile.open(fileobj=io.BytesIO(archive.read_bytes())) as opened:
+        return opened.getnames()
+
+
+def test_live_while_the_job_runs_and_final_when_it_has_ended(world: World) -> None:
+    world.create("one")
+    host = world.host("one")
+    assert world.engine.compiler_report(key("one")) is None
+    write(reports(world, "one"), steps=3, finished=False)
+    assert (of(world, "one").total.steps, of(world, "one").final) == (3, False)
+    write(reports(world, "one"))
+    assert of(world, "one").total.steps == 40
+    host.end(0)
+    world.ended("one")
+    found = of(world, "one")
+    assert (found.job, found.compiled, found.platform, found.final) == ("one", True, "CPU", True)
+    assert [(one.host, one.rank) for one in found.workers] == [("algo-1", 0)]
+    assert found.total.evaluations[0].line == 5
+
+
+def test_survives_a_restart_and_goes_with_the_job(world: World) -> None:
+    world.create("one")
+    host = world.host("one")
+    write(reports(world, "one"))
+    host.end(1)
+    world.ended("one")
+    world.restart()
+    assert of(world, "one").total.compiles == 3
+    world.engine.delete(key("one"))
+    world.create("one")
+    world.host("one")
+    assert world.engine.compiler_report(key("one")) is None
+
+
+def test_workers_that_end_while_no_server_runs(world: World) -> None:
+    world.create("one")
+    host = world.host("one")
+    world.engine.close()
+    write(reports(world, "one"), steps=41)
+    host.end(0)
+    world.engine = world.boot()
+    world.ended("one")
+    assert of(world, "one").total.steps == 41
+    assert of(world, "one").final
+
+
+def test_workers_of_all_hosts_as_one(world: World) -> None:
+    world.create("two", **TWO_HOSTS)
+    hosts = world.all_hosts("two")
+    write(reports(world, "two"), 0, compiles=2, compiling_steps=[0, 1])
+    write(reports(world, "two", "algo-2"), 1, compile_seconds=14.0, steady_step_seconds=0.2, compiling_steps=[0, 9])
+    for host in hosts:
+        host.end(0)
+    world.ended("two")
+    found = of(world, "two")
+    assert [(one.host, one.rank, one.compiles) for one in found.workers] == [("algo-1", 0, 2), ("algo-2", 1, 3)]
+    total = found.total
+    assert (total.steps, total.compiles, total.compile_seconds, total.steady_step_seconds) == (40, 3, 14.0, 0.2)
+    assert total.compiling_steps == (0, 1, 9)
+    assert (total.samples, total.samples_per_second, total.executions) == (640, 141.6, 160)
+    assert total.fallbacks == {"aten::_unique2": 20}
+    assert [(place.call, place.count) for place in total.evaluations] == [("item", 80)]
+
+
+def test_a_compiled_jobs_report_is_in_its_output(world: World) -> None:
+    world.create("one")
+    host = world.host("one")
+    write(reports(world, "one"))
+    (reports(world, "one").parent / "data" / "compiler").mkdir(parents=True)
+    host.end(0)
+    world.ended("one")
+    assert members(world, "one") == ["compiler", "compiler-report.json"]
+
+
+def test_a_file_of_that_name_that_the_script_wrote_stays(world: World) -> None:
+    world.create("one")
+    host = world.host("one")
+    write(reports(world, "one"))
+    (reports(world, "one").parent / "data" / "compiler-report.json").write_text("mine")
+    host.end(0)
+    world.ended("one")
+    archive = world.settings.data.parent / "s3" / "out" / "models" / "one" / "output" / "output.tar.gz"
+    with tarfile.open(archive) as opened:
+        member = opened.extractfile("compiler-report.json")
+        assert member is not None
+        assert member.read() == b"mine"
+
+
+def test_a_native_job_has_a_report_and_the_output_of_aws(world: World) -> None:
+    world.create("one")
+    host = world.host("one")
+    write(reports(world, "one"), compiled=False, platform="", compiles=0)
+    host.say("done")
+    host.end(0)
+    world.ended("one")
+    assert not of(world, "one").compiled
+    assert members(world, "one") == []
+    assert world.log("one") == ["done"]
+
+
+def test_the_last_line_of_the_log_sums_it_up_once(world: World) -> None:
+    definitions = [{"Name": "steady", "Regex": "steady ([0-9.]+)"}]
+    specification = {**request("x")["AlgorithmSpecification"], "MetricDefinitions": definitions}
+    world.create("one", AlgorithmSpecification=specification)
+    host = world.host("one")
+    write(reports(world, "one"))
+    host.say("epoch 1")
+    host.end(0)
+    job = world.ended("one")
+    assert world.log("one") == [
+        "epoch 1",
+        "sagelet: compiled 3 times in 12.1 s (steps 0, 1, 57); 40 steps, the first 8.2 s, steady 113 ms; "
+        "70.8 samples/s; 4 graph breaks; on the CPU instead: aten::_unique2; at most 1 GiB (sagelet report one)",
+    ]
+    assert world.engine.final_metrics(job) == []
+
+
+def test_a_line_that_is_there_is_not_said_again(world: World) -> None:
+    """As when the server is killed between the line and the status that follows it."""
+    from sagelet.runtimes.port import Handle
+    from sagelet.telemetry.output import Recorder
+
+    world.create("one")
+    handle = world.host("one").handle
+    assert isinstance(handle, Handle)
+    until(lambda: world.engine.log_streams("123456789012", "us-east-1", "one/"))
+    for _ in range(2):
+        Recorder(world.engine._store, world.metrics, world.clock, world.job("one"), handle).note("sagelet: that is all")
+    assert world.log("one") == ["sagelet: that is all"]
+
+
+def test_cloudwatch_gets_what_is_known_under_a_prefix(world: World) -> None:
+    world.create("one")
+    host = world.host("one")
+    write(reports(world, "one"))
+    host.end(0)
+    world.ended("one")
+    published = {point.name: point.value for _, point in world.metrics.points if point.name.startswith("sagelet:")}
+    assert {point.host for _, point in world.metrics.points if point.name.startswith("sagelet:")} == {""}
+    assert published["sagelet:compiles"] == 3
+    assert published["sagelet:steady_step_seconds"] == pytest.approx(0.113)
+    assert published["sagelet:samples_per_second"] == pytest.approx(70.8)
+    assert published["sagelet:cpu_fallbacks"] == 10
+    assert "sagelet:cache_hits" not in published
+
+
+def test_an_interrupted_jobs_report_is_of_its_last_attempt(world: World) -> None:
+    spot = {
+        "EnableManagedSpotTraining": True,
+        "StoppingCondition": {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 3600},
+    }
+    world.create("one", **spot)
+    host = world.host("one")
+    until(lambda: world.job("one").launched)
+    write(reports(world, "one"), steps=9)
+    world.engine.interrupt(key("one"))
+    until(lambda: host.signals)
+    host.end(0)
+    until(lambda: world.job("one").attempt == 2)
+    second = until(lambda: world.runtime.hosts.get(f"{world.job('one').id}-2/algo-1"))
+    write(reports(world, "one"), steps=5)
+    second.end(0)
+    world.ended("one")
+    assert (of(world, "one").attempt, of(world, "one").total.steps) == (2, 5)
+
+
+def _link_to_a_file(directory: Path) -> None:
+    secret = directory.parents[4] / "secret.json"
+    secret.write_text(json.dumps(worker()))
+    (directory / "worker-0.json").symlink_to(secret)
+
+
+def _link_to_a_directory(directory: Path) -> None:
+    elsewhere = directory.parents[4] / "elsewhere"
+    elsewhere.mkdir()
+    write(elsewhere)
+    directory.rmdir()
+    directory.symlink_to(elsewhere)
+
+
+HOSTILE: dict[str, Callable[[Path], Any]] = {
+    "a link to a file": _link_to_a_file,
+    "a link to a directory": _link_to_a_directory,
+    "a pipe": lambda directory: os.mkfifo(directory / "worker-0.json"),
+    "a directory": lambda directory: (directory / "worker-0.json").mkdir(),
+    "no JSON": lambda directory: (directory / "worker-0.json").write_bytes(b"\xff\x00{"),
+    "another JSON": lambda directory: (directory / "worker-0.json").write_text("[1]"),
+    "nested beyond measure": lambda directory: (directory / "worker-0.json").write_text("[" * 500_000),
+    "too large": lambda directory: (directory / "worker-0.json").write_bytes(b" " * (reading.MOST_BYTES + 1)),
+    "a number of too many digits": lambda directory: (directory / "worker-0.json").write_text(
+        '{"steps": ' + "9" * 10_000 + "}"  # Python reads 4,300.
+    ),
+    "other names": lambda directory: write(directory, -1),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_what_is_no_report_is_left_out(tmp_path: Path, what: str) -> None:
+    directory = tmp_path.joinpath("a", "b", "opt-ml", *reading.DIRECTORY)
+    directory.mkdir(parents=True)
+    HOSTILE[what](directory)
+    assert reading.workers_of(tmp_path / "a" / "b" / "opt-ml", "algo-1") == []
+
+
+def test_values_that_do_not_fit_are_left_at_their_default(tmp_path: Path) -> None:
+    directory = tmp_path.joinpath(*reading.DIRECTORY)
+    directory.mkdir(parents=True)
+    content = worker(
+        steps="many", compiles=-3, compile_seconds=1e400, samples=True, executions=10**400, compiled=1,
+        fallbacks={"a\x1b[31m": 1, "b": "x"}, compiling_steps=[0, "1", None, 2], evaluations=[7, {"line": 3}],
+        memory=[], step_seconds={"p50": None, "p95": 2}, torch="x" * 10_000,
+    )  # fmt: skip
+    (directory / "worker-3.json").write_text(json.dumps(content))
+    (found,) = reading.workers_of(tmp_path, "algo-1")
+    assert (found.rank, found.host, found.steps, found.compiles, found.compile_seconds) == (3, "algo-1", 0, 0, 0.0)
+    assert (found.samples, found.executions, found.compiled) == (0, 2**53, True)
+    assert found.fallbacks == {"a\ufffd[31m": 1}
+    assert found.compiling_steps == (0, 2)
+    assert [place.line for place in found.evaluations] == [0, 3]
+    assert found.step_seconds == StepSeconds(p95=2.0)
+    assert len(found.torch) < 1000
+    report = CompilerReport.of("one", [found])
+    assert CompilerReport.from_json(json.loads(json.dumps(report.to_json()))) == report
+
+
+def test_the_summary_of_several_workers_and_of_a_script_that_ends_no_graph() -> None:
+    workers = CompilerReport.from_json({"workers": [{}, {}]}).workers
+    two = CompilerReport("j", workers=workers, total=Figures(compiles=1))
+    assert text.summary(two).startswith("2 workers, the slowest of them compiled once in ")
+    unmarked = CompilerReport("j", total=Figures(compiles=1, compile_seconds=0.4, optimizer_steps=40))
+    expected = "compiled once in 400 ms; 40 optimizer steps and no end of a graph among them (torch_xla.sync)"
+    assert text.summary(unmarked) == f"{expected} (sagelet report j)"
