@@ -13,7 +13,7 @@ help:
 	@echo "make test    set up, run the tests that this machine can run"
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
-	@echo "make docs    docs/training-job-api.md, from botocore's model"
+	@echo "make docs    docs/training-job-api.md, from botocore's model; docs/doctor.md, from the doctor's rules"
 	@echo "make bench-s3  S3 against moto_server: ratios of one run"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
 	@echo "make bench-report  what the compile report costs a training step"
@@ -67,6 +67,7 @@ properties: setup
 
 docs: setup
 	$(BIN)/python docs/training_job_api.py
+	$(BIN)/python docs/doctor_rules.py
 
 # S3 of sagelet against moto_server, one run.
 bench-s3: setup

@@ -5,6 +5,7 @@ import click
 import sagelet
 from sagelet.errors import SageletError
 from sagelet_api.cli.cache import cache
+from sagelet_api.cli.doctor import doctor
 from sagelet_api.cli.fault import fault, throttle
 from sagelet_api.cli.gpus import gpus
 from sagelet_api.cli.image import image
@@ -46,3 +47,4 @@ main.add_command(s3)
 main.add_command(reset)
 main.add_command(export)
 main.add_command(import_)
+main.add_command(doctor)

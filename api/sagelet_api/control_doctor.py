@@ -1,0 +1,29 @@
+"""The control endpoint of the doctor."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flask import Blueprint
+
+    from sagelet_api.control import Controlled
+
+
+def blueprint(engine: "Controlled") -> "Blueprint":
+    from flask import Blueprint
+
+    from sagelet_api.control import known_job
+
+    routes = Blueprint("doctor", __name__, url_prefix="/_sagelet")
+
+    @routes.get("/jobs/<name>/doctor")
+    def findings(name: str) -> dict[str, Any]:
+        """The findings of docs/doctor.md, worst first; of a job that runs, as of now."""
+        with known_job(name) as key:
+            job = engine.job(key)
+            return {
+                "TrainingJobName": job.key.name,
+                "TrainingJobStatus": job.status.value,
+                "findings": list(engine.findings(key)),
+            }
+
+    return routes

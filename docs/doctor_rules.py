@@ -1,0 +1,74 @@
+"""Makes docs/doctor.md: every rule of the doctor, why and what instead. `make docs` runs it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sagelet.doctor.finding import TITLES, Rule
+from sagelet.doctor.rules import RULES
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "doctor.md"
+EXAMPLES = ROOT / "examples" / "best_practices"
+_INTRODUCTION = """\
+# The doctor
+
+Made by `make docs` from the rules in `emulator/sagelet/doctor`; do not edit.
+
+The doctor compares a compiled job with AWS's best practices for the SageMaker Training Compiler. It goes by what the
+job did (its compile report), not by what its script looks like; the script tells where. So it says nothing of a job
+that did well by chance, nor of one that did too few steps to tell.
+
+| where | what |
+| --- | --- |
+| `sagelet doctor JOB [--json]` | all findings; also while the job runs |
+| `GET /_sagelet/jobs/JOB/doctor?account=&region=` | the same as JSON |
+| `compiler-report.json`, `sagelet report JOB` | the member `findings` |
+| the job's log | a short section at its end |
+
+A finding is
+
+```text
+{"rule": "explicit-evaluation", "severity": "warning", "seen": "...",
+ "file": "train.py", "line": 17, "count": 600, "cost_seconds": 0.3, "why": "...", "instead": "...", "source": "https://docs.aws.amazon.com/..."}
+```
+
+`file`, `line`, `count` and `cost_seconds` (an estimate) are left out where they are not known. The worst come first,
+and of one severity those that cost most:
+
+- **error**: the job failed of it, would stall on AWS, or its result is wrong;
+- **warning**: it costs a share of the training that is worth a change;
+- **info**: good to know.
+
+The scripts below are in `examples/best_practices`; `make doctor-scripts` runs them all and records what they report.
+What the rules compare with a native job needs one that ran here before: it completed, with the same scripts and the
+same hyperparameters but for batch size, learning rate, steps and epochs.
+
+"Tested Models" of AWS's list is no rule: nothing here can tell a model from its script.
+"""
+
+
+def page() -> str:
+    return _INTRODUCTION + "".join(f"\n{part}" for rule in RULES for part in _rule(rule))
+
+
+def _rule(rule: Rule) -> Iterator[str]:
+    yield f"## {rule.name}\n"
+    yield f"{rule.why}\n"
+    yield f"Instead: {rule.instead}\n"
+    yield f"AWS: [{TITLES[rule.section]}]({rule.section.value})\n"
+    if rule.thresholds:
+        rows = "".join(f"| {one.value:g} | {one.meaning} | {one.reason} |\n" for one in rule.thresholds)
+        yield f"| threshold | of | because |\n| --- | --- | --- |\n{rows}"
+    scripts = [f"`{path.name}`" for path in examples(rule)]
+    if scripts:
+        yield f"Scripts: {', '.join(scripts)}\n"
+
+
+def examples(rule: Rule) -> list[Path]:
+    """Its scripts: those that name it in their first line."""
+    wanted = f"({rule.name})"
+    return [path for path in sorted(EXAMPLES.glob("*.py")) if wanted in path.read_text().splitlines()[0]]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

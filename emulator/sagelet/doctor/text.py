@@ -1,0 +1,27 @@
+"""Findings as lines for a job's log. From JSON, as findings are kept."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+#: Begins each line, so that nobody takes it for the script's.
+PREFIX = "sagelet doctor: "
+#: Findings that a log shows; `sagelet doctor JOB` has them all.
+MOST = 10
+
+
+def place(finding: Mapping[str, Any]) -> str:
+    """`train.py:17`; empty when the finding has no place."""
+    return f"{finding['file']}:{finding['line']}" if finding.get("file") else ""
+
+
+def log_lines(job: str, findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A short section: none when there are no findings."""
+    if not findings:
+        return
+    yield f"{PREFIX}{len(findings)} finding{'s' if len(findings) > 1 else ''}; `sagelet doctor {job}` tells more"
+    for finding in findings[:MOST]:
+        head = " ".join(filter(None, [finding["severity"], finding["rule"], place(finding)]))
+        yield f"{PREFIX}{head}: {finding['seen']}"
+        yield f"{PREFIX}  instead: {finding['instead']}"
+    if len(findings) > MOST:
+        yield f"{PREFIX}and {len(findings) - MOST} more"

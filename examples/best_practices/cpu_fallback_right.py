@@ -1,0 +1,17 @@
+"""Computes on the CPU, while the batch is made, what XLA does not have. (cpu-fallback)"""
+
+import torch
+import torch_xla.core.xla_model as xm
+
+device = xm.xla_device()
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 4)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for step in range(600):
+    batch = torch.randn(16, 32)
+    inputs, labels = (batch * torch.special.bessel_j0(batch)).to(device), torch.randint(0, 4, (16,)).to(device)
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+    loss.backward()
+    xm.optimizer_step(optimizer, barrier=True)

@@ -1,0 +1,448 @@
+"""Each rule: what it needs to see, and what is close to it but no finding."""
+
+import logging
+
+import pytest
+
+from sagelet.doctor.case import Progress, Setup
+from sagelet.doctor.diagnosis import diagnose
+from sagelet.doctor.finding import Rule, Section, Seen, Severity
+from sagelet.telemetry.compiler.worker import (
+    BatchShape,
+    Collectives,
+    Devices,
+    Memory,
+    Optimizer,
+    Place,
+    WorkerReport,
+)
+from support.doctor_cases import GPU, case, found, native_worker, read, worker
+
+LOOP = """
+    for batch in loader:
+        loss = model(batch)
+        total += loss.item()
+        print("loss", loss)
+        xm.optimizer_step(optimizer)
+    """
+TRAINER = """
+    arguments = TrainingArguments(
+        output_dir="out",
+        logging_steps={every},
+    )
+    Trainer(model=model, args=arguments).train()
+    """
+
+
+def failed(*lines: str, **progress: object) -> Progress:
+    return Progress("Failed", exit_code=1, last_lines=lines, **progress)  # type: ignore[arg-type]
+
+
+def test_a_training_as_it_should_be_has_no_findings() -> None:
+    assert found(case(worker(), script=LOOP)) == {}
+    assert found(case()) == {}
+
+
+# --- shapes ---------------------------------------------------------------------------------------------------
+
+
+def shapes(*lengths: int) -> tuple[BatchShape, ...]:
+    return tuple(BatchShape((8, length), 1000 // len(lengths)) for length in lengths)
+
+
+def test_batches_of_many_lengths() -> None:
+    script = """
+        def collate(batch):
+            return tokenizer(batch, padding="longest", return_tensors="pt")
+        """
+    many = worker(batch_shapes=shapes(30, 31, 32), compiling_steps=(0, 1, 7, 9, 20), compiling_step_count=5)
+    finding = found(case(many, script=script))["dynamic-shapes"]
+    assert finding.seen.place is not None
+    assert (finding.seen.place.file, finding.seen.place.line, finding.seen.count) == ("train.py", 2, 3)
+    assert "3 shapes" in finding.seen.text
+    assert 'padding="longest"' in finding.seen.text
+    assert finding.seen.cost_seconds == pytest.approx(1.5)
+
+
+def test_lengths_whose_programs_were_compiled_in_the_first_steps_are_no_finding() -> None:
+    assert found(case(worker(batch_shapes=shapes(30, 31, 32)))) == {}
+
+
+def test_batches_of_many_sizes_are_not_to_be_padded() -> None:
+    sizes = tuple(BatchShape((rows, 32), 300) for rows in (8, 7, 6))
+    finding = found(case(worker(batch_shapes=sizes, compiling_steps=(0, 8, 9, 10), compiling_step_count=4)))
+    assert "drop_last" in finding["dynamic-shapes"].to_json()["instead"]
+
+
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [
+        ("collator = DataCollatorWithPadding(tokenizer)", 1),
+        ("collator = DataCollatorWithPadding(tokenizer, padding='max_length')", None),
+        ("layer = Conv2d(3, 8, 3, padding=True)\nbatch = pad_sequence(rows)", 2),
+        ("batch = tokenizer(rows, padding=True)", 1),
+        ("batch = tokenizer(rows, padding='max_length')", None),
+        ("this is no Python", None),
+    ],
+)
+def test_where_batches_get_their_lengths(script: str, line: int | None) -> None:
+    many = worker(batch_shapes=shapes(30, 31, 32), compiling_steps=(0, 7, 9, 20), compiling_step_count=4)
+    place = found(case(many, script=script))["dynamic-shapes"].seen.place
+    assert (place.line if place else None) == line
+
+
+LAST = {
+    "batch_shapes": (BatchShape((16, 32), 990), BatchShape((5, 32), 10)),
+    "compiling_steps": (0, 1, 99),
+    "compiling_step_count": 3,
+}
+
+
+@pytest.mark.parametrize("drop", ["", ", drop_last=False"])
+def test_a_smaller_last_batch(drop: str) -> None:
+    finding = found(case(worker(**LAST), script=f"loader = DataLoader(rows, batch_size=16{drop})"))["last-batch"]
+    assert finding.seen.severity is Severity.INFO
+    assert "step 99" in finding.seen.text
+    assert "10 of [5, 32]" in finding.seen.text
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "loader = DataLoader(rows, batch_size=16, drop_last=True)",
+        "train = DataLoader(rows, 16, drop_last=options.drop)",
+        "train, test = DataLoader(rows, 16), DataLoader(others, 5)",
+        "arguments = TrainingArguments(eval_strategy='steps')",
+        "arguments = TrainingArguments(dataloader_drop_last=True)",
+        "loader = DataLoader(rows, **options)",
+    ],
+)
+def test_a_smaller_batch_that_may_be_another_ones(script: str) -> None:
+    assert found(case(worker(**LAST), script=script)) == {}
+
+
+# --- evaluations ----------------------------------------------------------------------------------------------
+
+
+def test_item_in_the_loop() -> None:
+    reading = worker(evaluations=(read("item", 3, 1000),))
+    finding = found(case(reading, script=LOOP))["explicit-evaluation"].to_json()
+    assert (finding["file"], finding["line"], finding["count"], finding["severity"]) == ("train.py", 3, 1000, "warning")
+    assert ".item()" in finding["seen"]
+    assert "`total += loss.item()`" in finding["seen"]
+    assert finding["source"].startswith("https://docs.aws.amazon.com/")
+
+
+def test_a_value_now_and_then_is_no_finding() -> None:
+    assert found(case(worker(evaluations=(read("item", 3, 110), read("__format__", 4, 110))), script=LOOP)) == {}
+
+
+def test_too_few_steps_to_tell() -> None:
+    few = worker(steps=10, optimizer_steps=10, markers=10, evaluations=(read("item", 3, 10),), compile_seconds=0.001)
+    assert found(case(few, script=LOOP)) == {}
+
+
+def test_a_printed_tensor_is_logging() -> None:
+    printing = worker(evaluations=(read("__repr__", 4, 1000),))
+    assert set(found(case(printing, script=LOOP))) == {"frequent-logging"}
+
+
+def test_an_evaluation_of_an_unknown_file_is_still_one() -> None:
+    elsewhere = Place("item", "lost.py", 9, "f", "", 1000, 0.1)
+    finding = found(case(worker(evaluations=(elsewhere,)), script=LOOP))["explicit-evaluation"]
+    assert "`" not in finding.seen.text
+
+
+def test_what_the_trainer_reads_by_itself_is_not_the_scripts() -> None:
+    within = worker(evaluations=(read("__bool__", 5, 1000, "transformers/trainer.py:2560"),))
+    assert found(case(within, script=TRAINER.format(every=100))) == {}
+
+
+def test_what_a_library_reads_in_the_scripts_loop_is() -> None:
+    script = """
+        for batch in loader:
+            metric.add_batch(predictions)
+        """
+    within = worker(evaluations=(read("numpy", 2, 1000, "evaluate/module.py:500"),))
+    assert "evaluate/module.py:500" in found(case(within, script=script))["explicit-evaluation"].seen.text
+
+
+@pytest.mark.parametrize(("every", "often"), [(1, True), (5, True), (10, False), (100, False)])
+def test_logging_steps_of_the_trainer(every: int, often: bool) -> None:
+    reading = worker(evaluations=(read("item", 5, 1000 // every, "transformers/trainer_pt_utils.py:197"),))
+    findings = found(case(reading, script=TRAINER.format(every=every)))
+    assert set(findings) == ({"frequent-logging"} if often else set())
+    if often:
+        assert findings["frequent-logging"].to_json()["line"] == 3
+        assert found(case(worker(), script=TRAINER.format(every=every))) == {}
+
+
+def test_logging_steps_as_a_hyperparameter() -> None:
+    script = "parser = HfArgumentParser(TrainingArguments)"
+    asked = Setup(GPU, {"logging_steps": "1"})
+    reading = worker(evaluations=(read("item", 5, 1000, "transformers/trainer_pt_utils.py:197"),))
+    assert set(found(case(reading, script=script, setup=asked))) == {"frequent-logging"}
+    assert found(case(worker(), script="options.logging_steps", setup=asked)) == {}
+
+
+def test_saving_in_every_step() -> None:
+    saving = worker(saves=(Place("torch.save", "train.py", 3, "main", "", 1000, 2.0),))
+    assert {"frequent-checkpoints", "torch-save"} == set(found(case(saving, script=LOOP)))
+    script = 'arguments = TrainingArguments(save_strategy="{}", save_steps=2)'
+    assert set(found(case(worker(), script=script.format("steps")))) == {"frequent-checkpoints"}
+    assert found(case(worker(), script=script.format("epoch"))) == {}
+
+
+# --- the API --------------------------------------------------------------------------------------------------
+
+
+def test_no_step_ended_its_graph() -> None:
+    script = """
+        for batch in loader:
+            loss.backward()
+            optimizer.step()
+        """
+    unended = worker(steps=0, markers=0, steady_step_seconds=0.0)
+    finding = found(case(unended, script=script))["missing-mark-step"]
+    assert finding.seen.place is not None
+    assert finding.seen.place.line == 3
+    assert finding.seen.severity is Severity.ERROR
+
+
+def test_torch_save_of_xla_tensors() -> None:
+    saving = worker(saves=(Place("torch.save", "train.py", 3, "main", "", 1, 0.1),))
+    assert "once" in found(case(saving, script=LOOP))["torch-save"].seen.text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: Expected XLA tensor. Got: torch.FloatTensor",
+        "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+        "AssertionError: Torch not compiled with CUDA enabled",
+        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, xla:0 and cpu!",
+    ],
+)
+def test_a_job_that_failed_of_two_devices(line: str) -> None:
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/opt/ml/code/train.py", line 2, in <module>',
+        "    loss = model(batch)",
+        '  File "/usr/lib/python3/site-packages/torch/nn/modules/module.py", line 1773, in _wrapped_call_impl',
+        line,
+    )
+    finding = found(case(script=LOOP, progress=failed(*lines)))["device-mixing"].to_json()
+    assert (finding["severity"], finding["file"], finding["line"]) == ("error", "train.py", 2)
+    assert "`loss = model(batch)`" in finding["seen"]
+    natively = Setup(GPU, compiled=False)
+    assert found(case(script=LOOP, progress=failed(*lines), setup=natively)) == {}
+    assert found(case(worker(), script=LOOP, progress=Progress("Completed", last_lines=lines))) == {}
+
+
+def test_parameters_left_on_the_cpu() -> None:
+    assert set(found(case(worker(devices=Devices(cpu_params=2, xla_params=4))))) == {"device-mixing"}
+
+
+def test_a_compiled_job_that_compiles_nothing() -> None:
+    nowhere = native_worker(devices=Devices(cpu_params=4), markers=0)
+    finding = found(case(nowhere, script="device = torch.device('cpu')"))["not-compiled"]
+    assert finding.seen.place is not None
+    assert found(case(nowhere, setup=Setup(GPU, compiled=False))) == {}
+
+
+def exchanging(count: int, platform: str = "CPU") -> list[WorkerReport]:
+    collectives = Collectives(count)
+    return [worker(rank=rank, world_size=2, platform=platform, collectives=collectives) for rank in (0, 1)]
+
+
+def test_workers_that_exchange_nothing() -> None:
+    finding = found(case(*exchanging(0), script="for batch in loader:\n    optimizer.step()"))["gradients-not-reduced"]
+    assert finding.seen.severity is Severity.ERROR
+    assert finding.seen.place is not None
+    assert found(case(*exchanging(1000))) == {}
+    assert found(case(*exchanging(0, "CUDA"))) == {}
+
+
+# --- batch size, data, length ---------------------------------------------------------------------------------
+
+
+def test_the_native_batch_size() -> None:
+    assert "native job native" in found(case(worker(), native=native_worker()))["batch-size"].seen.text
+    larger = worker(batch_shapes=(BatchShape((64, 32), 250),), optimizers=(Optimizer("SGD", (0.4,)),))
+    assert found(case(larger, native=native_worker())) == {}
+
+
+def test_free_memory_of_the_device() -> None:
+    room = worker(memory=Memory(4 * 2**30, "device", 16 * 2**30))
+    assert "4.0 of the device's 16.0 GiB" in found(case(room))["batch-size"].seen.text
+    assert found(case(worker(memory=Memory(4 * 2**30, "rss")))) == {}
+    assert found(case(worker(memory=Memory(12 * 2**30, "device", 16 * 2**30)))) == {}
+
+
+def test_a_larger_batch_at_the_same_learning_rate() -> None:
+    larger = worker(batch_shapes=(BatchShape((64, 32), 250),))
+    finding = found(case(larger, native=native_worker()))["learning-rate"].to_json()
+    assert "64 rows" in finding["seen"]
+    assert "learning_rate=0.4" in finding["instead"]
+    assert "0.2 " in finding["instead"]
+
+
+def test_the_batch_of_all_workers_counts() -> None:
+    finding = found(case(*exchanging(1000), native=native_worker()))["learning-rate"]
+    assert "32 rows where the native job native has 16" in finding.seen.text
+
+
+def test_steps_that_wait_for_their_data() -> None:
+    waiting = worker(steady_input_wait_seconds=0.006)
+    finding = found(case(waiting, script="for batch in DataLoader(rows, batch_size=16):\n    step(batch)"))
+    assert finding["input-bound"].seen.cost_seconds == pytest.approx(6.0)
+    assert finding["input-bound"].seen.place is not None
+    assert "(60%)" in finding["input-bound"].seen.text
+    assert found(case(worker(steady_input_wait_seconds=0.002))) == {}
+    prepared = found(case(waiting, script="loader = DataLoader(rows, num_workers=4)"))
+    assert prepared["input-bound"].seen.place is None
+
+
+def test_the_slowest_worker_is_the_one_that_waits() -> None:
+    workers = exchanging(1000)
+    slow = worker(rank=1, world_size=2, collectives=Collectives(9), steady_input_wait_seconds=0.006)
+    assert set(found(case(workers[0], slow))) == {"input-bound"}
+
+
+def short(**figures: object) -> WorkerReport:
+    return worker(steps=50, optimizer_steps=50, markers=50, **figures)
+
+
+def test_a_training_too_short_for_its_compilation() -> None:
+    # 1 s of compiling; a step saves 10 ms at the very most: step 100.
+    finding = found(case(short()))["short-training"]
+    assert "from step 100 on" in finding.seen.text
+    assert found(case(worker(steps=100))) == {}
+
+
+def test_break_even_against_a_native_job() -> None:
+    same = {"optimizers": ()}
+    even = found(case(short(**same), native=native_worker(steady_step_seconds=0.014)))["short-training"]
+    assert "natively 14.0 ms in native): compiling pays from step 250 on" in even.seen.text
+    never = found(case(short(**same), native=native_worker(steady_step_seconds=0.008)))["short-training"]
+    assert "does not pay at any step" in never.seen.text
+    won = found(case(short(**same), native=native_worker(steady_step_seconds=0.05)))
+    assert "short-training" not in won
+
+
+def test_a_job_that_did_not_complete_is_not_too_short() -> None:
+    assert found(case(short(), progress=Progress("Stopped"))) == {}
+    assert found(case(short(), progress=Progress("InProgress", silent_seconds=1))) == {}
+
+
+def test_operations_on_the_cpu() -> None:
+    script = "for batch in loader:\n    kinds = torch.unique(batch)"
+    counts = {"aten::_unique2": 1000, "aten::_local_scalar_dense": 900, "aten::nonzero": 1}
+    finding = found(case(worker(fallbacks=counts), script=script))["cpu-fallback"].to_json()
+    assert (finding["line"], finding["count"]) == (2, 1000)
+    assert "aten::_unique2" in finding["seen"]
+
+
+# --- the request ----------------------------------------------------------------------------------------------
+
+
+def of_instances(*instances: tuple[str, int]) -> set[str]:
+    return set(found(case(setup=Setup(instances))))
+
+
+def test_instances() -> None:
+    assert of_instances(("ml.m5.large", 1)) == {"unsupported-instance"}
+    assert of_instances(("ml.p3.2xlarge", 1)) == set()
+    assert of_instances(("ml.p3.2xlarge", 8)) == {"single-gpu-instances", "no-efa"}
+    assert of_instances(("ml.p3.8xlarge", 2)) == {"no-efa"}
+    assert of_instances(("ml.p4d.24xlarge", 4)) == set()
+    assert found(case(setup=Setup((("ml.m5.large", 3),), compiled=False, debug=True, debugger=True))) == {}
+
+
+def test_debugging_that_was_left_on() -> None:
+    assert set(found(case(setup=Setup(GPU, debug=True)))) == {"debug-mode"}
+    finding = found(case(setup=Setup(GPU, debugger=True, profiler=True)))["debugger"]
+    assert "hook and profiler" in finding.seen.text
+
+
+# --- failures -------------------------------------------------------------------------------------------------
+
+
+def test_memory() -> None:
+    line = "RuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes."
+    told = found(case(worker(memory=Memory(2**30, "rss")), progress=failed(line)))["out-of-memory"]
+    assert line in told.seen.text
+    assert "a batch has 16 rows" in told.seen.text
+    killed = found(case(progress=failed("last words", out_of_memory=True)))["out-of-memory"]
+    assert "The kernel killed" in killed.seen.text
+    signalled = found(case(progress=Progress("Failed", exit_code=137)))["out-of-memory"]
+    assert "SIGKILL" in signalled.seen.text
+    assert found(case(progress=Progress("Stopped", exit_code=137))) == {}
+    assert found(case(progress=failed("ValueError: bad data"))) == {}
+
+
+def test_a_checkpoint_that_cannot_be_loaded() -> None:
+    line = "NotImplementedError: Could not run 'aten::empty.memory_format' with arguments from the 'XLA' backend."
+    natively = Setup(GPU, compiled=False)
+    assert set(found(case(progress=failed(line), setup=natively))) == {"unreadable-checkpoint"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "SMTrainingCompiler Error: ExecuteUserScriptError",
+        "RuntimeError: Bad StatusOr access: INTERNAL: ptxas exited with non-zero error code 65280",
+        "F0000 parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --xla_gpu_typo",
+        "RuntimeError: No PjRtPlugin registered for: CUDA. Make sure the environment is configured correctly.",
+    ],
+)
+def test_the_compiler_gave_up(line: str) -> None:
+    assert set(found(case(progress=failed(line)))) == {"compiler-fault"}
+
+
+def silent(seconds: float, compiling: float = 0.0) -> Progress:
+    return Progress("InProgress", silent_seconds=seconds, compiling_seconds=compiling)
+
+
+def test_a_stall() -> None:
+    assert found(case(worker(), progress=silent(500))) == {}
+    assert "is at step 1000" in found(case(worker(), progress=silent(700)))["stall"].seen.text
+    assert "no worker has reported" in found(case(progress=silent(700)))["stall"].seen.text
+    assert "compiling one program for 10 minutes" in found(case(worker(), progress=silent(700, 600)))["stall"].seen.text
+    behind = worker(rank=1, world_size=2, optimizer_steps=998, steps=998, collectives=Collectives(9))
+    apart = found(case(exchanging(9)[0], behind, progress=silent(700)))["stall"]
+    assert "worker 1 is at step 998" in apart.seen.text
+
+
+# --- all of them ----------------------------------------------------------------------------------------------
+
+
+def test_the_worst_comes_first_then_what_costs_most() -> None:
+    looked_at = case(
+        worker(
+            evaluations=(read("item", 3, 1000), Place("tolist", "train.py", 2, "main", "", 900, 2.5)),
+            saves=(Place("torch.save", "train.py", 5, "main", "", 1),),
+            steady_input_wait_seconds=0.008,
+        ),
+        script=LOOP,
+        setup=Setup(GPU, debug=True),
+    )
+    ordered = [(finding.rule.name, finding.seen.cost_seconds) for finding in diagnose(looked_at)]
+    assert [name for name, _ in ordered] == [
+        "input-bound", "explicit-evaluation", "explicit-evaluation", "torch-save", "debug-mode",
+    ]  # fmt: skip
+
+
+def test_a_rule_with_a_bug_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_: object) -> list[Seen]:
+        raise ZeroDivisionError
+
+    def fine(_: object) -> list[Seen]:
+        return [Seen(Severity.INFO, "seen")]
+
+    rules = tuple(
+        Rule(name, "why", "instead", Section.ENABLE, check) for name, check in (("broken", broken), ("fine", fine))
+    )
+    with caplog.at_level(logging.ERROR):
+        assert [finding.rule.name for finding in diagnose(case(), rules)] == ["fine"]
+    assert "broken" in caplog.text

@@ -1,0 +1,149 @@
+"""What the doctor gets to see of a job."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet.data.layout import JobDirectories
+from sagelet.jobs.consultation import Consultation, setup_of
+from sagelet.jobs.record import TrainingJob
+from sagelet.runtimes.port import Observation
+from sagelet.telemetry.compiler.report import CompilerReport
+from support.doctor_cases import native_worker, read, worker
+from support.world import World, until
+
+LOOP = "for batch in loader:\n    total += loss.item()\n"
+COMPILED = {"sagemaker_training_compiler_enabled": "true", "sagemaker_program": '"train.py"'}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.engine.close()
+
+
+def make(world: World, name: str, parameters: dict[str, str], script: str = LOOP, **changes: Any) -> TrainingJob:
+    """A job that trains, with a script in its source directory."""
+    changes = {"ResourceConfig": {"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}, **changes}
+    world.create(name, HyperParameters=parameters, **changes)
+    world.host(name)
+    code = JobDirectories.of(world.settings.data, world.job(name)).host("algo-1").opt_ml / "code"
+    (code / "train.py").write_text(script)
+    return world.job(name)
+
+
+def taken_in(world: World, text: str) -> None:
+    """Waits until a line of any host is in the store."""
+    streams = world.engine.log_streams
+    until(
+        lambda: any(
+            text in event.text
+            for stream in streams("123456789012", "us-east-1", "one/")
+            for event in world.engine.log_events(stream, limit=100)
+        )
+    )
+
+
+def consult(
+    world: World, job: TrainingJob, *reports: CompilerReport, **hosts: Observation
+) -> dict[str, dict[str, Any]]:
+    """Findings by rule; `reports`: the job's own first."""
+    by_name = {report.job: report for report in reports}
+    consultation = Consultation(
+        world.engine._store, world.settings.data, lambda other: by_name.get(other.key.name, CompilerReport())
+    )
+    ended = {name.replace("_", "-"): host for name, host in hosts.items()}
+    found = consultation.findings(job, reports[0] if reports else CompilerReport(), world.clock.now_ms(), ended)
+    assert json.loads(json.dumps(found)) == list(found)
+    return {finding["rule"]: finding for finding in found}
+
+
+def test_findings_of_a_job_that_runs(world: World) -> None:
+    job = make(world, "one", COMPILED)
+    reading = CompilerReport.of("one", [worker(evaluations=(read("item", 2, 1000),))])
+    found = consult(world, job, reading)
+    assert set(found) == {"explicit-evaluation"}
+    assert "`total += loss.item()`" in found["explicit-evaluation"]["seen"]
+
+
+def test_a_job_that_is_silent_has_stalled(world: World) -> None:
+    job = make(world, "one", COMPILED)
+    world.host("one").say("step 1")
+    taken_in(world, "step 1")
+    assert consult(world, job) == {}
+    world.clock.turn(900)
+    assert "15 minutes" in consult(world, world.job("one"))["stall"]["seen"]
+
+
+def test_a_failed_job_is_diagnosed_from_its_last_lines(world: World) -> None:
+    job = make(world, "one", COMPILED, script="x = 1\nmodel(batch)\n")
+    world.host("one").say(
+        "Traceback (most recent call last):",
+        '  File "/opt/ml/code/train.py", line 2, in <module>',
+        "RuntimeError: Expected XLA tensor. Got: torch.FloatTensor",
+    )
+    taken_in(world, "Expected XLA tensor")
+    down = Observation(running=False, exit_code=1, finished_ms=5)
+    finding = consult(world, job, algo_1=down)["device-mixing"]
+    assert (finding["file"], finding["line"]) == ("train.py", 2)
+
+
+def test_the_host_that_failed_first_speaks(world: World) -> None:
+    hosts = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    make(world, "one", COMPILED, ResourceConfig=hosts)
+    first, second = world.all_hosts("one")
+    first.say("SMTrainingCompiler Error of the other")
+    second.say("RuntimeError: RESOURCE_EXHAUSTED: out of memory")
+    taken_in(world, "SMTrainingCompiler")
+    taken_in(world, "RESOURCE_EXHAUSTED")
+    ended = {
+        "algo_1": Observation(running=False, exit_code=1, finished_ms=9),
+        "algo_2": Observation(running=False, exit_code=1, finished_ms=7),
+    }
+    assert set(consult(world, world.job("one"), **ended)) == {"out-of-memory"}
+
+
+def finished_native(world: World, name: str, parameters: dict[str, str], script: str = LOOP) -> None:
+    make(world, name, parameters, script)
+    world.host(name).end(0)
+    world.ended(name)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "script", "compared"),
+    [
+        ({"sagemaker_program": '"train.py"', "batch_size": "8", "model": "gpt2"}, LOOP, True),
+        ({"sagemaker_program": '"train.py"', "batch_size": "8", "model": "bert"}, LOOP, False),
+        ({"sagemaker_program": '"train.py"', "batch_size": "8", "model": "gpt2"}, "another = 1", False),
+        ({**COMPILED, "batch_size": "8", "model": "gpt2"}, LOOP, False),
+    ],
+)
+def test_the_native_job_to_compare_with(world: World, parameters: dict[str, str], script: str, compared: bool) -> None:
+    finished_native(world, "before", parameters, script)
+    job = make(world, "one", {**COMPILED, "batch_size": "16", "model": "gpt2"})
+    found = consult(world, job, CompilerReport.of("one", [worker()]), CompilerReport.of("before", [native_worker()]))
+    assert set(found) == ({"batch-size"} if compared else set())
+
+
+def test_what_the_request_says(world: World) -> None:
+    job = make(world, "one", {"sagemaker_training_compiler_enabled": '"true"', "steps": "5", "name": '"gpt"'})
+    assert setup_of(job).compiled
+    assert not setup_of(job).debugger
+    assert setup_of(job).hyperparameters["name"] == "gpt"
+    assert setup_of(job).hyperparameters["steps"] == "5"
+    parameters = {"sagemaker_training_compiler_debug_mode": "True"}
+    request = {
+        **job.request,
+        "HyperParameters": parameters,
+        "DebugHookConfig": {"S3OutputPath": "s3://b/c"},
+        "ProfilerConfig": {"S3OutputPath": "s3://b/c"},
+    }
+    setup = setup_of(replace(job, request=request))
+    assert (setup.compiled, setup.debug, setup.debugger, setup.profiler) == (False, True, True, True)
+    off = setup_of(replace(job, request={**request, "ProfilerConfig": {"DisableProfiler": True}}))
+    assert not off.profiler
