@@ -6,7 +6,7 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 setup-s3 image demo up test properties docs bench-s3 bench-models lint format
-.PHONY: bench-report clean
+.PHONY: bench-report doctor-scripts clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -14,6 +14,7 @@ help:
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
 	@echo "make docs    docs/training-job-api.md, from botocore's model; docs/doctor.md, from the doctor's rules"
+	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make bench-s3  S3 against moto_server: ratios of one run"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
 	@echo "make bench-report  what the compile report costs a training step"
@@ -68,6 +69,10 @@ properties: setup
 docs: setup
 	$(BIN)/python docs/training_job_api.py
 	$(BIN)/python docs/doctor_rules.py
+
+# Runs every script of examples/best_practices and records what it reports, for the tests of the doctor's rules.
+doctor-scripts: setup
+	SAGELET_RECORD=1 $(BIN)/python -m pytest tests/xla/test_doctor_scripts.py $(PYTEST_ARGS)
 
 # S3 of sagelet against moto_server, one run.
 bench-s3: setup

@@ -10,7 +10,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 for step in range(600):
     inputs, labels = torch.randn(16, 32).to(device), torch.randint(0, 4, (16,)).to(device)
-    weights = torch.special.bessel_j0(inputs)
+    weights = torch.special.bessel_j0(inputs)  # <- on the CPU
     optimizer.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(inputs * weights), labels)
     loss.backward()

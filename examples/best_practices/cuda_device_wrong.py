@@ -9,7 +9,7 @@ model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.L
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 for step in range(600):
-    inputs, labels = torch.randn(16, 32).cuda(), torch.randint(0, 4, (16,)).cuda()
+    inputs, labels = torch.randn(16, 32).cuda(), torch.randint(0, 4, (16,)).cuda()  # <- not the device
     optimizer.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(inputs), labels)
     loss.backward()

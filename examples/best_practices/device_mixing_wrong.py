@@ -11,6 +11,6 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(600):
     inputs, labels = torch.randn(16, 32), torch.randint(0, 4, (16,))
     optimizer.zero_grad()
-    loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+    loss = torch.nn.functional.cross_entropy(model(inputs), labels)  # <- fails
     loss.backward()
     xm.optimizer_step(optimizer, barrier=True)

@@ -16,7 +16,7 @@ texts = [" ".join(random.choices(list(words)[1:], k=random.randint(4, 40))) for 
 
 
 def collate(batch):
-    return tokenizer(batch, padding="longest", return_tensors="pt")["input_ids"]
+    return tokenizer(batch, padding="longest", return_tensors="pt")["input_ids"]  # <- a new shape
 
 
 device = xm.xla_device()

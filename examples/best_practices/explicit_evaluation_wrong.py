@@ -15,5 +15,5 @@ for step in range(600):
     loss = torch.nn.functional.cross_entropy(model(inputs), labels)
     loss.backward()
     xm.optimizer_step(optimizer, barrier=True)
-    total += loss.item()
+    total += loss.item()  # <- waits for the step
 print(f"mean loss {total / 600:.4f}")

@@ -18,4 +18,4 @@ for step in range(600):
     loss.backward()
     xm.optimizer_step(optimizer, barrier=True)
     if step % 2 == 0:
-        xm.save(model.state_dict(), "checkpoints/last.pt")
+        xm.save(model.state_dict(), "checkpoints/last.pt")  # <- too often

@@ -14,4 +14,4 @@ for step in range(600):
     loss = torch.nn.functional.cross_entropy(model(inputs), labels)
     loss.backward()
     xm.optimizer_step(optimizer, barrier=True)
-    print(f"step {step} loss {loss:.4f}")
+    print(f"step {step} loss {loss:.4f}")  # <- waits for the step

@@ -28,7 +28,7 @@ torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 32)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-for batch in torch.utils.data.DataLoader(Rows(), batch_size=16, drop_last=True):
+for batch in torch.utils.data.DataLoader(Rows(), batch_size=16, drop_last=True):  # <- waits for 16 rows
     rows = batch.to(device)
     optimizer.zero_grad()
     loss = torch.nn.functional.mse_loss(model(rows), rows)

@@ -8,7 +8,7 @@ torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 4)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 rows = torch.utils.data.TensorDataset(torch.randn(4005, 32), torch.randint(0, 4, (4005,)))
-loader = torch.utils.data.DataLoader(rows, batch_size=16, shuffle=True)
+loader = torch.utils.data.DataLoader(rows, batch_size=16, shuffle=True)  # <- keeps the last batch
 
 for epoch in range(3):
     for inputs, labels in loader:

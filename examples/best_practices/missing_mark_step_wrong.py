@@ -13,5 +13,5 @@ for step in range(100):
     optimizer.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(inputs), labels)
     loss.backward()
-    optimizer.step()
+    optimizer.step()  # <- and then?
 print(f"loss {loss.item():.4f}")

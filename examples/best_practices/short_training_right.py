@@ -8,7 +8,7 @@ torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 4)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
-for step in range(2000):
+for step in range(5000):
     inputs, labels = torch.randn(16, 32).to(device), torch.randint(0, 4, (16,)).to(device)
     optimizer.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(inputs), labels)

@@ -16,4 +16,4 @@ for step in range(600):
     loss = torch.nn.functional.cross_entropy(model(inputs), labels)
     loss.backward()
     xm.optimizer_step(optimizer, barrier=True)
-torch.save(model.state_dict(), os.path.join(os.environ["SM_MODEL_DIR"], "model.pt"))
+torch.save(model.state_dict(), os.path.join(os.environ["SM_MODEL_DIR"], "model.pt"))  # <- not xm.save

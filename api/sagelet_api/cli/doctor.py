@@ -43,4 +43,4 @@ def show(answer: dict[str, Any], console: Console) -> None:
         )  # fmt: skip
         console.print(head)
         for title, member in (("seen", "seen"), ("why", "why"), ("instead", "instead"), ("AWS", "source")):
-            console.print(Padding(Text.assemble((f"{title}: ", "dim"), finding[member]), (0, 0, 0, 2)))
+            console.print(Padding(Text.assemble((f"{title}: ", "dim"), finding[member]), (0, 0, 0, 2), expand=False))

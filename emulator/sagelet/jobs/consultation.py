@@ -61,6 +61,7 @@ class Consultation:
         training = job.secondary is SecondaryStatus.TRAINING and not hosts
         lines, last_ms = self._last_lines(job, _first_down(hosts) or job.hosts[0])
         down = hosts.get(_first_down(hosts) or "", Observation(running=False))
+        last_ms = max(last_ms, *(worker.last_step_ms for worker in report.workers), 0)
         return Progress(
             status,
             silent_seconds=max(0, now_ms - last_ms) / 1000 if training and last_ms else None,

@@ -377,6 +377,7 @@ def test_memory() -> None:
     assert "The kernel killed" in killed.seen.text
     signalled = found(case(progress=Progress("Failed", exit_code=137)))["out-of-memory"]
     assert "SIGKILL" in signalled.seen.text
+    assert set(found(case(progress=failed("ExecuteUserScriptError:", "ExitCode -9")))) == {"out-of-memory"}
     assert found(case(progress=Progress("Stopped", exit_code=137))) == {}
     assert found(case(progress=failed("ValueError: bad data"))) == {}
 

@@ -147,3 +147,10 @@ def test_what_the_request_says(world: World) -> None:
     assert (setup.compiled, setup.debug, setup.debugger, setup.profiler) == (False, True, True, True)
     off = setup_of(replace(job, request={**request, "ProfilerConfig": {"DisableProfiler": True}}))
     assert not off.profiler
+
+
+def test_a_silent_job_that_steps_has_not_stalled(world: World) -> None:
+    job = make(world, "one", COMPILED)
+    world.clock.turn(900)
+    stepping = worker(last_step_ms=world.clock.now_ms() - 1000)
+    assert consult(world, job, CompilerReport.of("one", [stepping])) == {}

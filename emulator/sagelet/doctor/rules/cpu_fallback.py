@@ -26,9 +26,9 @@ def check(case: Case) -> Iterator[Seen]:
 
 def _place(sources: Sources, operation: str) -> Place | None:
     """The only line that calls something of the operation's name: `aten::_unique2` is torch.unique."""
-    name = operation.partition("::")[2].partition(".")[0].strip("_").rstrip("0123456789_")
-    names = {operation.partition("::")[2].strip("_"), name, name.removeprefix("special_"), name.removeprefix("linalg_")}
-    places = [Place(script.path, call.lineno) for script, call in sources.calls(*filter(None, names))]
+    base = operation.partition("::")[2].partition(".")[0].strip("_")
+    names = {base, base.rstrip("0123456789_"), base.removeprefix("special_"), base.removeprefix("linalg_")}
+    places = [Place(script.path, call.lineno) for script, call in sources.calls(*names - {""})]
     return places[0] if len(places) == 1 else None
 
 

@@ -18,6 +18,8 @@ DEVICE = (
 )
 #: 128 + SIGKILL, as a runtime says it.
 KILLED = 137
+#: AWS's toolkit on a script that SIGKILL ended.
+KILLED_SCRIPT = (r"\bExitCode -9\b", r"Process killed by SIGKILL")
 
 
 def check(case: Case) -> Iterator[Seen]:
@@ -28,7 +30,7 @@ def check(case: Case) -> Iterator[Seen]:
         yield Seen(Severity.ERROR, f"The job failed for want of memory: {quoted(line)}{_sizes(case)}", failed_at(case))
     elif case.progress.out_of_memory:
         yield Seen(Severity.ERROR, f"The kernel killed a process of the job for memory{_sizes(case)}")
-    elif case.progress.exit_code == KILLED or last_match(case, (r"Process killed by SIGKILL",)):
+    elif case.progress.exit_code == KILLED or last_match(case, KILLED_SCRIPT):
         text = "The script was killed by SIGKILL, which sagelet did not send: the kernel does so when memory is full"
         yield Seen(Severity.ERROR, text + _sizes(case))
 

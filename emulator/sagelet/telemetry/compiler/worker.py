@@ -169,5 +169,7 @@ class WorkerReport(Figures):
     updated_ms: int = 0
     #: Whether the process ended by itself (also with an exception); False for one that a signal ended.
     finished: bool = False
+    #: When it ended a step, or stepped an optimizer, last; 0: never.
+    last_step_ms: int = 0
     #: Since when it compiles; 0: it does not.
     compiling_since_ms: int = 0

@@ -1,4 +1,4 @@
-"""`torch.save` of XLA tensors: the file holds them as such, and cannot be loaded where there is no torch_xla."""
+"""Checkpoints of XLA tensors, by torch.save (the file cannot be loaded where there is no torch_xla) or xm.save."""
 
 import functools
 import sys
@@ -10,6 +10,8 @@ from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.untraced import untraced
 
 _DEEPEST = 6
+#: `xm.save` hands torch.save tensors that it has brought to the CPU.
+_XM = "torch_xla.core.xla_model"
 
 
 def install(torch: Any, recorder: Recorder) -> None:
@@ -18,7 +20,9 @@ def install(torch: Any, recorder: Recorder) -> None:
     @untraced
     @functools.wraps(original)
     def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _holds_xla(obj, torch.Tensor):
+        caller = sys._getframe(1)
+        by_xm = caller.f_globals.get("__name__") == _XM
+        if not by_xm and not _holds_xla(obj, torch.Tensor):
             return original(obj, *args, **kwargs)
         recorder.reading.inside = True
         begin = time.perf_counter()
@@ -26,13 +30,12 @@ def install(torch: Any, recorder: Recorder) -> None:
             return original(obj, *args, **kwargs)
         finally:
             recorder.reading.inside = False
-            recorder.saves.add("torch.save", sys._getframe(1), time.perf_counter() - begin)
+            recorder.saves.add("xm.save" if by_xm else "torch.save", caller, time.perf_counter() - begin)
 
     torch.save = save
 
 
 def _holds_xla(value: Any, tensor: type, depth: int = 0) -> bool:
-    """`xm.save` hands torch.save tensors that it has brought to the CPU."""
     if isinstance(value, tensor):
         return bool(value.is_xla)  # type: ignore[attr-defined]
     if depth > _DEEPEST:

@@ -1,5 +1,6 @@
 """Optimizer steps, of all optimizers of the process."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ def install(recorder: Recorder, after: After) -> None:
             recorder.use()
             _note(optimizer, recorder)
         recorder.steps.optimizer_steps += 1
+        recorder.steps.optimizer_stepped = time.perf_counter()
         after()
 
     register_optimizer_step_post_hook(stepped)

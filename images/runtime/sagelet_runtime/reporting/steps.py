@@ -34,6 +34,8 @@ class Steps:
         self.first_ended_ms = 0
         self.first_ended = 0.0
         self.last_ended = 0.0
+        #: When an optimizer stepped last; a script that ends no graph has only that. On time.perf_counter.
+        self.optimizer_stepped = 0.0
         self._began: float | None = None
         self._counted_at = 0
         self._compiles = 0
@@ -76,6 +78,11 @@ class Steps:
         self._counted_at, self._compiles = self.optimizer_steps, compiles
         self._waited_at, self._samples_at = self.waited, self.samples
 
+    def _last_step_ms(self) -> int:
+        """ms since the epoch; 0: there was none."""
+        last = max(self.last_ended, self.optimizer_stepped)
+        return time.time_ns() // 1_000_000 - round((time.perf_counter() - last) * 1000) if last else 0
+
     def document(self) -> dict[str, Any]:
         window = list(self._window)
         seconds = sorted(entry[0] for entry in window)
@@ -96,6 +103,7 @@ class Steps:
                 "count": count,
             },
             "input_wait_seconds": round(self.waited, 6),
+            "last_step_ms": self._last_step_ms(),
             "steady_input_wait_seconds": round(sum(entry[1] for entry in window) / count, 6) if count else 0.0,
             "samples": self.samples,
             "samples_per_second": round(rows / p50, 3) if p50 else 0.0,

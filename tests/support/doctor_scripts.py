@@ -1,0 +1,127 @@
+"""The scripts of examples/best_practices as jobs, what they reported, and what the doctor says of that.
+
+`make doctor-scripts` runs them all on torch_xla and records what came of them in tests/data/doctor.
+"""
+
+import json
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sagelet.telemetry.compiler.reading import workers_of
+
+from sagelet.doctor.case import Baseline, Case, Progress, Setup
+from sagelet.doctor.diagnosis import diagnose
+from sagelet.doctor.sources import Sources
+from sagelet.telemetry.compiler.report import CompilerReport
+from support.training_host import TrainingHost
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "best_practices"
+RECORDS = ROOT / "tests" / "data" / "doctor"
+COMPILED = {"sagemaker_training_compiler_enabled": "true"}
+#: Lines that are recorded of a job that failed.
+LAST_LINES = 60
+
+
+@dataclass(frozen=True)
+class Run:
+    """One script as one job."""
+
+    name: str
+    #: What the doctor has to find; None: nothing.
+    rule: str | None = None
+    #: The example, if it has another name than the run.
+    script: str = ""
+    hyperparameters: dict[str, str] = field(default_factory=dict)
+    compiled: bool = True
+    fails: bool = False
+    #: The run of the native job to compare with.
+    native: str = ""
+
+    @property
+    def file(self) -> str:
+        return f"{self.script or self.name}.py"
+
+    @property
+    def record(self) -> Path:
+        return RECORDS / f"{self.name}.json"
+
+
+def _pair(name: str, rule: str, *, fails: bool = False) -> list[Run]:
+    return [Run(f"{name}_wrong", rule, fails=fails), Run(f"{name}_right")]
+
+
+def _batch(name: str, rows: int, rate: float, rule: str | None = None) -> Run:
+    parameters = {"batch_size": str(rows), "learning_rate": str(rate)}
+    return Run(name, rule, "batch_size", parameters, native="batch_size_native")
+
+
+NATIVE = replace(_batch("batch_size_native", 16, 0.1), compiled=False, native="")
+RUNS = [
+    *_pair("dynamic_shapes", "dynamic-shapes"),
+    *_pair("last_batch", "last-batch"),
+    *_pair("explicit_evaluation", "explicit-evaluation"),
+    *_pair("frequent_logging", "frequent-logging"),
+    *_pair("trainer", "frequent-logging"),
+    *_pair("frequent_checkpoints", "frequent-checkpoints"),
+    *_pair("missing_mark_step", "missing-mark-step"),
+    *_pair("torch_save", "torch-save"),
+    *_pair("device_mixing", "device-mixing", fails=True),
+    *_pair("cuda_device", "device-mixing", fails=True),
+    *_pair("not_compiled", "not-compiled"),
+    *_pair("input_bound", "input-bound"),
+    *_pair("short_training", "short-training"),
+    *_pair("cpu_fallback", "cpu-fallback"),
+    *_pair("out_of_memory", "out-of-memory", fails=True),
+    *_pair("unreadable_checkpoint", "unreadable-checkpoint", fails=True),
+    NATIVE,
+    _batch("batch_size_same", 16, 0.1, "batch-size"),
+    _batch("batch_size_larger", 64, 0.1, "learning-rate"),
+    _batch("batch_size_scaled", 64, 0.4),
+]
+
+
+def run(one: Run, base: Path) -> dict[str, Any]:
+    """Runs the script as `train` does in a container; returns its record."""
+    host = TrainingHost(base)
+    host.script((EXAMPLES / one.file).read_text(), one.file)
+    ended = host.run({**one.hyperparameters, **(COMPILED if one.compiled else {})}, one.file)
+    report = CompilerReport.of(one.name, workers_of(base, "algo-1"), final=True)
+    return {
+        "exit_code": ended.code,
+        "report": {name: value for name, value in report.to_json().items() if name != "total"},
+        "last_lines": [_portable(line, base) for line in ended.log.splitlines()[-LAST_LINES:]] if ended.code else [],
+    }
+
+
+def _portable(line: str, base: Path) -> str:
+    """Without directories of this machine."""
+    return line.replace(str(base), "/opt/ml").replace(sys.prefix, "/usr").replace(sys.base_prefix, "/usr")
+
+
+def case(one: Run, record: dict[str, Any], native: dict[str, Any] | None = None) -> Case:
+    status = "Failed" if record["exit_code"] else "Completed"
+    return Case(
+        CompilerReport.from_json(record["report"]),
+        Sources({one.file: (EXAMPLES / one.file).read_text()}),
+        Setup((("ml.p3.2xlarge", 1),), one.hyperparameters, one.compiled),
+        Progress(status, exit_code=record["exit_code"], last_lines=record["last_lines"]),
+        Baseline(one.native, CompilerReport.from_json(native["report"]).workers) if native else None,
+    )
+
+
+def findings(one: Run, record: dict[str, Any]) -> list[dict[str, Any]]:
+    native = next((load(other) for other in RUNS if other.name == one.native), None)
+    return [finding.to_json() for finding in diagnose(case(one, record, native))]
+
+
+def load(one: Run) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(one.record.read_text(encoding="utf-8"))
+    return record
+
+
+def save(one: Run, record: dict[str, Any]) -> None:
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    one.record.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
