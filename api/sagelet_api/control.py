@@ -43,6 +43,10 @@ class Controlled(Protocol):
         """None: no worker has reported. Raises JobNotFound."""
         ...
 
+    def findings(self, key: JobKey) -> Sequence[Mapping[str, Any]]:
+        """The doctor's, JSON-ready. Raises JobNotFound."""
+        ...
+
     def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
         """Raises JobNotFound, TooManyTags."""
         ...
@@ -92,11 +96,12 @@ def create_app(engine: Controlled, throttling: Throttling, *parts: "Blueprint") 
     from flask import Flask
     from werkzeug.exceptions import Conflict, HTTPException, NotFound
 
+    from sagelet_api import control_doctor
     from sagelet_api.control_faults import blueprint
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    for part in (blueprint(engine, throttling), *parts):
+    for part in (blueprint(engine, throttling), control_doctor.blueprint(engine), *parts):
         app.register_blueprint(part)
     #: Tells one start of the server from the next.
     instance = uuid.uuid4().hex

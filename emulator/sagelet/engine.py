@@ -19,6 +19,7 @@ from sagelet.images.resolve import Resolver
 from sagelet.instances.gpus import GpuPool, detect_gpus
 from sagelet.jobs import compile_reports, faults, lifecycle, warm_pools
 from sagelet.jobs.announcer import Announcer
+from sagelet.jobs.consultation import Consultation
 from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.query import JobPage, JobQuery
 from sagelet.jobs.record import JobKey, StopCause, TrainingJob
@@ -278,7 +279,22 @@ class Engine:
 
     def compiler_report(self, key: JobKey) -> CompilerReport | None:
         """What compiling did for the job, so far or in all; None: no worker has reported. Raises JobNotFound."""
-        return compile_reports.current(self._settings.data, self._store.get(key))
+        job = self._store.get(key)
+        report = compile_reports.current(self._settings.data, job)
+        if report is None or report.final:
+            return report
+        return replace(report, findings=self._consult(job, report))
+
+    def findings(self, key: JobKey) -> Sequence[Mapping[str, Any]]:
+        """What the doctor finds in the job, as it is now or as it ended (docs/doctor.md). Raises JobNotFound."""
+        job = self._store.get(key)
+        report = compile_reports.current(self._settings.data, job)
+        if report is not None and report.final:
+            return report.findings
+        return self._consult(job, report or CompilerReport())
+
+    def _consult(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:
+        return Consultation(self._store, self._settings.data).findings(job, report, self._clock.now_ms())
 
     # --- telemetry --------------------------------------------------------------------------------------------
 

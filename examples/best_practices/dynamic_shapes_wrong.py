@@ -21,7 +21,7 @@ def collate(batch):
 
 device = xm.xla_device()
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Embedding(100, 16), torch.nn.Linear(16, 100)).to(device)
+model = torch.nn.Sequential(torch.nn.Embedding(100, 64), torch.nn.Linear(64, 256), torch.nn.Linear(256, 100)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for batch in torch.utils.data.DataLoader(texts, batch_size=4, collate_fn=collate, drop_last=True):
     tokens = batch.to(device)

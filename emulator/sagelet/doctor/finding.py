@@ -107,12 +107,18 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The entry of `findings` in compiler-report.json; members that are not known are left out."""
-        entry: dict[str, Any] = {"rule": self.rule.name, "severity": self.seen.severity.value, "seen": self.seen.text}
+        entry: dict[str, Any] = {"rule": self.rule.name, "severity": self.seen.severity.value}
+        entry["seen"] = printable(self.seen.text)
         if self.seen.place is not None:
-            entry |= {"file": self.seen.place.file, "line": self.seen.place.line}
+            entry |= {"file": printable(self.seen.place.file), "line": self.seen.place.line}
         if self.seen.count is not None:
             entry["count"] = self.seen.count
         if self.seen.cost_seconds is not None:
             entry["cost_seconds"] = round(self.seen.cost_seconds, 3)
         instead = self.seen.instead or self.rule.instead
         return entry | {"why": self.rule.why, "instead": instead, "source": self.rule.section.value}
+
+
+def printable(text: str) -> str:
+    """Without control characters, which a terminal would obey: scripts and lines are quoted in what was seen."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)

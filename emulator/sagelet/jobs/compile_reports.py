@@ -5,10 +5,14 @@ The file is in a directory of its own, which goes with the job's, and which is t
 
 import json
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sagelet.clock import Clock
 from sagelet.data.layout import JobDirectories
+from sagelet.doctor.text import log_lines
 from sagelet.jobs.record import TrainingJob
 from sagelet.jobs.store import Store
 from sagelet.telemetry.compiler.points import points
@@ -19,6 +23,8 @@ from sagelet.telemetry.output import publish
 from sagelet.telemetry.sink import MetricSink
 
 FILE = "compiler-report.json"
+Findings = tuple[dict[str, Any], ...]
+Diagnose = Callable[[CompilerReport], Findings]
 
 
 def read(job: TrainingJob, directories: JobDirectories, *, final: bool = False) -> CompilerReport | None:
@@ -64,14 +70,27 @@ class CompileReports:
             self._keep(report)
             self._publish(job, report)
 
-    def conclude(self, job: TrainingJob) -> str | None:
-        """The hosts are down. Returns the line for the log of a compiled job. May be repeated."""
-        report = read(job, self._directories, final=True)
-        if report is None:
-            return None
+    def conclude(self, job: TrainingJob, diagnose: Diagnose | None = None) -> list[str]:
+        """The hosts are down. Returns the lines for the log of a compiled job. May be repeated.
+
+        Without `diagnose` the findings are those of an earlier time.
+        """
+        report = read(job, self._directories, final=True) or CompilerReport.of(
+            job.key.name, (), job.attempt, final=True
+        )
+        findings = self._earlier(job) if diagnose is None else diagnose(report)
+        if not report.workers and not findings:
+            return []
+        report = replace(report, findings=findings)
         self._keep(report)
-        self._publish(job, report)
-        return f"sagelet: {summary(report)}" if report.compiled else None
+        if report.workers:
+            self._publish(job, report)
+        own = [f"sagelet: {summary(report)}"] if report.compiled else []
+        return own + list(log_lines(job.key.name, findings))
+
+    def _earlier(self, job: TrainingJob) -> Findings:
+        saved = kept(self._directories)
+        return saved.findings if saved is not None and saved.attempt == job.attempt else ()
 
     def _keep(self, report: CompilerReport) -> None:
         directory = self._directories.report

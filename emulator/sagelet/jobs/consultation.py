@@ -1,7 +1,7 @@
 """What the doctor gets to see of a job: its request, scripts, report, last lines, and a native job to compare with."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from sagelet.doctor.case import Baseline, Case, Progress, Setup
 from sagelet.doctor.diagnosis import diagnose
 from sagelet.doctor.reading import read_sources
 from sagelet.doctor.sources import Sources
-from sagelet.jobs import sdk_v3
+from sagelet.jobs import compile_reports, sdk_v3
 from sagelet.jobs.query import JobQuery
-from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
+from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.store import Store
 from sagelet.runtimes.port import Observation
 from sagelet.telemetry.compiler.report import CompilerReport
@@ -31,20 +31,27 @@ _VARIED = ("batch", "learning_rate", "lr", "epoch", "steps", "n_gpus", "num_gpus
 
 
 @dataclass(frozen=True)
+class End:
+    """How a job ends whose hosts are all down."""
+
+    verdict: Verdict
+    hosts: Mapping[str, Observation]
+
+
+@dataclass(frozen=True)
 class Consultation:
-    """`report_of`: the compile report of a job, as it is now."""
+    """`data`: the data directory."""
 
     store: Store
     data: Path
-    report_of: Callable[[TrainingJob], CompilerReport]
 
     def findings(
-        self, job: TrainingJob, report: CompilerReport, now_ms: int, hosts: Mapping[str, Observation] | None = None
+        self, job: TrainingJob, report: CompilerReport, now_ms: int, end: End | None = None
     ) -> tuple[dict[str, Any], ...]:
-        """JSON-ready. `hosts`: how they ended, once all are down."""
+        """JSON-ready. `end`: None while it runs, and for one that ended long ago."""
         setup = setup_of(job)
         sources = self._sources(job)
-        progress = self._progress(job, report, now_ms, hosts or {})
+        progress = self._progress(job, report, now_ms, end)
         case = Case(report, sources, setup, progress, self._baseline(job, setup, sources))
         return tuple(finding.to_json() for finding in diagnose(case))
 
@@ -53,21 +60,16 @@ class Consultation:
         found = [host.opt_ml / part for part in SOURCES]
         return read_sources(directory for directory in found if not host.behind_link(directory))
 
-    def _progress(
-        self, job: TrainingJob, report: CompilerReport, now_ms: int, hosts: Mapping[str, Observation]
-    ) -> Progress:
-        status = _status(job, hosts)
-        compiling = max((worker.compiling_since_ms for worker in report.workers if not worker.finished), default=0)
-        training = job.secondary is SecondaryStatus.TRAINING and not hosts
-        lines, last_ms = self._last_lines(job, _first_down(hosts) or job.hosts[0])
-        down = hosts.get(_first_down(hosts) or "", Observation(running=False))
-        last_ms = max(last_ms, *(worker.last_step_ms for worker in report.workers), 0)
+    def _progress(self, job: TrainingJob, report: CompilerReport, now_ms: int, end: End | None) -> Progress:
+        hosts: Mapping[str, Observation] = end.hosts if end else {}
+        first = _first_failed(hosts)
+        lines, last_ms = self._last_lines(job, first or job.hosts[0])
+        if end is None and job.secondary is SecondaryStatus.TRAINING:
+            return _under_way(report, now_ms, lines, last_ms)
         return Progress(
-            status,
-            silent_seconds=max(0, now_ms - last_ms) / 1000 if training and last_ms else None,
-            compiling_seconds=max(0, now_ms - compiling) / 1000 if compiling and training else 0.0,
+            (end.verdict.status if end else job.status).value,
             out_of_memory=any(host.out_of_memory for host in hosts.values()),
-            exit_code=down.exit_code,
+            exit_code=hosts[first].exit_code if first else None,
             last_lines=lines,
         )
 
@@ -93,8 +95,8 @@ class Consultation:
             theirs = setup_of(other)
             if theirs.compiled or other.id == job.id or _compared(setup) != _compared(theirs):
                 continue
-            if self._sources(other).same_as(sources) and (workers := self.report_of(other).workers):
-                return Baseline(other.key.name, workers)
+            if self._sources(other).same_as(sources) and (report := compile_reports.current(self.data, other)):
+                return Baseline(other.key.name, report.workers)
         return None
 
 
@@ -132,18 +134,20 @@ def _true(value: str | None) -> bool:
     return _plain(value or "").strip().lower() in ("true", "1", "yes")
 
 
-def _status(job: TrainingJob, hosts: Mapping[str, Observation]) -> str:
-    """The status that the job has, or will have by its verdict."""
-    if job.verdict is not None:
-        return job.verdict.status.value
-    if job.terminal or not hosts:
-        return job.status.value
-    if job.stop_cause is not None:
-        return "Stopped"
-    return "Failed" if any(host.exit_code != 0 for host in hosts.values()) else "Completed"
+def _under_way(report: CompilerReport, now_ms: int, lines: list[str], last_ms: int) -> Progress:
+    """Of a job that trains; `last_ms`: when it printed last."""
+    running = [worker for worker in report.workers if not worker.finished]
+    last_ms = max([last_ms, *(worker.last_step_ms for worker in running)])
+    since = max((worker.compiling_since_ms for worker in running), default=0)
+    return Progress(
+        "InProgress",
+        silent_seconds=max(0, now_ms - last_ms) / 1000 if last_ms else None,
+        compiling_seconds=max(0, now_ms - since) / 1000 if since else 0.0,
+        last_lines=lines,
+    )
 
 
-def _first_down(hosts: Mapping[str, Observation]) -> str | None:
+def _first_failed(hosts: Mapping[str, Observation]) -> str | None:
     """The host that failed first; None: none did."""
     failed = [name for name, host in hosts.items() if host.exit_code != 0]
     return min(failed, key=lambda name: hosts[name].finished_ms or 0, default=None)

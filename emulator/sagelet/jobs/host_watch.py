@@ -10,11 +10,13 @@ from sagelet.data.checkpoints import Checkpoints, Syncer
 from sagelet.data.layout import JobDirectories
 from sagelet.database import StoreUnavailable
 from sagelet.jobs import compilation, faults, interruptions, lifecycle, verdict
-from sagelet.jobs.compile_reports import CompileReports
+from sagelet.jobs.compile_reports import CompileReports, Findings
+from sagelet.jobs.consultation import Consultation, End
 from sagelet.jobs.metering import usage_sampler
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.under_way import Detached, JobUnderWay, Services
 from sagelet.runtimes.port import Handle, Observation
+from sagelet.telemetry.compiler.report import CompilerReport
 from sagelet.telemetry.compiler.sampling import ReportSampler
 from sagelet.telemetry.output import Follower, Mailbox, Recorder
 
@@ -46,6 +48,7 @@ class HostWatch:
         self._checkpoints = checkpoints
         self._pipes = pipes
         self._reports = CompileReports(services.store, services.metrics, services.clock, directories)
+        self._consultation = Consultation(services.store, services.settings.data)
         self._asked_to_stop = False
         self._killed = False
         #: When a host was seen to have failed while others ran, ms since the epoch.
@@ -92,19 +95,28 @@ class HostWatch:
             sampler.stop()
             reporter.stop()
             syncer.stop()
-        self._conclude_report(recorders)
-        return {host: found[host] for host in job.hosts if host in found}
+        found = {host: found[host] for host in job.hosts if host in found}
+        self._conclude_report(recorders, found)
+        return found
 
-    def _conclude_report(self, recorders: Mapping[str, Recorder]) -> None:
-        """All hosts are down: keeps the compile report, and says what is in it at the end of the first host's log."""
+    def _conclude_report(self, recorders: Mapping[str, Recorder], found: dict[str, Observation]) -> None:
+        """All hosts are down: keeps the compile report, and says what is in it at the end of the first host's log.
+
+        The doctor has nothing to say of an attempt that is not the job's end.
+        """
+        ends = bool(found) and self._job.secondary not in lifecycle.ENDING_ATTEMPT
         try:
-            line = self._reports.conclude(self._job)
+            lines = self._reports.conclude(self._job, partial(self._consult, found) if ends else None)
         except OSError as error:
             log.warning("%s: its compile report could not be kept: %s", self._job.key.name, error)
             return
         first = recorders.get(self._job.hosts[0])
-        if line is not None and first is not None:
-            first.note(line)
+        if first is not None:
+            first.note(lines)
+
+    def _consult(self, found: dict[str, Observation], report: CompilerReport) -> Findings:
+        outcome = self.judge(found)
+        return self._consultation.findings(self._job, report, self._services.clock.now_ms(), End(outcome, found))
 
     def _lost(self, there: Mapping[str, Handle]) -> dict[str, Observation]:
         """The hosts of a launched job that the runtime knows nothing of any more."""
@@ -188,7 +200,7 @@ class HostWatch:
         except Exception:
             log.exception("%s: its hosts could not be removed", self._job.key.name)
         try:
-            self._conclude_report({})
+            self._conclude_report({}, {})
         except StoreUnavailable as error:
             log.warning("%s: its compile report is not final: %s", self._job.key.name, error)
         self._pipes.end()

@@ -3,6 +3,7 @@
 import logging
 import queue
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sagelet.clock import Clock
@@ -147,14 +148,15 @@ class Recorder:
         events = [LogEvent(line.time_ms, line.text) for line in lines]
         self._append(events, lines[-1].position, self._definitions.points(events))
 
-    def note(self, text: str) -> None:
-        """Adds a line of ours at the end of the stream, unless it is there: the end may be seen again after a crash.
+    def note(self, texts: Sequence[str]) -> None:
+        """Adds lines of ours at the end of the stream, unless they are there: the end may be seen again after a crash.
 
         Metric definitions are for the script's lines.
         """
         last = self._store.events(self._stream.id, limit=1, newest_first=True)
-        if not last or last[0].text != text:
-            self._append([LogEvent(self._clock.now_ms(), text)], None, [])
+        if texts and (not last or last[0].text != texts[-1]):
+            now = self._clock.now_ms()
+            self._append([LogEvent(now, text) for text in texts], None, [])
 
     def _append(self, events: list[LogEvent], position: str | None, points: list[MetricPoint]) -> None:
         self._stream = self._store.append_output(self._stream, events, position, points, self._clock.now_ms())

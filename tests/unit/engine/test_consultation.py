@@ -1,20 +1,23 @@
 """What the doctor gets to see of a job."""
 
+import io
 import json
+import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sagelet.data.layout import JobDirectories
-from sagelet.jobs.consultation import Consultation, setup_of
-from sagelet.jobs.record import TrainingJob
+from sagelet.jobs.consultation import Consultation, End, setup_of
+from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.runtimes.port import Observation
 from sagelet.telemetry.compiler.report import CompilerReport
+from sagelet.telemetry.compiler.worker import WorkerReport
 from support.doctor_cases import native_worker, read, worker
-from support.world import World, until
+from support.world import World, key, until
 
 LOOP = "for batch in loader:\n    total += loss.item()\n"
 COMPILED = {"sagemaker_training_compiler_enabled": "true", "sagemaker_program": '"train.py"'}
@@ -50,22 +53,29 @@ def taken_in(world: World, text: str) -> None:
 
 
 def consult(
-    world: World, job: TrainingJob, *reports: CompilerReport, **hosts: Observation
+    world: World, job: TrainingJob, report: CompilerReport | None = None, **hosts: Observation
 ) -> dict[str, dict[str, Any]]:
-    """Findings by rule; `reports`: the job's own first."""
-    by_name = {report.job: report for report in reports}
-    consultation = Consultation(
-        world.engine._store, world.settings.data, lambda other: by_name.get(other.key.name, CompilerReport())
-    )
+    """Findings by rule; `hosts`: how they ended."""
     ended = {name.replace("_", "-"): host for name, host in hosts.items()}
-    found = consultation.findings(job, reports[0] if reports else CompilerReport(), world.clock.now_ms(), ended)
+    end = End(Verdict(SecondaryStatus.FAILED), ended) if ended else None
+    consultation = Consultation(world.engine._store, world.settings.data)
+    found = consultation.findings(job, report or CompilerReport(), world.clock.now_ms(), end)
     assert json.loads(json.dumps(found)) == list(found)
     return {finding["rule"]: finding for finding in found}
 
 
+def report_of(world: World, name: str, *workers: WorkerReport) -> CompilerReport:
+    """What the workers of the job's only host reported, also in its directory."""
+    directory = JobDirectories.of(world.settings.data, world.job(name)).host("algo-1").opt_ml / "output" / "sagelet"
+    directory.mkdir(parents=True, exist_ok=True)
+    for one in workers:
+        (directory / f"worker-{one.rank}.json").write_text(json.dumps(asdict(one)))
+    return CompilerReport.of(name, workers)
+
+
 def test_findings_of_a_job_that_runs(world: World) -> None:
     job = make(world, "one", COMPILED)
-    reading = CompilerReport.of("one", [worker(evaluations=(read("item", 2, 1000),))])
+    reading = report_of(world, "one", worker(evaluations=(read("item", 2, 1000),)))
     found = consult(world, job, reading)
     assert set(found) == {"explicit-evaluation"}
     assert "`total += loss.item()`" in found["explicit-evaluation"]["seen"]
@@ -110,6 +120,7 @@ def test_the_host_that_failed_first_speaks(world: World) -> None:
 
 def finished_native(world: World, name: str, parameters: dict[str, str], script: str = LOOP) -> None:
     make(world, name, parameters, script)
+    report_of(world, name, native_worker())
     world.host(name).end(0)
     world.ended(name)
 
@@ -126,7 +137,7 @@ def finished_native(world: World, name: str, parameters: dict[str, str], script:
 def test_the_native_job_to_compare_with(world: World, parameters: dict[str, str], script: str, compared: bool) -> None:
     finished_native(world, "before", parameters, script)
     job = make(world, "one", {**COMPILED, "batch_size": "16", "model": "gpt2"})
-    found = consult(world, job, CompilerReport.of("one", [worker()]), CompilerReport.of("before", [native_worker()]))
+    found = consult(world, job, report_of(world, "one", worker()))
     assert set(found) == ({"batch-size"} if compared else set())
 
 
@@ -153,4 +164,77 @@ def test_a_silent_job_that_steps_has_not_stalled(world: World) -> None:
     job = make(world, "one", COMPILED)
     world.clock.turn(900)
     stepping = worker(last_step_ms=world.clock.now_ms() - 1000)
-    assert consult(world, job, CompilerReport.of("one", [stepping])) == {}
+    assert consult(world, job, report_of(world, "one", stepping)) == {}
+
+
+def test_findings_of_a_job_that_ended_are_in_its_log_and_report(world: World) -> None:
+    make(world, "one", COMPILED)
+    report_of(world, "one", worker(evaluations=(read("item", 2, 1000),)))
+    (live,) = world.engine.findings(key("one"))
+    assert live["rule"] == "explicit-evaluation"
+    host = world.host("one")
+    host.say("the last line")
+    host.end(0)
+    world.ended("one")
+    log = world.log("one")
+    at = log.index("the last line")
+    assert log[at + 1].startswith("sagelet: compiled")
+    assert [line.startswith("sagelet doctor: ") for line in log[at + 2 :]] == [True] * 3
+    assert "train.py:2: .item()" in log[at + 3]
+    (kept,) = world.engine.findings(key("one"))
+    assert kept == live
+    report = world.engine.compiler_report(key("one"))
+    assert report is not None
+    assert report.findings == (live,)
+    output = world.objects.under("out")["models/one/output/output.tar.gz"]
+    with tarfile.open(fileobj=io.BytesIO(output)) as archive:
+        assert json.load(archive.extractfile("compiler-report.json"))["findings"] == [live]  # type: ignore[arg-type]
+
+
+def test_a_job_that_failed_before_any_worker_reported(world: World) -> None:
+    make(world, "one", COMPILED, script="model(x.cuda())\n")
+    host = world.host("one")
+    host.say(
+        '  File "/opt/ml/code/train.py", line 1, in <module>',
+        "RuntimeError: Found no NVIDIA driver on your system \x1b[31m",
+    )
+    host.end(1)
+    world.ended("one")
+    (finding,) = world.engine.findings(key("one"))
+    assert (finding["rule"], finding["line"]) == ("device-mixing", 1)
+    assert "\x1b" not in finding["seen"]
+    assert any(line.startswith("sagelet doctor: error device-mixing train.py:1") for line in world.log("one"))
+
+
+def test_an_interrupted_attempt_is_not_diagnosed(world: World) -> None:
+    spot = {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 3600}
+    make(world, "one", COMPILED, EnableManagedSpotTraining=True, StoppingCondition=spot)
+    host = world.host("one")
+    world.engine.interrupt(key("one"))
+    until(lambda: host.signals)
+    host.end(137)
+    until(lambda: world.job("one").attempt == 2 and world.job("one").launched)
+    assert not any("doctor" in event for event in _all_lines(world))
+
+
+def _all_lines(world: World) -> list[str]:
+    streams = world.engine.log_streams("123456789012", "us-east-1", "one/")
+    return [event.text for stream in streams for event in world.engine.log_events(stream, limit=100)]
+
+
+def test_a_stopped_job_has_no_failure(world: World) -> None:
+    make(world, "one", COMPILED)
+    world.engine.stop(key("one"))
+    host = world.host("one")
+    until(lambda: host.signals)
+    host.end(137)
+    world.ended("one")
+    assert world.engine.findings(key("one")) == ()
+
+
+def test_a_native_job_has_no_findings_and_no_section(world: World) -> None:
+    make(world, "one", {})
+    report_of(world, "one", native_worker(steady_input_wait_seconds=0.009))
+    world.host("one").end(0)
+    world.ended("one")
+    assert [line for line in world.log("one") if "doctor" in line] == []

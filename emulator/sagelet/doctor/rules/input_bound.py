@@ -14,9 +14,9 @@ TOTAL = Threshold(1.0, "seconds of waiting in all", "less is not worth a change"
 
 def check(case: Case) -> Iterator[Seen]:
     """The worker that waits longest holds all others up."""
-    workers = [worker for worker in case.report.workers if worker.step_seconds.count >= ENOUGH_STEPS.value]
+    workers = [worker for worker in case.report.workers if worker.compiled]
     worker = max(workers, key=lambda one: one.steady_input_wait_seconds, default=None)
-    if worker is None or not worker.steady_step_seconds:
+    if worker is None or worker.step_seconds.count < ENOUGH_STEPS.value or not worker.steady_step_seconds:
         return
     wait, step = worker.steady_input_wait_seconds, worker.steady_step_seconds
     if wait < max(WAIT.value, SHARE.value * step) or wait * worker.steps < TOTAL.value:
