@@ -42,5 +42,7 @@ def show(answer: dict[str, Any], console: Console) -> None:
             place(finding),
         )  # fmt: skip
         console.print(head)
-        for title, member in (("seen", "seen"), ("why", "why"), ("instead", "instead"), ("AWS", "source")):
-            console.print(Padding(Text.assemble((f"{title}: ", "dim"), finding[member]), (0, 0, 0, 2), expand=False))
+        for title in ("seen", "why", "instead"):
+            console.print(Padding(Text.assemble((f"{title}: ", "dim"), finding[title]), (0, 0, 0, 2), expand=False))
+        # In one piece, for a terminal to open it.
+        console.print(Text.assemble("  ", ("AWS: ", "dim"), finding["source"]), soft_wrap=True)

@@ -94,9 +94,9 @@ class Sources:
         return alike[0] if len(alike) == 1 else None
 
     def quoted(self, place: Place | None) -> str:
-        """The line of a place as code, to be put behind a sentence; empty when it is not known."""
+        """The line of a place as code, without its comment, to be put behind a sentence; empty when it is not known."""
         script = self.find(place.file) if place else None
-        text = script.line(place.line) if script and place else ""
+        text = script.line(place.line).partition("  # ")[0] if script and place else ""
         return f" (`{text if len(text) <= 80 else text[:77] + '...'}`)" if text else ""
 
     def calls(self, *names: str) -> Iterator[tuple[Script, ast.Call]]:

@@ -401,6 +401,14 @@ def test_the_compiler_gave_up(line: str) -> None:
     assert set(found(case(progress=failed(line)))) == {"compiler-fault"}
 
 
+def test_the_compilers_mark_alone_says_nothing_of_what_failed() -> None:
+    lines = ('RuntimeError: no lowering for this"', 'ExtraInfo "SMTrainingCompiler Error: Error occurred."')
+    finding = found(case(progress=failed(*lines)))["compiler-fault"]
+    assert '"RuntimeError: no lowering for this"' in finding.seen.text
+    mixed = ("RuntimeError: Expected XLA tensor. Got: torch.FloatTensor", *lines[1:])
+    assert set(found(case(progress=failed(*mixed)))) == {"device-mixing"}
+
+
 def silent(seconds: float, compiling: float = 0.0) -> Progress:
     return Progress("InProgress", silent_seconds=seconds, compiling_seconds=compiling)
 

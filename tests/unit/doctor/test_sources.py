@@ -96,4 +96,5 @@ def test_a_long_line_is_quoted_in_part() -> None:
     quoted = sources.quoted(Place("train.py", 1))
     assert quoted.startswith(" (`x = 1")
     assert len(quoted) < 90
+    assert Sources({"a.py": "x = 1  # one"}).quoted(Place("a.py", 1)) == " (`x = 1`)"
     assert sources.quoted(Place("train.py", 2)) == sources.quoted(None) == ""

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 from sagelet.doctor.case import Case
 from sagelet.doctor.finding import Rule, Section, Seen, Severity
-from sagelet.doctor.rules import device_mixing, out_of_memory
+from sagelet.doctor.rules import device_mixing, out_of_memory, unreadable_checkpoint
 from sagelet.doctor.rules.failures import failed_at, last_match, quoted
 
+#: In the failure of a compiled job whose traceback leads into torch_xla; what failed is said elsewhere.
+MARK = r"SMTrainingCompiler Error"
+ERROR = r"^(?!ExecuteUserScriptError)[\w.]*(Error|Exception)\b: \S"
 PATTERNS = (
-    r"SMTrainingCompiler Error",
     r"\bXlaRuntimeError\b",
     r"RuntimeError: (Bad StatusOr access: )?(INTERNAL|UNIMPLEMENTED|INVALID_ARGUMENT|FAILED_PRECONDITION): ",
     r"Unknown flags? in XLA_FLAGS",
@@ -19,9 +21,12 @@ PATTERNS = (
 
 
 def check(case: Case) -> Iterator[Seen]:
-    known = (*device_mixing.ELSEWHERE, *device_mixing.CUDA, *out_of_memory.DEVICE)
-    line = last_match(case, PATTERNS)
-    if line is None or last_match(case, known) is not None or not case.setup.compiled:
+    known = (*device_mixing.ELSEWHERE, *device_mixing.CUDA, *out_of_memory.DEVICE, *unreadable_checkpoint.PATTERNS)
+    if not case.setup.compiled or last_match(case, known) is not None:
+        return
+    marked = last_match(case, (MARK,))
+    line = last_match(case, PATTERNS) or (marked and last_match(case, (ERROR,))) or marked
+    if line is None:
         return
     place = failed_at(case)
     yield Seen(Severity.ERROR, f"XLA gave up: {quoted(line)}{case.sources.quoted(place)}", place)

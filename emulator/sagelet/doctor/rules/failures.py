@@ -20,6 +20,7 @@ def last_match(case: Case, patterns: Iterable[str]) -> str | None:
 
 
 def quoted(line: str) -> str:
+    line = line.strip('"')
     return f'"{line if len(line) <= QUOTED else line[: QUOTED - 3] + "..."}"'
 
 
