@@ -22,7 +22,7 @@ that did well by chance, nor of one that did too few steps to tell.
 | --- | --- |
 | `sagelet doctor JOB [--json]` | all findings; also while the job runs |
 | `GET /_sagelet/jobs/JOB/doctor?account=&region=` | the same as JSON |
-| `compiler-report.json`, `sagelet report JOB` | the member `findings` |
+| `compiler-report.json`, `sagelet report JOB --json` | the member `findings` |
 | the job's log | a short section at its end |
 
 A finding is

@@ -7,7 +7,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 
 class Tokens(torch.utils.data.Dataset):
-    rows = torch.randint(0, 200, (800, 16), generator=torch.Generator().manual_seed(5))
+    rows = torch.randint(0, 200, (1280, 32), generator=torch.Generator().manual_seed(5))
 
     def __len__(self):
         return len(self.rows)
@@ -16,10 +16,10 @@ class Tokens(torch.utils.data.Dataset):
         return {"input_ids": self.rows[index], "labels": self.rows[index]}
 
 
-config = GPT2Config(n_layer=1, n_embd=32, n_head=2, n_positions=16, vocab_size=200)
+config = GPT2Config(n_layer=1, n_embd=64, n_head=2, n_positions=32, vocab_size=200)
 arguments = TrainingArguments(
     output_dir="trainer",
-    per_device_train_batch_size=8,
+    per_device_train_batch_size=32,
     num_train_epochs=1,
     logging_steps=1,  # <- waits for every step
     save_strategy="no",

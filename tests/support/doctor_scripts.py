@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sagelet.telemetry.compiler.reading import workers_of
-
 from sagelet.doctor.case import Baseline, Case, Progress, Setup
 from sagelet.doctor.diagnosis import diagnose
 from sagelet.doctor.sources import Sources
+from sagelet.telemetry.compiler.reading import workers_of
 from sagelet.telemetry.compiler.report import CompilerReport
 from support.training_host import TrainingHost
 
