@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "best_practices"
 RECORDS = ROOT / "tests" / "data" / "doctor"
 COMPILED = {"sagemaker_training_compiler_enabled": "true"}
-#: Lines that are recorded of a job that failed.
-LAST_LINES = 60
+#: Lines that are recorded of a job that failed, from its first traceback on.
+MOST_LINES = 200
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,13 @@ def run(one: Run, base: Path) -> dict[str, Any]:
     return {
         "exit_code": ended.code,
         "report": {name: value for name, value in report.to_json().items() if name != "total"},
-        "last_lines": [_portable(line, base) for line in ended.log.splitlines()[-LAST_LINES:]] if ended.code else [],
+        "last_lines": [_portable(line, base) for line in _failure(ended.log.splitlines())] if ended.code else [],
     }
+
+
+def _failure(log: list[str]) -> list[str]:
+    first = next((number for number, line in enumerate(log) if "Traceback" in line), 0)
+    return log[first : first + MOST_LINES]
 
 
 def _portable(line: str, base: Path) -> str:

@@ -99,12 +99,23 @@ class Sources:
         text = script.line(place.line).partition("  # ")[0] if script and place else ""
         return f" (`{text if len(text) <= 80 else text[:77] + '...'}`)" if text else ""
 
+    def imports(self, *packages: str) -> bool:
+        """Whether any script imports one of the packages, or something of it."""
+        nodes = (node for script in self for node in ast.walk(script.tree))
+        return any(name.partition(".")[0] in packages for node in nodes for name in _imported(node))
+
     def calls(self, *names: str) -> Iterator[tuple[Script, ast.Call]]:
         """Calls of functions, methods or classes by the last part of their name, by place."""
         for script in self:
             found = [call for call in script.calls() if called(call) in names]
             for call in sorted(found, key=lambda call: (call.lineno, call.col_offset)):
                 yield script, call
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
 
 
 def called(call: ast.Call) -> str:

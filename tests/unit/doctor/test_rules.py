@@ -250,6 +250,14 @@ def test_a_compiled_job_that_compiles_nothing() -> None:
     assert found(case(nowhere, setup=Setup(GPU, compiled=False))) == {}
 
 
+def test_a_script_without_xla_has_nothing_to_report() -> None:
+    script = "import torch\nloss.backward()"
+    assert "on no XLA device" in found(case(script=script))["not-compiled"].seen.text
+    assert found(case(script=f"{script}\nfrom torch_xla.core import xla_model")) == {}
+    assert found(case(script="import torch")) == {}
+    assert found(case(script=script, progress=Progress("Stopped"))) == {}
+
+
 def exchanging(count: int, platform: str = "CPU") -> list[WorkerReport]:
     collectives = Collectives(count)
     return [worker(rank=rank, world_size=2, platform=platform, collectives=collectives) for rank in (0, 1)]

@@ -6,6 +6,8 @@ from sagelet.doctor.case import Case
 from sagelet.doctor.finding import Place, Rule, Section, Seen, Severity, Threshold
 from sagelet.doctor.sources import Sources
 
+#: Packages that bring a script to the XLA device.
+BY_THEMSELVES = ("torch_xla", "transformers", "accelerate", "pytorch_lightning", "lightning")
 STEPS = Threshold(5, "optimizer steps, none of them compiled", "a script may well try a step on the CPU first")
 
 
@@ -14,11 +16,18 @@ def check(case: Case) -> Iterator[Seen]:
     if not case.setup.compiled or any(worker.compiles or worker.devices.xla_params for worker in workers):
         return
     steps = max((worker.optimizer_steps for worker in workers), default=0)
-    if steps < STEPS.value:
+    if steps < STEPS.value and not (not workers and _trains_natively(case)):
         return
     place = _place(case.sources)
-    text = f"The request turns the compiler on, but {steps} optimizer steps ran and no program was compiled"
-    yield Seen(Severity.WARNING, text + case.sources.quoted(place), place, steps)
+    text = f"{steps} optimizer steps ran" if steps else "the script trains on no XLA device"
+    text = f"The request turns the compiler on, but {text} and no program was compiled{case.sources.quoted(place)}"
+    yield Seen(Severity.WARNING, text, place, steps or None)
+
+
+def _trains_natively(case: Case) -> bool:
+    """Of a job no worker of which has used XLA: whether its scripts train, and with nothing that would have."""
+    trains = any(True for _ in case.sources.calls("backward"))
+    return case.progress.status == "Completed" and trains and not case.sources.imports(*BY_THEMSELVES)
 
 
 def _place(sources: Sources) -> Place | None:
