@@ -88,11 +88,14 @@ def run(one: Run, base: Path) -> dict[str, Any]:
     host.script((EXAMPLES / one.file).read_text(), one.file)
     ended = host.run({**one.hyperparameters, **(COMPILED if one.compiled else {})}, one.file)
     report = CompilerReport.of(one.name, workers_of(base, "algo-1"), final=True)
-    return {
+    record = {
         "exit_code": ended.code,
         "report": {name: value for name, value in report.to_json().items() if name != "total"},
         "last_lines": [_portable(line, base) for line in _failure(ended.log.splitlines())] if ended.code else [],
     }
+    # As it is when it is read back: JSON has no tuples.
+    read_back: dict[str, Any] = json.loads(json.dumps(record))
+    return read_back
 
 
 def _failure(log: list[str]) -> list[str]:
@@ -102,7 +105,10 @@ def _failure(log: list[str]) -> list[str]:
 
 def _portable(line: str, base: Path) -> str:
     """Without directories of this machine."""
-    return line.replace(str(base), "/opt/ml").replace(sys.prefix, "/usr").replace(sys.base_prefix, "/usr")
+    there = {str(base): "/opt/ml", str(ROOT): "/opt/sagelet", sys.prefix: "/usr", sys.base_prefix: "/usr"}
+    for directory, other in there.items():
+        line = line.replace(directory, other)
+    return line
 
 
 def case(one: Run, record: dict[str, Any], native: dict[str, Any] | None = None) -> Case:
