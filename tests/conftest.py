@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from sagelet.images.variants import training_image
 from sagelet.runtimes.choose import NEEDED_MODULES, missing_modules
 from support import front
+from support.browser import NAMES, find_chromium
 
 ROOT = Path(__file__).parents[1]
 UNIT = Path(__file__).parent / "unit"
@@ -70,12 +71,17 @@ def missing_s3clients() -> str | None:
     return None if present else "the environment of the S3 clients is not there: run `make setup-s3`"
 
 
+def missing_browser() -> str | None:
+    return None if find_chromium() else f"none of {', '.join(NAMES)} is there: install Chromium"
+
+
 NEEDS = {
     "docker": missing_docker,
     "xla": missing_xla,
     "sdk": missing_sdk,
     "sdk3": missing_sdk3,
     "s3clients": missing_s3clients,
+    "browser": missing_browser,
 }
 
 

@@ -7,10 +7,21 @@ from types import MappingProxyType
 from sagelet.errors import SageletError
 from sagelet_api.aws_errors import AwsError, InternalFailure, UnknownOperationException
 from sagelet_api.operations import Context, Operations, RestOperation, SharedOperation
-from sagelet_api.protocol import Call, Environ, StartResponse, WsgiApp, parse_call, parse_json, read_body, rewind
+from sagelet_api.permissions import action_of
+from sagelet_api.protocol import (
+    Call,
+    Environ,
+    Protocol,
+    StartResponse,
+    WsgiApp,
+    parse_call,
+    parse_json,
+    read_body,
+    rewind,
+)
 from sagelet_api.query import QUERY_SERVICES, parse_form, query_reply, read_form
 from sagelet_api.replies import error_reply, json_reply, send
-from sagelet_api.security import FrontDoor, without_cors
+from sagelet_api.security import FrontDoor, guarded
 from sagelet_api.throttling import Throttling
 from sagelet_api.validation import validate
 
@@ -19,6 +30,8 @@ _log = logging.getLogger(__name__)
 #: Our own operations hold a body in memory; 100 hyperparameters of 2,500 characters are far below this.
 MAX_BODY = 5 * 1024 * 1024
 CONTROL_PREFIX = "/_sagelet/"
+#: Open to all, so that one can wait for a server.
+HEALTH = "/_sagelet/health"
 
 
 class Application:
@@ -48,10 +61,8 @@ class Application:
         self._apps = apps
         self._rest = {(one.signing_name, one.method, one.path): one for one in rest}
         self._handlers = (
-            self._check_origin,
-            self._serve_control,
-            self._check_signed,
             self._throttle,
+            self._authorize,
             self._serve_own,
             self._serve_query,
             self._serve_own_rest,
@@ -60,8 +71,12 @@ class Application:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         call = parse_call(environ)
-        start = without_cors(start_response)
+        start = guarded(call, start_response)
         try:
+            self._door.check_origin(call)
+            if call.path.startswith(CONTROL_PREFIX):
+                return self._serve_control(call, environ, start)
+            call = self._door.admit(call, environ)
             for handle in self._handlers:
                 answer = handle(call, environ, start)
                 if answer is not None:
@@ -78,17 +93,23 @@ class Application:
             failure = InternalFailure(f"sagelet failed; its log has the traceback under request {call.request_id}.")
             return send(call, error_reply(call, failure), environ, start)
 
-    def _check_origin(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
-        self._door.check_origin(call)
-
-    def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
-        return self._control(environ, start) if call.path.startswith(CONTROL_PREFIX) else None
-
-    def _check_signed(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
-        self._door.check_signed(call)
+    def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        self._door.check_control(call, environ, public=(call.method, call.path) == ("GET", HEALTH))
+        return self._control(environ, start)
 
     def _throttle(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
         self._throttling.check(call)
+
+    def _authorize(self, call: Call, environ: Environ, _start: StartResponse) -> None:
+        """What a job's credentials may do; S3 sees to itself, where the operation and the object are known."""
+        if call.permit is None or call.service in self._apps:
+            return
+        operation = call.operation
+        if call.protocol is Protocol.QUERY:
+            operation = read_form(call, environ, MAX_BODY).get("Action", "")
+        if rest := self._rest.get((call.service, call.method, call.path)):
+            operation = rest.operation
+        call.permit(action_of(call.service, operation), f"arn:aws:{call.service}:{call.region}:{call.account}:*")
 
     def _serve_own(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         if call.service in QUERY_SERVICES:
@@ -152,4 +173,6 @@ def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:
 
 
 def _context(call: Call) -> Context:
-    return Context(call.account, call.region, call.request_id, call.credential.access_key if call.credential else "")
+    key = call.credential.access_key if call.credential else ""
+    role = call.job.request["RoleArn"] if call.job else ""
+    return Context(call.account, call.region, call.request_id, key, role)

@@ -1,4 +1,4 @@
-"""Who calls, as the SigV4 credential scope says it. Signatures are not checked: any key opens a local emulator."""
+"""Who calls, as the SigV4 credential scope says it. Whether it is true is `authentication.py`'s question."""
 
 import re
 from collections.abc import Mapping
@@ -27,7 +27,11 @@ class Credential:
     @property
     def account(self) -> str:
         """A 12-digit access key names the account, as with LocalStack; every other key is the default account."""
-        return self.access_key if _ACCOUNT.fullmatch(self.access_key) else DEFAULT_ACCOUNT
+        return self.access_key if self.names_account else DEFAULT_ACCOUNT
+
+    @property
+    def names_account(self) -> bool:
+        return _ACCOUNT.fullmatch(self.access_key) is not None
 
 
 def find_credential(headers: Mapping[str, str], query: Mapping[str, str]) -> Credential | None:

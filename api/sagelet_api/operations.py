@@ -15,6 +15,8 @@ class Context:
     region: str
     request_id: str
     access_key: str
+    #: The role of the training job that calls; empty: no job does.
+    role: str = ""
 
 
 #: Takes the validated parameters; returns the members of the output (times as epoch seconds, floats), or None for an

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 from urllib.parse import parse_qsl
 
+from sagelet.jobs.record import TrainingJob
 from sagelet_api.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
 from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION, Credential, find_credential
 
@@ -44,6 +45,10 @@ class Call:
     request_id: str
     protocol: Protocol
     credential: Credential | None
+    #: The job whose credentials these are, and what refuses an action on a resource that it may not do (AwsError).
+    #: None: an owner, who may do everything.
+    job: TrainingJob | None = None
+    permit: Callable[[str, str], None] | None = None
 
 
 def parse_call(environ: Environ) -> Call:

@@ -12,18 +12,24 @@ import ipaddress
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from sagelet_api.authentication import Authentication
 from sagelet_api.aws_errors import AccessDenied, MissingAuthenticationToken
-from sagelet_api.protocol import Call, StartResponse
+from sagelet_api.protocol import Call, Environ, StartResponse
 
 #: Names by which a server on this machine is reached from the machine and from its containers.
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "host.docker.internal"})
+_REQUEST_IDS = frozenset({"x-amzn-requestid", "x-amz-request-id"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
 
 class FrontDoor:
-    """Decides who comes in. `names`: addresses and names beside LOCAL_NAMES that clients may use as Host."""
+    """Decides who comes in. `names`: addresses and names beside LOCAL_NAMES that clients may use as Host.
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
+    Without `authentication` any key opens.
+    """
+
+    def __init__(self, names: Iterable[str] = (), authentication: Authentication | None = None) -> None:
+        self._authentication = authentication
         given = {name.strip("[]").lower().rstrip(".") for name in names}
         self._names = LOCAL_NAMES | given - _ANY_ADDRESS
         # An address as Host cannot be rebound; who listens everywhere is reached by any address of the machine.
@@ -43,12 +49,18 @@ class FrontDoor:
         if site not in ("same-origin", "none"):
             raise AccessDenied(f"Sec-Fetch-Site is {site!r}: web pages of other sites may not call sagelet.")
 
-    def check_signed(self, call: Call) -> None:
-        """Raises MissingAuthenticationToken unless the request carries a SigV4 credential or is a presigned URL."""
+    def admit(self, call: Call, environ: Environ) -> Call:
+        """The call with who makes it. Raises AwsError unless the request is signed, or a presigned URL."""
         if call.credential is None:
             raise MissingAuthenticationToken(
-                "Missing Authentication Token: sign the request (any access key and secret will do) or presign its URL."
+                "Missing Authentication Token: sign the request (`sagelet run` brings a key) or presign its URL."
             )
+        return call if self._authentication is None else self._authentication.admit(call, environ)
+
+    def check_control(self, call: Call, environ: Environ, *, public: bool) -> None:
+        """See Authentication.admit_to_control."""
+        if self._authentication is not None:
+            self._authentication.admit_to_control(call, environ, public=public)
 
     def _is_ours(self, name: str) -> bool:
         if name in self._names:
@@ -59,11 +71,16 @@ class FrontDoor:
         return any(name.endswith(f".{ours}") for ours in self._names if not _is_address(ours))
 
 
-def without_cors(start_response: StartResponse) -> StartResponse:
-    """A start_response that drops the CORS headers that moto adds for S3 buckets with a CORS configuration."""
+def guarded(call: Call, start_response: StartResponse) -> StartResponse:
+    """A start_response that drops the CORS headers that moto adds for S3 buckets with a CORS configuration, and gives
+    every answer a request id.
+    """
 
     def start(status: str, headers: list[tuple[str, str]], *rest: object) -> object:
-        return start_response(status, [h for h in headers if not h[0].lower().startswith("access-control-")], *rest)
+        kept = [one for one in headers if not one[0].lower().startswith("access-control-")]
+        if not any(name.lower() in _REQUEST_IDS for name, _ in kept):
+            kept.append(("x-amzn-RequestId", call.request_id))
+        return start_response(status, kept, *rest)
 
     return start
 

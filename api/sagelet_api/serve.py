@@ -10,6 +10,8 @@ from sagelet.settings import Settings
 from sagelet.state.owner import lock_directory
 from sagelet_api import control_state
 from sagelet_api.app import Application
+from sagelet_api.authentication import Authentication
+from sagelet_api.callers import Callers
 from sagelet_api.control import control_app
 from sagelet_api.control_state import OnReset
 from sagelet_api.security import FrontDoor
@@ -22,6 +24,7 @@ from sagelet_api.services.sagemaker import TrainingJobs, any_role
 from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
+from sagelet_api.tls import server_certificate
 
 
 class Sagelet:
@@ -64,8 +67,10 @@ class Sagelet:
             raise
         throttling = Throttling()
         roles = bridge.may_assume if settings.enforce_iam else any_role
+        callers = Callers(self.engine, bridge, enforce_iam=settings.enforce_iam)
+        authentication = Authentication(callers, everywhere=settings.auth)
         self.application = Application(
-            FrontDoor((settings.host, *self.choice.listen)),
+            FrontDoor((settings.host, *self.choice.listen), authentication),
             control_app(self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset)),
             throttling,
             {
@@ -77,7 +82,9 @@ class Sagelet:
             apps={"s3": self._s3.wsgi},
             rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
         )
-        self.server = Server(self.application, settings.host, settings.port, self._extra_hosts(settings))
+        extra = self._extra_hosts(settings)
+        certificate = server_certificate(settings.data, (settings.host, *extra)) if settings.tls else None
+        self.server = Server(self.application, settings.host, settings.port, extra, certificate)
         self._bridge = bridge
 
     def start(self) -> int:

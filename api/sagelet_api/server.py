@@ -10,8 +10,10 @@ from typing import Any
 from cheroot import wsgi
 
 from sagelet.errors import SettingsError
+from sagelet_api.authentication import FROM_CONTAINERS
 from sagelet_api.file_body import FileBody
 from sagelet_api.protocol import WsgiApp
+from sagelet_api.tls import Certificate, TlsAdapter, TlsConnection
 
 _log = logging.getLogger(__name__)
 
@@ -34,14 +36,22 @@ class AddressInUse(SettingsError):
 
 
 class Server:
-    """Serves one WSGI app on `host` and `extra_hosts`, all on the same port; port 0 takes a free one.
+    """Serves one WSGI app on `host` and on `extra_hosts`, where containers come in, on one port; 0: a free one.
 
     The port is open when `start` returns. Usable as a context manager.
     """
 
-    def __init__(self, app: WsgiApp, host: str, port: int, extra_hosts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        app: WsgiApp,
+        host: str,
+        port: int,
+        extra_hosts: Sequence[str] = (),
+        certificate: Certificate | None = None,
+    ) -> None:
         self._app = app
-        self._hosts = (host, *extra_hosts)
+        self._extra_hosts = tuple(extra_hosts)
+        self._certificate = certificate
         self._servers: list[_HttpServer] = []
         self._threads: list[threading.Thread] = []
         self.host = host
@@ -51,13 +61,14 @@ class Server:
     @property
     def endpoint(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'http' if self._certificate is None else 'https'}://{host}:{self.port}"
 
     def start(self) -> None:
         """Raises AddressInUse, or SettingsError for an address that is not this machine's."""
         try:
-            for host in self._hosts:
-                self._listen(host)
+            self._listen(self.host, for_containers=False)
+            for host in self._extra_hosts:
+                self._listen(host, for_containers=True)
         except SettingsError:
             self.stop()
             raise
@@ -77,7 +88,7 @@ class Server:
     def __exit__(self, *_error: object) -> None:
         self.stop()
 
-    def _listen(self, host: str) -> None:
+    def _listen(self, host: str, *, for_containers: bool) -> None:
         server = _HttpServer(
             (host, self.port),
             self._app,
@@ -88,6 +99,10 @@ class Server:
             server_name="sagelet",
         )
         server.gateway = _Gateway
+        if self._certificate is not None:
+            server.ssl_adapter = TlsAdapter(self._certificate)
+            server.ConnectionClass = TlsConnection
+        server.for_containers = for_containers
         try:
             server.prepare()
         except OSError as error:
@@ -102,7 +117,7 @@ class Server:
 
 
 class _Gateway(wsgi.Gateway_10):
-    """Keeps the names of S3's user metadata, as WSGI's variables cannot tell `_` from `-`, and sends files as such."""
+    """Keeps the names of headers as they were sent (WSGI's variables cannot tell `_` from `-`), sends files as such."""
 
     def respond(self) -> None:
         """cheroot's own way copies each chunk three times on its way to the socket."""
@@ -123,9 +138,9 @@ class _Gateway(wsgi.Gateway_10):
     def get_environ(self) -> Any:
         environ: Any = super().get_environ()  # type: ignore[no-untyped-call]
         names = {name.decode("latin-1").lower(): value for name, value in self.req.inheaders.items()}
-        environ["sagelet.metadata"] = {
-            name: value.decode("latin-1") for name, value in names.items() if name.startswith("x-amz-meta-")
-        }
+        environ["sagelet.headers"] = headers = {name: value.decode("latin-1") for name, value in names.items()}
+        environ["sagelet.metadata"] = {name: value for name, value in headers.items() if name.startswith("x-amz-meta-")}
+        environ[FROM_CONTAINERS] = self.req.server.for_containers
         return environ
 
 
@@ -133,6 +148,8 @@ class _HttpServer(wsgi.Server):
     """cheroot with our limits and our log. Objects are large, so a body has no limit here; handlers have theirs."""
 
     nodelay = True
+    #: What comes in here comes from the hosts of jobs.
+    for_containers = False
     max_request_header_size = MAX_HEADER_BYTES
     #: How often it looks for idle connections, in seconds; also how long `stop` may wait.
     expiration_interval = 0.2

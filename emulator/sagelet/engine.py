@@ -14,20 +14,23 @@ from sagelet.compile_cache.store import CacheStore
 from sagelet.data import removal
 from sagelet.data.file_systems import FileSystemSource, directory_of
 from sagelet.data.objects import ObjectNotFound, ObjectStore, S3Uri
-from sagelet.errors import JobNotDeletable, JobNotStoppable, WarmPoolAvailable
+from sagelet.errors import JobNotDeletable, JobNotFound, JobNotStoppable, WarmPoolAvailable
 from sagelet.images.resolve import Resolver
 from sagelet.instances.gpus import GpuPool, detect_gpus
 from sagelet.jobs import compile_reports, faults, lifecycle, warm_pools
 from sagelet.jobs.announcer import Announcer
 from sagelet.jobs.consultation import Consultation
+from sagelet.jobs.launch import Endpoint
 from sagelet.jobs.pool_keeper import PoolKeeper
 from sagelet.jobs.query import JobPage, JobQuery
 from sagelet.jobs.record import JobKey, StopCause, TrainingJob
 from sagelet.jobs.scheduler import Scheduler
 from sagelet.jobs.search import JobSearch, SearchPage
+from sagelet.jobs.session import JobSession, job_id_of, session_key
 from sagelet.jobs.store import StaleRecord, Store
 from sagelet.jobs.supervisor import Supervisor
 from sagelet.jobs.under_way import Services
+from sagelet.keys import key_pair
 from sagelet.runtimes.port import Runtime
 from sagelet.settings import GpuPolicy, Settings
 from sagelet.state.owner import lock_directory
@@ -61,6 +64,8 @@ class Engine:
         self._images = Resolver(settings.image_rules)
         self._lock = lock or lock_directory(settings.data)
         try:
+            #: Whoever has it owns this server.
+            self.keys = key_pair(settings.data)
             self._store = Store(settings.data / "sagelet.db")
         except BaseException:
             self._lock.close()
@@ -145,6 +150,7 @@ class Engine:
             "status": "ok",
             "version": sagelet.__version__,
             "runtime": self._runtime.name,
+            "auth": self._settings.auth,
             "gpus": len(self._gpus),
             "jobs": self._store.counts(),
         }
@@ -296,6 +302,16 @@ class Engine:
     def _consult(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:
         return Consultation(self._store, self._settings.data).findings(job, report, self._clock.now_ms())
 
+    def session(self, token: str) -> JobSession | None:
+        """The job whose session token this is, ended or not; None when it is no job's, or the job is forgotten."""
+        job_id = job_id_of(self.keys, token)
+        if job_id is None:
+            return None
+        try:
+            return JobSession(self._store.get_by_id(job_id), session_key(self.keys, job_id))
+        except JobNotFound:
+            return None
+
     # --- telemetry --------------------------------------------------------------------------------------------
 
     def final_metrics(self, job: TrainingJob) -> list[MetricPoint]:
@@ -342,7 +358,7 @@ class Engine:
             self._metrics,
             self._runtime,
             self._images,
-            self._port,
+            Endpoint(self._port, self.keys, self._settings.tls),
             self._cache,
             self._closing,
         )

@@ -1,5 +1,6 @@
 """The settings of one server. Each is an option of `sagelet up` and an environment variable SAGELET_*."""
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,6 +48,13 @@ def default_max_jobs() -> int:
     return max(2, (os.cpu_count() or 2) // 2)
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
 @dataclass(frozen=True)
 class Settings:
     """Raises SettingsError, naming the setting, when one is wrong."""
@@ -68,6 +76,10 @@ class Settings:
     enforce_iam: bool = False
     #: Bytes of compiled programs that are kept from job to job; 0: none are.
     compile_cache_bytes: int = DEFAULT_COMPILE_CACHE
+    #: Signatures are checked against the data directory's key pair, not only asked for.
+    auth: bool = False
+    #: HTTPS, with a certificate that is made in the data directory.
+    tls: bool = False
     #: TOML file with the user's own image rules; theirs come first.
     image_rules: Path | None = None
     #: Directories that stand in for file systems (EFS, FSx for Lustre), by FileSystemId.
@@ -88,6 +100,11 @@ class Settings:
             raise SettingsError(f"--compile-cache-size {self.compile_cache_bytes}: must not be negative")
         if self.image_rules is not None and not self.image_rules.is_file():
             raise SettingsError(f"--image-rules {self.image_rules}: no such file")
+        if not self.auth and not _is_loopback(self.host):
+            raise SettingsError(
+                f"--host {self.host}: whoever reaches this address could run code on this machine; "
+                "add --auth, which lets in holders of the key pair only (and --tls, which hides what they send)"
+            )
         check_file_systems(self.file_systems, self.data)
 
     @property

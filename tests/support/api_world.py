@@ -15,6 +15,8 @@ from sagelet.runtimes.port import Line
 from sagelet.telemetry.events import LogEvent, LogStream
 from sagelet.telemetry.sink import StatusSink
 from sagelet_api.app import Application
+from sagelet_api.authentication import Authentication
+from sagelet_api.callers import Callers
 from sagelet_api.control import control_app
 from sagelet_api.security import FrontDoor
 from sagelet_api.services.identity import Identity
@@ -50,7 +52,9 @@ class ApiWorld(World):
         control = control_app(self.engine, throttling)
         apps = {"s3": self._s3.wsgi}
         rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
-        self._application = Application(FrontDoor(), control, throttling, services, bridge.wsgi, apps=apps, rest=rest)
+        callers = Callers(self.engine, bridge, enforce_iam=self.settings.enforce_iam)
+        door = FrontDoor((), Authentication(callers, everywhere=self.settings.auth))
+        self._application = Application(door, control, throttling, services, bridge.wsgi, apps=apps, rest=rest)
         self._stack = ExitStack()
 
     def make_statuses(self) -> StatusSink:

@@ -72,7 +72,7 @@ class RunClients:
         self._bin = environment / "bin"
         self._run = [str(Path(sys.executable).with_name("sagelet")), "run", "--endpoint", server.endpoint, "--"]
         cleared = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGE"))}
-        self._environment = {**cleared, "AWS_CONFIG_FILE": os.devnull, **others}
+        self._environment = {**cleared, "AWS_CONFIG_FILE": os.devnull, "SAGELET_DATA": str(server.data), **others}
 
     def run(self, program: str, *arguments: str) -> str:
         """Runs a program of the virtual environment and returns what it printed to stdout."""

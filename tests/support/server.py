@@ -13,6 +13,8 @@ from typing import Any
 
 import boto3
 
+from sagelet.keys import ca_file, read_key_pair
+
 GROUP = "/aws/sagemaker/TrainingJobs"
 ACCOUNT = "123456789012"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/SageMakerRole"
@@ -35,14 +37,14 @@ class SageletProcess:
     """`sagelet up` with options; `restart` keeps its data directory and its port."""
 
     def __init__(self, data: Path, *options: str) -> None:
-        self._data = data
+        self.data = data
         self._options = options
         self._port = "0"
         self._process: subprocess.Popen[str] | None = None
         self.output: list[str] = []
 
     def start(self) -> "SageletProcess":
-        command = [str(Path(sys.executable).with_name("sagelet")), "up", "--data", str(self._data)]
+        command = [str(Path(sys.executable).with_name("sagelet")), "up", "--data", str(self.data)]
         self.output = []
         self._process = subprocess.Popen(
             [*command, "--port", self._port, *self._options],
@@ -91,19 +93,22 @@ class SageletProcess:
         return report
 
     def client(self, service: str, **options: Any) -> Any:
+        keys = read_key_pair(self.data)
+        assert keys is not None
         return boto3.client(
             service,
-            endpoint_url=self.endpoint,
+            verify=str(ca_file(self.data)) if self.endpoint.startswith("https") else None,
             **{
+                "endpoint_url": self.endpoint,
                 "region_name": "us-east-1",
                 "aws_access_key_id": ACCOUNT,
-                "aws_secret_access_key": "any",
+                "aws_secret_access_key": keys.secret,
                 **options,
             },
         )
 
     def _ready(self) -> "re.Match[str] | None":
-        return next((match for line in self.output if (match := re.search(r"ready: (http://\S+)", line))), None)
+        return next((match for line in self.output if (match := re.search(r"ready: (https?://\S+)", line))), None)
 
     def _read(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None

@@ -2,19 +2,25 @@
 
 import json
 import os
+import ssl
 from collections.abc import Callable
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 import click
 
 from sagelet.errors import SageletError
+from sagelet.keys import KeyPair, ca_file, read_key_pair
+from sagelet_api.cli.server_options import data_directory, data_option, endpoint_option
 from sagelet_api.credentials import DEFAULT_REGION, Credential
 
 TIMEOUT_S = 60
+#: What requests to the control endpoints are signed for.
+SERVICE = "sagelet"
 
 
 class ServerRefused(SageletError):
@@ -31,7 +37,7 @@ def default_account() -> str:
 
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options --endpoint, --account and --region."""
+    """The options --endpoint, --account and --region; --data is for `ask` alone."""
     for option in (
         click.option(
             "--region",
@@ -41,14 +47,8 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
             show_envvar=True,
         ),
         click.option("--account", default=default_account, help="Default: AWS_ACCESS_KEY_ID, where that is 12 digits."),
-        click.option(
-            "--endpoint",
-            envvar="SAGELET_ENDPOINT",
-            show_envvar=True,
-            default="http://127.0.0.1:4599",
-            show_default=True,
-            help="The server.",
-        ),
+        data_option,
+        endpoint_option,
     ):
         command = option(command)
     return command
@@ -64,23 +64,52 @@ def control_url(endpoint: str, path: str) -> str:
 
 
 def ask(method: str, url: str, body: Any = None) -> dict[str, Any]:
-    """The server's answer. Raises ServerRefused, ServerUnreachable."""
-    if not url.startswith(("http://", "https://")):
-        raise ServerUnreachable(f"--endpoint: {url} is no http:// URL")
+    """The server's answer, to a request signed with the key pair of the directory that --data names.
+
+    Raises ServerRefused, ServerUnreachable.
+    """
     data = None if body is None else json.dumps(body).encode()
-    request = Request(url, data, {"Content-Type": "application/json"}, method=method)
-    # The server is this machine, whatever proxy the environment names for the world outside.
-    opener = build_opener(ProxyHandler({}))
+    directory = data_directory()
+    headers = _signed(read_key_pair(directory), method, url, data, {"Content-Type": "application/json"})
     try:
-        with opener.open(request, timeout=TIMEOUT_S) as response:
+        with _opener(url, directory).open(Request(url, data, headers, method=method), timeout=TIMEOUT_S) as response:
             answer: dict[str, Any] = json.load(response)
     except HTTPError as error:
         raise ServerRefused(_explanation(error)) from error
     except (OSError, HTTPException, ValueError) as error:
-        raise ServerUnreachable(
-            f"No sagelet server answers at {url}: {error}. Start one (`sagelet up`), or name it: --endpoint"
-        ) from error
+        remedy = "Start one (`sagelet up`), or name it: --endpoint"
+        if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
+            remedy = "Name the data directory of the server, which has its certificate: --data"
+        raise ServerUnreachable(f"No sagelet server answers at {url}: {error}. {remedy}") from error
     return answer
+
+
+def authority_of(endpoint: str, directory: Path) -> Path | None:
+    """The certificate authority to trust for an https endpoint, where the data directory has one."""
+    path = ca_file(directory)
+    return path if endpoint.startswith("https:") and path.is_file() else None
+
+
+def _opener(url: str, directory: Path) -> OpenerDirector:
+    # The server is this machine, whatever proxy the environment names for the world outside.
+    handlers: list[Any] = [ProxyHandler({})]
+    authority = authority_of(url, directory)
+    if authority is not None:
+        handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=str(authority))))
+    return build_opener(*handlers)
+
+
+def _signed(keys: KeyPair | None, method: str, url: str, data: bytes | None, headers: dict[str, str]) -> dict[str, str]:
+    """A server without --auth asks for no signature, and one whose key we lack says what to do."""
+    if keys is None:
+        return headers
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    request = AWSRequest(method, url, headers, data or b"")
+    SigV4Auth(Credentials(keys.access_key, keys.secret), SERVICE, DEFAULT_REGION).add_auth(request)
+    return dict(request.headers.items())
 
 
 def _explanation(error: HTTPError) -> str:

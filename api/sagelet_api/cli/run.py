@@ -2,19 +2,19 @@
 
 import json
 import os
-import re
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import urlsplit
 
 import click
 
-from sagelet_api.cli.control_client import ask, control_url, default_account
+from sagelet.keys import read_key_pair
+from sagelet_api.cli.control_client import ask, authority_of, control_url, default_account
+from sagelet_api.cli.server_options import checked_account, data_directory, data_option, endpoint_option
 from sagelet_api.credentials import DEFAULT_REGION
-from sagelet_api.redirect.environment import changed, redirection
+from sagelet_api.redirect.environment import SECRET, changed, redirection
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,35 +38,15 @@ def configured_region() -> str:
         return DEFAULT_REGION
 
 
-def _checked_endpoint(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise click.BadParameter(f"{value} is no http:// URL")
-    return value.rstrip("/")
-
-
-def _checked_account(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not re.fullmatch(r"\d{12}", value, re.ASCII):
-        raise click.BadParameter(f"{value} is no account number: it has 12 digits")
-    return value
-
-
 def where(command: F) -> F:
     """The options that say which server, account and region."""
     options = (
-        click.option(
-            "--endpoint",
-            envvar="SAGELET_ENDPOINT",
-            show_envvar=True,
-            default="http://127.0.0.1:4599",
-            show_default=True,
-            callback=_checked_endpoint,
-            help="The server.",
-        ),
+        endpoint_option,
+        data_option,
         click.option(
             "--account",
             default=default_account,
-            callback=_checked_account,
+            callback=checked_account,
             help="Default: AWS_ACCESS_KEY_ID, where that is 12 digits.",
         ),
         click.option("--region", default=configured_region, help="Default: the one that is configured, or us-east-1."),
@@ -87,7 +67,11 @@ def run(endpoint: str, account: str, region: str, command: tuple[str, ...]) -> N
     health = ask("GET", control_url(endpoint, "health"))
     if "version" not in health:
         raise click.ClickException(f"{endpoint} is no sagelet server. Start one (`sagelet up`), or name it: --endpoint")
-    replace_process(command, changed(os.environ, redirection(endpoint, account, region, os.environ)))
+    if health.get("auth") and read_key_pair(data_directory()) is None:
+        raise click.ClickException(
+            f"{endpoint} checks signatures: name its data directory, which has the key, with --data"
+        )
+    replace_process(command, changed(os.environ, _changes(endpoint, account, region)))
 
 
 @click.command()
@@ -96,12 +80,20 @@ def run(endpoint: str, account: str, region: str, command: tuple[str, ...]) -> N
 @click.option("--fish", is_flag=True, help="For the fish shell.")
 def env(endpoint: str, account: str, region: str, as_json: bool, fish: bool) -> None:
     """Print what `sagelet run` sets, for bash, zsh and other POSIX shells: `eval "$(sagelet env)"`."""
-    changes = dict(sorted(redirection(endpoint, account, region, os.environ).items()))
+    changes = dict(sorted(_changes(endpoint, account, region).items()))
     if as_json:
         click.echo(json.dumps(changes, indent=2))
         return
     for name, value in changes.items():
         click.echo(_fish(name, value) if fish else _posix(name, value))
+
+
+def _changes(endpoint: str, account: str, region: str) -> dict[str, str | None]:
+    keys, authority = read_key_pair(data_directory()), authority_of(endpoint, data_directory())
+    secret = SECRET if keys is None else keys.secret
+    return redirection(
+        endpoint, account, region, os.environ, secret=secret, authority=None if authority is None else str(authority)
+    )
 
 
 def replace_process(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:

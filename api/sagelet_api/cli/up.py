@@ -14,6 +14,8 @@ import click
 
 import sagelet
 from sagelet.errors import SettingsError
+from sagelet.keys import FILE as KEY_FILE
+from sagelet.keys import ca_file
 from sagelet.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,6 +74,8 @@ class Size(click.types.StringParamType):
 @option("--spot-discount", default=0.7, type=float, help="Share of its time that a managed spot job is not billed for.")
 @option("--enforce-iam", is_flag=True, help="Refuse jobs whose RoleArn IAM does not know or SageMaker may not assume.")
 @option("--compile-cache-size", default="5G", type=Size(), help="Of compiled programs kept from job to job; 0: none.")
+@option("--auth", is_flag=True, help="Let in only what is signed with the key pair in DATA/credentials.")
+@option("--tls", is_flag=True, help="HTTPS, with a certificate of its own: DATA/tls/ca.pem is for AWS_CA_BUNDLE.")
 @option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules.")
 @option(
     "--file-system",
@@ -92,6 +96,8 @@ def up(
     spot_discount: float,
     enforce_iam: bool,
     compile_cache_size: int,
+    auth: bool,
+    tls: bool,
     image_rules: Path | None,
     file_system: tuple[str, ...],
     log_level: str,
@@ -112,6 +118,8 @@ def up(
         spot_discount=spot_discount,
         enforce_iam=enforce_iam,
         compile_cache_bytes=compile_cache_size,
+        auth=auth,
+        tls=tls,
         image_rules=image_rules,
         file_systems=_by_id(file_system),
     )
@@ -131,6 +139,8 @@ def up(
         f"sagelet {sagelet.__version__} ready: {server.server.endpoint} "
         f"(runtime {choice.runtime.name}: {choice.reason}; data {settings.data})"
     )
+    for line in _how_to_come_in(settings):
+        click.echo(line)
     if adopted:
         click.echo(f"{adopted} unfinished job{'s are' if adopted > 1 else ' is'} taken up again")
     over.wait()
@@ -158,6 +168,17 @@ def _start_again(port: int) -> NoReturn:
     sys.stdout.flush()
     # Of an option that is given twice the last counts; --port 0 would take another one.
     os.execv(sys.executable, [*sys.orig_argv, "--port", str(port)])
+
+
+def _how_to_come_in(settings: Settings) -> list[str]:
+    lines = []
+    if settings.auth:
+        lines.append(
+            f"signatures are checked: `sagelet run`, or AWS_SHARED_CREDENTIALS_FILE={settings.data / KEY_FILE}"
+        )
+    if settings.tls:
+        lines.append(f"the certificate is of sagelet's own: `sagelet run`, or AWS_CA_BUNDLE={ca_file(settings.data)}")
+    return lines
 
 
 def _by_id(file_systems: tuple[str, ...]) -> dict[str, Path]:

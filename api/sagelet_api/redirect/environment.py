@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 SITE = Path(__file__).with_name("site")
+#: For a server that does not check it.
 SECRET = "sagelet"
 
 #: Each would bring in another identity, or an endpoint of AWS's.
@@ -26,8 +27,19 @@ UNSET = (
 )
 
 
-def redirection(endpoint: str, account: str, region: str, environ: Mapping[str, str]) -> dict[str, str | None]:
-    """What to change in `environ`: new values, and None for what to unset. Applied twice it changes nothing more."""
+def redirection(
+    endpoint: str,
+    account: str,
+    region: str,
+    environ: Mapping[str, str],
+    *,
+    secret: str = SECRET,
+    authority: str | None = None,
+) -> dict[str, str | None]:
+    """What to change in `environ`: new values, and None for what to unset. Applied twice it changes nothing more.
+
+    `authority`: file of the certificate authority to trust, beside which no other is.
+    """
     changes: dict[str, str | None] = {name: None for name in environ if _is_foreign(name)}
     changes |= {
         "SAGELET_ENDPOINT": endpoint,
@@ -36,10 +48,12 @@ def redirection(endpoint: str, account: str, region: str, environ: Mapping[str, 
         "AWS_DEFAULT_REGION": region,
         # sagelet tells accounts apart by the access key; no key of the user's is sent.
         "AWS_ACCESS_KEY_ID": account,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_SECRET_ACCESS_KEY": secret,
         "AWS_EC2_METADATA_DISABLED": "true",
         "PYTHONPATH": _first(str(SITE), environ.get("PYTHONPATH", ""), os.pathsep),
     }
+    if authority is not None:
+        changes["AWS_CA_BUNDLE"] = authority
     host = urlsplit(endpoint).hostname or ""
     for name in ("NO_PROXY", "no_proxy"):
         changes[name] = _first(host, environ.get("NO_PROXY") or environ.get("no_proxy", ""), ",")

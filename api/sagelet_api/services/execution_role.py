@@ -7,6 +7,8 @@ NAME = "AmazonSageMaker-ExecutionRole-20211130T180000"
 PATH = "/service-role/"
 #: The name that SageMaker gives to its own sessions of the role, on notebook instances and in training jobs.
 SESSION = "SageMaker"
+#: Name of its inline policy: what every job may do.
+POLICY = "AmazonSageMakerTrainingJob"
 DESCRIPTION = "SageMaker execution role, made by sagelet"
 #: SDK v3 wants this principal and action (docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html).
 TRUST_POLICY = json.dumps(

@@ -4,6 +4,8 @@ A caller is a session of the execution role, as on a notebook instance; keys tha
 whose they are. There are no permissions to check: every simulation says `allowed`.
 """
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -47,13 +49,17 @@ class Identity:
         }
 
     def get_caller_identity(self, context: Context, _parameters: Parameters) -> Mapping[str, Any]:
-        role_id = self._principals.role_id(context.account, context.region, execution_role.NAME)
+        name = context.role.rpartition("/")[2] or execution_role.NAME
+        role_id = self._principals.role_id(context.account, context.region, name)
+        if role_id is None and context.role:
+            # A job runs with a role that IAM does not know, unless --enforce-iam forbids it.
+            role_id = "AROA" + base64.b32encode(hashlib.sha256(context.role.encode()).digest())[:16].decode()
         if role_id is None:
             raise NoSuchEntity(
                 f"The execution role {execution_role.NAME} was deleted: create it again, or restart the server."
             )
         partition = self._principals.partition(context.region)
-        session = f"assumed-role/{execution_role.NAME}/{execution_role.SESSION}"
+        session = f"assumed-role/{name}/{execution_role.SESSION}"
         return {
             "UserId": f"{role_id}:{execution_role.SESSION}",
             "Account": context.account,

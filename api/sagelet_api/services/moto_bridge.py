@@ -22,6 +22,7 @@ from sagelet.s3.records import Bucket, StoredObject
 from sagelet.telemetry.sink import NAMESPACE, MetricPoint
 from sagelet_api.aws_errors import AwsError, InternalFailure, NotImplementedOperation, UnknownOperationException
 from sagelet_api.loading import LOADING
+from sagelet_api.permissions import TRAINING_POLICY_TEXT
 from sagelet_api.protocol import (
     Call,
     Environ,
@@ -140,6 +141,28 @@ class MotoBridge:
         accounts = [*self._backend("iam").values()]
         return any(access_key in iam.access_keys for account in accounts for iam in [*account.values()])
 
+    def secret_of(self, access_key: str) -> tuple[str, str, str] | None:
+        """Secret, session token (or none) and account of a key of a user, or of a role's session."""
+        if self._app is None:
+            return None
+        for account, partitions in [*self._backend("iam").items()]:
+            for partition, iam in [*partitions.items()]:
+                key = iam.access_keys.get(access_key)
+                if key is not None and key.status == "Active":
+                    role = self._backend("sts")[account][partition].get_assumed_role_from_access_key(access_key)
+                    return key.secret_access_key, role.session_token if role else "", account
+        return None
+
+    def role_policies(self, arn: str) -> Sequence[str]:
+        """The policies of a role as JSON, inline and attached; none for a role that IAM does not know."""
+        _, partition, _, _, account, _ = arn.split(":", 5)
+        found = self._iam(account, partition).roles.values()
+        role = next((one for one in [*found] if one.arn == arn), None)
+        if role is None:
+            return []
+        attached = [_default_version(policy) for policy in [*role.managed_policies.values()]]
+        return [*role.policies.values(), *attached]
+
     def role_id(self, account: str, region: str, name: str) -> str | None:
         """`AROA...`; None when there is no such role."""
         roles = [*self._iam(account, self.partition(region)).roles.values()]
@@ -169,6 +192,7 @@ class MotoBridge:
                     tags=[],
                     max_session_duration="3600",
                 )
+                iam.put_role_policy(execution_role.NAME, execution_role.POLICY, TRAINING_POLICY_TEXT)
                 self._seeded.add((account, partition))
         return iam
 
@@ -241,6 +265,9 @@ class MotoBridge:
         for attempt in range(_RETRIES):
             try:
                 return [*app(environ, start)]
+            except AwsError:
+                # The body is not the one that was signed, or did not arrive whole.
+                raise
             except (NotImplementedError, import_module("botocore.model").OperationNotFoundError) as error:
                 raise _not_implemented(call) from error
             except Exception as error:
@@ -248,6 +275,10 @@ class MotoBridge:
                     _log.exception("moto failed at %s %s, request %s", call.service, call.operation, call.request_id)
                     raise _failed(call, f"{type(error).__name__}: {error}") from error
         raise AssertionError("unreachable")
+
+
+def _default_version(policy: Any) -> str:
+    return next((one.document for one in policy.versions if one.version_id == policy.default_version_id), "")
 
 
 def _dimension(job_name: str, host: str) -> dict[str, str]:
@@ -279,8 +310,8 @@ def _for_moto(call: Call, environ: Environ) -> Environ:
     environ = {**environ, "RAW_URI": environ.get("REQUEST_URI", environ.get("PATH_INFO", ""))}
     environ.pop("HTTP_X_MOTO_ACCOUNT_ID", None)
     credential = call.credential
-    if credential and credential.account == credential.access_key:
-        environ["HTTP_X_MOTO_ACCOUNT_ID"] = credential.account
+    if credential and (credential.names_account or call.job):
+        environ["HTTP_X_MOTO_ACCOUNT_ID"] = call.account
     if credential and credential.service != "s3" and "HTTP_AUTHORIZATION" not in environ:
         # moto takes every presigned URL for S3's; GetCallerIdentity is presigned too (that is how Kubernetes logs in).
         scope = f"{credential.access_key}/20000101/{credential.region}/{credential.service}/aws4_request"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sagelet.compile_cache.lending import PLACE
@@ -12,22 +13,39 @@ from sagelet.instances.catalogue import gpu_count
 from sagelet.instances.gpus import gpus_of
 from sagelet.jobs import sdk_v3
 from sagelet.jobs.record import TrainingJob
+from sagelet.jobs.session import session_key
+from sagelet.keys import KeyPair
 from sagelet.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount, Runtime
 
 #: Read by images/runtime, pjrt_front.c.
 COMPILE_CACHE = {"SAGELET_COMPILE_CACHE": f"/opt/ml/{PLACE}"}
+#: In /opt/ml/input/config: the certificate authority of a server with --tls.
+CA_FILE = "sagelet-ca.pem"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """How the hosts of jobs come to this server."""
+
+    port: int
+    #: What their credentials are derived from.
+    keys: KeyPair
+    tls: bool = False
+
+    def url(self, host: str) -> str:
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
 
 def launch_plan(
     job: TrainingJob,
     directories: JobDirectories,
     runtime: Runtime,
-    port: int,
+    endpoint: Endpoint,
     file_systems: Mapping[str, Path] = NO_FILE_SYSTEMS,
     *,
     cache: bool = False,
 ) -> LaunchPlan:
-    """What the runtime starts. `port` is where the hosts find sagelet's endpoint, `cache`: they have compiled programs.
+    """What the runtime starts. `endpoint` is where the hosts find sagelet, `cache`: they have compiled programs.
 
     Raises ClientFault.
     """
@@ -43,7 +61,7 @@ def launch_plan(
         entrypoint=entrypoint or None,
         # AWS runs `IMAGE train` only when the request names neither.
         arguments=arguments if entrypoint or arguments else ("train",),
-        environment=environment(job, f"http://{runtime.endpoint_host}:{port}") | (COMPILE_CACHE if cache else {}),
+        environment=environment(job, endpoint, runtime.endpoint_host) | (COMPILE_CACHE if cache else {}),
         network_isolation=bool(job.request.get("EnableNetworkIsolation")),
     )
 
@@ -66,23 +84,25 @@ def _host(job: TrainingJob, directories: JobDirectories, name: str, file_systems
     )
 
 
-def environment(job: TrainingJob, endpoint: str) -> dict[str, str]:
+def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, str]:
     """What real containers see (container environment of public jobs), AWS's endpoint being sagelet's.
 
-    The access key is the account number, which is how sagelet tells accounts apart; no key of the machine goes in.
+    The credentials are the job's own and end with it; no key of the machine goes in.
     """
     key, groups = job.key, job.instance_groups
+    given = job.request.get("Environment", {})
+    url = endpoint.url(host)
     platform = {
         "TRAINING_JOB_NAME": key.name,
         "TRAINING_JOB_ARN": key.arn,
         "AWS_REGION": key.region,
         "AWS_DEFAULT_REGION": key.region,
-        "AWS_ACCESS_KEY_ID": key.account,
-        "AWS_SECRET_ACCESS_KEY": "sagelet",
+        **({} if "AWS_ACCESS_KEY_ID" in given else _credentials(job, endpoint.keys)),
+        **({"AWS_CA_BUNDLE": f"/opt/ml/input/config/{CA_FILE}"} if endpoint.tls else {}),
         "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ENDPOINT_URL": url,
         # sagemaker-training reads its own variable first.
-        "S3_ENDPOINT_URL": endpoint,
+        "S3_ENDPOINT_URL": url,
         "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
         "DMLC_INTERFACE": "eth0",
         # How many workers each host of a distribution has: the container knows its type, not the catalogue.
@@ -91,4 +111,14 @@ def environment(job: TrainingJob, endpoint: str) -> dict[str, str]:
     }
     if job.cluster is not None:
         platform["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = f"/opt/ml/{WARM_POOL_CACHE}"
-    return {**platform, **sdk_v3.environment(job), **job.request.get("Environment", {})}
+    return {**platform, **sdk_v3.environment(job), **given}
+
+
+def _credentials(job: TrainingJob, keys: KeyPair) -> dict[str, str]:
+    """Left out where the request brings keys: they do not go with our session token."""
+    key = session_key(keys, job.id)
+    return {
+        "AWS_ACCESS_KEY_ID": key.access_key,
+        "AWS_SECRET_ACCESS_KEY": key.secret,
+        "AWS_SESSION_TOKEN": key.token,
+    }

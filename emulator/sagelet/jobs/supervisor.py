@@ -26,9 +26,10 @@ from sagelet.instances.gpus import NoCapacity
 from sagelet.jobs import compile_reports, distributions, faults, lifecycle, verdict
 from sagelet.jobs.compilation import choose_image
 from sagelet.jobs.host_watch import PULSE, HostWatch
-from sagelet.jobs.launch import launch_plan
+from sagelet.jobs.launch import CA_FILE, launch_plan
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.under_way import Detached, JobUnderWay, Services
+from sagelet.keys import ca_file
 from sagelet.runtimes.port import Handle
 
 log = logging.getLogger(__name__)
@@ -170,6 +171,8 @@ class Supervisor(threading.Thread):
                 host = self._directories.host(name)
                 Stager(self._services.objects, self._job, objects, file_systems, protected=protected).stage(host)
                 inputconfig.write(self._job, name, host)
+                if self._services.endpoint.tls:
+                    shutil.copyfile(ca_file(self._services.settings.data), host.config / CA_FILE)
             self._services.cache.lend(self._job, self._directories)
             self._pipes.stage(objects)
         except Superseded:
@@ -195,7 +198,7 @@ class Supervisor(threading.Thread):
                 self._job,
                 self._directories,
                 services.runtime,
-                services.port,
+                services.endpoint,
                 services.settings.file_systems,
                 cache=services.cache.serves(self._job),
             )

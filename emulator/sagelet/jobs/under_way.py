@@ -16,6 +16,7 @@ from sagelet.data.objects import ObjectStore
 from sagelet.errors import RuntimeUnavailable
 from sagelet.images.resolve import Resolver
 from sagelet.jobs import lifecycle, verdict
+from sagelet.jobs.launch import Endpoint
 from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet.jobs.store import StaleRecord, Store
 from sagelet.runtimes.port import Runtime
@@ -41,8 +42,8 @@ class Services:
     metrics: MetricSink
     runtime: Runtime
     images: Resolver
-    #: The port that hosts find sagelet's endpoint at.
-    port: int
+    #: Where hosts find sagelet's endpoint.
+    endpoint: Endpoint
     cache: Lending
     closing: threading.Event
 

@@ -31,6 +31,8 @@ __all__ = ["DockerFacts", "DockerRuntime", "probe"]
 CONNECT_TIMEOUT_S = 10.0
 LOG_CHUNK_BYTES = 64 * 1024
 CONFLICT = 409
+#: Docker's own network without any.
+NO_NETWORK = "none"
 #: What Docker answers for a container that was never started.
 NEVER = "0001-01-01"
 
@@ -206,8 +208,10 @@ class DockerRuntime:
     ) -> dict[str, Any]:
         user = spec.user_of_server(rootless=self.facts().rootless)
         endpoint = None
-        if host.name in addresses:
-            address = self._api.create_endpoint_config(ipv4_address=addresses[host.name])
+        if network != NO_NETWORK:
+            address = self._api.create_endpoint_config(
+                ipv4_address=addresses.get(host.name), link_local_ips=[*spec.METADATA_ADDRESSES]
+            )
             endpoint = {"EndpointsConfig": {network: address}}
         created: dict[str, Any] = self._api.create_container(
             plan.image,
@@ -226,7 +230,7 @@ class DockerRuntime:
     def _network(self, plan: LaunchPlan) -> tuple[str, dict[str, str]]:
         """The job's network and, for several hosts, the address of each on it."""
         if plan.network_isolation and len(plan.hosts) == 1:
-            return "none", {}
+            return NO_NETWORK, {}
         name = spec.network_name(plan, self._owner)
         subnet = self._existing_subnet(name) or self._create_network(plan, name)
         if len(plan.hosts) == 1:

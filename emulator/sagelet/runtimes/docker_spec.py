@@ -13,6 +13,9 @@ JOB_ID, JOB_NAME, HOST, OWNER = f"{LABEL}job-id", f"{LABEL}job-name", f"{LABEL}h
 
 #: By this name a container reaches the machine it runs on.
 HOST_GATEWAY = "host.docker.internal"
+#: Where clouds hand out a machine's credentials (EC2's and others' instance metadata; ECS's and EKS's agents). A
+#: container has these addresses itself, so what it sends there never leaves it.
+METADATA_ADDRESSES = ("169.254.169.254", "169.254.170.2", "169.254.170.23")
 #: Generous for threads of data loaders and compilers, and still an end to a fork bomb.
 PIDS_LIMIT = 16384
 #: Never rotated, whatever the daemon's defaults are: a rotated line would be lost to the follower.

@@ -40,8 +40,8 @@ def is_data_directory(data: Path) -> bool:
 
 
 def is_empty(data: Path) -> bool:
-    """Whether there is nothing of anybody's, but for the file that says who uses the directory."""
-    return not data.exists() or {*os.listdir(data)} <= {"lock"}
+    """Whether there is nothing of anybody's, but for who uses the directory, its key pair and its certificate."""
+    return not data.exists() or {*os.listdir(data)} <= {"lock", "credentials", "tls"}
 
 
 def check_data_directory(data: Path, *, damaged: bool = False) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from sagelet.errors import DataDirectoryInUse, SettingsError
+from sagelet.keys import make_private
 from sagelet.state.change import finish_change
 
 _log = logging.getLogger(__name__)
@@ -17,8 +18,8 @@ def lock_directory(data: Path) -> TextIO:
 
     Raises DataDirectoryInUse, and SettingsError for a directory that cannot be made or written.
     """
+    make_private(data)
     try:
-        data.mkdir(parents=True, exist_ok=True)
         lock = (data / "lock").open("a+", encoding="ascii")
     except OSError as error:
         raise SettingsError(f"--data {data}: cannot be used as a directory: {error.strerror}") from error

@@ -69,6 +69,7 @@ def test_keys_that_were_given_out_stay_whose_they_are(world: ApiWorld) -> None:
 def test_a_deleted_execution_role_is_said_to_be_so(world: ApiWorld) -> None:
     account = "333333333333"
     iam = world.client("iam", account=account)
+    iam.delete_role_policy(RoleName=execution_role.NAME, PolicyName=execution_role.POLICY)
     iam.delete_role(RoleName=execution_role.NAME)
     with pytest.raises(ClientError, match="was deleted") as caught:
         world.client("sts", account=account).get_caller_identity()

@@ -67,6 +67,8 @@ def test_options_reach_the_server(started: list[Settings], tmp_path: Path) -> No
     options = [
         "--host",
         "0.0.0.0",
+        "--auth",
+        "--tls",
         "--port",
         "0",
         "--runtime",
@@ -85,7 +87,7 @@ def test_options_reach_the_server(started: list[Settings], tmp_path: Path) -> No
     assert started == [
         Settings(
             data=tmp_path.resolve(), host="0.0.0.0", port=0, runtime=RuntimeChoice.PROCESS, gpus=GpuPolicy.OFF,
-            max_jobs=3, stop_grace_seconds=5, spot_discount=0.5, image_rules=rules,
+            auth=True, tls=True, max_jobs=3, stop_grace_seconds=5, spot_discount=0.5, image_rules=rules,
         )
     ]  # fmt: skip
 

@@ -13,8 +13,9 @@ from sagelet.data.channels.dealing import dealt, shuffled
 from sagelet.data.layout import HostDirectories, JobDirectories
 from sagelet.data.staging import Stager
 from sagelet.errors import ClientFault
-from sagelet.jobs.launch import launch_plan
+from sagelet.jobs.launch import Endpoint, launch_plan
 from sagelet.jobs.record import TrainingJob
+from sagelet.keys import KeyPair
 from support.channels import channel, job_with, manifest
 from support.fakes import FakeClock, FakeObjects, FakeRuntime
 
@@ -185,7 +186,12 @@ def test_staging_again_replaces_read_only_files(stage: Stage) -> None:
 
 def test_the_runtime_is_told_what_is_read_only(tmp_path: Path) -> None:
     job = job_with(channel("s3://in/d", "fast", "FastFile"), channel("s3://in/d", "slow"))
-    plan = launch_plan(replace(job, image="i"), JobDirectories(tmp_path), FakeRuntime(FakeClock()), 1)
+    plan = launch_plan(
+        replace(job, image="i"),
+        JobDirectories(tmp_path),
+        FakeRuntime(FakeClock()),
+        Endpoint(1, KeyPair("AKIA", "secret")),
+    )
     assert [host.read_only for host in plan.hosts] == [("input/data/fast",)]
 
 

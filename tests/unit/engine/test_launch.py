@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from sagelet.data.layout import JobDirectories
-from sagelet.jobs.launch import launch_plan
+from sagelet.jobs.launch import Endpoint, launch_plan
 from sagelet.jobs.lifecycle import create
+from sagelet.keys import KeyPair
 from sagelet.runtimes.port import LaunchPlan
 from support.fakes import FakeClock, FakeRuntime
 from support.world import IMAGE, key, request
@@ -20,7 +21,9 @@ def plan_of(gpus: tuple[str, ...] = (), algorithm: dict[str, Any] | None = None,
     from dataclasses import replace
 
     job = replace(job, image="local:1", gpus=gpus)
-    return launch_plan(job, JobDirectories(Path("/data/job")), FakeRuntime(FakeClock()), 1234)
+    return launch_plan(
+        job, JobDirectories(Path("/data/job")), FakeRuntime(FakeClock()), Endpoint(1234, KeyPair("AKIA", "secret"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,13 +44,16 @@ def test_entry_point_and_arguments(
 
 
 def test_the_environment_of_a_real_container() -> None:
-    assert plan_of().environment == {
+    environment = dict(plan_of().environment)
+    # A session of its own, which is derived from the key pair.
+    assert environment.pop("AWS_ACCESS_KEY_ID").startswith("ASIA")
+    assert len(environment.pop("AWS_SECRET_ACCESS_KEY")) == 40
+    assert environment.pop("AWS_SESSION_TOKEN")
+    assert environment == {
         "TRAINING_JOB_NAME": "One",
         "TRAINING_JOB_ARN": "arn:aws:sagemaker:us-east-1:123456789012:training-job/one",
         "AWS_REGION": "us-east-1",
         "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "123456789012",
-        "AWS_SECRET_ACCESS_KEY": "sagelet",
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_ENDPOINT_URL": "http://endpoint:1234",
         "S3_ENDPOINT_URL": "http://endpoint:1234",

@@ -10,9 +10,10 @@ import pytest
 from sagelet.data import inputconfig
 from sagelet.data.layout import HostDirectories, JobDirectories
 from sagelet.images.variants import training_image
-from sagelet.jobs.launch import launch_plan
+from sagelet.jobs.launch import Endpoint, launch_plan
 from sagelet.jobs.lifecycle import create
 from sagelet.jobs.record import TrainingJob
+from sagelet.keys import KeyPair
 from sagelet.runtimes.port import LaunchPlan
 from support.fakes import FakeClock, FakeRuntime
 from support.world import key, request
@@ -46,7 +47,9 @@ def job(
 
 
 def plan_of(one: TrainingJob) -> LaunchPlan:
-    return launch_plan(one, JobDirectories(Path("/data/job")), FakeRuntime(FakeClock()), 1234)
+    return launch_plan(
+        one, JobDirectories(Path("/data/job")), FakeRuntime(FakeClock()), Endpoint(1234, KeyPair("AKIA", "secret"))
+    )
 
 
 def parameters(one: TrainingJob) -> Any:

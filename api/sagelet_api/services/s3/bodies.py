@@ -98,7 +98,9 @@ class Body:
 def _is_aws_chunked(request: S3Request) -> AwsChunked | None:
     streaming = request.headers.get("x-amz-content-sha256", "").startswith("STREAMING-")
     encoded = "aws-chunked" in request.headers.get("content-encoding", "").lower()
-    return AwsChunked(request.environ["wsgi.input"]) if streaming or encoded else None
+    if not (streaming or encoded):
+        return None
+    return AwsChunked(request.environ["wsgi.input"], request.environ.get("sagelet.chunks"))
 
 
 def _size(request: S3Request, *, aws_chunked: bool) -> int | None:

@@ -3,7 +3,8 @@ r"""aws-chunked: a body in chunks with their sizes in front, and checksums behin
 SIZE_HEX[;chunk-signature=...]\r\n DATA \r\n ... 0[;...]\r\n TRAILER:VALUE\r\n ... \r\n
 """
 
-from typing import Any
+import hashlib
+from typing import Any, Protocol
 
 from sagelet_api.aws_errors import IncompleteBody
 
@@ -12,15 +13,27 @@ _MAX_LINE = 16 * 1024
 _AHEAD = 16 * 1024
 
 
+class Signatures(Protocol):
+    """Checks what stands in front of each chunk, and behind the last."""
+
+    def check_chunk(self, sha256: str, given: str) -> None: ...
+
+    def check_trailers(self, trailers: str, given: str) -> None: ...
+
+
 class AwsChunked:
     """Reads the data of such a body; `trailers` (lower-case names) are there when `read` has given its last."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, signatures: Signatures | None = None) -> None:
         self.trailers: dict[str, str] = {}
         self._source = source
         self._ahead = b""
         self._left = 0
         self._over = False
+        self._signatures = signatures
+        #: Of the chunk that is read.
+        self._signature = ""
+        self._digest = hashlib.sha256()
 
     def read(self, size: int) -> bytes:
         """Up to `size` bytes; empty at the end. Raises IncompleteBody."""
@@ -30,9 +43,21 @@ class AwsChunked:
             return b""
         data = self._take(min(size, self._left))
         self._left -= len(data)
-        if not self._left and self._line():
-            raise IncompleteBody("A chunk of the request body is longer than its size says")
+        if self._signatures is not None:
+            self._digest.update(data)
+        if not self._left:
+            self._end_chunk()
         return data
+
+    def _end_chunk(self) -> None:
+        if self._line():
+            raise IncompleteBody("A chunk of the request body is longer than its size says")
+        self._check_chunk()
+
+    def _check_chunk(self) -> None:
+        if self._signatures is not None:
+            self._signatures.check_chunk(self._digest.hexdigest(), self._signature)
+            self._digest = hashlib.sha256()
 
     def _take(self, size: int) -> bytes:
         if self._ahead:
@@ -44,7 +69,8 @@ class AwsChunked:
         return data
 
     def _begin(self) -> None:
-        size, _, _ = self._line().partition(";")
+        size, _, extension = self._line().partition(";")
+        self._signature = extension.strip().removeprefix("chunk-signature=")
         try:
             self._left = int(size, 16)
         except ValueError as error:
@@ -53,9 +79,17 @@ class AwsChunked:
             raise IncompleteBody(f"{size[:40]!r} is no size of a chunk")
         if not self._left:
             self._over = True
-            while line := self._line(may_end=True):
-                name, _, value = line.partition(":")
-                self.trailers[name.strip().lower()] = value.strip()
+            self._check_chunk()
+            self._read_trailers()
+
+    def _read_trailers(self) -> None:
+        while line := self._line(may_end=True):
+            name, _, value = line.partition(":")
+            self.trailers[name.strip().lower()] = value.strip()
+        signature = self.trailers.pop("x-amz-trailer-signature", "")
+        if self._signatures is not None and self.trailers:
+            text = "".join(f"{name}:{value}\n" for name, value in self.trailers.items())
+            self._signatures.check_trailers(text, signature)
 
     def _line(self, *, may_end: bool = False) -> str:
         while (end := self._ahead.find(b"\n")) < 0:

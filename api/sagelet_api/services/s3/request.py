@@ -32,7 +32,7 @@ def parse(call: Call, environ: Environ) -> S3Request:
     """Raises S3Error for a path that is no UTF-8, a key that is too long, a presigned URL that has expired."""
     raw_path, _, raw_query = _target(environ).partition("?")
     query = dict(parse_qsl(raw_query, keep_blank_values=True, errors="replace"))
-    bucket = _bucket_of_host(call.headers.get("host", ""))
+    bucket = bucket_of_host(call.headers.get("host", ""))
     path = _decoded(raw_path)[1:]
     if not bucket:
         bucket, _, path = path.partition("/")
@@ -64,7 +64,7 @@ def _decoded(path: str) -> str:
         raise S3Error("InvalidURI", 400, "Couldn't parse the specified URI.", URI=path) from error
 
 
-def _bucket_of_host(host: str) -> str:
+def bucket_of_host(host: str) -> str:
     """The bucket of a virtual-host style request; empty for path style."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     for ours in LOCAL_NAMES:

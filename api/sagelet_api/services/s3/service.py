@@ -15,6 +15,7 @@ from sagelet_api.services.s3 import buckets, codec, listings, reading, request, 
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, Handler, Rest
 from sagelet_api.services.s3.errors import S3Error, not_implemented, translated
+from sagelet_api.services.s3.permissions import authorize
 from sagelet_api.services.s3.routing import find_operation
 
 _log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class S3Service:
         operation = find_operation(call.method, asked.bucket, asked.key, asked.query, asked.headers)
         if operation is None:
             raise S3Error("MethodNotAllowed", 405, "The specified method is not allowed against this resource.")
+        authorize(call, operation, asked)
         context = Context(asked, self._store, self._uploads, self._rest)
         handler = HANDLERS.get(operation)
         if handler is None:

@@ -1,0 +1,113 @@
+"""Whose request it is, proved: signatures against the key pair, keys of IAM and STS, and the sessions of jobs.
+
+Where signatures are not asked for (on loopback without `--auth`) any key opens, but for a job's: whoever shows a job's
+session token is that job, and may do what its role may.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from sagelet.jobs.record import TrainingJob
+from sagelet.jobs.session import is_job_token
+from sagelet_api import signature_errors as errors
+from sagelet_api.aws_errors import AccessDenied, MissingAuthenticationToken
+from sagelet_api.callers import Callers, Secret
+from sagelet_api.protocol import Call, Environ
+from sagelet_api.signature_v2 import check_version_2, is_version_2
+from sagelet_api.signatures import check, check_time, read_claim
+from sagelet_api.signed_bodies import payload_of, protect
+
+_log = logging.getLogger(__name__)
+
+#: Set by the server for what comes in from the hosts of jobs, which are containers: signatures are always checked.
+FROM_CONTAINERS = "sagelet.from_containers"
+#: The largest body of a request that is not S3's: ECR's layer parts are 20 MB in base64.
+MAX_BODY = 32 * 1024 * 1024
+
+
+class Authentication:
+    """`everywhere`: signatures are checked on loopback, too (`--auth`)."""
+
+    def __init__(
+        self,
+        callers: Callers,
+        *,
+        everywhere: bool,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        self._callers = callers
+        self._everywhere = everywhere
+        self._now = now
+
+    def admit(self, call: Call, environ: Environ) -> Call:
+        """The call with its account, and with what it may do. Raises AwsError for a signature that does not hold."""
+        if not (self._checks(environ) or is_job_token(_token(call))):
+            return call
+        secret = self._verified(call, environ)
+        if secret.job is None:
+            return replace(call, account=secret.account)
+        job = secret.job
+        return replace(call, account=secret.account, job=job, permit=lambda *what: self._permit(call, job, *what))
+
+    def admit_to_control(self, call: Call, environ: Environ, *, public: bool) -> None:
+        """The control endpoints are the owner's. `public`: what everybody may see. Raises AwsError."""
+        if is_job_token(_token(call)):
+            raise AccessDenied("The credentials of a training job do not reach sagelet's control endpoints.")
+        if not self._checks(environ) or (public and call.credential is None):
+            return
+        if call.credential is None:
+            raise MissingAuthenticationToken(
+                "Missing Authentication Token: this server checks signatures. sagelet's own commands sign with the key "
+                "pair of its data directory: name that with --data (SAGELET_DATA)."
+            )
+        self._verified(call, environ)
+
+    def _checks(self, environ: Environ) -> bool:
+        return self._everywhere or bool(environ.get(FROM_CONTAINERS))
+
+    def _verified(self, call: Call, environ: Environ) -> Secret:
+        """Whose key the request is signed with."""
+        assert call.credential is not None
+        access_key, token = call.credential.access_key, _token(call)
+        secret = self._callers.secret_of(call.credential, token)
+        if secret is None:
+            _log.warning(
+                "Refused an access key that nobody here gave out, request %s. `sagelet run` and `sagelet env` bring "
+                "the right one; it is in the data directory's file `credentials`.",
+                call.request_id,
+            )
+            if is_job_token(token):
+                raise errors.invalid_token(call, access_key)
+            raise errors.unknown_key(call, access_key)
+        self._check_signature(call, environ, secret)
+        if token != secret.token:
+            raise errors.invalid_token(call, access_key)
+        if secret.expired:
+            raise errors.expired_token(call)
+        return secret
+
+    def _check_signature(self, call: Call, environ: Environ, secret: Secret) -> None:
+        if is_version_2(call):
+            check_version_2(call, environ, secret, self._now())
+            return
+        claim = read_claim(call)
+        check_time(call, claim, self._now())
+        payload = payload_of(call, environ, claim, MAX_BODY)
+        protect(call, environ, payload, check(call, environ, claim, secret, payload))
+
+    def _permit(self, call: Call, job: TrainingJob, action: str, resource: str) -> None:
+        if not self._callers.allows(job, action, resource):
+            raise errors.not_authorized(call, session_arn(job), action, resource)
+
+
+def session_arn(job: TrainingJob) -> str:
+    """The caller that SageMaker's session of a job's role is."""
+    role: str = job.request["RoleArn"]
+    partition = role.split(":")[1]
+    return f"arn:{partition}:sts::{job.key.account}:assumed-role/{role.rpartition('/')[2]}/SageMaker"
+
+
+def _token(call: Call) -> str:
+    return call.headers.get("x-amz-security-token") or call.query.get("X-Amz-Security-Token", "")

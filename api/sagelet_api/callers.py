@@ -1,0 +1,87 @@
+"""Who a request's credentials belong to, and what they may do."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sagelet.jobs.record import TrainingJob
+from sagelet.jobs.session import JobSession, is_job_token
+from sagelet.keys import KeyPair
+from sagelet_api.credentials import DEFAULT_ACCOUNT, Credential
+from sagelet_api.permissions import TRAINING_POLICY, Policy, allows
+
+
+@dataclass(frozen=True)
+class Secret:
+    """What a signature by an access key is checked with."""
+
+    secret: str = field(repr=False)
+    #: The session token that has to come with it; empty: none.
+    token: str = field(default="", repr=False)
+    account: str = DEFAULT_ACCOUNT
+    #: Whether the job that it belongs to has ended.
+    expired: bool = False
+    #: The job that it belongs to.
+    job: TrainingJob | None = None
+
+
+class Sessions(Protocol):
+    """What the engine knows of keys."""
+
+    keys: KeyPair
+
+    def session(self, token: str) -> JobSession | None:
+        """The job that a session token belongs to."""
+        ...
+
+
+class Iam(Protocol):
+    """The users and roles of an account."""
+
+    def secret_of(self, access_key: str) -> tuple[str, str, str] | None:
+        """Secret, session token (or none) and account of a key that IAM or STS gave out here."""
+        ...
+
+    def role_policies(self, arn: str) -> Sequence[str]:
+        """The policies of a role, inline and attached; none for a role that IAM does not know."""
+        ...
+
+
+class Callers:
+    """`enforce_iam`: a job may do what its role's policies allow, and nothing else."""
+
+    def __init__(self, sessions: Sessions, iam: Iam, *, enforce_iam: bool) -> None:
+        self._sessions = sessions
+        self._iam = iam
+        self._enforce = enforce_iam
+
+    def secret_of(self, credential: Credential, token: str) -> Secret | None:
+        """None for a key that nobody here gave out.
+
+        The key pair's secret signs for every account: a 12-digit access key names one, as it does without `--auth`.
+        """
+        keys = self._sessions.keys
+        if is_job_token(token):
+            return self._of_job(credential, token)
+        if credential.access_key == keys.access_key or credential.names_account:
+            return Secret(keys.secret, "", credential.account)
+        found = self._iam.secret_of(credential.access_key)
+        return None if found is None else Secret(*found)
+
+    def allows(self, job: TrainingJob, action: str, resource: str = "*") -> bool:
+        """Whether the credentials of a job reach this: `s3:GetObject`, `arn:aws:s3:::bucket/key`."""
+        policies = [Policy.parse(text) for text in self._iam.role_policies(job.request["RoleArn"])]
+        if not self._enforce:
+            policies.append(TRAINING_POLICY)
+        return allows(policies, action, resource)
+
+    def _of_job(self, credential: Credential, token: str) -> Secret | None:
+        session = self._sessions.session(token)
+        if session is None or session.key.access_key != credential.access_key:
+            return None
+        job = session.job
+        return Secret(session.key.secret, token, job.key.account, job.terminal, job)
+
+
+#: What a job's credentials are asked for: an action and a resource.
+Allows = Callable[[TrainingJob, str, str], bool]
