@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from cheroot import wsgi
+from cheroot.server import HTTPConnection
 
 from sagelet.errors import SettingsError
 from sagelet_api.authentication import FROM_CONTAINERS
 from sagelet_api.file_body import FileBody
 from sagelet_api.protocol import WsgiApp
+from sagelet_api.strict_headers import StrictRequest
 from sagelet_api.tls import Certificate, TlsAdapter, TlsConnection
 
 _log = logging.getLogger(__name__)
@@ -99,9 +101,9 @@ class Server:
             server_name="sagelet",
         )
         server.gateway = _Gateway
+        server.ConnectionClass = _Connection if self._certificate is None else _TlsConnection
         if self._certificate is not None:
             server.ssl_adapter = TlsAdapter(self._certificate)
-            server.ConnectionClass = TlsConnection
         server.for_containers = for_containers
         try:
             server.prepare()
@@ -142,6 +144,14 @@ class _Gateway(wsgi.Gateway_10):
         environ["sagelet.metadata"] = {name: value for name, value in headers.items() if name.startswith("x-amz-meta-")}
         environ[FROM_CONTAINERS] = self.req.server.for_containers
         return environ
+
+
+class _Connection(HTTPConnection):
+    RequestHandlerClass = StrictRequest
+
+
+class _TlsConnection(TlsConnection):
+    RequestHandlerClass = StrictRequest
 
 
 class _HttpServer(wsgi.Server):

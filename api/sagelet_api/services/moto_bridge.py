@@ -7,8 +7,6 @@ pins it and `tests/unit/api/test_moto_bridge.py` is the contract.
 
 import logging
 import math
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +18,7 @@ from urllib.parse import parse_qsl
 
 from sagelet.s3.records import Bucket, StoredObject
 from sagelet.telemetry.sink import NAMESPACE, MetricPoint
+from sagelet_api.authentication import MAX_BODY
 from sagelet_api.aws_errors import AwsError, InternalFailure, NotImplementedOperation, UnknownOperationException
 from sagelet_api.loading import LOADING
 from sagelet_api.permissions import TRAINING_POLICY_TEXT
@@ -38,7 +37,6 @@ from sagelet_api.services.trust import trusts
 
 _log = logging.getLogger(__name__)
 
-_CHUNK = 1024 * 1024
 #: Paths of moto's own control and instance-metadata services, which hand out state and credentials.
 _REFUSED_PATHS = ("/moto-api", "/latest/meta-data", "/latest/api")
 _RETRIES = 5
@@ -316,19 +314,10 @@ def _for_moto(call: Call, environ: Environ) -> Environ:
         # moto takes every presigned URL for S3's; GetCallerIdentity is presigned too (that is how Kubernetes logs in).
         scope = f"{credential.access_key}/20000101/{credential.region}/{credential.service}/aws4_request"
         environ["HTTP_AUTHORIZATION"] = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
-    if "transfer-encoding" in call.headers:
-        _unchunk(environ)
-    return environ
-
-
-def _unchunk(environ: Environ) -> None:
-    """Gives a body of unknown length its length: moto takes one without for empty."""
-    body = tempfile.SpooledTemporaryFile(_MAX_FORM)  # noqa: SIM115 - lives as long as the request
-    shutil.copyfileobj(environ["wsgi.input"], body, _CHUNK)
-    environ["CONTENT_LENGTH"] = str(body.tell())
-    body.seek(0)
-    environ["wsgi.input"] = body
+    # moto takes a body of unknown length for empty, and one of any length into memory.
+    rewind(environ, read_body(environ, MAX_BODY))
     environ.pop("HTTP_TRANSFER_ENCODING", None)
+    return environ
 
 
 def _lost_race(call: Call, error: Exception) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from sagelet.errors import SettingsError
 from sagelet_api.file_body import FileBody
 from sagelet_api.protocol import Environ, StartResponse
-from sagelet_api.server import AddressInUse, Server
+from sagelet_api.server import MAX_HEADER_BYTES, AddressInUse, Server
 
 
 def echo(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -110,3 +110,51 @@ def test_a_file_goes_out_whole_or_not_at_all(tmp_path: Path) -> None:
         FileBody(path.open("rb"), 5, 10).send(ours)
     with pytest.raises(OSError, match="became shorter"):
         list(FileBody(path.open("rb"), 5, 10))
+
+
+def exchange(port: int, request: bytes) -> bytes:
+    """The answer to bytes as they are, up to the end of the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as raw:
+        raw.sendall(request)
+        raw.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: raw.recv(65536), b""))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: 3\r\nContent-Length: 4\r\n",
+        b"Content-Length: +3\r\n",
+        b"Content-Length: -3\r\n",
+        b"Content-Length: 0_3\r\n",
+        b"Content-Length : 3\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        b"Host: other\r\n",
+        b"Authorization: a\r\nAuthorization: b\r\n",
+        b"X-Amz-Target: a\r\nx-amz-target: b\r\n",
+    ],
+)
+def test_headers_that_mean_two_things_are_refused(lines: bytes) -> None:
+    with Server(echo, "127.0.0.1", 0) as server:
+        answer = exchange(server.port, b"PUT / HTTP/1.1\r\nHost: localhost\r\n" + lines + b"\r\nabc")
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+
+
+def test_a_header_cannot_pass_for_another() -> None:
+    def show(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        start_response("200 OK", [])
+        yield json.dumps({name: value for name, value in environ.items() if "AMZ" in name}).encode()
+
+    lines = b"X-Amz-Target: signed\r\nX_Amz_Target: smuggled\r\nX-Amz-Meta-a_b: 1\r\nConnection: close\r\n"
+    with Server(show, "127.0.0.1", 0) as server:
+        answer = exchange(server.port, b"GET / HTTP/1.1\r\nHost: localhost\r\n" + lines + b"\r\n")
+    assert b'"HTTP_X_AMZ_TARGET": "signed"' in answer
+    assert b'"HTTP_X_AMZ_META_A_B": "1"' in answer
+    assert b"smuggled" not in answer
+
+
+def test_headers_have_a_limit() -> None:
+    with Server(echo, "127.0.0.1", 0) as server:
+        long = b"X-Long: " + b"x" * (MAX_HEADER_BYTES + 1000) + b"\r\n"
+        assert b" 413 " in exchange(server.port, b"GET / HTTP/1.1\r\nHost: localhost\r\n" + long + b"\r\n")[:40]

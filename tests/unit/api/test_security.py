@@ -147,3 +147,32 @@ def test_who_listens_everywhere_is_reached_by_any_address_but_no_foreign_name() 
     door = FrontDoor(["0.0.0.0"])
     assert door_opens(door, "192.168.1.20:4599")
     assert not door_opens(door, "evil.example")
+
+
+def test_other_services_bodies_have_a_limit(server: Front) -> None:
+    """Refused by its length, before any of it is read."""
+    for service, code in (("sqs", "RequestEntityTooLarge"), ("sagemaker", "RequestEntityTooLarge")):
+        headers = {"Authorization": SIGNED["Authorization"].replace("sagemaker", service)}
+        headers |= {"Content-Length": str(40 * 1024 * 1024), "X-Amz-Target": "AmazonSQS.ListQueues"}
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection.putrequest("POST", "/")
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders(b"x" * (40 * 1024 * 1024))
+        answer = connection.getresponse()
+        assert (answer.status, code in answer.read().decode()) == (413, True)
+        connection.close()
+
+
+@pytest.mark.parametrize("service", ["sqs", "iam", "s3", "sts", "sagemaker", "logs", "nonsense"])
+def test_every_answer_has_a_request_id(server: Front, service: str) -> None:
+    auth = SIGNED["Authorization"].replace("sagemaker", service)
+    for method, path in (("GET", "/"), ("POST", "/"), ("GET", "/nothing/here"), ("OPTIONS", "/")):
+        _, headers, _ = ask(server, {"Authorization": auth}, method, path, b"")
+        assert {"x-amzn-requestid", "x-amz-request-id"} & headers.keys(), (method, path)
+        assert not [name for name in headers if name.startswith("access-control")]
+
+
+def test_the_control_endpoints_answers_have_one_too(server: Front) -> None:
+    for path in ("/_sagelet/health", "/_sagelet/none"):
+        assert ask(server, {}, "GET", path, b"")[1]["x-amzn-requestid"]
