@@ -23,7 +23,8 @@ def test_a_compiled_job_of_run_clm_s_shape(host: TrainingHost) -> None:
     given = {
         "config_overrides": '"n_layer=1,n_embd=16,n_head=2,n_positions=16,vocab_size=50"',
         "output_dir": json.dumps(str(host.base / "model")),
-        "evaluation_strategy": '"epoch"',
+        "evaluation_strategy": '"steps"',
+        "eval_steps": "100",
         "sharded_ddp": '"simple"',
         "optim": '"adamw_hf"',
         "logging_strategy": '"epoch"',
@@ -36,7 +37,7 @@ def test_a_compiled_job_of_run_clm_s_shape(host: TrainingHost) -> None:
     ended = host.run({"sagemaker_training_compiler_enabled": "true", **given})
     assert ended.code == 0, ended.log
     found = dict(re.findall(r"^(seen|losses)=(.+)$", ended.log, re.MULTILINE))
-    assert json.loads(found["seen"]) == ["epoch", 1, 1, True, "xla"]
+    assert json.loads(found["seen"]) == ["steps", 1, True, "xla"]
     # Of 50 words, all as likely. Were the mean not divided by the accumulated steps, it would be twice as much.
     assert json.loads(found["losses"])[0] == pytest.approx(math.log(50), abs=0.3)
     assert ended.log.count("sharded_ddp of TrainingArguments was removed") == 1
