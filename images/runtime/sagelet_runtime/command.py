@@ -51,7 +51,8 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
     workers = sdk_v3.prepare(drivers, resources, environ, gpus)
     if workers is None:
         _refuse_workers(job.additional_framework_parameters, resources, environ, gpus)
-    # The hook of a compiled job; in any other its sitecustomize does nothing.
+    added |= framework.hugging_face_environment(environ)
+    # For the hooks; in a job that needs none its sitecustomize does nothing.
     path = os.pathsep.join(filter(None, [framework.STARTUP, environ.get("PYTHONPATH", "")]))
     added |= framework.report_environment(job, environ)
     return added | (workers or {}) | {"PYTHONPATH": path}

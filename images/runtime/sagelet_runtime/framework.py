@@ -10,6 +10,7 @@ from typing import Any
 from sagemaker_training import entry_point, environment, errors
 
 from sagelet_runtime import compilation, compiler, device, gpu, image, installed, uncompiled
+from sagelet_runtime.hugging_face import activation
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.say import say
 from sagelet_runtime.workers import deaths, distribution, runners
@@ -49,6 +50,7 @@ def run(job: Any) -> None:
     added = job.to_env_vars() | basic | compiler_environment(job, os.environ)
     added |= workers_environment(job, os.environ, name, world)
     added |= report_environment(job, os.environ)
+    added |= hugging_face_environment(os.environ)
     say_runner(name, job, world, added)
     entry_point.run(
         uri=job.module_dir,
@@ -166,6 +168,14 @@ def report_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
 def native_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Accelerate and Transformers take an XLA device as soon as torch_xla can be imported, unless told not to."""
     return {} if "USE_TORCH_XLA" in environ else {"USE_TORCH_XLA": "0"}
+
+
+def hugging_face_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """For scripts of an image whose Transformers had names that ours has no more, compiled or not."""
+    added = activation.environment(environ)
+    if added:
+        _put_startup_first()
+    return added
 
 
 def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Mapping[str, str]) -> dict[str, str]:

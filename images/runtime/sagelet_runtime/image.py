@@ -12,7 +12,8 @@ _TAG = re.compile(
     r":(?P<torch>\d+(?:\.\d+)*)(?:-transformers(?P<transformers>\d+(?:\.\d+)*))?-(?:[cg]pu)-py(?P<python>\d+)"
 )
 
-#: From which version on something is gone, and what. Only what training scripts of those versions use.
+#: From which version on something is gone, and what. Only what training scripts of those versions use, and what
+#: hugging_face does not make up for.
 _GONE = {
     "python": {
         (3, 10): "`collections.Mapping` and its kin (use collections.abc)",
@@ -22,9 +23,8 @@ _GONE = {
         (2, 6): "torch.load of whole objects without weights_only=False",
     },
     "transformers": {
-        (4, 42): "TrainingArguments(sharded_ddp=...), (xpu_backend=...)",
-        (4, 46): "TrainingArguments(evaluation_strategy=...) (use eval_strategy)",
-        (4, 47): "transformers.AdamW (use torch.optim.AdamW)",
+        (4, 26): "transformers.file_utils.cached_path and its kin (use huggingface_hub)",
+        (4, 47): "transformers.AdamW(correct_bias=False) (use torch.optim.AdamW)",
     },
 }
 _NAMES = {"python": "Python", "torch": "PyTorch", "transformers": "Transformers"}
@@ -67,9 +67,10 @@ def missing(asked: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
         for name, removals in _GONE.items()
         if name in asked and name in found
         for since, what in removals.items()
-        if _numbers(asked[name]) < since <= _numbers(found[name])
+        if numbers(asked[name]) < since <= numbers(found[name])
     ]
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> tuple[int, ...]:
+    """`2.9.0+cu128` as (2, 9, 0)."""
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0]))

@@ -1,7 +1,7 @@
 """First on PYTHONPATH of the processes of jobs.
 
-Readies the torch_xla hook and the workers' notes, then runs the sitecustomize that it hides. Every Python of the job
-imports this at start, so it stays small. In a native job it readies what counts steps.
+Readies the hooks of torch_xla and transformers and the workers' notes, then runs the sitecustomize that it hides. Every
+Python of the job imports this at start, so it stays small. In a native job it readies what counts steps.
 """
 
 import os
@@ -17,7 +17,8 @@ def _activate() -> None:
     hooked = native or os.environ.get("SM_TRAINING_COMPILER_CONFIGURED") == "1"
     counted = bool(os.environ.get("SAGELET_REPORT_DIR"))
     several = "SAGELET_WORKER_NOTES" in os.environ
-    if not hooked and not several and not counted:
+    old_names = "SAGELET_OLD_TRANSFORMERS" in os.environ
+    if not hooked and not several and not counted and not old_names:
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
@@ -25,6 +26,10 @@ def _activate() -> None:
         from sagelet_runtime.workers import deaths
 
         deaths.install(os.environ)
+    if old_names:
+        from sagelet_runtime.hugging_face import activation
+
+        activation.activate()
     from sagelet_runtime import hook, spawn_modules
 
     if spawn_modules.stand_in(sys.orig_argv):

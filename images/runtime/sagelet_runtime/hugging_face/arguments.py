@@ -1,0 +1,112 @@
+"""TrainingArguments of Transformers 4.11 to 4.26 that 4.57 refuses: the difference of the two lists of fields.
+
+The other deprecated ones (no_cuda, per_gpu_train_batch_size, fp16_backend, adafactor, push_to_hub_*) 4.57 still takes.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+from sagelet_runtime.say import say_once
+
+RENAMED = {"evaluation_strategy": "eval_strategy"}
+#: Without a meaning today, and why the training is the same without them.
+DROPPED = {
+    "sharded_ddp": "fairscale's sharding saved memory and changed no result",
+    "xpu_backend": "it was for Intel's accelerators",
+    "use_ipex": "the Intel extension changed no result",
+}
+#: Values of names that are still there. "auto" is what cuda_amp and amp were: torch's own autocast.
+VALUES = {
+    "optim": {"adamw_hf": "adamw_torch"},
+    "half_precision_backend": {"cuda_amp": "auto", "amp": "auto"},
+    "fp16_backend": {"cuda_amp": "auto", "amp": "auto"},
+}
+_accepted: dict[str, set[str]] = {}
+_MARK = "_sagelet_takes_old_names"
+
+
+def new_name(name: str, known: Iterable[str]) -> str | None:
+    """What `name` is called today; None if it is to be dropped. `name` itself wherever `known` has it, or we do not."""
+    known = set(known)
+    if name in known:
+        return name
+    if name in DROPPED:
+        say_once(f"{name} of TrainingArguments was removed from Transformers and is left out: {DROPPED[name]}")
+        return None
+    new = RENAMED.get(name, name)
+    return new if new in known else name
+
+
+def new_value(name: str, value: Any) -> Any:
+    """`value` of the argument `name`, as Transformers spells it today."""
+    text = getattr(value, "value", value)
+    if not isinstance(text, str) or text in _accepted.get(name, ()):
+        return value
+    return VALUES.get(name, {}).get(text, value)
+
+
+def translated(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """Keyword arguments with today's names and values. A name given in both spellings keeps both, and fails as ever."""
+    known = set(known)
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        new = new_name(name, known)
+        if new is not None:
+            found[name if new != name and new in given else new] = new_value(new, value)
+    return found
+
+
+def install(module: ModuleType) -> None:
+    """Patches `TrainingArguments`, and each subclass when it is first made: a dataclass has an __init__ of its own."""
+    base = module.TrainingArguments
+    original = base.__new__
+
+    def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG001 - taken, as __init__ takes them
+        _wrap_init(cls)
+        return original(cls)
+
+    base.__new__ = __new__
+    base.__signature__ = _SignatureOfInit()
+    _wrap_init(base)
+    fields = base.__dataclass_fields__
+    _accepted["optim"] = {kind.value for kind in module.OptimizerNames}
+    for name in ("half_precision_backend", "fp16_backend"):
+        _accepted[name] = set(fields[name].metadata.get("choices", ())) if name in fields else set()
+    for old, new in RENAMED.items():
+        if old not in fields and new in fields and not hasattr(base, old):
+            setattr(base, old, _alias(new))
+
+
+class _SignatureOfInit:
+    """`inspect.signature` of the class, which would else be that of our `__new__`."""
+
+    def __get__(self, instance: object, owner: Any) -> inspect.Signature:
+        return inspect.signature(functools.partial(owner.__init__, owner))
+
+
+def _wrap_init(cls: Any) -> None:
+    init = cls.__dict__.get("__init__")
+    if init is None or hasattr(init, _MARK):
+        return
+    kinds = inspect.signature(init).parameters
+    # One that takes any keyword hands them on to an __init__ that is wrapped.
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in kinds.values()):
+        return
+    cls.__init__ = _with_old_names(init, set(kinds))
+
+
+def _with_old_names(init: Callable[..., None], known: set[str]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **translated(kwargs, known))
+
+    setattr(__init__, _MARK, True)
+    return __init__
+
+
+def _alias(new: str) -> property:
+    """Scripts read `training_args.evaluation_strategy`, too."""
+    return property(lambda self: getattr(self, new), lambda self, value: setattr(self, new, value))

@@ -1,0 +1,50 @@
+"""datasets 1 and 2: `use_auth_token` (now `token`), `load_metric` (now evaluate.load), and what has no meaning now."""
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sagelet_runtime.say import say_once
+
+#: Removed in 3.0 and 4.0; what they governed is not done any more.
+_DROPPED = ("task", "ignore_verifications", "trust_remote_code", "use_auth_token")
+_LOADERS = ("load_dataset", "load_dataset_builder")
+
+
+def translated(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of load_dataset in today's names."""
+    found = {name: value for name, value in given.items() if name not in _DROPPED}
+    if given.get("use_auth_token") is not None:
+        found.setdefault("token", given["use_auth_token"])
+    if given.get("ignore_verifications"):
+        found.setdefault("verification_mode", "no_checks")
+    for name in ("task", "trust_remote_code"):
+        if given.get(name):
+            say_once(f"{name} of load_dataset was removed from datasets and is left out")
+    return found
+
+
+def install(datasets: Any) -> None:
+    """Does nothing to a module of the script's own by this name, or to a release that still has the names."""
+    if not hasattr(datasets, "load_dataset") or hasattr(datasets, "load_metric"):
+        return
+    for name in _LOADERS:
+        loader = _with_old_names(getattr(datasets.load, name))
+        setattr(datasets.load, name, loader)
+        setattr(datasets, name, loader)
+    datasets.load_metric = datasets.load.load_metric = load_metric
+
+
+def load_metric(path: str, config_name: str | None = None, **rest: Any) -> Any:
+    """`datasets.load_metric`, removed in 3.0. The package evaluate has the same metrics, from the same server."""
+    rest = {name: value for name, value in rest.items() if name not in ("use_auth_token", "revision")}
+    return importlib.import_module("evaluate").load(path, config_name, **rest)
+
+
+def _with_old_names(loader: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(loader)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return loader(*args, **translated(kwargs))
+
+    return called

@@ -1,0 +1,248 @@
+"""The old names of Transformers and datasets, on stand-ins of the packages of today."""
+
+import dataclasses
+import enum
+import importlib
+import inspect
+import pickle
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sagelet_runtime import installed
+from sagelet_runtime.hugging_face import activation, arguments, data, moved, names, parser, trainer
+
+TRCOMP = "1/huggingface-pytorch-trcomp-training:1.11.0-transformers4.21.1-gpu-py38-cu113-ubuntu20.04"
+TODAY = "1/huggingface-pytorch-training:2.8.0-transformers4.57.1-gpu-py312-cu129-ubuntu22.04"
+CHOICES = {"choices": ["auto", "apex", "cpu_amp"]}
+
+
+class Optimizers(enum.Enum):
+    TORCH = "adamw_torch"
+
+
+@dataclasses.dataclass
+class Training:
+    output_dir: str = "out"
+    eval_strategy: str = "no"
+    optim: str = "adamw_torch"
+    half_precision_backend: str = dataclasses.field(default="auto", metadata=CHOICES)
+    fp16_backend: str = dataclasses.field(default="auto", metadata=CHOICES)
+
+
+@pytest.fixture
+def today() -> Any:
+    """A module with a TrainingArguments of today, patched."""
+
+    @dataclasses.dataclass
+    class TrainingArguments(Training):
+        pass
+
+    module = SimpleNamespace(TrainingArguments=TrainingArguments, OptimizerNames=Optimizers)
+    arguments.install(module)  # type: ignore[arg-type]
+    return module
+
+
+def test_keyword_arguments_of_then(today: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    given = today.TrainingArguments("out", evaluation_strategy="steps", sharded_ddp="simple", optim="adamw_hf")
+    assert (given.eval_strategy, given.evaluation_strategy, given.optim) == ("steps", "steps", "adamw_torch")
+    today.TrainingArguments(sharded_ddp="simple", half_precision_backend="cuda_amp")
+    assert capsys.readouterr().out.count("sharded_ddp of TrainingArguments was removed") <= 1
+
+
+def test_a_dataclass_and_a_class_of_the_script_s_own_take_them_too(today: Any) -> None:
+    @dataclasses.dataclass
+    class Mine(today.TrainingArguments):  # type: ignore[misc]
+        extra: int = 3
+
+    class Other(today.TrainingArguments):  # type: ignore[misc]
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+
+    assert Mine(evaluation_strategy="epoch", extra=4).eval_strategy == "epoch"
+    assert Other(evaluation_strategy="epoch").eval_strategy == "epoch"
+    assert "extra" in inspect.signature(Mine).parameters
+    assert "output_dir" in inspect.signature(today.TrainingArguments).parameters
+
+
+@pytest.mark.parametrize("given", [{"no_such": 1}, {"evaluation_strategy": "no", "eval_strategy": "no"}])
+def test_what_is_wrong_today_stays_wrong(today: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        today.TrainingArguments(**given)
+
+
+def test_a_release_that_has_the_names_is_left_alone() -> None:
+    class Names(enum.Enum):
+        HF = "adamw_hf"
+
+    @dataclasses.dataclass
+    class TrainingArguments:
+        evaluation_strategy: str = "no"
+        sharded_ddp: str = ""
+        optim: str = "adamw_hf"
+
+    arguments.install(SimpleNamespace(TrainingArguments=TrainingArguments, OptimizerNames=Names))  # type: ignore[arg-type]
+    given = TrainingArguments(evaluation_strategy="epoch", sharded_ddp="simple", optim="adamw_hf")
+    assert dataclasses.asdict(given) == {"evaluation_strategy": "epoch", "sharded_ddp": "simple", "optim": "adamw_hf"}
+    assert pickle.loads(pickle.dumps(Training())) == Training()
+
+
+@pytest.fixture
+def words(today: Any) -> Any:
+    """The command line as it reaches the real parser."""
+
+    class HfArgumentParser(ArgumentParser):
+        dataclass_types = (today.TrainingArguments,)
+
+        def parse_dict(self, args: dict[str, Any]) -> dict[str, Any]:
+            return args
+
+    parser.install(SimpleNamespace(HfArgumentParser=HfArgumentParser))  # type: ignore[arg-type]
+    return HfArgumentParser(allow_abbrev=False)
+
+
+def test_a_command_line_of_then(words: Any) -> None:
+    for name in ("eval_strategy", "optim", "do_train", "model"):
+        words.add_argument(f"--{name}")
+    line = "--evaluation_strategy no --sharded_ddp simple --do_train True --optim=adamw_hf --model adamw_hf"
+    assert vars(words.parse_args(line.split())) == {
+        "eval_strategy": "no", "do_train": "True", "optim": "adamw_torch", "model": "adamw_hf"
+    }  # fmt: skip
+    assert words.parse_args(["--evaluation-strategy=epoch", "--use_ipex"]).eval_strategy == "epoch"
+    assert words.parse_known_args(["--no_such", "1"])[1] == ["--no_such", "1"]
+
+
+def test_an_option_of_the_script_s_own_stays(words: Any) -> None:
+    words.add_argument("--sharded_ddp")
+    assert words.parse_args(["--sharded_ddp", "mine"]).sharded_ddp == "mine"
+    words.add_argument("--eval_strategy")
+    assert words.parse_args(["--sharded_ddp", "mine"]).sharded_ddp == "mine"
+
+
+def test_a_parser_without_training_arguments_is_left_alone(words: Any) -> None:
+    assert words.parse_known_args(["--evaluation_strategy", "no"])[1] == ["--evaluation_strategy", "no"]
+
+
+def test_a_dict_of_then(words: Any) -> None:
+    assert words.parse_dict({"evaluation_strategy": "no", "sharded_ddp": "", "model": 1}) == {
+        "eval_strategy": "no", "model": 1
+    }  # fmt: skip
+
+
+def test_a_loss_of_then() -> None:
+    class Trainer:
+        model_accepts_loss_kwargs = True
+
+        def compute_loss(
+            self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+        ) -> Any:
+            return (model, inputs, num_items_in_batch)
+
+        def log(self, logs: Any, start_time: Any = None) -> None:
+            self.logged = (logs, start_time)
+
+    trainer.install(SimpleNamespace(Trainer=Trainer))  # type: ignore[arg-type]
+
+    class Old(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False) -> Any:  # type: ignore[override]
+            return super().compute_loss(model, inputs, return_outputs)
+
+        def log(self, logs: Any) -> None:  # type: ignore[override]
+            super().log(logs)
+
+    class New(Trainer):
+        def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+            return super().compute_loss(*args, **kwargs)
+
+    old, new = Old(), New()
+    assert old.compute_loss("m", "i", num_items_in_batch=8) == ("m", "i", None)  # type: ignore[call-arg]
+    assert new.compute_loss("m", "i", num_items_in_batch=8) == ("m", "i", 8)
+    assert (old.model_accepts_loss_kwargs, new.model_accepts_loss_kwargs) == (False, True)
+    old.log({"loss": 1}, 5.0)  # type: ignore[call-arg]
+    assert old.logged == ({"loss": 1}, None)
+
+
+def test_datasets_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(path: str, **given: Any) -> dict[str, Any]:
+        return {"path": path, **given}
+
+    inner = SimpleNamespace(load_dataset=load, load_dataset_builder=load)
+    package = SimpleNamespace(load=inner, load_dataset=load, load_dataset_builder=load)
+    data.install(package)
+    assert package.load_dataset("text", use_auth_token=None, keep_linebreaks=True) == {
+        "path": "text", "keep_linebreaks": True
+    }  # fmt: skip
+    assert inner.load_dataset("a", use_auth_token=True, task="x") == {"path": "a", "token": True}
+    monkeypatch.setitem(sys.modules, "evaluate", SimpleNamespace(load=lambda *args, **rest: (args, rest)))
+    assert package.load_metric("glue", "sst2", use_auth_token=None) == (("glue", "sst2"), {})
+    own = SimpleNamespace(MyDataset=1)
+    data.install(own)
+    assert vars(own) == {"MyDataset": 1}
+
+
+def test_functions_of_then() -> None:
+    utils = SimpleNamespace(is_torch_xla_available=lambda: True)
+    names.install_utils(utils)
+    assert utils.is_torch_tpu_available(check_device=False) is True
+    utils.send_example_telemetry("run_clm", object(), object())
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package `transformers` with little in it, to be imported with the hooks."""
+    root = tmp_path / "transformers"
+    (root / "utils").mkdir(parents=True)
+    (root / "integrations").mkdir()
+    for name in ("__init__", "training_args", "hf_argparser", "integrations/__init__"):
+        (root / f"{name}.py").write_text("")
+    (root / "utils" / "__init__.py").write_text("from .import_utils import is_torch_xla_available\n")
+    (root / "utils" / "import_utils.py").write_text("def is_torch_xla_available():\n    return False\n")
+    (root / "integrations" / "deepspeed.py").write_text("VALUE = 7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    held = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "transformers"}
+    yield root
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers"]:
+        del sys.modules[name]
+    sys.modules.update(held)
+
+
+def test_the_hooks_break_no_import(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert package.is_dir()
+    activation.activate()
+    assert "transformers" not in sys.modules
+    utils: Any = importlib.import_module("transformers.utils")
+    assert utils.is_torch_tpu_available() is False
+    importlib.import_module("transformers.training_args")
+    said = capsys.readouterr().out
+    assert "the old names of transformers.training_args are left out" in said
+    assert importlib.import_module("transformers.deepspeed").VALUE == 7
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("transformers.no_such")
+    assert set(moved.MOVED.values()).isdisjoint(moved.MOVED)
+
+
+@pytest.mark.parametrize(
+    ("uri", "found", "expected"),
+    [
+        (TRCOMP, "4.57.6", True),
+        ("1/pytorch-trcomp-training:1.13.1-gpu-py39", "4.57.6", True),
+        (TODAY, "4.57.6", False),
+        (TRCOMP, None, False),
+        ("", "4.57.6", False),
+    ],
+)
+def test_which_jobs_get_them(uri: str, found: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "version", lambda _: found)
+    assert activation.environment({"SAGELET_TRAINING_IMAGE": uri}) == ({activation.VARIABLE: "1"} if expected else {})
+
+
+def test_every_hook_is_there() -> None:
+    for part, function in activation.HOOKS.values():
+        module: ModuleType = importlib.import_module(f"sagelet_runtime.hugging_face.{part}")
+        assert callable(getattr(module, function))
