@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,23 @@ SCRIPTS = HERE / "workers"
 HOSTS = ("algo-1", "algo-2")
 
 
-@pytest.fixture(scope="session")
-def names(server: SageletProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """All of this module's jobs are submitted at once, so that the machine is never idle."""
-    clients = Clients(server, tmp_path_factory.mktemp("workers"))
-    return clients.python(HERE / "clients" / "workers.py", str(SCRIPTS), uuid.uuid4().hex[:8])
+@pytest.fixture(scope="module")
+def submitted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[SageletProcess], dict[str, str]]:
+    """Submits all of this module's jobs to a server at once, so that the machine is never idle. Their names."""
+    known: dict[SageletProcess, dict[str, str]] = {}
+
+    def submit(server: SageletProcess) -> dict[str, str]:
+        if server not in known:
+            clients = Clients(server, tmp_path_factory.mktemp("workers"))
+            known[server] = clients.python(HERE / "clients" / "workers.py", str(SCRIPTS), uuid.uuid4().hex[:8])
+        return known[server]
+
+    return submit
+
+
+@pytest.fixture
+def names(server: SageletProcess, submitted: Callable[[SageletProcess], dict[str, str]]) -> dict[str, str]:
+    return submitted(server)
 
 
 def completed(jobs: Jobs, name: str) -> dict[str, list[str]]:
