@@ -25,6 +25,7 @@ def spawn(directory: Path, module: str, *arguments: str, workers: int = 2) -> "s
         "SM_TRAINING_COMPILER_CONFIGURED": "1",
         "SAGELET_WORKER_NOTES": str(directory / "notes"),
         "GPU_NUM_DEVICES": str(workers),
+        "PYTHONUNBUFFERED": "1",
     }
     environment.pop("OMP_NUM_THREADS", None)
     with (directory / "log.txt").open("w") as log:

@@ -53,9 +53,9 @@ def _sizes(case: Case) -> str:
 RULE = Rule(
     name="out-of-memory",
     why="Weights, gradients, optimizer state and what the backward pass needs of the forward one must fit at once; a "
-    "script without mark_step adds a graph that grows by every step.",
-    instead="Lower the batch size (and the learning rate with it), or accumulate gradients; end each step with "
-    "xm.mark_step().",
+    "compiled script without mark_step adds a graph that grows by every step.",
+    instead="Lower the batch size (and the learning rate with it), or accumulate gradients; in a compiled script end each "
+    "step with xm.mark_step().",
     section=Section.BEST_PRACTICES,
     check=check,
 )
