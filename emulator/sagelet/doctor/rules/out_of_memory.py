@@ -54,8 +54,8 @@ RULE = Rule(
     name="out-of-memory",
     why="Weights, gradients, optimizer state and what the backward pass needs of the forward one must fit at once; a "
     "compiled script without mark_step adds a graph that grows by every step.",
-    instead="Lower the batch size (and the learning rate with it), or accumulate gradients; in a compiled script end each "
-    "step with xm.mark_step().",
+    instead="Lower the batch size (and the learning rate with it), or accumulate gradients; in a compiled script end "
+    "each step with xm.mark_step().",
     section=Section.BEST_PRACTICES,
     check=check,
 )
