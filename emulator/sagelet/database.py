@@ -4,6 +4,7 @@ SQLite in write-ahead-log mode. Connections are borrowed for one statement or tr
 threads that use a database at once.
 """
 
+import os
 import sqlite3
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,7 @@ class Database:
         self._path = path
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
+        _make_private(path)
         try:
             self._migrate(migrations)
         except BaseException:
@@ -115,6 +117,19 @@ def schema_of(path: Path) -> int | None:
         return None
     with _opened(path) as db:
         return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _make_private(path: Path) -> None:
+    """For its owner alone, whatever the directory's mode: SQLite gives a database's mode to its other files."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        for file in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
+            with suppress(FileNotFoundError):
+                file.chmod(0o600)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path}: {error.strerror}. Make it the server's user's own, or name another --data"
+        ) from error
 
 
 def copy_database(source: Path, target: Path) -> None:

@@ -30,7 +30,7 @@ from sagelet.jobs.session import JobSession, job_id_of, session_key
 from sagelet.jobs.store import StaleRecord, Store
 from sagelet.jobs.supervisor import Supervisor
 from sagelet.jobs.under_way import Services
-from sagelet.keys import key_pair
+from sagelet.keys import key_pair, make_own_private
 from sagelet.runtimes.port import Runtime
 from sagelet.settings import GpuPolicy, Settings
 from sagelet.state.owner import lock_directory
@@ -67,6 +67,7 @@ class Engine:
             #: Whoever has it owns this server.
             self.keys = key_pair(settings.data)
             self._store = Store(settings.data / "sagelet.db")
+            make_own_private(settings.data / "jobs")
         except BaseException:
             self._lock.close()
             raise

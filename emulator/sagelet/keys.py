@@ -35,6 +35,12 @@ def make_private(data: Path) -> None:
         raise SettingsError(f"--data {data}: cannot be used as a directory: {error.strerror}") from error
 
 
+def make_own_private(directory: Path) -> None:
+    """Makes a directory inside the data directory its owner's alone, even if it was there with another mode."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    directory.chmod(0o700)
+
+
 def ca_file(data: Path) -> Path:
     """The certificate authority of a data directory, for AWS_CA_BUNDLE; there once a server ran with --tls."""
     return data / "tls" / "ca.pem"

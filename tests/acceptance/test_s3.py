@@ -23,6 +23,8 @@ from support.server import ACCOUNT, SageletProcess, until
 KILLS = int(os.environ.get("SAGELET_TEST_KILLS", "5"))
 #: How many files the AWS CLI syncs; a longer run: SAGELET_TEST_SYNC_FILES=5000.
 FILES = int(os.environ.get("SAGELET_TEST_SYNC_FILES", "500"))
+#: MiB of the upload in parts whose memory is watched; a longer run: SAGELET_TEST_UPLOAD_MIB=10240.
+UPLOAD_MIB = int(os.environ.get("SAGELET_TEST_UPLOAD_MIB", "512"))
 PART = 5 * 1024 * 1024
 
 
@@ -148,8 +150,9 @@ def test_memory_does_not_grow_with_objects(server: SageletProcess, tmp_path: Pat
     before = process.memory_info().rss
     big = tmp_path / "big"
     with big.open("wb") as out:
-        out.truncate(512 << 20)
+        out.truncate(UPLOAD_MIB << 20)
     s3.upload_file(str(big), "bucket", "parts", Config=TransferConfig(multipart_chunksize=16 << 20, max_concurrency=4))
+    os.truncate(big, 512 << 20)
     with big.open("rb") as data:
         s3.put_object(Bucket="bucket", Key="whole", Body=data)
     body = s3.get_object(Bucket="bucket", Key="whole")["Body"]

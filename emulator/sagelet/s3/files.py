@@ -6,6 +6,7 @@ DATA/s3/.staged/FILE_ID    bytes on their way: being written, or of a multipart 
                            is there while its rename is not
 """
 
+import ctypes
 import errno
 import fcntl
 import logging
@@ -36,6 +37,8 @@ AHEAD = 8
 FLUSH = 64 * 1024 * 1024
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FICLONE = 0x40049409
+#: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+_PUNCH_HOLE = 3
 #: Nobody writes to an object in place, not even by mistake.
 READ_ONLY = 0o444
 
@@ -270,6 +273,14 @@ def clean_disk_full(where: Path) -> Iterator[None]:
         if error.errno in _FULL:
             raise DiskFull(f"{where}: {error.strerror}. Free space on its disk") from error
         raise
+
+
+def give_back(descriptor: int, offset: int, size: int) -> None:
+    """Frees the blocks of a stretch of a file; the rest stays where it is. Best effort: not every file system can."""
+    with suppress(AttributeError):  # no fallocate, so not Linux
+        ctypes.CDLL(None, use_errno=True).fallocate(
+            descriptor, _PUNCH_HOLE, ctypes.c_int64(offset), ctypes.c_int64(size)
+        )
 
 
 def clone(source: int, target: int) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from sagelet.s3 import checksums
 from sagelet.s3.checksums import CRCS, Digests
 from sagelet.s3.errors import InvalidPart, NoSuchUpload, PartTooSmall, WrongWhole
-from sagelet.s3.files import READ_ONLY, Digesting, StagedFile, clean_disk_full, copy_range
+from sagelet.s3.files import READ_ONLY, Digesting, StagedFile, clean_disk_full, copy_range, give_back
 from sagelet.s3.records import COMPOSITE, FULL_OBJECT, ObjectPart, StoredObject, Upload, UploadedPart
 from sagelet.s3.store import Check, S3Store, anything
 
@@ -95,6 +95,9 @@ class Uploads:
                 slot = _Slot(descriptor, offset, size, digests)
                 yield slot, kept
                 os.fdatasync(descriptor)
+            except BaseException:
+                give_back(descriptor, offset, size)
+                raise
             finally:
                 os.close(descriptor)
             kept.append(self._keep(upload, number, slot, None))
@@ -152,6 +155,8 @@ class Uploads:
 
         Raises InvalidPart, PartTooSmall, WrongWhole, NoSuchUpload, and what `check` raises.
         """
+        # As it is now: its parts say how wide a slot is.
+        upload = self._catalog.upload(upload.bucket, upload.key, upload.id)
         there = self._catalog.parts(upload)
         parts = _chosen(named, {part.number: part for part in there})
         check(self._catalog.find(upload.bucket, upload.key))

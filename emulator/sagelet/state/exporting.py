@@ -69,8 +69,10 @@ def _finished(target: Path) -> Iterator[BinaryIO]:
     partial = target.with_name(f".{target.name}.part")
     if os.path.lexists(target):
         raise SettingsError(f"{target} exists already: name another file, or move it away")
+    partial.unlink(missing_ok=True)
     try:
-        with partial.open("wb") as out:
+        # Jobs have secrets in their Environment.
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             yield out
             out.flush()
             os.fsync(out.fileno())

@@ -10,6 +10,7 @@ from sagelet.data.layout import JobDirectories
 from sagelet.database import StoreUnavailable
 from sagelet.jobs.store import Store
 from sagelet.runtimes.port import Runtime
+from sagelet.s3.files import clean_disk_full
 from sagelet.state import contents
 from sagelet.state.change import changing
 from sagelet.state.owner import lock_directory
@@ -22,13 +23,14 @@ def reset_data(data: Path, scope: str, runtimes: Sequence[Runtime]) -> list[Path
     """Removes what `scope` (of contents.SCOPES) names; hosts of its jobs that run still are killed first.
 
     `runtimes`: all that may have started them. Returns where files are now that are not sagelet's and were in the way.
-    Raises NoDataDirectory, NewerSchema, DataDirectoryInUse, RuntimeUnavailable, DirectoryStays.
+    Raises NoDataDirectory, NewerSchema, DataDirectoryInUse, RuntimeUnavailable, DirectoryStays,
+    DiskFull.
     """
     contents.check_data_directory(data, damaged=True)
     names = contents.SCOPES[scope]
     lock = lock_directory(data)
     try:
-        with without_imports(data), changing(data) as change:
+        with clean_disk_full(data), without_imports(data), changing(data) as change:
             if contents.JOBS_DATABASE in names:
                 _try_to_end_hosts(data, runtimes)
             return change.commit(names)

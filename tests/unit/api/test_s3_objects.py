@@ -86,6 +86,7 @@ def test_what_the_client_says_of_an_object_comes_back(s3c: Any, bucket: str) -> 
     said = {
         "ContentType": "text/csv", "ContentEncoding": "gzip", "ContentLanguage": "de", "CacheControl": "no-cache",
         "ContentDisposition": 'attachment; filename="a.csv"',
+        "Expires": datetime(2030, 1, 1, tzinfo=timezone.utc),
         "Metadata": {"one_two": "1", "three-four": "2"},
         "StorageClass": "STANDARD_IA", "WebsiteRedirectLocation": "/there", "ServerSideEncryption": "aws:kms",
         "SSEKMSKeyId": "arn:aws:kms:us-east-1:123456789012:key/k",

@@ -218,3 +218,27 @@ def test_a_full_disk_leaves_no_half_object(
     assert read(store, kept[0]) == b"fits again"
     assert uploads.begin("bucket", "k").slot is None
     store.close()
+
+
+def test_a_part_that_fails_gives_its_bytes_back(tmp_path: Path) -> None:
+    store = S3Store(tmp_path / "s3", SystemClock())
+    store.create_bucket("bucket", "123456789012", "us-east-1")
+    uploads = Uploads(store)
+    upload = uploads.begin("bucket", "k")
+    size = 5 << 20
+    with uploads.part(upload, 1, size, []) as (staged, first):
+        staged.write(b"1" * size)
+
+    def write_half() -> None:
+        with uploads.part(upload, 2, size, []) as (staged, _):
+            staged.write(b"2" * (size // 2))
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(DiskFull):
+        write_half()
+    assert store.files.staged(upload.file_id).stat().st_blocks * 512 < size + (1 << 20)
+    with uploads.part(upload, 2, 3, []) as (staged, second):
+        staged.write(b"end")
+    uploads.complete(upload, [NamedPart(1, first[0].etag, {}), NamedPart(2, second[0].etag, {})])
+    assert read(store, "k") == b"1" * size + b"end"
+    store.close()

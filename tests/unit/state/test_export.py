@@ -47,6 +47,7 @@ def test_all_comes_back(data: Path, tmp_path: Path, ending: str) -> None:
     target = tmp_path / f"saved{ending}"
     done = export_data(data, target)
     assert (done.jobs, done.objects, done.left_out) == (2, 2 * len(KEYS) + 2, 0)
+    assert target.stat().st_mode & 0o777 == 0o600
     before = contents(data)
     assert import_data(target, tmp_path / "new").objects == done.objects
     assert contents(tmp_path / "new") == before

@@ -132,7 +132,7 @@ def _headers(shape: Any, members: Mapping[str, Any]) -> Iterator[tuple[str, str]
         if place == "headers":
             yield from ((f"{wire}{key}", text) for key, text in value.items())
         elif member.type_name == "timestamp":
-            yield wire, formatdate(value / 1000, usegmt=True)
+            yield wire, value if isinstance(value, str) else formatdate(value / 1000, usegmt=True)
         elif member.type_name == "boolean":
             yield wire, "true" if value else "false"
         else:

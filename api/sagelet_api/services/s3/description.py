@@ -34,7 +34,8 @@ def attributes(parameters: Mapping[str, Any], headers: Mapping[str, str]) -> dic
     if any(name.startswith("ObjectLock") for name in parameters):
         raise invalid_request("Bucket is missing Object Lock Configuration")
     kept = {name: parameters[name] for name in (*KEPT, *ENCRYPTION) if parameters.get(name) is not None}
-    if "Expires" in kept:
+    if "expires" in headers:
+        # As it was said, be it a date or not.
         kept["Expires"] = headers["expires"]
     if "ContentEncoding" in kept:
         encodings = [part.strip() for part in kept["ContentEncoding"].split(",") if part.strip() != "aws-chunked"]
