@@ -13,6 +13,7 @@ from sagelet.errors import DataDirectoryInUse, SageletError
 from sagelet.settings import Settings, default_data_directory
 from sagelet.state.contents import SCOPES, check_data_directory
 from sagelet_api.cli.control_client import ServerUnreachable, ask, control_url
+from sagelet_api.cli.server_options import endpoint_option
 
 #: Seconds that a server may take to come back.
 RESTART_SECONDS = 120
@@ -39,18 +40,11 @@ def data_option(command: Callable[..., None]) -> Callable[..., None]:
 @data_option
 @click.option("--only", type=click.Choice(["jobs", "objects"]), help="Leave the others. Jobs: with logs and metrics.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option(
-    "--endpoint",
-    envvar="SAGELET_ENDPOINT",
-    show_envvar=True,
-    default="http://127.0.0.1:4599",
-    show_default=True,
-    help="The server, if one runs on the data directory: it starts anew.",
-)
+@endpoint_option
 def reset(data: Path, only: str | None, yes: bool, endpoint: str) -> None:
     """Delete all jobs, logs, metrics and objects of the data directory, of all accounts and regions.
 
-    Jobs that run are killed. What sagelet did not put there stays.
+    Jobs that run are killed. What sagelet did not put there stays. A server that runs on the directory starts anew.
     """
     data = data.expanduser().resolve()
     check_data_directory(data, damaged=True)

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -17,6 +17,9 @@ from sagelet.errors import SettingsError
 from sagelet.keys import FILE as KEY_FILE
 from sagelet.keys import ca_file
 from sagelet.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
+
+if TYPE_CHECKING:
+    from sagelet_api.serve import Sagelet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -134,6 +137,18 @@ def up(
 
     server = Sagelet(settings, on_reset=on_reset)
     adopted = server.start()
+    _announce(server, settings, adopted)
+    over.wait()
+    port = server.server.port
+    running = [job.key.name for job in server.stop()]
+    if not resets:
+        _farewell(running)
+        return
+    _reset(settings, resets[0])
+    _start_again(port)
+
+
+def _announce(server: "Sagelet", settings: Settings, adopted: int) -> None:
     choice = server.choice
     click.echo(
         f"sagelet {sagelet.__version__} ready: {server.server.endpoint} "
@@ -143,14 +158,6 @@ def up(
         click.echo(line)
     if adopted:
         click.echo(f"{adopted} unfinished job{'s are' if adopted > 1 else ' is'} taken up again")
-    over.wait()
-    port = server.server.port
-    running = [job.key.name for job in server.stop()]
-    if not resets:
-        _farewell(running)
-        return
-    _reset(settings, resets[0])
-    _start_again(port)
 
 
 def _reset(settings: Settings, scope: str) -> None:
