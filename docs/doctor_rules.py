@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sagelet.doctor.finding import TITLES, Rule
-from sagelet.doctor.rules import RULES
+from sagelet_engine.doctor.finding import TITLES, Rule
+from sagelet_engine.doctor.rules import RULES
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "doctor.md"
@@ -12,7 +12,7 @@ EXAMPLES = ROOT / "examples" / "best_practices"
 _INTRODUCTION = """\
 # The doctor
 
-Made by `make docs` from the rules in `emulator/sagelet/doctor`; do not edit.
+Made by `make docs` from the rules in `emulator/sagelet_engine/doctor`; do not edit.
 
 The doctor compares a compiled job with AWS's best practices for the SageMaker Training Compiler. It goes by what the
 job did (its compile report), not by what its script looks like; the script tells where. So it says nothing of a job

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from sagelet.images.variants import training_image
-from sagelet.runtimes.choose import NEEDED_MODULES, missing_modules
+from sagelet_engine.images.variants import training_image
+from sagelet_engine.runtimes.choose import NEEDED_MODULES, missing_modules
 from support import front
 from support.browser import NAMES, find_chromium
 
@@ -41,8 +41,8 @@ def fronts() -> Iterator[None]:
 
 
 def missing_docker() -> str | None:
-    from sagelet.errors import RuntimeUnavailable
-    from sagelet.images.engine import connect, image_id
+    from sagelet_engine.errors import RuntimeUnavailable
+    from sagelet_engine.images.engine import connect, image_id
 
     try:
         client = connect()

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from sagelet.errors import SageletError
 from sagelet_api.aws_errors import AwsError, InternalFailure, UnknownOperationException
 from sagelet_api.operations import Context, Operations, RestOperation, SharedOperation
 from sagelet_api.permissions import action_of
@@ -24,6 +23,7 @@ from sagelet_api.replies import error_reply, json_reply, send
 from sagelet_api.security import FrontDoor, guarded
 from sagelet_api.throttling import Throttling
 from sagelet_api.validation import validate
+from sagelet_engine.errors import SageletError
 
 _log = logging.getLogger(__name__)
 

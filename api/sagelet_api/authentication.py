@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from sagelet.jobs.record import TrainingJob
-from sagelet.jobs.session import is_job_token
 from sagelet_api import signature_errors as errors
 from sagelet_api.aws_errors import AccessDenied, MissingAuthenticationToken
 from sagelet_api.callers import Callers, Secret
@@ -18,6 +16,8 @@ from sagelet_api.protocol import Call, Environ
 from sagelet_api.signature_v2 import check_version_2, is_version_2
 from sagelet_api.signatures import check, check_time, read_claim
 from sagelet_api.signed_bodies import payload_of, protect
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.jobs.session import is_job_token
 
 _log = logging.getLogger(__name__)
 

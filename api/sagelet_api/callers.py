@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sagelet.jobs.record import TrainingJob
-from sagelet.jobs.session import JobSession, is_job_token
-from sagelet.keys import KeyPair
 from sagelet_api.credentials import DEFAULT_ACCOUNT, Credential
 from sagelet_api.permissions import TRAINING_POLICY, Policy, allows
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.jobs.session import JobSession, is_job_token
+from sagelet_engine.keys import KeyPair
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sagelet.errors import JobNotFound, JobNotInterruptible
-from sagelet.jobs.compilation import asks_for_compiler
-from sagelet.jobs.record import JobKey, TrainingJob
-from sagelet.telemetry.compiler.report import CompilerReport
 from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_api.loading import LOADING
 from sagelet_api.protocol import WsgiApp
 from sagelet_api.throttling import Throttling
+from sagelet_engine.errors import JobNotFound, JobNotInterruptible
+from sagelet_engine.jobs.compilation import asks_for_compiler
+from sagelet_engine.jobs.record import JobKey, TrainingJob
+from sagelet_engine.telemetry.compiler.report import CompilerReport
 
 if TYPE_CHECKING:
     from flask import Blueprint, Flask

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from sagelet.errors import FaultError, TooManyTags
-from sagelet.jobs import faults
-from sagelet.jobs.record import TrainingJob
 from sagelet_api.services.sagemaker import MAX_TAGS
 from sagelet_api.throttling import Throttled, Throttling, ThrottlingRefused
+from sagelet_engine.errors import FaultError, TooManyTags
+from sagelet_engine.jobs import faults
+from sagelet_engine.jobs.record import TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sagelet.state.contents import SCOPES
+from sagelet_engine.state.contents import SCOPES
 
 if TYPE_CHECKING:
     from flask import Blueprint

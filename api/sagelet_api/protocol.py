@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any
 from urllib.parse import parse_qsl
 
-from sagelet.jobs.record import TrainingJob
 from sagelet_api.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
 from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION, Credential, find_credential
+from sagelet_engine.jobs.record import TrainingJob
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]

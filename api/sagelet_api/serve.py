@@ -2,12 +2,6 @@
 
 from functools import partial
 
-from sagelet.clock import Clock, SystemClock
-from sagelet.engine import Engine
-from sagelet.jobs.record import TrainingJob
-from sagelet.runtimes.choose import Choice, choose
-from sagelet.settings import Settings
-from sagelet.state.owner import lock_directory
 from sagelet_api import control_state
 from sagelet_api.app import Application
 from sagelet_api.authentication import Authentication
@@ -25,6 +19,12 @@ from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
 from sagelet_api.tls import server_certificate
+from sagelet_engine.clock import Clock, SystemClock
+from sagelet_engine.engine import Engine
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.runtimes.choose import Choice, choose
+from sagelet_engine.settings import Settings
+from sagelet_engine.state.owner import lock_directory
 
 
 class Sagelet:

@@ -10,12 +10,12 @@ from typing import Any
 from cheroot import wsgi
 from cheroot.server import HTTPConnection
 
-from sagelet.errors import SettingsError
 from sagelet_api.authentication import FROM_CONTAINERS
 from sagelet_api.file_body import FileBody
 from sagelet_api.protocol import WsgiApp
 from sagelet_api.strict_headers import StrictRequest
 from sagelet_api.tls import Certificate, TlsAdapter, TlsConnection
+from sagelet_engine.errors import SettingsError
 
 _log = logging.getLogger(__name__)
 

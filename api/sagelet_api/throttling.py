@@ -7,11 +7,11 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from sagelet.errors import SageletError
 from sagelet_api.aws_errors import RATE_EXCEEDED, ThrottlingException
 from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_api.protocol import Call
 from sagelet_api.validation import rule_book
+from sagelet_engine.errors import SageletError
 
 #: Of AWS JSON, where the operation stands in a header.
 SERVICES = ("sagemaker", "logs")

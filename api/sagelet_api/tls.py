@@ -17,9 +17,9 @@ from typing import Any
 from cheroot.server import HTTPConnection
 from cheroot.ssl.builtin import BuiltinSSLAdapter
 
-from sagelet.errors import SettingsError
-from sagelet.keys import ca_file, write_private
 from sagelet_api.security import LOCAL_NAMES
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.keys import ca_file, write_private
 
 #: Apple's programs take no certificate that is valid for longer than 825 days.
 LIFETIME = timedelta(days=397)

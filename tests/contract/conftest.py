@@ -6,9 +6,9 @@ from pathlib import Path
 import docker
 import pytest
 
-from sagelet.clock import SystemClock
-from sagelet.runtimes.docker import DockerRuntime
-from sagelet.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.runtimes.docker import DockerRuntime
+from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
 from support.harness import Harness
 from support.tiny_image import ensure
 

@@ -11,10 +11,10 @@ import docker
 import pytest
 from docker.errors import NotFound
 
-from sagelet.clock import SystemClock
-from sagelet.errors import ClientFault, RuntimeUnavailable
-from sagelet.runtimes.docker import DockerRuntime, probe
-from sagelet.runtimes.port import Handle
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.runtimes.docker import DockerRuntime, probe
+from sagelet_engine.runtimes.port import Handle
 from support.harness import DEADLINE_S, Harness
 
 pytestmark = pytest.mark.docker

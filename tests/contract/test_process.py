@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-import sagelet
-from sagelet.clock import SystemClock
-from sagelet.errors import ClientFault
-from sagelet.runtimes import host_files
-from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, Mount
-from sagelet.runtimes.process import ProcessRuntime, StandIn
+import sagelet_engine
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.errors import ClientFault
+from sagelet_engine.runtimes import host_files
+from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, Mount
+from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
 from support.harness import Harness, wait_for
 
-SOURCES = Path(sagelet.__file__).parents[1]
+SOURCES = Path(sagelet_engine.__file__).parents[1]
 AS_ORDINARY_USER = Path(__file__).parents[1] / "support" / "ordinary_user.py"
 NOBODY = 65534
 
@@ -117,9 +117,9 @@ def test_process_id_of_a_dead_keeper_that_was_used_again_is_left_alone(process_h
 SERVER = """
 import os, sys, time
 from pathlib import Path
-from sagelet.clock import SystemClock
-from sagelet.runtimes.port import HostPlan, LaunchPlan
-from sagelet.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
+from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
 directory = Path(sys.argv[1])
 (directory / "ml").mkdir()
 host = HostPlan("algo-1", directory / "ml", directory / "run")
@@ -255,7 +255,7 @@ def test_a_read_only_mount_protects_what_is_mounted_below_it(process_host: Harne
 
 MOUNTED_BELOW = """
 import os, sys
-from sagelet.runtimes import host_namespaces as ours
+from sagelet_engine.runtimes import host_namespaces as ours
 files = sys.argv[1]
 target = files + "/shown"
 os.mkdir(target)
@@ -286,7 +286,7 @@ def test_ordinary_user_gets_all_of_it_too(tmp_path_factory: pytest.TempPathFacto
         return
     directory = Path(subprocess.check_output(["mktemp", "-d", "/tmp/sagelet-user-XXXXXX"], text=True).strip())
     try:
-        shutil.copytree(SOURCES / "sagelet", directory / "lib" / "sagelet")
+        shutil.copytree(SOURCES / "sagelet_engine", directory / "lib" / "sagelet_engine")
         shutil.copy(AS_ORDINARY_USER, directory / "lib")
         (directory / "work").mkdir()
         for path in (directory, *directory.rglob("*")):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sagelet.runtimes.port import Line, Mount
+from sagelet_engine.runtimes.port import Line, Mount
 from support.harness import Harness, wait_for
 
 PRINTER = 'i=0; while [ $i -lt 3000 ]; do echo "line $i"; i=$((i+1)); done'

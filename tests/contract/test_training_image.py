@@ -5,8 +5,8 @@ from collections.abc import Callable
 import docker
 import pytest
 
-from sagelet.images.engine import connect
-from sagelet.images.variants import training_image
+from sagelet_engine.images.engine import connect
+from sagelet_engine.images.variants import training_image
 
 Run = Callable[[str], str]
 pytestmark = pytest.mark.docker

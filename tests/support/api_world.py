@@ -9,11 +9,6 @@ from typing import Any
 
 import urllib3
 
-from sagelet.data.objects import S3Uri
-from sagelet.jobs.record import TrainingJob
-from sagelet.runtimes.port import Line
-from sagelet.telemetry.events import LogEvent, LogStream
-from sagelet.telemetry.sink import StatusSink
 from sagelet_api.app import Application
 from sagelet_api.authentication import Authentication
 from sagelet_api.callers import Callers
@@ -27,6 +22,11 @@ from sagelet_api.services.sagemaker import TrainingJobs, any_role
 from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
+from sagelet_engine.data.objects import S3Uri
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.runtimes.port import Line
+from sagelet_engine.telemetry.events import LogEvent, LogStream
+from sagelet_engine.telemetry.sink import StatusSink
 from support.front import front
 from support.world import World
 
@@ -129,7 +129,7 @@ class ApiWorld(World):
 
     def waiting_job(self, name: str) -> TrainingJob:
         """A job that is in the store but with no scheduler."""
-        from sagelet.jobs.lifecycle import create
+        from sagelet_engine.jobs.lifecycle import create
         from support.world import key, request
 
         job = create(key(name), f"id-{name}", request(name), {}, self.clock.now_ms())

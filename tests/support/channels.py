@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from sagelet.jobs.lifecycle import create
-from sagelet.jobs.record import TrainingJob
+from sagelet_engine.jobs.lifecycle import create
+from sagelet_engine.jobs.record import TrainingJob
 from support.world import key, request
 
 

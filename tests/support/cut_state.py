@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sagelet.state.exporting import export_data
-from sagelet.state.importing import import_data
-from sagelet.state.owner import lock_directory
-from sagelet.state.resetting import reset_data
+from sagelet_engine.state.exporting import export_data
+from sagelet_engine.state.importing import import_data
+from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.state.resetting import reset_data
 from support.data_directory import contents, fill
 
 #: What Python tells audit hooks of before it changes anything on the disk.

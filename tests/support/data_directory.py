@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sagelet.clock import SystemClock
-from sagelet.jobs import lifecycle
-from sagelet.jobs.record import JobKey, SecondaryStatus, TrainingJob
-from sagelet.jobs.store import Store
-from sagelet.s3.importing import import_directory
-from sagelet.s3.multipart import NamedPart, Uploads
-from sagelet.s3.store import S3Store
-from sagelet.telemetry.events import LogEvent
-from sagelet.telemetry.sink import MetricPoint
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.jobs import lifecycle
+from sagelet_engine.jobs.record import JobKey, SecondaryStatus, TrainingJob
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.s3.importing import import_directory
+from sagelet_engine.s3.multipart import NamedPart, Uploads
+from sagelet_engine.s3.store import S3Store
+from sagelet_engine.telemetry.events import LogEvent
+from sagelet_engine.telemetry.sink import MetricPoint
 from support.world import request
 
 ACCOUNTS = (("123456789012", "us-east-1"), ("210987654321", "eu-west-1"))

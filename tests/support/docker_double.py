@@ -10,7 +10,7 @@ from typing import Any
 
 from docker.errors import APIError, ImageNotFound
 
-from sagelet.images.events import BuildEvent, EventKind
+from sagelet_engine.images.events import BuildEvent, EventKind
 
 
 @dataclass

@@ -3,12 +3,12 @@
 import textwrap
 from typing import Any
 
-from sagelet.doctor.case import Baseline, Case, Progress, Setup
-from sagelet.doctor.diagnosis import diagnose
-from sagelet.doctor.finding import Finding
-from sagelet.doctor.sources import Sources
-from sagelet.telemetry.compiler.report import CompilerReport
-from sagelet.telemetry.compiler.worker import (
+from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup
+from sagelet_engine.doctor.diagnosis import diagnose
+from sagelet_engine.doctor.finding import Finding
+from sagelet_engine.doctor.sources import Sources
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.worker import (
     BatchShape,
     Devices,
     Optimizer,

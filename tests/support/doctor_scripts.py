@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sagelet.doctor.case import Baseline, Case, Progress, Setup
-from sagelet.doctor.diagnosis import diagnose
-from sagelet.doctor.sources import Sources
-from sagelet.telemetry.compiler.reading import workers_of
-from sagelet.telemetry.compiler.report import CompilerReport
+from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup
+from sagelet_engine.doctor.diagnosis import diagnose
+from sagelet_engine.doctor.sources import Sources
+from sagelet_engine.telemetry.compiler.reading import workers_of
+from sagelet_engine.telemetry.compiler.report import CompilerReport
 from support.training_host import TrainingHost
 
 ROOT = Path(__file__).parents[2]

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet.errors import JobNotFound, SageletError
-from sagelet.jobs.record import JobKey, TrainingJob
 from sagelet_api.aws_errors import ResourceInUse
 from sagelet_api.operations import Context, Operations, SharedOperation, owned_arn, owned_where
+from sagelet_engine.errors import JobNotFound, SageletError
+from sagelet_engine.jobs.record import JobKey, TrainingJob
 
 CREATED = 1732147200.125
 ROLE = "arn:aws:iam::123456789012:role/SageMakerRole"

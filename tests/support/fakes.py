@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from sagelet.data.objects import ObjectInfo, ObjectNotFound
-from sagelet.errors import RuntimeUnavailable
-from sagelet.jobs.record import TrainingJob
-from sagelet.runtimes.port import Handle, LaunchPlan, Line, Observation, Usage
-from sagelet.telemetry.sink import MetricPoint
+from sagelet_engine.data.objects import ObjectInfo, ObjectNotFound
+from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.runtimes.port import Handle, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.telemetry.sink import MetricPoint
 
 
 class FakeClock:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sagelet.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Runtime
+from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Runtime
 
 DEADLINE_S = 120.0
 T = TypeVar("T")

@@ -15,16 +15,16 @@ from typing import Any
 import boto3
 import pytest
 
-from sagelet.data import checkpoints
-from sagelet.images.variants import training_image
-from sagelet.jobs import supervisor
-from sagelet.jobs.record import TrainingJob
-from sagelet.jobs.store import Store
-from sagelet.runtimes import host_files
-from sagelet.runtimes.choose import Choice
-from sagelet.runtimes.process import ProcessRuntime, StandIn
-from sagelet.settings import Settings
 from sagelet_api.serve import Sagelet
+from sagelet_engine.data import checkpoints
+from sagelet_engine.images.variants import training_image
+from sagelet_engine.jobs import supervisor
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.runtimes import host_files
+from sagelet_engine.runtimes.choose import Choice
+from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.settings import Settings
 from support.fakes import FakeClock
 from support.server import ACCOUNT, until
 from support.transcripts import Step

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from sagelet.clock import SystemClock
-from sagelet.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Mount
-from sagelet.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Mount
+from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
 
 DEADLINE_S = 120.0
 

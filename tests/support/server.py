@@ -13,7 +13,7 @@ from typing import Any
 
 import boto3
 
-from sagelet.keys import ca_file, read_key_pair
+from sagelet_engine.keys import ca_file, read_key_pair
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 ACCOUNT = "123456789012"

@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sagelet.images.variants import training_image
+from sagelet_engine.images.variants import training_image
 from support.describe_rules import OPTIONAL, TERMINAL, check
 from support.server import GROUP, ROLE, until
 from support.transcripts import Stage, Step, Transcript

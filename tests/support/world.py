@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sagelet.engine import Engine
-from sagelet.jobs.record import JobKey, TrainingJob
-from sagelet.settings import Settings
-from sagelet.telemetry.sink import StatusSink
+from sagelet_engine.engine import Engine
+from sagelet_engine.jobs.record import JobKey, TrainingJob
+from sagelet_engine.settings import Settings
+from sagelet_engine.telemetry.sink import StatusSink
 from support.fakes import FakeClock, FakeHost, FakeMetrics, FakeObjects, FakeRuntime, FakeStatuses
 
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sagelet.telemetry.compiler.reading import workers_of
-from sagelet.telemetry.compiler.worker import WorkerReport
+from sagelet_engine.telemetry.compiler.reading import workers_of
+from sagelet_engine.telemetry.compiler.worker import WorkerReport
 from support.training_host import Ended, TrainingHost
 
 pytestmark = pytest.mark.xla

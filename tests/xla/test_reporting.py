@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.telemetry.compiler.reading import workers_of
-from sagelet.telemetry.compiler.worker import Place, WorkerReport
+from sagelet_engine.telemetry.compiler.reading import workers_of
+from sagelet_engine.telemetry.compiler.worker import Place, WorkerReport
 from support.training_host import TrainingHost, poll
 
 pytestmark = pytest.mark.xla

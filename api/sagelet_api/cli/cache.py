@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from sagelet.compile_cache.store import CacheStore, Entry
-from sagelet.settings import default_data_directory
+from sagelet_engine.compile_cache.store import CacheStore, Entry
+from sagelet_engine.settings import default_data_directory
 
 
 @click.group()

@@ -13,10 +13,10 @@ from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, 
 
 import click
 
-from sagelet.errors import SageletError
-from sagelet.keys import KeyPair, ca_file, read_key_pair
 from sagelet_api.cli.server_options import data_directory, data_option, endpoint_option
 from sagelet_api.credentials import DEFAULT_REGION, Credential
+from sagelet_engine.errors import SageletError
+from sagelet_engine.keys import KeyPair, ca_file, read_key_pair
 
 TIMEOUT_S = 60
 #: What requests to the control endpoints are signed for.

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from sagelet.doctor.text import place
 from sagelet_api.cli.control_client import ask, job_url, server_options
+from sagelet_engine.doctor.text import place
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 

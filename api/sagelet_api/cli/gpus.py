@@ -10,7 +10,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def gpus(as_json: bool) -> None:
     """Check driver, NVML, container toolkit, image and packages for jobs on this machine's GPUs."""
-    from sagelet.instances.gpu_checks import check_gpus
+    from sagelet_engine.instances.gpu_checks import check_gpus
 
     checks = check_gpus()
     if as_json:

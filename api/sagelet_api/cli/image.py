@@ -38,10 +38,10 @@ def build(
     pull: bool,
 ) -> None:
     """Build the training image; does nothing where it is there and up to date."""
-    from sagelet.images.builder import BuildOptions
-    from sagelet.images.builder import build as build_image
-    from sagelet.images.variants import variant as variant_of
     from sagelet_api.cli.progress import BuildProgress
+    from sagelet_engine.images.builder import BuildOptions
+    from sagelet_engine.images.builder import build as build_image
+    from sagelet_engine.images.variants import variant as variant_of
 
     options = BuildOptions(
         variant=variant_of(variant),
@@ -63,7 +63,7 @@ def build(
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def list_(as_json: bool) -> None:
     """The local images of sagelet."""
-    from sagelet.images.listing import list_images
+    from sagelet_engine.images.listing import list_images
 
     images = list_images()
     if as_json:
@@ -100,7 +100,7 @@ def list_(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def resolve(uri: str, image_rules: Path | None, as_json: bool) -> None:
     """Which local image stands in for URI."""
-    from sagelet.images.resolve import Resolver
+    from sagelet_engine.images.resolve import Resolver
 
     found = Resolver(image_rules).resolve(uri)
     if as_json:

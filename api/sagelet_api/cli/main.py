@@ -2,8 +2,7 @@
 
 import click
 
-import sagelet
-from sagelet.errors import SageletError
+import sagelet_engine
 from sagelet_api.cli.cache import cache
 from sagelet_api.cli.doctor import doctor
 from sagelet_api.cli.fault import fault, throttle
@@ -15,6 +14,7 @@ from sagelet_api.cli.run import env, run
 from sagelet_api.cli.s3 import s3
 from sagelet_api.cli.state import export, import_, reset
 from sagelet_api.cli.up import up
+from sagelet_engine.errors import SageletError
 
 
 class Group(click.Group):
@@ -28,7 +28,7 @@ class Group(click.Group):
 
 
 @click.group(cls=Group)
-@click.version_option(sagelet.__version__, prog_name="sagelet")
+@click.version_option(sagelet_engine.__version__, prog_name="sagelet")
 def main() -> None:
     """A local SageMaker that really runs compiled training jobs."""
 

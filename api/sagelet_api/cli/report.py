@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sagelet.telemetry.compiler.report import CompilerReport
-from sagelet.telemetry.compiler.text import duration, size, summary
-from sagelet.telemetry.compiler.worker import Figures, Place
 from sagelet_api.cli.control_client import ask, job_url, server_options
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.text import duration, size, summary
+from sagelet_engine.telemetry.compiler.worker import Figures, Place
 
 #: Lines of the tables of places, shapes and operations.
 MOST = 10

@@ -10,11 +10,11 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from sagelet.keys import read_key_pair
 from sagelet_api.cli.control_client import ask, authority_of, control_url, default_account
 from sagelet_api.cli.server_options import checked_account, data_directory, data_option, endpoint_option
 from sagelet_api.credentials import DEFAULT_REGION
 from sagelet_api.redirect.environment import SECRET, changed, redirection
+from sagelet_engine.keys import read_key_pair
 
 F = TypeVar("F", bound=Callable[..., Any])
 

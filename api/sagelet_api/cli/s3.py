@@ -4,15 +4,15 @@ from pathlib import Path
 
 import click
 
-from sagelet.clock import SystemClock
-from sagelet.data.objects import S3Uri
-from sagelet.errors import SettingsError
-from sagelet.s3.errors import NoSuchBucket
-from sagelet.s3.importing import LINKED, import_directory
-from sagelet.s3.store import S3Store
-from sagelet.settings import default_data_directory
 from sagelet_api.cli.control_client import default_account
 from sagelet_api.credentials import DEFAULT_REGION
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.data.objects import S3Uri
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.s3.errors import NoSuchBucket
+from sagelet_engine.s3.importing import LINKED, import_directory
+from sagelet_engine.s3.store import S3Store
+from sagelet_engine.settings import default_data_directory
 
 
 @click.group()

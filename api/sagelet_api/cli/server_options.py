@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from sagelet.settings import default_data_directory
+from sagelet_engine.settings import default_data_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
 _DATA = "sagelet.data"

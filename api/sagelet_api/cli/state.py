@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from sagelet.clock import SystemClock
-from sagelet.errors import DataDirectoryInUse, SageletError
-from sagelet.settings import Settings, default_data_directory
-from sagelet.state.contents import SCOPES, check_data_directory
 from sagelet_api.cli.control_client import ServerUnreachable, ask, control_url
 from sagelet_api.cli.server_options import endpoint_option
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.errors import DataDirectoryInUse, SageletError
+from sagelet_engine.settings import Settings, default_data_directory
+from sagelet_engine.state.contents import SCOPES, check_data_directory
 
 #: Seconds that a server may take to come back.
 RESTART_SECONDS = 120
@@ -63,8 +63,8 @@ def reset(data: Path, only: str | None, yes: bool, endpoint: str) -> None:
 
 
 def _reset_stopped(data: Path, scope: str) -> Sequence[Path]:
-    from sagelet.runtimes.choose import every_runtime
-    from sagelet.state.resetting import reset_data
+    from sagelet_engine.runtimes.choose import every_runtime
+    from sagelet_engine.state.resetting import reset_data
 
     return reset_data(data, scope, every_runtime(Settings(data=data), SystemClock()))
 
@@ -102,7 +102,7 @@ def _instance(endpoint: str) -> Any:
 @click.option("--no-job-files", is_flag=True, help="Leave the directories of jobs out (/opt/ml of their hosts).")
 def export(file: Path, data: Path, no_job_files: bool) -> None:
     """Write the whole data directory to FILE (.tar, .tar.gz), also while a server runs on it."""
-    from sagelet.state.exporting import export_data
+    from sagelet_engine.state.exporting import export_data
 
     done = export_data(data.expanduser().resolve(), file.expanduser(), job_files=not no_job_files)
     click.echo(f"{done.jobs} jobs and {done.objects} objects ({done.bytes} bytes) in {file}")
@@ -120,7 +120,7 @@ def import_(file: Path, data: Path, replace: bool) -> None:
 
     Import only what you trust: jobs that had not ended go on, so their code runs.
     """
-    from sagelet.state.importing import import_data
+    from sagelet_engine.state.importing import import_data
 
     data = data.expanduser().resolve()
     done = import_data(file.expanduser(), data, replace=replace)

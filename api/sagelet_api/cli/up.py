@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-import sagelet
-from sagelet.errors import SettingsError
-from sagelet.keys import FILE as KEY_FILE
-from sagelet.keys import ca_file
-from sagelet.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
+import sagelet_engine
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.keys import FILE as KEY_FILE
+from sagelet_engine.keys import ca_file
+from sagelet_engine.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
 
 if TYPE_CHECKING:
     from sagelet_api.serve import Sagelet
@@ -151,7 +151,7 @@ def up(
 def _announce(server: "Sagelet", settings: Settings, adopted: int) -> None:
     choice = server.choice
     click.echo(
-        f"sagelet {sagelet.__version__} ready: {server.server.endpoint} "
+        f"sagelet {sagelet_engine.__version__} ready: {server.server.endpoint} "
         f"(runtime {choice.runtime.name}: {choice.reason}; data {settings.data})"
     )
     for line in _how_to_come_in(settings):
@@ -161,9 +161,9 @@ def _announce(server: "Sagelet", settings: Settings, adopted: int) -> None:
 
 
 def _reset(settings: Settings, scope: str) -> None:
-    from sagelet.clock import SystemClock
-    from sagelet.runtimes.choose import every_runtime
-    from sagelet.state.resetting import reset_data
+    from sagelet_engine.clock import SystemClock
+    from sagelet_engine.runtimes.choose import every_runtime
+    from sagelet_engine.state.resetting import reset_data
 
     click.echo(f"sagelet reset: {scope} in {settings.data}")
     for kept in reset_data(settings.data, scope, every_runtime(settings, SystemClock())):

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sagelet.data.objects import S3Uri
 from sagelet_api.aws_errors import ValidationException
+from sagelet_engine.data.objects import S3Uri
 
 
 def check(request: Mapping[str, Any], has_bucket: Callable[[S3Uri], bool]) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sagelet import aws_texts
+from sagelet_engine import aws_texts
 
 Request = Mapping[str, Any]
 

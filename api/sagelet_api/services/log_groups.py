@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sagelet.engine import Engine
-from sagelet.telemetry.events import LogGroup
 from sagelet_api import page_tokens
 from sagelet_api.aws_errors import (
     LogsInvalidParameter,
@@ -14,6 +12,8 @@ from sagelet_api.aws_errors import (
 )
 from sagelet_api.operations import Context, Handler, Operations, Parameters, SharedOperation
 from sagelet_api.validation import constraint_error
+from sagelet_engine.engine import Engine
+from sagelet_engine.telemetry.events import LogGroup
 
 Request = Mapping[str, Any]
 #: Account and region -> the groups that are not ours, as DescribeLogGroups shows them.

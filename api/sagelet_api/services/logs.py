@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet.engine import Engine
-from sagelet.telemetry.events import LogEvent, LogStream
 from sagelet_api import page_tokens
 from sagelet_api.aws_errors import LogsInvalidParameter, LogsResourceNotFound
 from sagelet_api.operations import Context, Handler, Operations, SharedOperation
 from sagelet_api.services.log_groups import GROUP, LogGroupOperations, OtherGroups, is_training_log
 from sagelet_api.services.log_patterns import compile_pattern
+from sagelet_engine.engine import Engine
+from sagelet_engine.telemetry.events import LogEvent, LogStream
 
 Request = Mapping[str, Any]
 

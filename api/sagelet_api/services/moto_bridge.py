@@ -16,8 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
 
-from sagelet.s3.records import Bucket, StoredObject
-from sagelet.telemetry.sink import NAMESPACE, MetricPoint
 from sagelet_api.authentication import MAX_BODY
 from sagelet_api.aws_errors import AwsError, InternalFailure, NotImplementedOperation, UnknownOperationException
 from sagelet_api.loading import LOADING
@@ -34,6 +32,8 @@ from sagelet_api.protocol import (
 from sagelet_api.replies import error_reply, send
 from sagelet_api.services import execution_role, moto_events
 from sagelet_api.services.trust import trusts
+from sagelet_engine.s3.records import Bucket, StoredObject
+from sagelet_engine.telemetry.sink import NAMESPACE, MetricPoint
 
 _log = logging.getLogger(__name__)
 

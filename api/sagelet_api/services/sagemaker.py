@@ -3,19 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sagelet import aws_texts
-from sagelet.data.removal import DirectoryStays
-from sagelet.engine import Engine
-from sagelet.errors import (
-    JobNameInUse,
-    JobNotDeletable,
-    JobNotFound,
-    JobNotStoppable,
-    TooManyTags,
-    WarmPoolAvailable,
-)
-from sagelet.jobs.query import Cursor, JobQuery, SortBy
-from sagelet.jobs.record import JobKey, JobStatus, PoolStatus, TrainingJob
 from sagelet_api import page_tokens
 from sagelet_api.aws_errors import (
     RATE_EXCEEDED,
@@ -30,6 +17,19 @@ from sagelet_api.operations import Context, Operations, SharedOperation, owned_a
 from sagelet_api.services import bucket_rules, training_rules, training_search, training_updates, training_view
 from sagelet_api.services.search_suggestions import SearchSuggestions
 from sagelet_api.services.training_search import TrainingSearch
+from sagelet_engine import aws_texts
+from sagelet_engine.data.removal import DirectoryStays
+from sagelet_engine.engine import Engine
+from sagelet_engine.errors import (
+    JobNameInUse,
+    JobNotDeletable,
+    JobNotFound,
+    JobNotStoppable,
+    TooManyTags,
+    WarmPoolAvailable,
+)
+from sagelet_engine.jobs.query import Cursor, JobQuery, SortBy
+from sagelet_engine.jobs.record import JobKey, JobStatus, PoolStatus, TrainingJob
 
 Request = Mapping[str, Any]
 

@@ -11,12 +11,12 @@ periods go with which x-axis. Here: ResourceNotFound; epoch seconds; IterationNu
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sagelet.engine import Engine
-from sagelet.errors import JobNotFound
-from sagelet.jobs.record import JobKey, TrainingJob
-from sagelet.telemetry.series import STATISTICS, Sample, by_step, by_time
 from sagelet_api.aws_errors import ResourceNotFound
 from sagelet_api.operations import Context, RestOperation
+from sagelet_engine.engine import Engine
+from sagelet_engine.errors import JobNotFound
+from sagelet_engine.jobs.record import JobKey, TrainingJob
+from sagelet_engine.telemetry.series import STATISTICS, Sample, by_step, by_time
 
 Request = Mapping[str, Any]
 #: Account, region and name -> whether moto has the trial component.

@@ -4,11 +4,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from sagelet import aws_texts
-from sagelet.jobs.search import Kind, Property, Scalar
 from sagelet_api.aws_errors import ValidationException
 from sagelet_api.services import training_view
 from sagelet_api.validation import rule_book
+from sagelet_engine import aws_texts
+from sagelet_engine.jobs.search import Kind, Property, Scalar
 
 _KINDS = {
     "string": Kind.TEXT,

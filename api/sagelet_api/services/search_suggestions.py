@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from sagelet.engine import Engine
 from sagelet_api.operations import Context
 from sagelet_api.validation import rule_book
+from sagelet_engine.engine import Engine
 
 #: AWS documents no limit; the answer has no pages.
 MOST = 100

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
-from sagelet.jobs.record import TrainingJob, Transition
 from sagelet_api.services import training_view
+from sagelet_engine.jobs.record import TrainingJob, Transition
 
 SOURCE = "aws.sagemaker"
 DETAIL_TYPE = "SageMaker Training Job State Change"

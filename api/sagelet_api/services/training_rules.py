@@ -1,6 +1,6 @@
 """What CreateTrainingJob demands beyond the service model.
 
-Where AWS's own text is known it comes from `sagelet.aws_texts`; the others are ours.
+Where AWS's own text is known it comes from `sagelet_engine.aws_texts`; the others are ours.
 """
 
 from collections import Counter
@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sagelet import aws_texts
-from sagelet.data import staging
-from sagelet.data.channels.sources import no_objects
-from sagelet.data.file_systems import FileSystemSource
-from sagelet.data.objects import S3Uri
-from sagelet.errors import ClientFault, FaultError, ScheduleError
-from sagelet.jobs import faults, interruptions
-from sagelet.telemetry.metrics import InvalidMetricRegex, compile_regex
 from sagelet_api.aws_errors import ResourceLimitExceeded, ValidationException
 from sagelet_api.services import channel_rules, unsupported
 from sagelet_api.shapes import NOT_NULL
 from sagelet_api.validation import constraint_error, validation_errors
+from sagelet_engine import aws_texts
+from sagelet_engine.data import staging
+from sagelet_engine.data.channels.sources import no_objects
+from sagelet_engine.data.file_systems import FileSystemSource
+from sagelet_engine.data.objects import S3Uri
+from sagelet_engine.errors import ClientFault, FaultError, ScheduleError
+from sagelet_engine.jobs import faults, interruptions
+from sagelet_engine.telemetry.metrics import InvalidMetricRegex, compile_regex
 
 Request = Mapping[str, Any]
 

@@ -9,10 +9,16 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from sagelet import aws_texts
-from sagelet.engine import Engine
-from sagelet.jobs.record import TrainingJob
-from sagelet.jobs.search import (
+from sagelet_api import page_tokens
+from sagelet_api.aws_errors import ValidationException
+from sagelet_api.operations import Context, Parameters
+from sagelet_api.services import training_view
+from sagelet_api.services.search_properties import members, resolve, resolve_list, within
+from sagelet_api.validation import rule_book
+from sagelet_engine import aws_texts
+from sagelet_engine.engine import Engine
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.jobs.search import (
     AnyItem,
     Condition,
     Group,
@@ -24,12 +30,6 @@ from sagelet.jobs.search import (
     SearchCursor,
     Term,
 )
-from sagelet_api import page_tokens
-from sagelet_api.aws_errors import ValidationException
-from sagelet_api.operations import Context, Parameters
-from sagelet_api.services import training_view
-from sagelet_api.services.search_properties import members, resolve, resolve_list, within
-from sagelet_api.validation import rule_book
 
 Request = Mapping[str, Any]
 

@@ -6,10 +6,10 @@ AWS documents when: shapes UpdateTrainingJobRequest and RemoteDebugConfigForUpda
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet import aws_texts
-from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
 from sagelet_api.aws_errors import ValidationException
 from sagelet_api.services import training_rules
+from sagelet_engine import aws_texts
+from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob
 
 Request = Mapping[str, Any]
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sagelet.jobs.record import TrainingJob, Transition, WarmPool
-from sagelet.telemetry.sink import MetricPoint
+from sagelet_engine.jobs.record import TrainingJob, Transition, WarmPool
+from sagelet_engine.telemetry.sink import MetricPoint
 
 #: What AWS answers for fields that the request leaves out (public Describe outputs).
 DEFAULTS: dict[str, Any] = {

@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sagelet.clock import SystemClock
-from sagelet.jobs import lifecycle
-from sagelet.jobs.record import JobKey, SecondaryStatus, TrainingJob
-from sagelet.jobs.store import Store
-from sagelet.telemetry.events import LogEvent
-from sagelet.telemetry.sink import MetricPoint
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.jobs import lifecycle
+from sagelet_engine.jobs.record import JobKey, SecondaryStatus, TrainingJob
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.telemetry.events import LogEvent
+from sagelet_engine.telemetry.sink import MetricPoint
 
 S = SecondaryStatus
 ACCOUNTS = {"123456789012": "us-east-1", "210987654321": "eu-west-1"}
@@ -65,8 +65,8 @@ def _live(store: Store, job: TrainingJob, steps: int) -> None:
 
 def fill_objects(root: Path) -> Path:
     """The catalogue of a store with two accounts' buckets; the bytes are not kept."""
-    from sagelet.s3.multipart import Uploads
-    from sagelet.s3.store import S3Store
+    from sagelet_engine.s3.multipart import Uploads
+    from sagelet_engine.s3.store import S3Store
 
     store = S3Store(root, SystemClock())
     try:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from sagelet.clock import SystemClock
-from sagelet.settings import Settings
 from sagelet_api.app import Application
 from sagelet_api.control import control_app
 from sagelet_api.security import FrontDoor
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.s3.setup import S3, open_s3
 from sagelet_api.throttling import Throttling
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.settings import Settings
 from support.fake_jobs import FakeEngine, FakeJobs
 from support.front import Front, front
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sagelet.data.layout import JobDirectories
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_engine.data.layout import JobDirectories
 from support.api_world import ApiWorld
 from support.world import key, request, until
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from sagelet.data.layout import JobDirectories
-from sagelet.telemetry.compiler import reading
 from sagelet_api.cli.main import main
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.telemetry.compiler import reading
 from support.api_world import ApiWorld
 from support.world import request
 

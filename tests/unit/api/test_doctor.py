@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sagelet.data.layout import JobDirectories
 from sagelet_api.cli.main import main
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_engine.data.layout import JobDirectories
 from support.api_world import ApiWorld
 from support.world import request, until
 

@@ -12,9 +12,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 
-from sagelet.jobs.faults import TAG
 from sagelet_api.cli.main import main
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_engine.jobs.faults import TAG
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import request, until
 

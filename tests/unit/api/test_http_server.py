@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.errors import SettingsError
 from sagelet_api.file_body import FileBody
 from sagelet_api.protocol import Environ, StartResponse
 from sagelet_api.server import MAX_HEADER_BYTES, AddressInUse, Server
+from sagelet_engine.errors import SettingsError
 
 
 def echo(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:

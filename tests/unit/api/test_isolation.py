@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from sagelet.errors import SageletError
-from sagelet.jobs.lifecycle import create
-from sagelet.jobs.record import JobKey
-from sagelet.telemetry.events import LogEvent
-from sagelet.telemetry.sink import MetricPoint
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_engine.errors import SageletError
+from sagelet_engine.jobs.lifecycle import create
+from sagelet_engine.jobs.record import JobKey
+from sagelet_engine.telemetry.events import LogEvent
+from sagelet_engine.telemetry.sink import MetricPoint
 from support.api_world import ApiWorld
 from support.s3 import refusal
 from support.world import request

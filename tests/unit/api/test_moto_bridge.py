@@ -10,9 +10,9 @@ from urllib.request import Request, urlopen
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet.telemetry.sink import NAMESPACE, MetricPoint, MetricSink
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.state_events import EventBus
+from sagelet_engine.telemetry.sink import NAMESPACE, MetricPoint, MetricSink
 from support.front import Front
 
 ACCOUNT, REGION = "123456789012", "us-east-1"

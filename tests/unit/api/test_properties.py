@@ -15,10 +15,10 @@ import training_job_api
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagelet.data.objects import ObjectInfo
-from sagelet.engine import Engine
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.training_view import CHANNEL_DEFAULTS, DEFAULTS, NOT_DESCRIBED, OUTPUT_DEFAULTS
+from sagelet_engine.data.objects import ObjectInfo
+from sagelet_engine.engine import Engine
 from support.api_world import ApiWorld
 from support.strategies import FILE_SYSTEM, Body, bodies, create_shape
 from support.violations import Broken, broken_bodies

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet.telemetry.sink import MetricPoint
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_engine.telemetry.sink import MetricPoint
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import key, request
 

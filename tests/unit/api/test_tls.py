@@ -12,11 +12,11 @@ import pytest
 from botocore.config import Config
 from cryptography import x509
 
-from sagelet.errors import SettingsError
-from sagelet.keys import ca_file
 from sagelet_api.protocol import Environ, StartResponse
 from sagelet_api.server import Server
 from sagelet_api.tls import LIFETIME, RENEW_BEFORE, server_certificate
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.keys import ca_file
 
 NOW = datetime.now(timezone.utc)
 

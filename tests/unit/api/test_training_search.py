@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet.jobs import lifecycle
-from sagelet.jobs.record import SecondaryStatus
-from sagelet.telemetry.sink import MetricPoint
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_engine.jobs import lifecycle
+from sagelet_engine.jobs.record import SecondaryStatus
+from sagelet_engine.telemetry.sink import MetricPoint
 from support.api_world import ApiWorld
 from support.world import key, request
 

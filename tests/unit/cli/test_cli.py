@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import sagelet
-from sagelet.settings import GpuPolicy, RuntimeChoice, Settings
-from sagelet.state.owner import lock_directory
+import sagelet_engine
 from sagelet_api.cli.main import main
+from sagelet_engine.settings import GpuPolicy, RuntimeChoice, Settings
+from sagelet_engine.state.owner import lock_directory
 
 DLC = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
 
@@ -39,7 +39,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
 
 def test_the_version() -> None:
-    assert run("--version").output == f"sagelet, version {sagelet.__version__}\n"
+    assert run("--version").output == f"sagelet, version {sagelet_engine.__version__}\n"
 
 
 def test_every_option_shows_its_variable() -> None:
@@ -157,9 +157,9 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_stands_in_for_a_uri() -> None:
-    assert run("image", "resolve", DLC).output.startswith(f"sagelet/training:{sagelet.__version__}  (rule: ")
+    assert run("image", "resolve", DLC).output.startswith(f"sagelet/training:{sagelet_engine.__version__}  (rule: ")
     found = json.loads(run("image", "resolve", DLC, "--json").output)
-    assert found["image"] == f"sagelet/training:{sagelet.__version__}"
+    assert found["image"] == f"sagelet/training:{sagelet_engine.__version__}"
     assert found["uri"] == DLC
     assert found["refusal"] is None
 
@@ -196,7 +196,7 @@ def test_rules_that_are_wrong_are_named(tmp_path: Path) -> None:
 def test_the_list_of_images(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     from datetime import datetime, timezone
 
-    from sagelet.images.listing import LocalImage
+    from sagelet_engine.images.listing import LocalImage
 
     created = datetime(2026, 1, 2, 3, 4, tzinfo=timezone.utc)
     images = [
@@ -204,7 +204,7 @@ def test_the_list_of_images(monkeypatch: pytest.MonkeyPatch, count: int) -> None
                    created=created, current=n == 0)
         for n in range(count)
     ]  # fmt: skip
-    monkeypatch.setattr("sagelet.images.listing.list_images", lambda: images)
+    monkeypatch.setattr("sagelet_engine.images.listing.list_images", lambda: images)
     rows = json.loads(run("image", "list", "--json").output)
     assert [row["reference"] for row in rows] == [found.reference for found in images]
     text = run("image", "list").output

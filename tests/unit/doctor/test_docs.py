@@ -7,10 +7,10 @@ import doctor_rules
 import pytest
 from rich.console import Console
 
-from sagelet.doctor.finding import TITLES, Rule, Section
-from sagelet.doctor.rules import RULES
-from sagelet.doctor.text import MOST, PREFIX, log_lines
 from sagelet_api.cli.doctor import show
+from sagelet_engine.doctor.finding import TITLES, Rule, Section
+from sagelet_engine.doctor.rules import RULES
+from sagelet_engine.doctor.text import MOST, PREFIX, log_lines
 
 #: Of the request, or of what only real jobs meet: no script shows them.
 WITHOUT_SCRIPT = {

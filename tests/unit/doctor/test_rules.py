@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from sagelet.doctor.case import Progress, Setup
-from sagelet.doctor.diagnosis import diagnose
-from sagelet.doctor.finding import Rule, Section, Seen, Severity
-from sagelet.telemetry.compiler.worker import (
+from sagelet_engine.doctor.case import Progress, Setup
+from sagelet_engine.doctor.diagnosis import diagnose
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.telemetry.compiler.worker import (
     BatchShape,
     Collectives,
     Devices,

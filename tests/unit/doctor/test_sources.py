@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.doctor import reading
-from sagelet.doctor.finding import Place
-from sagelet.doctor.reading import read_sources
-from sagelet.doctor.sources import Sources
+from sagelet_engine.doctor import reading
+from sagelet_engine.doctor.finding import Place
+from sagelet_engine.doctor.reading import read_sources
+from sagelet_engine.doctor.sources import Sources
 
 SCRIPT = """\
 def main():

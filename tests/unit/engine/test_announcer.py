@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.database import StoreUnavailable
-from sagelet.jobs import lifecycle, store
-from sagelet.jobs.announcer import BATCH
-from sagelet.jobs.record import SecondaryStatus, TrainingJob
-from sagelet.jobs.sql_schema import MIGRATIONS
-from sagelet.jobs.store import Store
+from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.jobs import lifecycle, store
+from sagelet_engine.jobs.announcer import BATCH
+from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob
+from sagelet_engine.jobs.sql_schema import MIGRATIONS
+from sagelet_engine.jobs.store import Store
 from support.fakes import FakeStatuses
 from support.world import World, key, request, until
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from sagelet.data import inputconfig
-from sagelet.data.channels.dealing import dealt, shuffled
-from sagelet.data.layout import HostDirectories, JobDirectories
-from sagelet.data.staging import Stager
-from sagelet.errors import ClientFault
-from sagelet.jobs.launch import Endpoint, launch_plan
-from sagelet.jobs.record import TrainingJob
-from sagelet.keys import KeyPair
+from sagelet_engine.data import inputconfig
+from sagelet_engine.data.channels.dealing import dealt, shuffled
+from sagelet_engine.data.layout import HostDirectories, JobDirectories
+from sagelet_engine.data.staging import Stager
+from sagelet_engine.errors import ClientFault
+from sagelet_engine.jobs.launch import Endpoint, launch_plan
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.keys import KeyPair
 from support.channels import channel, job_with, manifest
 from support.fakes import FakeClock, FakeObjects, FakeRuntime
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from sagelet.data import checkpoints
-from sagelet.data.checkpoints import Checkpoints
-from sagelet.data.layout import JobDirectories
-from sagelet.errors import ClientFault
-from sagelet.jobs import lifecycle
-from sagelet.jobs.record import JobStatus
+from sagelet_engine.data import checkpoints
+from sagelet_engine.data.checkpoints import Checkpoints
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.errors import ClientFault
+from sagelet_engine.jobs import lifecycle
+from sagelet_engine.jobs.record import JobStatus
 from support.fakes import FakeObjects
 from support.world import World, key, request, until
 

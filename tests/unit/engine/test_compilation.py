@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-import sagelet
-from sagelet.data.layout import JobDirectories
-from sagelet.images.variants import CU12, VARIANTS, variant
-from sagelet.jobs import compilation
-from sagelet.jobs.codec import decode, encode
-from sagelet.jobs.record import Compilation, SecondaryStatus
-from sagelet.settings import GpuPolicy
+import sagelet_engine
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.images.variants import CU12, VARIANTS, variant
+from sagelet_engine.jobs import compilation
+from sagelet_engine.jobs.codec import decode, encode
+from sagelet_engine.jobs.record import Compilation, SecondaryStatus
+from sagelet_engine.settings import GpuPolicy
 from support.world import World, until
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 GPU = {"ResourceConfig": {"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}}
 COMPILED = {"HyperParameters": {"sagemaker_training_compiler_enabled": '"true"'}}
-CPU_IMAGE = f"sagelet/training:{sagelet.__version__}"
+CPU_IMAGE = f"sagelet/training:{sagelet_engine.__version__}"
 REASON = "jax-cuda12-pjrt 0.6.2 does not work here: No visible GPU devices."
 
 
 @pytest.fixture
 def gpu_world(make_world: Any, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr("sagelet.engine.detect_gpus", lambda: (UUID,))
+    monkeypatch.setattr("sagelet_engine.engine.detect_gpus", lambda: (UUID,))
     made: World = make_world(gpus=GpuPolicy.REQUIRE)
     return made
 
@@ -45,7 +45,7 @@ def test_a_gpu_job_runs_in_the_gpu_variant_where_it_is_there(gpu_world: World) -
     gpu_world.runtime.images.add(CU12.reference)
     gpu_world.create("a", **GPU, **COMPILED)
     host = gpu_world.host("a")
-    assert host.plan.image == f"sagelet/training:{sagelet.__version__}-cu12"
+    assert host.plan.image == f"sagelet/training:{sagelet_engine.__version__}-cu12"
     assert gpu_world.job("a").stand_in == ""
     host.end(0)
     gpu_world.ended("a")

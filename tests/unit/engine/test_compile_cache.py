@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from sagelet.compile_cache.lending import PLACE, UNREAD
-from sagelet.compile_cache.store import DRAFTS, MAGIC, CacheStore, Entry
-from sagelet.errors import SettingsError
-from sagelet.jobs.record import JobKey
-from sagelet.settings import GpuPolicy, Settings
 from sagelet_api.cli.main import main
+from sagelet_engine.compile_cache.lending import PLACE, UNREAD
+from sagelet_engine.compile_cache.store import DRAFTS, MAGIC, CacheStore, Entry
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.jobs.record import JobKey
+from sagelet_engine.settings import GpuPolicy, Settings
 from support.fakes import FakeHost
 from support.world import World, request, until
 
@@ -105,7 +105,7 @@ def test_a_process_that_is_killed_leaves_whole_entries(store: CacheStore, tmp_pa
     """It publishes without end, and is killed in the midst of it."""
     code = """
 import hashlib, pathlib, sys
-from sagelet.compile_cache.store import MAGIC, CacheStore
+from sagelet_engine.compile_cache.store import MAGIC, CacheStore
 store, source = CacheStore(pathlib.Path(sys.argv[1]), 10**12), pathlib.Path(sys.argv[1])
 for number in range(10**6):
     body = str(number).encode() * 400_000
@@ -202,7 +202,7 @@ class Cached:
 
 @pytest.fixture
 def make_cached(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cached]:
-    monkeypatch.setattr("sagelet.engine.detect_gpus", lambda: (UUID,))
+    monkeypatch.setattr("sagelet_engine.engine.detect_gpus", lambda: (UUID,))
     return lambda **settings: Cached(make_world(gpus=GpuPolicy.REQUIRE, **settings))
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from sagelet.data.layout import JobDirectories
-from sagelet.telemetry.compiler import reading, text
-from sagelet.telemetry.compiler.report import CompilerReport
-from sagelet.telemetry.compiler.worker import Figures, StepSeconds
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.telemetry.compiler import reading, text
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.worker import Figures, StepSeconds
 from support.world import World, key, request, until
 
 TWO_HOSTS = {"ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 10}}
@@ -172,8 +172,8 @@ def test_the_last_line_of_the_log_sums_it_up_once(world: World) -> None:
 
 def test_a_line_that_is_there_is_not_said_again(world: World) -> None:
     """As when the server is killed between the line and the status that follows it."""
-    from sagelet.runtimes.port import Handle
-    from sagelet.telemetry.output import Recorder
+    from sagelet_engine.runtimes.port import Handle
+    from sagelet_engine.telemetry.output import Recorder
 
     world.create("one")
     handle = world.host("one").handle

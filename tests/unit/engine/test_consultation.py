@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from sagelet.data.layout import JobDirectories
-from sagelet.jobs.consultation import Consultation, End, setup_of
-from sagelet.jobs.record import SecondaryStatus, TrainingJob, Verdict
-from sagelet.runtimes.port import Observation
-from sagelet.telemetry.compiler.report import CompilerReport
-from sagelet.telemetry.compiler.worker import WorkerReport
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.jobs.consultation import Consultation, End, setup_of
+from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob, Verdict
+from sagelet_engine.runtimes.port import Observation
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.worker import WorkerReport
 from support.doctor_cases import native_worker, read, worker
 from support.world import World, key, until
 

@@ -9,15 +9,15 @@ from typing import Any
 import psutil
 import pytest
 
-from sagelet.database import NewerSchema, StoreUnavailable
-from sagelet.engine import Engine
-from sagelet.errors import SettingsError
-from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
-from sagelet.jobs.sql_schema import MIGRATIONS
-from sagelet.jobs.store import Store
-from sagelet.jobs.under_way import Detached
-from sagelet.settings import Settings
-from sagelet.state.owner import lock_directory
+from sagelet_engine.database import NewerSchema, StoreUnavailable
+from sagelet_engine.engine import Engine
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob
+from sagelet_engine.jobs.sql_schema import MIGRATIONS
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.jobs.under_way import Detached
+from sagelet_engine.settings import Settings
+from sagelet_engine.state.owner import lock_directory
 from support.world import World, key, until
 
 #: More writes of the record than a job's life has.
@@ -169,7 +169,7 @@ def channel() -> dict[str, Any]:
 def test_closing_while_data_is_downloaded_writes_nothing_afterwards(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagelet.engine.DETACH_SECONDS", 0.05)
+    monkeypatch.setattr("sagelet_engine.engine.DETACH_SECONDS", 0.05)
     world.objects.put("in", "data/a", b"1")
     begun, gate = threading.Event(), threading.Event()
     download = world.objects.download
@@ -200,7 +200,7 @@ def test_closing_while_data_is_downloaded_writes_nothing_afterwards(
 def test_closing_does_not_wait_for_each_job_in_turn(
     make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagelet.engine.DETACH_SECONDS", 3.0)
+    monkeypatch.setattr("sagelet_engine.engine.DETACH_SECONDS", 3.0)
     world = make_world(max_jobs=16)
     gate = threading.Event()
     waiting = threading.Semaphore(0)
@@ -228,7 +228,7 @@ def test_lines_wait_for_a_store_that_is_busy(world: World, monkeypatch: pytest.M
     world.create("one")
     host = world.host("one")
     until(lambda: world.job("one").launched)
-    monkeypatch.setattr("sagelet.jobs.supervisor.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sagelet_engine.jobs.supervisor.RETRY_SECONDS", 0.01)
     failures = iter([StoreUnavailable("database is locked")] * 2)
     append = Store.append_output
 
@@ -250,7 +250,7 @@ def test_an_end_that_cannot_be_written_is_written_later(world: World, monkeypatc
     world.create("one")
     host = world.host("one")
     until(lambda: world.job("one").launched)
-    monkeypatch.setattr("sagelet.jobs.supervisor.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sagelet_engine.jobs.supervisor.RETRY_SECONDS", 0.01)
     failures = iter([StoreUnavailable("database or disk is full")] * 2)
     update = Store.update
 

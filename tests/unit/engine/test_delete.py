@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.data import removal
-from sagelet.errors import JobNotFound, TooManyTags
-from sagelet.jobs.store import StaleRecord, Store
+from sagelet_engine.data import removal
+from sagelet_engine.errors import JobNotFound, TooManyTags
+from sagelet_engine.jobs.store import StaleRecord, Store
 from support.world import World, key
 
 NOBODY = 65534

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from sagelet.errors import FaultError
-from sagelet.jobs import faults
-from sagelet.jobs.faults import TAG, Delay, Faults, InternalFault
-from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
+from sagelet_engine.errors import FaultError
+from sagelet_engine.jobs import faults
+from sagelet_engine.jobs.faults import TAG, Delay, Faults, InternalFault
+from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob
 from support.fakes import FakeHost
 from support.world import World, key, request, until
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from sagelet.data.file_systems import FileSystemSource, directory_of
-from sagelet.data.layout import HostDirectories
-from sagelet.errors import ClientFault
-from sagelet.jobs.record import JobStatus
-from sagelet.runtimes.port import Mount
+from sagelet_engine.data.file_systems import FileSystemSource, directory_of
+from sagelet_engine.data.layout import HostDirectories
+from sagelet_engine.errors import ClientFault
+from sagelet_engine.jobs.record import JobStatus
+from sagelet_engine.runtimes.port import Mount
 from support.world import World, until
 
 ID = "fs-0123456789abcdef0"

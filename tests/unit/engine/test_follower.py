@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.errors import RuntimeUnavailable
-from sagelet.runtimes.port import Handle, Line
-from sagelet.telemetry import output
+from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.runtimes.port import Handle, Line
+from sagelet_engine.telemetry import output
 from support.fakes import FakeRuntime
 from support.world import World
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sagelet.images.variants import CU12
-from sagelet.instances import gpu_checks as checks
-from sagelet.runtimes.docker_facts import DockerFacts
 from sagelet_api.cli.main import main
+from sagelet_engine.images.variants import CU12
+from sagelet_engine.instances import gpu_checks as checks
+from sagelet_engine.runtimes.docker_facts import DockerFacts
 
 ENGINE = DockerFacts(version="28.2.2", bridge_gateway=None, gpus=True, rootless=False)
 ROW = ["GPU-00000000-0000-0000-0000-000000000000", "NVIDIA T4", "570.86.15", "15360 MiB"]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.instances.catalogue import gpu_count
-from sagelet.instances.gpus import GpuPool, Lease, NoCapacity, detect_gpus
-from sagelet.jobs.record import InstanceGroup, SecondaryStatus
-from sagelet.settings import GpuPolicy
+from sagelet_engine.instances.catalogue import gpu_count
+from sagelet_engine.instances.gpus import GpuPool, Lease, NoCapacity, detect_gpus
+from sagelet_engine.jobs.record import InstanceGroup, SecondaryStatus
+from sagelet_engine.settings import GpuPolicy
 from support.world import World, until
 
 UUIDS = tuple(f"GPU-{number:08}-0000-0000-0000-000000000000" for number in range(4))
@@ -70,7 +70,7 @@ def test_a_tool_that_finds_none_means_none(nvidia_smi: Callable[[str], None], sc
 
 def test_a_tool_that_hangs_means_none(nvidia_smi: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     nvidia_smi("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr("sagelet.instances.gpus.PATIENCE", 0.2)
+    monkeypatch.setattr("sagelet_engine.instances.gpus.PATIENCE", 0.2)
     assert detect_gpus() == ()
 
 

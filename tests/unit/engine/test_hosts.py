@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sagelet.images.variants import training_image
-from sagelet.instances.gpus import NoCapacity
-from sagelet.jobs import distributions
-from sagelet.jobs.lifecycle import create
-from sagelet.jobs.record import JobStatus, SecondaryStatus
+from sagelet_engine.images.variants import training_image
+from sagelet_engine.instances.gpus import NoCapacity
+from sagelet_engine.jobs import distributions
+from sagelet_engine.jobs.lifecycle import create
+from sagelet_engine.jobs.record import JobStatus, SecondaryStatus
 from support.channels import channel
 from support.fakes import FakeHost
 from support.world import World, key, request, until

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sagelet.errors import ClientFault, DataDirectoryInUse, JobNameInUse, JobNotStoppable
-from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
-from sagelet.settings import GpuPolicy
+from sagelet_engine.errors import ClientFault, DataDirectoryInUse, JobNameInUse, JobNotStoppable
+from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob
+from sagelet_engine.settings import GpuPolicy
 from support.world import World, key, until
 
 

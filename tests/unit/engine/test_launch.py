@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from sagelet.data.layout import JobDirectories
-from sagelet.jobs.launch import Endpoint, launch_plan
-from sagelet.jobs.lifecycle import create
-from sagelet.keys import KeyPair
-from sagelet.runtimes.port import LaunchPlan
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.jobs.launch import Endpoint, launch_plan
+from sagelet_engine.jobs.lifecycle import create
+from sagelet_engine.keys import KeyPair
+from sagelet_engine.runtimes.port import LaunchPlan
 from support.fakes import FakeClock, FakeRuntime
 from support.world import IMAGE, key, request
 

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from sagelet.jobs import lifecycle
-from sagelet.jobs.lifecycle import RULES, IllegalTransition, advance, create, request_stop
-from sagelet.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet_engine.jobs import lifecycle
+from sagelet_engine.jobs.lifecycle import RULES, IllegalTransition, advance, create, request_stop
+from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
 from support.world import key, request
 
 S = SecondaryStatus

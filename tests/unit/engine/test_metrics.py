@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from sagelet.telemetry.events import LogEvent
-from sagelet.telemetry.metrics import MetricDefinitions, float32
+from sagelet_engine.telemetry.events import LogEvent
+from sagelet_engine.telemetry.metrics import MetricDefinitions, float32
 
 
 def values(regex: str, *lines: str) -> list[float]:

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from sagelet.data.channels import recordio, spool
-from sagelet.data.channels.dealing import shuffled
-from sagelet.data.channels.pipe_mode import PipeFeed, PipeFeedLost
-from sagelet.data.channels.sources import JobObjects
-from sagelet.data.layout import JobDirectories
-from sagelet.errors import ClientFault
-from sagelet.jobs.record import SecondaryStatus, TrainingJob
-from sagelet.runtimes.host_files import is_locked
+from sagelet_engine.data.channels import recordio, spool
+from sagelet_engine.data.channels.dealing import shuffled
+from sagelet_engine.data.channels.pipe_mode import PipeFeed, PipeFeedLost
+from sagelet_engine.data.channels.sources import JobObjects
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.errors import ClientFault
+from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob
+from sagelet_engine.runtimes.host_files import is_locked
 from support.channels import channel, job_with, manifest
 from support.fakes import FakeObjects
 from support.world import World, until

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from sagelet.database import StoreUnavailable
-from sagelet.instances.gpus import GpuPool
-from sagelet.jobs import lifecycle
-from sagelet.jobs.pool_keeper import PoolKeeper
-from sagelet.jobs.record import InstanceGroup, JobStatus, SecondaryStatus, StopCause, TrainingJob
-from sagelet.jobs.scheduler import Scheduler
-from sagelet.jobs.store import Store
-from sagelet.settings import GpuPolicy
+from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.instances.gpus import GpuPool
+from sagelet_engine.jobs import lifecycle
+from sagelet_engine.jobs.pool_keeper import PoolKeeper
+from sagelet_engine.jobs.record import InstanceGroup, JobStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet_engine.jobs.scheduler import Scheduler
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.settings import GpuPolicy
 from support.fakes import FakeClock
 from support.world import World, key, request, until
 
@@ -182,7 +182,7 @@ def test_a_waiting_job_that_was_stopped_needs_no_place(stage: Callable[..., Stag
 def test_a_store_that_fails_for_a_moment_delays_no_job_for_good(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sagelet.jobs.scheduler.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sagelet_engine.jobs.scheduler.RETRY_SECONDS", 0.01)
     one = stage()
     failures = iter([StoreUnavailable("database is locked")] * 2)
     read = one.store.get_by_id
@@ -194,7 +194,7 @@ def test_a_store_that_fails_for_a_moment_delays_no_job_for_good(
 
     one.store.get_by_id = sometimes  # type: ignore[method-assign]
     one.add("a")
-    with caplog.at_level(logging.ERROR, "sagelet.jobs.scheduler"):
+    with caplog.at_level(logging.ERROR, "sagelet_engine.jobs.scheduler"):
         one.scheduler.start()
         until(lambda: one.names() == ["a"])
     assert "database is locked" in caplog.text

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from sagelet.data import inputconfig
-from sagelet.data.layout import HostDirectories, JobDirectories
-from sagelet.images.variants import training_image
-from sagelet.jobs.launch import Endpoint, launch_plan
-from sagelet.jobs.lifecycle import create
-from sagelet.jobs.record import TrainingJob
-from sagelet.keys import KeyPair
-from sagelet.runtimes.port import LaunchPlan
+from sagelet_engine.data import inputconfig
+from sagelet_engine.data.layout import HostDirectories, JobDirectories
+from sagelet_engine.images.variants import training_image
+from sagelet_engine.jobs.launch import Endpoint, launch_plan
+from sagelet_engine.jobs.lifecycle import create
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.keys import KeyPair
+from sagelet_engine.runtimes.port import LaunchPlan
 from support.fakes import FakeClock, FakeRuntime
 from support.world import key, request
 

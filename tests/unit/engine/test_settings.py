@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sagelet.errors import DataDirectoryInUse, SettingsError
-from sagelet.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
-from sagelet.state.owner import lock_directory
+from sagelet_engine.errors import DataDirectoryInUse, SettingsError
+from sagelet_engine.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
+from sagelet_engine.state.owner import lock_directory
 
 FS = "fs-0123456789abcdef0"
 

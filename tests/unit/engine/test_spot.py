@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from sagelet.data import checkpoints
-from sagelet.errors import JobNotFound, JobNotInterruptible, ScheduleError
-from sagelet.jobs import interruptions, lifecycle
-from sagelet.jobs.record import JobStatus, SecondaryStatus, TrainingJob
-from sagelet.jobs.store import Store
-from sagelet.jobs.under_way import Detached
-from sagelet.runtimes.port import Handle, LaunchPlan
+from sagelet_engine.data import checkpoints
+from sagelet_engine.errors import JobNotFound, JobNotInterruptible, ScheduleError
+from sagelet_engine.jobs import interruptions, lifecycle
+from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.jobs.under_way import Detached
+from sagelet_engine.runtimes.port import Handle, LaunchPlan
 from support.fakes import FakeHost
 from support.world import World, key, request, until
 

@@ -11,14 +11,14 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from sagelet.data import inputconfig
-from sagelet.data.artifacts import Uploader
-from sagelet.data.channels.sources import relative_path
-from sagelet.data.layout import HostDirectories, JobDirectories
-from sagelet.data.staging import Stager, checkpoint_directory
-from sagelet.errors import ClientFault
-from sagelet.jobs.lifecycle import create
-from sagelet.jobs.record import TrainingJob
+from sagelet_engine.data import inputconfig
+from sagelet_engine.data.artifacts import Uploader
+from sagelet_engine.data.channels.sources import relative_path
+from sagelet_engine.data.layout import HostDirectories, JobDirectories
+from sagelet_engine.data.staging import Stager, checkpoint_directory
+from sagelet_engine.errors import ClientFault
+from sagelet_engine.jobs.lifecycle import create
+from sagelet_engine.jobs.record import TrainingJob
 from support.fakes import FakeObjects
 from support.jobs import archive
 from support.world import key, request
@@ -113,7 +113,7 @@ class ListedObjects(FakeObjects):
         self._keys = keys
 
     def list(self, account: str, region: str, bucket: str, prefix: str) -> Any:
-        from sagelet.data.objects import ObjectInfo
+        from sagelet_engine.data.objects import ObjectInfo
 
         return (ObjectInfo(name, 1) for name in self._keys if name.startswith(prefix))
 
@@ -313,7 +313,7 @@ def test_half_an_archive_is_not_left_when_the_disk_is_full(tmp_path: Path, monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     objects = FakeObjects(tmp_path / "s3")
-    monkeypatch.setattr("sagelet.data.tarballs.pack", full)
+    monkeypatch.setattr("sagelet_engine.data.tarballs.pack", full)
     with pytest.raises(OSError, match="No space left"):
         Uploader(objects, job, directories).upload()
     assert objects.uploads == []

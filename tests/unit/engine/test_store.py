@@ -12,15 +12,15 @@ from typing import Any
 import psutil
 import pytest
 
-from sagelet.database import NewerSchema, StoreUnavailable
-from sagelet.errors import JobNameInUse, JobNotFound
-from sagelet.jobs import codec, lifecycle
-from sagelet.jobs.query import JobQuery, SortBy
-from sagelet.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
-from sagelet.jobs.sql_schema import MIGRATIONS
-from sagelet.jobs.store import StaleRecord, Store
-from sagelet.telemetry.events import LogEvent
-from sagelet.telemetry.sink import MetricPoint
+from sagelet_engine.database import NewerSchema, StoreUnavailable
+from sagelet_engine.errors import JobNameInUse, JobNotFound
+from sagelet_engine.jobs import codec, lifecycle
+from sagelet_engine.jobs.query import JobQuery, SortBy
+from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet_engine.jobs.sql_schema import MIGRATIONS
+from sagelet_engine.jobs.store import StaleRecord, Store
+from sagelet_engine.telemetry.events import LogEvent
+from sagelet_engine.telemetry.sink import MetricPoint
 from support.world import key, request
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -87,7 +87,7 @@ def test_a_record_with_attempts_comes_back_whole(store: Store) -> None:
 def test_a_job_that_an_older_sagelet_started_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its record knows no attempts and its log stream is the first attempt's."""
     with monkeypatch.context() as patch:
-        patch.setattr("sagelet.jobs.store.MIGRATIONS", MIGRATIONS[:1])
+        patch.setattr("sagelet_engine.jobs.store.MIGRATIONS", MIGRATIONS[:1])
         Store(tmp_path / "sagelet.db").close()
     job = lifecycle.advance(
         lifecycle.create(key("one"), "id", request("one"), {}, 1000), SecondaryStatus.DOWNLOADING, 2000
@@ -346,7 +346,7 @@ def test_a_new_file_gets_every_migration(store: Store, tmp_path: Path) -> None:
 def test_only_new_migrations_are_applied(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add(store, "one")
     store.close()
-    monkeypatch.setattr("sagelet.jobs.store.MIGRATIONS", (*MIGRATIONS, "ALTER TABLE jobs ADD COLUMN note TEXT"))
+    monkeypatch.setattr("sagelet_engine.jobs.store.MIGRATIONS", (*MIGRATIONS, "ALTER TABLE jobs ADD COLUMN note TEXT"))
     assert names(Store(tmp_path / "sagelet.db")) == ["one"]
     with sqlite3.connect(tmp_path / "sagelet.db") as db:
         assert db.execute("SELECT note FROM jobs").fetchall() == [(None,)]
@@ -358,7 +358,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
     store.close()
     broken = "CREATE TABLE half (a); CREATE TABLE half (a)"
     with monkeypatch.context() as patch:
-        patch.setattr("sagelet.jobs.store.MIGRATIONS", (*MIGRATIONS, broken))
+        patch.setattr("sagelet_engine.jobs.store.MIGRATIONS", (*MIGRATIONS, broken))
         with pytest.raises(StoreUnavailable, match="half"):
             Store(tmp_path / "sagelet.db")
     add(Store(tmp_path / "sagelet.db"), "one")
@@ -418,7 +418,7 @@ def test_a_refused_file_is_not_left_open(store: Store, tmp_path: Path) -> None:
 def test_merged_events_are_in_order_whatever_lies_between_them(
     store: Store, monkeypatch: pytest.MonkeyPatch, newest_first: bool, limit: int
 ) -> None:
-    monkeypatch.setattr("sagelet.jobs.sql_logs.FEW_EVENTS", 3)
+    monkeypatch.setattr("sagelet_engine.jobs.sql_logs.FEW_EVENTS", 3)
     random = Random(limit)
     expected, ids = [], []
     for number in range(3):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.data.tarballs import merged, pack, unpack
+from sagelet_engine.data.tarballs import merged, pack, unpack
 
 
 def raw(*members: tarfile.TarInfo, data: bytes = b"") -> bytes:

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from sagelet.jobs.scheduler import Scheduler
-from sagelet.jobs.supervisor import Supervisor
-from sagelet.telemetry.output import Follower
+from sagelet_engine.jobs.scheduler import Scheduler
+from sagelet_engine.jobs.supervisor import Supervisor
+from sagelet_engine.telemetry.output import Follower
 
 #: Attributes of threading.Thread in CPython 3.10 to 3.14 (`_handle` came with 3.13, `_context` with 3.14).
 TAKEN = {

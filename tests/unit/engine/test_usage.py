@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from sagelet.data.volume import GIB, Volume
-from sagelet.errors import RuntimeUnavailable
-from sagelet.instances import gpu_gauge
-from sagelet.instances.gpu_gauge import GpuGauge
-from sagelet.runtimes.docker_usage import usage as docker_usage
-from sagelet.runtimes.port import Handle, Usage
-from sagelet.telemetry.usage import Gauges, HostMeter
+from sagelet_engine.data.volume import GIB, Volume
+from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.instances import gpu_gauge
+from sagelet_engine.instances.gpu_gauge import GpuGauge
+from sagelet_engine.runtimes.docker_usage import usage as docker_usage
+from sagelet_engine.runtimes.port import Handle, Usage
+from sagelet_engine.telemetry.usage import Gauges, HostMeter
 from support.fakes import FakeRuntime
 from support.world import World, key, until
 
@@ -134,7 +134,7 @@ def test_a_walk_that_took_long_is_not_repeated_soon(tmp_path: Path, monkeypatch:
         now[0] += 1.0
         return GIB // 2
 
-    monkeypatch.setattr("sagelet.data.volume.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sagelet_engine.data.volume.time.monotonic", lambda: now[0])
     monkeypatch.setattr(Volume, "_used", slow_walk)
     volume = Volume(tmp_path, 1)
     for _ in range(100):
@@ -219,7 +219,7 @@ def host_points(world: World, name: str) -> list[Any]:
 
 @pytest.fixture
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagelet.telemetry.usage.LOOKS", (0.005,))
+    monkeypatch.setattr("sagelet_engine.telemetry.usage.LOOKS", (0.005,))
 
 
 @pytest.mark.usefixtures("quick_looks")
@@ -284,7 +284,7 @@ def test_an_engine_that_does_not_answer_costs_the_looks_only(world: World, monke
 
 
 def test_a_look_that_hangs_holds_no_job_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagelet.telemetry.usage.LOOKS", (0.001,))
+    monkeypatch.setattr("sagelet_engine.telemetry.usage.LOOKS", (0.001,))
     looking, answer = threading.Event(), threading.Event()
 
     def hanging(_self: FakeRuntime, _handle: Handle) -> Usage:
@@ -303,7 +303,7 @@ def test_a_look_that_hangs_holds_no_job_back(world: World, monkeypatch: pytest.M
 
 
 def test_no_look_is_written_once_the_server_goes_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagelet.telemetry.usage.LOOKS", (0.001,))
+    monkeypatch.setattr("sagelet_engine.telemetry.usage.LOOKS", (0.001,))
     world.create("one")
     host = world.host("one")
     host.usage = Usage(1.0, 100, 1000)

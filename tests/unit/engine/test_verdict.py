@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.jobs import verdict
-from sagelet.jobs.lifecycle import advance, create, request_stop
-from sagelet.jobs.record import SecondaryStatus, StopCause, TrainingJob, Verdict
-from sagelet.runtimes.port import Observation
+from sagelet_engine.jobs import verdict
+from sagelet_engine.jobs.lifecycle import advance, create, request_stop
+from sagelet_engine.jobs.record import SecondaryStatus, StopCause, TrainingJob, Verdict
+from sagelet_engine.runtimes.port import Observation
 from support.world import key, request
 
 ENDED = Observation(running=False, exit_code=0)

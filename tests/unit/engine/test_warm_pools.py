@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from sagelet.data import removal
-from sagelet.database import StoreUnavailable
-from sagelet.engine import Engine
-from sagelet.instances.gpus import GpuPool
-from sagelet.jobs import lifecycle, warm_pools
-from sagelet.jobs.pool_keeper import PoolKeeper
-from sagelet.jobs.record import PoolStatus, SecondaryStatus, StopCause, TrainingJob
-from sagelet.jobs.scheduler import Scheduler
-from sagelet.jobs.store import StaleRecord, Store
-from sagelet.runtimes.port import WARM_POOL_CACHE
-from sagelet.settings import GpuPolicy
+from sagelet_engine.data import removal
+from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.engine import Engine
+from sagelet_engine.instances.gpus import GpuPool
+from sagelet_engine.jobs import lifecycle, warm_pools
+from sagelet_engine.jobs.pool_keeper import PoolKeeper
+from sagelet_engine.jobs.record import PoolStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet_engine.jobs.scheduler import Scheduler
+from sagelet_engine.jobs.store import StaleRecord, Store
+from sagelet_engine.runtimes.port import WARM_POOL_CACHE
+from sagelet_engine.settings import GpuPolicy
 from support.fakes import FakeClock, FakeHost
 from support.world import World, key, request, until
 
@@ -68,7 +68,7 @@ def caches(world: World) -> list[Path]:
 @pytest.fixture
 def narrow(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> World:
     """One GPU, and room for more jobs: the GPU is what they wait for."""
-    monkeypatch.setattr("sagelet.engine.detect_gpus", lambda: ("GPU-1",))
+    monkeypatch.setattr("sagelet_engine.engine.detect_gpus", lambda: ("GPU-1",))
     return make_world(gpus=GpuPolicy.REQUIRE, max_jobs=4)
 
 
@@ -139,7 +139,7 @@ def test_a_directory_that_cannot_be_removed_goes_at_the_next_start(
         raise removal.DirectoryStays("busy")
 
     with monkeypatch.context() as broken:
-        broken.setattr("sagelet.data.removal.remove_tree", stays)
+        broken.setattr("sagelet_engine.data.removal.remove_tree", stays)
         left_pool(world, "one")
         world.clock.turn(600)
         until(lambda: "busy" in caplog.text)

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.images import debian
-from sagelet.images.builder import CA_BUNDLE_VARIABLES
+from sagelet_engine.images import debian
+from sagelet_engine.images.builder import CA_BUNDLE_VARIABLES
 from support.docker_double import EngineDouble, Recorder
 
 

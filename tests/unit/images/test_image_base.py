@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.images import debian
-from sagelet.images.base import REGISTRY_BASE, choose_base
-from sagelet.images.debian import BASE_IMAGE, apt_mirror
-from sagelet.images.errors import BaseImageUnavailable, ImageBuildFailed
-from sagelet.images.events import EventKind
+from sagelet_engine.images import debian
+from sagelet_engine.images.base import REGISTRY_BASE, choose_base
+from sagelet_engine.images.debian import BASE_IMAGE, apt_mirror
+from sagelet_engine.images.errors import BaseImageUnavailable, ImageBuildFailed
+from sagelet_engine.images.events import EventKind
 from support.docker_double import EngineDouble, Recorder, unpacked
 
 

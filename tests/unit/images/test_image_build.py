@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from sagelet.errors import RuntimeUnavailable, SettingsError
-from sagelet.images import engine as docker_engine
-from sagelet.images.base import REGISTRY_BASE
-from sagelet.images.builder import CONTEXT_LABEL, BuildOptions, build
-from sagelet.images.context import CA_BUNDLE
-from sagelet.images.errors import ImageBuildFailed
-from sagelet.images.events import EventKind
-from sagelet.images.listing import list_images
-from sagelet.images.output import BuildOutput
-from sagelet.images.variants import CU12, training_image, variant
+from sagelet_engine.errors import RuntimeUnavailable, SettingsError
+from sagelet_engine.images import engine as docker_engine
+from sagelet_engine.images.base import REGISTRY_BASE
+from sagelet_engine.images.builder import CONTEXT_LABEL, BuildOptions, build
+from sagelet_engine.images.context import CA_BUNDLE
+from sagelet_engine.images.errors import ImageBuildFailed
+from sagelet_engine.images.events import EventKind
+from sagelet_engine.images.listing import list_images
+from sagelet_engine.images.output import BuildOutput
+from sagelet_engine.images.variants import CU12, training_image, variant
 from support.docker_double import EngineDouble, Recorder
 
 

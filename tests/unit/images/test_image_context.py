@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import sagelet
-from sagelet.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
-from sagelet.images.errors import BuildContextMissing
+import sagelet_engine
+from sagelet_engine.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
+from sagelet_engine.images.errors import BuildContextMissing
 from support.docker_double import unpacked
 
 ARGUMENTS = {"BASE": "auto"}
@@ -84,9 +84,9 @@ def test_the_context_of_this_checkout_is_found() -> None:
 
 
 def test_an_installed_wheel_carries_the_context(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = root.parent / "lib" / "site-packages" / "sagelet"
+    package = root.parent / "lib" / "site-packages" / "sagelet_engine"
     package.mkdir(parents=True)
-    monkeypatch.setattr(sagelet, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(sagelet_engine, "__file__", str(package / "__init__.py"))
     with pytest.raises(BuildContextMissing, match="install sagelet again"):
         find_root()
     root.rename(package / "_images")

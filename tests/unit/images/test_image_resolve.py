@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-import sagelet
-from sagelet.errors import SettingsError
-from sagelet.images.resolve import LITERAL, Resolver, explain_absent, explain_unmapped
+import sagelet_engine
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.images.resolve import LITERAL, Resolver, explain_absent, explain_unmapped
 
-TRAINING = f"sagelet/training:{sagelet.__version__}"
+TRAINING = f"sagelet/training:{sagelet_engine.__version__}"
 CLASSIC = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 DIGEST = "sha256:" + "0a" * 32
 
@@ -153,7 +153,7 @@ def test_rules_of_the_user_come_first(tmp_path: Path) -> None:
     )
     resolver = Resolver(rules)
     own = resolver.resolve(f"{CLASSIC}/tensorflow-training:2.11-gpu-py39")
-    assert (own.local_image, own.rule, own.refusal) == (f"tf:2.11-{sagelet.__version__}", "rule 1", None)
+    assert (own.local_image, own.rule, own.refusal) == (f"tf:2.11-{sagelet_engine.__version__}", "rule 1", None)
     uri = f"{CLASSIC}/pytorch-training:2.8-cpu-py312"
     assert (resolver.resolve(uri).local_image, resolver.resolve(uri).rule) == (uri, "as it is")
     assert "the team says no. If you" in (resolver.resolve("forbidden/x").refusal or "")

@@ -1,7 +1,7 @@
 import pytest
 from sagemaker_training import errors
 
-from sagelet.jobs import verdict
+from sagelet_engine.jobs import verdict
 from sagelet_runtime import compiler_faults
 from sagelet_runtime.failure import ERROR_BUDGET, ErrorCollector, fit
 

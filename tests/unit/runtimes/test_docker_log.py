@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from sagelet.runtimes.docker_log import (
+from sagelet_engine.runtimes.docker_log import (
     HEADER,
     SLACK_NS,
     STDERR,
@@ -15,7 +15,7 @@ from sagelet.runtimes.docker_log import (
     as_since,
     nanoseconds,
 )
-from sagelet.runtimes.port import Line
+from sagelet_engine.runtimes.port import Line
 
 T = 1_700_000_000_000_000_000
 

@@ -1,6 +1,6 @@
 """What Docker's State of a container becomes."""
 
-from sagelet.runtimes.docker import observation
+from sagelet_engine.runtimes.docker import observation
 
 ENDED = {
     "Status": "exited",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of, master_port
-from sagelet.runtimes.port import HostPlan, LaunchPlan
+from sagelet_engine.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of, master_port
+from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
 
 HOST = HostPlan("algo-1", Path("/ml"), Path("/run"))
 TRAIN = ("/venv/bin/python", "-m", "runtime.train")

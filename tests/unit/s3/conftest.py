@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.clock import SystemClock
-from sagelet.s3.store import S3Store
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.s3.store import S3Store
 
 
 @pytest.fixture

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.data.channels.channel import channels_of
-from sagelet.data.channels.sources import JobObjects
-from sagelet.data.channels.spool import Spool
-from sagelet.data.layout import JobDirectories
-from sagelet.data.staging import Stager
-from sagelet.jobs.lifecycle import create
-from sagelet.jobs.record import TrainingJob
-from sagelet.s3.job_objects import JobObjectStore
-from sagelet.s3.store import S3Store
+from sagelet_engine.data.channels.channel import channels_of
+from sagelet_engine.data.channels.sources import JobObjects
+from sagelet_engine.data.channels.spool import Spool
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.data.staging import Stager
+from sagelet_engine.jobs.lifecycle import create
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.s3.job_objects import JobObjectStore
+from sagelet_engine.s3.store import S3Store
 from support.world import key, request
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from sagelet.clock import SystemClock
-from sagelet.s3.catalog import Catalog
-from sagelet.s3.errors import DamagedObject, DiskFull, NoSuchKey
-from sagelet.s3.files import Files
-from sagelet.s3.multipart import NamedPart, Uploads
-from sagelet.s3.store import S3Store
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.s3.catalog import Catalog
+from sagelet_engine.s3.errors import DamagedObject, DiskFull, NoSuchKey
+from sagelet_engine.s3.files import Files
+from sagelet_engine.s3.multipart import NamedPart, Uploads
+from sagelet_engine.s3.store import S3Store
 
 
 class Killed(BaseException):
@@ -63,7 +63,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, after: boo
 
     monkeypatch.setattr(owner, name, die)
     # A dead process discards nothing.
-    monkeypatch.setattr("sagelet.s3.files.StagedFile.discard", lambda self: None)
+    monkeypatch.setattr("sagelet_engine.s3.files.StagedFile.discard", lambda self: None)
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.clock import SystemClock
-from sagelet.s3 import files
-from sagelet.s3.checksums import Digests
-from sagelet.s3.errors import DiskFull
-from sagelet.s3.files import Digesting
-from sagelet.s3.store import S3Store
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.s3 import files
+from sagelet_engine.s3.checksums import Digests
+from sagelet_engine.s3.errors import DiskFull
+from sagelet_engine.s3.files import Digesting
+from sagelet_engine.s3.store import S3Store
 
 
 def test_chunks_of_all_sizes_are_digested_in_order() -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from sagelet.s3 import names
+from sagelet_engine.s3 import names
 
 
 @pytest.mark.parametrize(

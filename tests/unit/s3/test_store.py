@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.data.objects import ObjectInfo, ObjectNotFound, ObjectStore
-from sagelet.s3.errors import DamagedObject, NoSuchBucket
-from sagelet.s3.importing import LINKED, SHARED, UnfitName, import_directory
-from sagelet.s3.job_objects import JobObjectStore
-from sagelet.s3.store import S3Store
+from sagelet_engine.data.objects import ObjectInfo, ObjectNotFound, ObjectStore
+from sagelet_engine.s3.errors import DamagedObject, NoSuchBucket
+from sagelet_engine.s3.importing import LINKED, SHARED, UnfitName, import_directory
+from sagelet_engine.s3.job_objects import JobObjectStore
+from sagelet_engine.s3.store import S3Store
 
 ACCOUNT, REGION, OTHER = "123456789012", "us-east-1", "111122223333"
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.clock import SystemClock
-from sagelet.database import NewerSchema
-from sagelet.errors import DataDirectoryInUse, SageletError, SettingsError
-from sagelet.jobs.store import Store
-from sagelet.s3.errors import DamagedObject
-from sagelet.s3.multipart import NamedPart, Uploads
-from sagelet.s3.store import S3Store
-from sagelet.state.archive import ArchiveDamaged, leads_within
-from sagelet.state.contents import NoDataDirectory
-from sagelet.state.exporting import export_data
-from sagelet.state.importing import DataThere, NewerArchive, import_data
-from sagelet.state.owner import lock_directory
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.database import NewerSchema
+from sagelet_engine.errors import DataDirectoryInUse, SageletError, SettingsError
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.s3.errors import DamagedObject
+from sagelet_engine.s3.multipart import NamedPart, Uploads
+from sagelet_engine.s3.store import S3Store
+from sagelet_engine.state.archive import ArchiveDamaged, leads_within
+from sagelet_engine.state.contents import NoDataDirectory
+from sagelet_engine.state.exporting import export_data
+from sagelet_engine.state.importing import DataThere, NewerArchive, import_data
+from sagelet_engine.state.owner import lock_directory
 from support.data_directory import ACCOUNTS, KEYS, PART, add_linked, add_uploads, contents, fill
 
 BUCKET = f"one-{ACCOUNTS[0][0]}"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.database import NewerSchema, schema_of
-from sagelet.jobs.query import JobQuery, SortBy
-from sagelet.jobs.record import JobKey, JobStatus, SecondaryStatus
-from sagelet.jobs.sql_schema import MIGRATIONS
-from sagelet.jobs.store import Store
-from sagelet.s3 import catalog as s3_catalog
-from sagelet.s3.catalog import Catalog
+from sagelet_engine.database import NewerSchema, schema_of
+from sagelet_engine.jobs.query import JobQuery, SortBy
+from sagelet_engine.jobs.record import JobKey, JobStatus, SecondaryStatus
+from sagelet_engine.jobs.sql_schema import MIGRATIONS
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.s3 import catalog as s3_catalog
+from sagelet_engine.s3.catalog import Catalog
 
 SCHEMAS = Path(__file__).parents[2] / "data" / "schemas"
 ACCOUNTS = {"123456789012": "us-east-1", "210987654321": "eu-west-1"}

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sagelet.clock import SystemClock
-from sagelet.errors import DataDirectoryInUse, SettingsError
-from sagelet.jobs import lifecycle
-from sagelet.jobs.store import Store
-from sagelet.s3.store import S3Store
-from sagelet.state.contents import NoDataDirectory
-from sagelet.state.owner import lock_directory
-from sagelet.state.resetting import reset_data
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.errors import DataDirectoryInUse, SettingsError
+from sagelet_engine.jobs import lifecycle
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.s3.store import S3Store
+from sagelet_engine.state.contents import NoDataDirectory
+from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.state.resetting import reset_data
 from support import cut_state
 from support.data_directory import contents, fill
 from support.world import World, key, request

@@ -1,1 +1,1 @@
-"""S3's REST API on the object store `sagelet.s3`."""
+"""S3's REST API on the object store `sagelet_engine.s3`."""

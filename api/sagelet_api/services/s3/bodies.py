@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from sagelet.s3.checksums import ALGORITHMS, DEFAULT
-from sagelet.s3.files import CHUNK, StagedFile
 from sagelet_api.aws_errors import IncompleteBody
 from sagelet_api.services.s3.chunked import AwsChunked
 from sagelet_api.services.s3.errors import S3Error, bad_digest, invalid_request
 from sagelet_api.services.s3.request import S3Request
+from sagelet_engine.s3.checksums import ALGORITHMS, DEFAULT
+from sagelet_engine.s3.files import CHUNK, StagedFile
 
 #: 5 GiB: what one PUT, or one part, may hold.
 MAX_PUT = 5 * 1024**3

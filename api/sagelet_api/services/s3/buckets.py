@@ -4,10 +4,10 @@ import ipaddress
 import re
 from typing import Any
 
-from sagelet.s3.errors import BucketExists, BucketNotEmpty
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, owner
 from sagelet_api.services.s3.errors import S3Error, not_implemented
+from sagelet_engine.s3.errors import BucketExists, BucketNotEmpty
 
 #: The region whose buckets have no location constraint, and where creating a bucket again is no error.
 FIRST_REGION = "us-east-1"

@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet.s3.records import StoredObject
-from sagelet.s3.store import Check
 from sagelet_api.services.s3.errors import (
     S3Error,
     no_such_key,
@@ -13,6 +11,8 @@ from sagelet_api.services.s3.errors import (
     not_modified,
     precondition_failed,
 )
+from sagelet_engine.s3.records import StoredObject
+from sagelet_engine.s3.store import Check
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sagelet.s3.multipart import Uploads
-from sagelet.s3.records import Bucket, StoredObject
-from sagelet.s3.store import S3Store
 from sagelet_api.protocol import Environ, StartResponse
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.errors import access_denied
 from sagelet_api.services.s3.request import S3Request
+from sagelet_engine.s3.multipart import Uploads
+from sagelet_engine.s3.records import Bucket, StoredObject
+from sagelet_engine.s3.store import S3Store
 
 
 class Rest(Protocol):

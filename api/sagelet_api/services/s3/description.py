@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from sagelet.s3.records import StoredObject
 from sagelet_api.services.s3.buckets import check_acl
 from sagelet_api.services.s3.context import quoted
 from sagelet_api.services.s3.errors import S3Error, invalid_request
+from sagelet_engine.s3.records import StoredObject
 
 #: Members of PutObject (and of CreateMultipartUpload and CopyObject) that come back with the object.
 KEPT = (

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sagelet.errors import SageletError
-from sagelet.s3 import errors as store
 from sagelet_api.aws_errors import AwsError, InternalFailure
+from sagelet_engine.errors import SageletError
+from sagelet_engine.s3 import errors as store
 
 
 class S3Error(AwsError):

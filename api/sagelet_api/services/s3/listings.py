@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from sagelet.s3 import listing
-from sagelet.s3.listing import Page
-from sagelet.s3.records import StoredObject
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, owner, quoted
 from sagelet_api.services.s3.errors import invalid_argument
+from sagelet_engine.s3 import listing
+from sagelet_engine.s3.listing import Page
+from sagelet_engine.s3.records import StoredObject
 
 MAX_KEYS = 1000
 Encode = Callable[[str | None], str | None]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet.s3.records import ObjectPart, StoredObject
 from sagelet_api.file_body import FileBody
 from sagelet_api.services.s3 import conditions
 from sagelet_api.services.s3.buckets import check_acl
@@ -11,6 +10,7 @@ from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, owner
 from sagelet_api.services.s3.description import checked_tags, checksums, described
 from sagelet_api.services.s3.errors import S3Error, invalid_argument
+from sagelet_engine.s3.records import ObjectPart, StoredObject
 
 MAX_PARTS_LISTED = 1000
 

@@ -6,8 +6,6 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from sagelet.s3.multipart import Uploads
-from sagelet.s3.store import S3Store
 from sagelet_api.aws_errors import AwsError
 from sagelet_api.protocol import Call, Environ, StartResponse
 from sagelet_api.replies import Reply, error_reply, send
@@ -17,6 +15,8 @@ from sagelet_api.services.s3.context import Context, Handler, Rest
 from sagelet_api.services.s3.errors import S3Error, not_implemented, translated
 from sagelet_api.services.s3.permissions import authorize
 from sagelet_api.services.s3.routing import find_operation
+from sagelet_engine.s3.multipart import Uploads
+from sagelet_engine.s3.store import S3Store
 
 _log = logging.getLogger(__name__)
 

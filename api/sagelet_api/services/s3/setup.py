@@ -1,14 +1,14 @@
 """The object store of a server, and its two faces: REST, and the port that jobs use."""
 
-from sagelet.clock import Clock
-from sagelet.errors import SettingsError
-from sagelet.s3.job_objects import JobObjectStore
-from sagelet.s3.multipart import Uploads
-from sagelet.s3.records import StoredObject
-from sagelet.s3.store import S3Store
-from sagelet.settings import Settings
 from sagelet_api.services.s3.context import Rest
 from sagelet_api.services.s3.service import S3Service
+from sagelet_engine.clock import Clock
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.s3.job_objects import JobObjectStore
+from sagelet_engine.s3.multipart import Uploads
+from sagelet_engine.s3.records import StoredObject
+from sagelet_engine.s3.store import S3Store
+from sagelet_engine.settings import Settings
 
 
 class S3:

@@ -3,10 +3,6 @@
 from itertools import pairwise
 from typing import Any
 
-from sagelet.s3.checksums import ALGORITHMS, CRCS, DEFAULT
-from sagelet.s3.files import copy_bytes
-from sagelet.s3.multipart import NamedPart
-from sagelet.s3.records import COMPOSITE, FULL_OBJECT, Upload, UploadedPart
 from sagelet_api.services.s3 import conditions
 from sagelet_api.services.s3.bodies import Body
 from sagelet_api.services.s3.codec import Result
@@ -15,6 +11,10 @@ from sagelet_api.services.s3.description import attributes, checksums, encryptio
 from sagelet_api.services.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
 from sagelet_api.services.s3.listings import encoder
 from sagelet_api.services.s3.writing import open_source
+from sagelet_engine.s3.checksums import ALGORITHMS, CRCS, DEFAULT
+from sagelet_engine.s3.files import copy_bytes
+from sagelet_engine.s3.multipart import NamedPart
+from sagelet_engine.s3.records import COMPOSITE, FULL_OBJECT, Upload, UploadedPart
 
 MAX_PART_NUMBER = 10_000
 MAX_LISTED = 1000

@@ -1,0 +1,96 @@
+"""Entries on their way to the hosts of a job and, after its success, back."""
+
+import logging
+import os
+import threading
+from pathlib import Path
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.compile_cache.store import NAME, CacheStore
+from sagelet_engine.data.layout import HostDirectories, JobDirectories
+from sagelet_engine.data.removal import DirectoryStays, remove_tree
+from sagelet_engine.jobs.compilation import asks_for_compiler
+from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob
+from sagelet_engine.s3.files import copy_file
+
+log = logging.getLogger(__name__)
+
+#: In /opt/ml: the host's own copies, which its workers read and add to.
+PLACE = "sagelet/compile-cache"
+#: The mtime of a copy that no worker has read, in s: reading one sets it to the time (pjrt_front.c).
+UNREAD = 1
+
+
+class Lending:
+    """Gives hosts copies of their account's entries for their image, and takes what successful jobs compiled.
+
+    An account's jobs share entries and trust each other with that; no other account sees them. A job that fails, or is
+    stopped, leaves nothing behind.
+    """
+
+    def __init__(self, store: CacheStore, clock: Clock) -> None:
+        self.store = store
+        self._clock = clock
+        self._guard = threading.Lock()
+
+    def serves(self, job: TrainingJob) -> bool:
+        """Whether the job gets a cache: XLA's CPU client could not read one (xla: see docs/compile-cache.md)."""
+        return bool(self.store.limit and job.gpus and asks_for_compiler(job))
+
+    def lend(self, job: TrainingJob, directories: JobDirectories) -> None:
+        """Puts copies where the job's hosts find them; begins anew when repeated."""
+        if not self.serves(job) or job.image is None:
+            return
+        source = self.store.directory(job.key.account, job.image)
+        for name in job.hosts:
+            place = directories.host(name).opt_ml / PLACE
+            remove_tree(place)
+            place.mkdir(parents=True)
+            for entry in sorted(source.glob("*")):
+                _copy(entry, place / entry.name)
+
+    def take_back(self, job: TrainingJob, directories: JobDirectories) -> None:
+        """After the last host is down: keeps what a successful job compiled, notes what it read, removes the copies.
+
+        Never fails the job: the cache is worth less than its result.
+        """
+        if not self.serves(job) or job.image is None:
+            return
+        for name in job.hosts:
+            host = directories.host(name)
+            place = host.opt_ml / PLACE
+            if host.behind_link(place) or not place.is_dir():
+                continue
+            try:
+                if job.verdict is not None and job.verdict.status is SecondaryStatus.COMPLETED:
+                    self._take(job, job.image, host, place)
+                remove_tree(place)
+            except (OSError, DirectoryStays) as error:
+                log.warning("%s: what %s compiled is not kept: %s", job.key.name, name, error)
+
+    def _take(self, job: TrainingJob, image: str, host: HostDirectories, place: Path) -> None:
+        account, now = job.key.account, self._clock.now_ms()
+        with self._guard:
+            for file in sorted(place.iterdir()):
+                if not NAME.fullmatch(file.name) or host.behind_link(file):
+                    continue
+                there = (self.store.directory(account, image) / file.name).exists()
+                if there and file.lstat().st_mtime != UNREAD:
+                    self.store.use(account, image, file.name, now)
+                elif not there and not self.store.publish(account, image, file, now):
+                    log.warning(
+                        "%s: %s of %s is no whole entry of the compile cache", job.key.name, file.name, host.root
+                    )
+            for entry in self.store.trim():
+                log.info("the compile cache is full: %s of %s is dropped", entry.name, entry.image)
+
+
+def _copy(entry: Path, target: Path) -> None:
+    if not NAME.fullmatch(entry.name):
+        return
+    try:
+        with entry.open("rb") as opened:
+            copy_file(opened, target)
+    except FileNotFoundError:  # dropped since it was listed
+        return
+    os.utime(target, (UNREAD, UNREAD))

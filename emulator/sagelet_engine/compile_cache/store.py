@@ -1,0 +1,147 @@
+"""Compiled programs that outlive their jobs: `DATA/compile-cache/ACCOUNT/IMAGE/ENTRY`.
+
+An entry is what images/runtime, pjrt_front.c wrote: "SAGELET1", the SHA-256 of the rest, a serialized executable. Its
+name is the SHA-256 of the program, its options, XLA's flags, the platform and its devices, and the versions of
+torch_xla and the plugin; the account and the image are the directories that it is in.
+
+No host of a job ever sees these files, only copies. Every change is one rename or one unlink, so servers, commands and
+a `kill -9` at any instant leave whole entries. The time of an entry's last use is its file's mtime.
+"""
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from sagelet_engine.s3.files import copy_file
+
+DIRECTORY = "compile-cache"
+DRAFTS = ".drafts"
+MAGIC = b"SAGELET1"
+HEAD = len(MAGIC) + hashlib.sha256().digest_size
+NAME = re.compile(r"[0-9a-f]{64}")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    account: str
+    image: str
+    #: 64 hexadecimal digits.
+    name: str
+    #: Bytes.
+    size: int
+    #: Last use, ms since the epoch.
+    used_ms: int
+
+
+class CacheStore:
+    """The entries of one data directory; at most `limit` bytes after each `trim`."""
+
+    def __init__(self, data: Path, limit: int) -> None:
+        self.root = data / DIRECTORY
+        self.limit = limit
+
+    def directory(self, account: str, image: str) -> Path:
+        return self.root / account / quote(image, safe="")
+
+    def entries(self) -> list[Entry]:
+        """All of them, the least recently used first."""
+        found = []
+        for path in self._files():
+            with suppress(FileNotFoundError):  # gone since it was listed
+                facts = path.stat()
+                account, image = path.parent.parent.name, unquote(path.parent.name)
+                found.append(Entry(account, image, path.name, facts.st_size, facts.st_mtime_ns // 1_000_000))
+        return sorted(found, key=lambda entry: (entry.used_ms, entry.account, entry.image, entry.name))
+
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return sum(entry.size for entry in self.entries())
+
+    def publish(self, account: str, image: str, source: Path, now_ms: int) -> bool:
+        """Makes an entry of a file; one that is there already stays. False: the file is no whole entry.
+
+        Only a regular file is read, through no link: a host of a job wrote it, and may have put anything there.
+        """
+        target = self.directory(account, image) / source.name
+        if not NAME.fullmatch(source.name):
+            return False
+        if target.exists():
+            return True
+        drafts = self.root / DRAFTS
+        drafts.mkdir(parents=True, exist_ok=True)
+        draft = drafts / f"{source.name}.{os.getpid()}"
+        try:
+            if not self._copy_whole(source, draft):
+                return False
+            os.utime(draft, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
+
+    def use(self, account: str, image: str, name: str, now_ms: int) -> None:
+        """Notes that an entry was used."""
+        with suppress(FileNotFoundError):
+            os.utime(self.directory(account, image) / name, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
+
+    def trim(self) -> list[Entry]:
+        """Drops the least recently used entries until the rest fits the limit; returns what it dropped."""
+        entries = self.entries()
+        left = sum(entry.size for entry in entries)
+        dropped = []
+        for entry in entries:
+            if left <= self.limit:
+                break
+            self._drop(entry)
+            left -= entry.size
+            dropped.append(entry)
+        return dropped
+
+    def clear(self, account: str | None = None, image: str | None = None) -> list[Entry]:
+        """Drops all entries, or those of an account, of an image; returns them."""
+        chosen = [one for one in self.entries() if account in (None, one.account) and image in (None, one.image)]
+        for entry in chosen:
+            self._drop(entry)
+        return chosen
+
+    def recover(self) -> None:
+        """Drops the drafts of a server that was killed; to be called while no other server has the directory."""
+        for draft in (self.root / DRAFTS).glob("*"):
+            draft.unlink(missing_ok=True)
+
+    def _files(self) -> Iterator[Path]:
+        for path in self.root.glob("*/*/*"):
+            if NAME.fullmatch(path.name) and not path.parent.parent.name.startswith("."):
+                yield path
+
+    def _drop(self, entry: Entry) -> None:
+        (self.directory(entry.account, entry.image) / entry.name).unlink(missing_ok=True)
+
+    def _copy_whole(self, source: Path, draft: Path) -> bool:
+        """Copies an entry to the disk; False when it is none, or more than all of the cache may be."""
+        try:
+            descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return False
+        with os.fdopen(descriptor, "rb") as opened:
+            facts = os.fstat(descriptor)
+            if not stat.S_ISREG(facts.st_mode) or not HEAD < facts.st_size <= self.limit:
+                return False
+            copy_file(opened, draft)
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+            # Of the copy: the source may be changed meanwhile.
+            if written.read(len(MAGIC)) != MAGIC:
+                return False
+            expected, digest = written.read(HEAD - len(MAGIC)), hashlib.sha256()
+            while data := written.read(_CHUNK):
+                digest.update(data)
+        return digest.digest() == expected

@@ -1,0 +1,109 @@
+"""Channels in Pipe mode: their objects are put on the disk once, and a process of its own feeds them into FIFOs.
+
+The feeder (`feeder.py`) outlives the server: a `kill -9` of sagelet neither cuts a stream nor repeats a byte. A feeder
+that dies itself has cut its streams, which training code would take for the end of an epoch: then the job fails.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from sagelet_engine.data.channels.channel import Channel, InputMode, channels_of, receivers
+from sagelet_engine.data.channels.sources import JobObjects
+from sagelet_engine.data.channels.spool import Spool
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.errors import SageletError
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.runtimes.host_files import is_locked, read_json, write_json
+
+FEEDER = Path(__file__).with_name("feeder.py")
+START_TIMEOUT_S = 30.0
+#: A feeder whose server never comes back ends this long after the job's longest life.
+SPARE_SECONDS = 24 * 3600
+
+
+class PipeFeedLost(SageletError):
+    """The process that feeds the job's pipes is gone, and its streams are cut."""
+
+
+class PipeFeed:
+    """The feeder of one job; does nothing for a job without Pipe channels. Every method may be repeated."""
+
+    def __init__(self, job: TrainingJob, directories: JobDirectories) -> None:
+        self._job = job
+        self._directories = directories
+        self._root = directories.root / "pipe"
+        self._channels = [channel for channel in channels_of(job) if channel.mode is InputMode.PIPE]
+
+    def stage(self, objects: JobObjects) -> None:
+        """Fetches all that is streamed and writes the feeder's plan. Raises ClientFault."""
+        shutil.rmtree(self._root, ignore_errors=True)
+        if not self._channels:
+            return
+        for channel in self._channels:
+            Spool(objects, channel, self._spool(channel)).fill()
+        streams = [stream for channel in self._channels for stream in self._streams(channel)]
+        write_json(
+            self._root / "plan.json",
+            {"seconds": self._job.max_runtime_seconds + SPARE_SECONDS, "streams": streams},
+        )
+
+    def start(self) -> None:
+        """Starts the feeder, unless it runs; the FIFOs of the first epoch are there when this returns."""
+        if not self._channels or self._alive():
+            return
+        command = [sys.executable, "-I", "-S", str(FEEDER), str(self._root.absolute())]
+        with (self._root / "log").open("ab") as log:
+            started = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=START_TIMEOUT_S, check=False
+            )
+        if started.returncode != 0:
+            raise PipeFeedLost(f"the feeder of the Pipe channels did not start: {self._last_words()}")
+
+    def check(self) -> None:
+        """Raises PipeFeedLost when the feeder of a running job is gone."""
+        if self._channels and not self._alive():
+            raise PipeFeedLost(f"the feeder of the Pipe channels ended before the job: {self._last_words()}")
+
+    def end(self) -> None:
+        """Ends the feeder and removes what it streamed."""
+        if not self._channels:
+            return
+        known = read_json(self._root / "feeder.json")
+        if known is not None and self._alive():
+            # Who holds the lock lives, so the process id is its own.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(known["pid"], signal.SIGKILL)
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def _alive(self) -> bool:
+        return is_locked(self._root / "lock")
+
+    def _spool(self, channel: Channel) -> Path:
+        return self._root / "channels" / channel.name
+
+    def _streams(self, channel: Channel) -> list[dict[str, Any]]:
+        """One a host that has the channel; see feeder.Stream."""
+        hosts = receivers(self._job, channel)
+        return [
+            {
+                "channel": channel.name,
+                "directory": str(self._directories.host(name).channels.absolute()),
+                "spool": str(self._spool(channel).absolute()),
+                "host": number if channel.sharded else 0,
+                "hosts": len(hosts) if channel.sharded else 1,
+                "seed": channel.seed,
+                "record_io": channel.record_io,
+            }
+            for number, name in enumerate(hosts)
+        ]
+
+    def _last_words(self) -> str:
+        log = self._root / "log"
+        said = log.read_text(errors="replace").strip() if log.exists() else ""
+        return said[-500:] or "it said nothing"

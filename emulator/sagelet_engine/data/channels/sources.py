@@ -1,0 +1,125 @@
+"""Which objects a channel has: all under a prefix, or those that a manifest names."""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from sagelet_engine import aws_texts
+from sagelet_engine.data.channels.channel import Channel, DataType
+from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.errors import ClientFault
+from sagelet_engine.jobs.record import TrainingJob
+
+#: A manifest of ManifestFile is one JSON document and is parsed whole.
+MAX_MANIFEST = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Source:
+    """One object of a channel."""
+
+    uri: S3Uri
+    #: Its path in the channel's directory; ends with `/` for a directory marker.
+    relative: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All objects of a channel, in key order or in the manifest's."""
+
+    #: What their keys have in common, as the request or the manifest puts it.
+    prefix: str
+    sources: list[Source]
+
+
+class JobObjects:
+    """The object store as one job sees it. `attend` is called before each object; what it raises ends the work."""
+
+    def __init__(self, store: ObjectStore, job: TrainingJob, attend: Callable[[], None] = lambda: None) -> None:
+        self._store = store
+        self._job = job
+        self._attend = attend
+
+    def under(self, uri: S3Uri) -> Iterator[Source]:
+        """All objects under a prefix, in key order; none when the bucket does not exist."""
+        key = self._job.key
+        try:
+            for found in self._store.list(key.account, key.region, uri.bucket, uri.key):
+                yield Source(S3Uri(uri.bucket, found.key), relative_path(found.key, uri.key))
+        except ObjectNotFound:
+            return
+
+    def download(self, uri: S3Uri, target: Path, *, link: bool = False) -> None:
+        """`link`: without a copy where that can be, so nobody may write to `target`.
+
+        Raises ClientFault when there is no such object.
+        """
+        self._attend()
+        key = self._job.key
+        try:
+            fetch = self._store.link if link else self._store.download
+            fetch(key.account, key.region, uri.bucket, uri.key, target)
+        except ObjectNotFound as error:
+            raise ClientFault(f"Data download failed:the object {uri} does not exist") from error
+
+    @contextmanager
+    def opened(self, uri: S3Uri) -> Iterator[BinaryIO]:
+        """One object's bytes, from a copy on the disk. Raises ClientFault when there is no such object."""
+        with tempfile.TemporaryDirectory(prefix="sagelet-") as directory:
+            target = Path(directory, "object")
+            self.download(uri, target)
+            with target.open("rb") as data:
+                yield data
+
+    def none_of(self, channel: Channel) -> ClientFault:
+        """AWS's words for a channel that has no objects."""
+        explanation = no_objects(channel.url, self._job.key.region, self._job.request["RoleArn"])
+        return ClientFault(f"Data download failed:{explanation}")
+
+
+def no_objects(uri: str, region: str, role: str) -> str:
+    """AWS's words for an input with nothing under its prefix."""
+    return aws_texts.no_objects(uri, S3Uri.parse(uri).bucket, region, role)
+
+
+def listing(objects: JobObjects, channel: Channel) -> Listing:
+    """The objects of a channel with data type S3Prefix or ManifestFile. Raises ClientFault: none, or a bad manifest."""
+    if channel.data_type is DataType.MANIFEST:
+        return _from_manifest(objects, channel.uri)
+    found = list(objects.under(channel.uri))
+    if not found:
+        raise objects.none_of(channel)
+    return Listing(channel.uri.key, found)
+
+
+def relative_path(key: str, prefix: str) -> str:
+    """Where an object under an S3Prefix lands in its channel: its key without the prefix's directory."""
+    if key == prefix:
+        return key.rsplit("/", 1)[-1]
+    if prefix.endswith("/") or key[len(prefix) :].startswith("/"):
+        return key[len(prefix) :].lstrip("/")
+    return key[prefix.rfind("/") + 1 :]
+
+
+def _from_manifest(objects: JobObjects, uri: S3Uri) -> Listing:
+    """`[{"prefix": "s3://BUCKET/PREFIX"}, "relative", ...]` (API reference of S3DataSource)."""
+    with objects.opened(uri) as data:
+        text = data.read(MAX_MANIFEST + 1)
+    if len(text) > MAX_MANIFEST:
+        raise _bad_manifest(uri, f"it is larger than {MAX_MANIFEST} bytes; use several channels")
+    try:
+        head, *names = json.loads(text)
+        prefix = S3Uri.parse(head["prefix"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise _bad_manifest(uri, 'it must be a JSON list that begins with {"prefix": "s3://..."}') from error
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise _bad_manifest(uri, "after the prefix it must have one or more names of objects")
+    return Listing(prefix.key, [Source(S3Uri(prefix.bucket, prefix.key + name), name) for name in names])
+
+
+def _bad_manifest(uri: S3Uri, why: str) -> ClientFault:
+    return ClientFault(f"Data download failed:the manifest {uri} is not valid: {why}")

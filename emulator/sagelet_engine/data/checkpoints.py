@@ -1,0 +1,300 @@
+"""Checkpoints: a job's checkpoint directory out to S3 while its hosts run, and once more when they are down.
+
+As on AWS: files go as they are, deletions propagate, all hosts share one prefix. Only what a host had is ever deleted;
+objects that others put under the prefix stay. Nothing depends on this process: what a host had is in a ledger on the
+disk, written before the objects change, and what S3 holds is asked of S3.
+
+Several hosts: where two write one name the last written stands, at the end the last host's. A host's deletion counts
+unless another host has written a file of that name; a copy that was only restored is not one: each host has them all.
+
+A file is uploaded from a copy, once it did not change between two looks and while it was copied, so one that is being
+written is not seen half. (One that grows all the time comes with the last look.)
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from sagelet_engine.data.layout import HostDirectories, JobDirectories
+from sagelet_engine.data.objects import ObjectNotFound, ObjectStore
+from sagelet_engine.data.staging import checkpoint_directory, checkpoint_target
+from sagelet_engine.errors import ClientFault
+from sagelet_engine.jobs.record import TrainingJob
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at the directory. AWS documents none.
+PERIOD = 2.0
+_CHUNK = 1024 * 1024
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+#: A pipe that somebody put there must not hold us up.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Stamp(NamedTuple):
+    """Tells whether a file is the one that was seen before."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "Stamp":
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+class Checkpoints:
+    """The checkpoints of one attempt of a job. Does nothing for a job without CheckpointConfig."""
+
+    def __init__(self, objects: ObjectStore, job: TrainingJob, directories: JobDirectories) -> None:
+        self._guard = threading.Lock()
+        self.over = threading.Event()
+        self._objects = objects
+        self._job = job
+        self._directories = directories
+
+    @property
+    def configured(self) -> bool:
+        return "CheckpointConfig" in self._job.request
+
+    @cached_property
+    def _mirrors(self) -> "list[_Mirror]":
+        """Raises ClientFault for a LocalPath that cannot be; so not before the job is under way."""
+        if not self.configured:
+            return []
+        return [_Mirror(self._objects, self._job, self._directories.host(name)) for name in self._job.hosts]
+
+    def begin(self) -> None:
+        """Notes what was restored: a deletion of that propagates, too. Before the hosts start."""
+        with self._guard:
+            for mirror in self._mirrors:
+                mirror.begin()
+
+    def sync(self, *, final: bool = False) -> None:
+        """Brings S3 up to date. `final`: the hosts are down, so every file is whole.
+
+        Raises ClientFault when the directory was replaced by a link.
+        """
+        with self._guard:
+            for mirror in self._mirrors:
+                others = [other for other in self._mirrors if other is not mirror]
+                mirror.sync(final, self.over, others)
+
+
+class Syncer(threading.Thread):
+    """Syncs until it is stopped; a look that fails is repeated."""
+
+    def __init__(self, checkpoints: Checkpoints, name: str, closing: threading.Event) -> None:
+        super().__init__(name=f"checkpoints-{name}", daemon=True)
+        self._checkpoints = checkpoints
+        self._closing = closing
+
+    def run(self) -> None:
+        if not self._checkpoints.configured:
+            return
+        while not self._checkpoints.over.wait(PERIOD) and not self._closing.is_set():
+            try:
+                self._checkpoints.sync()
+            except ClientFault as fault:
+                log.warning("%s: %s", self.name, fault)
+            except Exception:
+                log.exception("%s: checkpoints did not reach S3; trying again", self.name)
+
+    def stop(self) -> None:
+        """Returns when nothing is uploaded any more; at most one file is on its way."""
+        self._checkpoints.over.set()
+        self.join()
+        self._checkpoints.over.clear()
+
+
+class _Mirror:
+    """One host's checkpoint directory and its objects."""
+
+    def __init__(self, objects: ObjectStore, job: TrainingJob, host: HostDirectories) -> None:
+        config = job.request["CheckpointConfig"]
+        self._objects = objects
+        self._where = (job.key.account, job.key.region)
+        self._host = host
+        self._inner = checkpoint_directory(host, config).relative_to(host.opt_ml)
+        self._target = checkpoint_target(config)
+        self._ledger = host.root / "checkpoints.json"
+        self._restored_file = host.root / "restored.json"
+        self._copy = host.root / "checkpoint.part"
+        self._seen: dict[str, Stamp] = {}
+        #: What is known to be in S3; None: S3 was not asked yet.
+        self._sent: dict[str, Stamp] | None = None
+
+    def begin(self) -> None:
+        restored = self._scan()
+        _write_whole(self._restored_file, restored)
+        self._restored = restored
+        self._note(set(restored))
+
+    @cached_property
+    def _restored(self) -> dict[str, Stamp]:
+        """What came from S3, as it was when the hosts started."""
+        try:
+            noted = json.loads(self._restored_file.read_bytes())
+        except FileNotFoundError:
+            return {}
+        return {name: Stamp(*stamp) for name, stamp in noted.items()}
+
+    def wrote(self, name: str) -> bool:
+        """Whether the host has a file of this name that it wrote itself."""
+        path = self._inner / name
+        try:
+            directory = self._descend(path.parent)
+        except (FileNotFoundError, ClientFault):
+            # Part of the name is something else on this host.
+            return False
+        try:
+            status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        finally:
+            os.close(directory)
+        return stat.S_ISREG(status.st_mode) and Stamp.of(status) != self._restored.get(name)
+
+    def sync(self, final: bool, over: threading.Event, others: "Sequence[_Mirror]") -> None:
+        if not self._host.opt_ml.is_dir():
+            # Whoever removed that is not the job.
+            return
+        files = self._scan()
+        # Of several hosts the others may have deleted what was restored: it must not come back.
+        mine = {name: stamp for name, stamp in files.items() if not others or stamp != self._restored.get(name)}
+        if self._sent is None or final:
+            self._sent = self._already_there(mine)
+        sent, had = self._sent, self._noted()
+        due = [
+            name for name, stamp in mine.items() if sent.get(name) != stamp and (final or self._seen.get(name) == stamp)
+        ]
+        self._seen = files
+        if not had.issuperset(due):
+            self._note(had | set(due))
+        for name in sorted(due):
+            if over.is_set() and not final:
+                return
+            if self._send(name, files[name]):
+                sent[name] = files[name]
+        self._forget(had - files.keys(), sent, others)
+
+    def _forget(self, gone: set[str], sent: dict[str, Stamp], others: "Sequence[_Mirror]") -> None:
+        if not gone:
+            return
+        for name in sorted(gone):
+            if not any(other.wrote(name) for other in others):
+                self._objects.delete(*self._where, self._target.bucket, self._target.key + name)
+            sent.pop(name, None)
+        self._note(self._noted() - gone)
+
+    def _send(self, name: str, stamp: Stamp) -> bool:
+        """Uploads a file from a copy; False when it changed or went meanwhile."""
+        try:
+            with self._open(name) as source, self._copy.open("wb") as copy:
+                if Stamp.of(os.fstat(source.fileno())) != stamp:
+                    return False
+                shutil.copyfileobj(source, copy, _CHUNK)
+                if Stamp.of(os.fstat(source.fileno())) != stamp:
+                    return False
+            self._objects.upload(*self._where, self._copy, self._target.bucket, self._target.key + name)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        finally:
+            self._copy.unlink(missing_ok=True)
+        return True
+
+    def _already_there(self, files: Mapping[str, Stamp]) -> dict[str, Stamp]:
+        """The files whose bytes S3 has."""
+        try:
+            listed = self._objects.list(*self._where, self._target.bucket, self._target.key)
+            there = {found.key[len(self._target.key) :]: (found.size, found.etag) for found in listed}
+        except ObjectNotFound:
+            return {}
+        same: dict[str, Stamp] = {}
+        for name, stamp in files.items():
+            size, etag = there.get(name, (-1, ""))
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if size == stamp.size and etag == self._digest(name):
+                    same[name] = stamp
+        return same
+
+    def _digest(self, name: str) -> str:
+        """What S3's ETag is for an object that came in one piece."""
+        digest = hashlib.md5(usedforsecurity=False)
+        with self._open(name) as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+        return digest.hexdigest()
+
+    def _scan(self) -> dict[str, Stamp]:
+        """Every ordinary file by its name within the directory; links are left out."""
+        found: dict[str, Stamp] = {}
+        try:
+            top = self._descend(self._inner)
+        except FileNotFoundError:
+            return {}
+        try:
+            for directory, _, names, place in os.fwalk(".", onerror=_unless_gone, dir_fd=top):
+                for name in names:
+                    with suppress(FileNotFoundError):
+                        path = os.path.normpath(os.path.join(directory, name))
+                        status = os.stat(name, dir_fd=place, follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode):
+                            found[path] = Stamp.of(status)
+        finally:
+            os.close(top)
+        return found
+
+    def _open(self, name: str) -> BinaryIO:
+        path = self._inner / name
+        directory = self._descend(path.parent)
+        try:
+            return open(os.open(path.name, _FILE, dir_fd=directory), "rb")
+        finally:
+            os.close(directory)
+
+    def _descend(self, inner: Path) -> int:
+        """Opens a directory within /opt/ml without following a link: the job may put one anywhere at any time."""
+        here = os.open(self._host.opt_ml, os.O_RDONLY | os.O_DIRECTORY)
+        for part in inner.parts:
+            try:
+                below = os.open(part, _DIRECTORY, dir_fd=here)
+            except NotADirectoryError as error:
+                raise ClientFault(
+                    f"/opt/ml/{self._inner} is a symbolic link or a file: make it a directory, "
+                    "sagelet does not follow it"
+                ) from error
+            finally:
+                os.close(here)
+            here = below
+        return here
+
+    def _noted(self) -> set[str]:
+        try:
+            return set(json.loads(self._ledger.read_bytes()))
+        except FileNotFoundError:
+            return set()
+
+    def _note(self, names: set[str]) -> None:
+        _write_whole(self._ledger, sorted(names))
+
+
+def _write_whole(path: Path, content: object) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(content), encoding="ascii")
+    fresh.replace(path)
+
+
+def _unless_gone(error: OSError) -> None:
+    """A directory that cannot be read must not look like one whose files were deleted."""
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        raise error

@@ -1,0 +1,80 @@
+"""What jobs need from S3. `sagelet_engine.s3` keeps the bytes; tests bring a stand-in."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from sagelet_engine.errors import SageletError
+
+
+class ObjectNotFound(SageletError):
+    """The bucket or the key does not exist."""
+
+
+@dataclass(frozen=True)
+class S3Uri:
+    """`s3://BUCKET/KEY`; the key may be empty and may be a prefix."""
+
+    bucket: str
+    key: str
+
+    @classmethod
+    def parse(cls, uri: str) -> "S3Uri":
+        """Raises ValueError when `uri` is not an s3:// URI with a bucket."""
+        scheme, separator, rest = uri.partition("://")
+        bucket, _, key = rest.partition("/")
+        if scheme != "s3" or not separator or not bucket:
+            raise ValueError(f"{uri!r} is not an S3 URI of the form s3://BUCKET/KEY")
+        return cls(bucket, key)
+
+    def __truediv__(self, part: str) -> "S3Uri":
+        return S3Uri(self.bucket, f"{self.key.rstrip('/')}/{part}" if self.key.strip("/") else part)
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    key: str
+    #: Bytes.
+    size: int
+    #: S3's ETag without quotes: the MD5 of an object that came in one piece.
+    etag: str = ""
+
+
+class ObjectStore(Protocol):
+    """S3's bytes as one account sees them. Methods stream: memory does not grow with the size of an object."""
+
+    def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+        """All objects under a prefix, in key order. Raises ObjectNotFound when the bucket does not exist."""
+        ...
+
+    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+        """Writes one object to `target`, whose directory exists. Raises ObjectNotFound."""
+        ...
+
+    def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+        """As `download`, but without a copy where the file system allows: nobody may write to `target`."""
+        ...
+
+    def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
+        """Stores a file as an object. Raises ObjectNotFound when the bucket does not exist."""
+        ...
+
+    def create(self, account: str, region: str, bucket: str, key: str) -> AbstractContextManager[BinaryIO]:
+        """A stream (it cannot seek) that becomes an object when the block ends well, and nothing otherwise.
+
+        Raises ObjectNotFound when the bucket does not exist.
+        """
+        ...
+
+    def delete(self, account: str, region: str, bucket: str, key: str) -> None:
+        """Removes an object; one that is not there, in a bucket that is not there, is fine."""
+        ...
+
+    def has_bucket(self, account: str, bucket: str) -> bool:
+        """Whether the account has the bucket."""
+        ...

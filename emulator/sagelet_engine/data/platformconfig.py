@@ -1,0 +1,141 @@
+"""Configuration files that AWS writes for its own agents in the container, and that scripts have come to read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sagelet_engine.data.channels.channel import Channel, DataType, channels_for
+from sagelet_engine.jobs.record import TrainingJob
+
+#: The platform's spelling of the request's enums.
+SPELLING = {
+    "S3Prefix": "S3_PREFIX",
+    "ManifestFile": "MANIFEST_FILE",
+    "AugmentedManifestFile": "AUGMENTED_MANIFEST_FILE",
+    "FullyReplicated": "FULLY_REPLICATED",
+    "ShardedByS3Key": "SHARDED_BY_S3_KEY",
+}
+
+#: What AWS fills in for what the request leaves out.
+FLAGS = ("EnableInterContainerTrafficEncryption", "EnableNetworkIsolation", "EnableManagedSpotTraining")
+
+
+def init_config(job: TrainingJob, host_name: str) -> dict[str, Any]:
+    """init-config.json: what the platform's downloader works from."""
+    checkpoint = job.request.get("CheckpointConfig")
+    mode = job.request["AlgorithmSpecification"].get("TrainingInputMode", "File")
+    return {
+        "inputMode": mode.upper(),
+        "channels": {channel.name: _downloaded(channel) for channel in channels_for(job, host_name)},
+        "checkpointChannel": _checkpoint_channel(checkpoint["S3Uri"]) if checkpoint else None,
+        "hostConfig": {"clusterSize": len(job.hosts), "hostNumber": job.hosts.index(host_name) + 1},
+        "enableAdditionalPlatformLoggingForCustomer": False,
+        # That a restarted job counts on here is inferred.
+        "jobRunInfo": {"jobRunNumber": job.attempt},
+    }
+
+
+def training_job_config(job: TrainingJob) -> dict[str, Any]:
+    """trainingjobconfig.json: the request with its defaults, the enums of its channels spelled in upper case."""
+    tags = [{"Key": key, "Value": value} for key, value in job.tags.items()]
+    algorithm = job.request["AlgorithmSpecification"]
+    config = {
+        **dict.fromkeys(FLAGS, False),
+        "HyperParameters": {},
+        **job.request,
+        "AlgorithmSpecification": {"MetricDefinitions": [], **algorithm},
+        "InputDataConfig": [_spelled(entry) for entry in job.request.get("InputDataConfig", [])],
+        "OutputDataConfig": {"KmsKeyId": "", **job.request["OutputDataConfig"]},
+        "TrainingJobArn": job.key.arn,
+    }
+    return {**config, "Tags": tags, "BaseTags": tags} if tags else config
+
+
+def debugger_configs(job: TrainingJob) -> dict[str, Any]:
+    """The files of Debugger, TensorBoard and Profiler: those that the request configures.
+
+    profilerconfig.json is inferred from debughookconfig.json; with DisableProfiler there is none.
+    """
+    request = job.request
+    files: dict[str, Any] = {}
+    if "DebugHookConfig" in request:
+        empty = {"LocalPath": "/opt/ml/output/tensors", "HookParameters": None, "CollectionConfigurations": None}
+        files["debughookconfig"] = {**empty, **request["DebugHookConfig"]}
+    if "TensorBoardOutputConfig" in request:
+        files["tensorboardoutputconfig"] = {
+            "LocalPath": "/opt/ml/output/tensorboard/",
+            **request["TensorBoardOutputConfig"],
+        }
+    profiler = request.get("ProfilerConfig")
+    if profiler is not None and not profiler.get("DisableProfiler"):
+        files["profilerconfig"] = {"LocalPath": "/opt/ml/output/profiler", "ProfilingParameters": None, **profiler}
+    return files
+
+
+def _downloaded(channel: Channel) -> dict[str, Any]:
+    return {
+        **_source(channel),
+        "compressionType": "GZIP" if channel.gzip else "NONE",
+        # `RECORDIO` is inferred.
+        "recordWrapper": "RECORDIO" if channel.record_io else "NONE",
+        "shuffleConfig": None if channel.seed is None else {"seed": channel.seed},
+        "inputMode": channel.mode.value.upper(),
+        "sharded": channel.sharded,
+    }
+
+
+def _source(channel: Channel) -> dict[str, Any]:
+    """Of the two sources the other is null. The names within fileSystemDataSource are inferred."""
+    system = channel.file_system
+    if system is not None:
+        file_system = {
+            "fileSystemId": system.id,
+            "fileSystemAccessMode": "rw" if system.writable else "ro",
+            "fileSystemType": system.type,
+            "directoryPath": system.path,
+        }
+        return {"s3DataSource": None, "fileSystemDataSource": file_system}
+    objects = {
+        "s3DataType": SPELLING[channel.data_type.value],
+        "s3Uri": channel.url,
+        "s3DataDistributionType": SPELLING["ShardedByS3Key" if channel.sharded else "FullyReplicated"],
+        "attributeNames": list(channel.attributes) or None,
+    }
+    return {"s3DataSource": objects, "fileSystemDataSource": None}
+
+
+def _checkpoint_channel(url: str) -> dict[str, Any]:
+    """Always in the default place, even when LocalPath is another (seen so)."""
+    return {
+        "name": "checkpoints",
+        "channel": {
+            "s3DataSource": {
+                "s3DataType": SPELLING[DataType.PREFIX.value],
+                "s3Uri": url,
+                "s3DataDistributionType": None,
+                "attributeNames": None,
+            },
+            "fileSystemDataSource": None,
+            "compressionType": None,
+            "recordWrapper": None,
+            "shuffleConfig": None,
+            "inputMode": "FILE",
+            "sharded": False,
+        },
+        "outputPath": "/opt/ml/checkpoints",
+        "allowEmpty": True,
+    }
+
+
+def _spelled(entry: Mapping[str, Any]) -> dict[str, Any]:
+    spelled = {"CompressionType": "None", "RecordWrapperType": "None", **entry}
+    for name in ("CompressionType", "RecordWrapperType", "InputMode"):
+        if name in spelled:
+            spelled[name] = spelled[name].upper()
+    source = entry["DataSource"].get("S3DataSource")
+    if source is None:
+        return spelled
+    names = ("S3DataType", "S3DataDistributionType")
+    spelled["DataSource"] = {
+        "S3DataSource": {**source, **{name: SPELLING[source[name]] for name in names if name in source}}
+    }
+    return spelled

@@ -1,0 +1,133 @@
+"""Input data into /opt/ml before the hosts start: channels that are files, checkpoints, an isolated job's source."""
+
+import json
+import shutil
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sagelet_engine.data import tarballs
+from sagelet_engine.data.channels import file_mode
+from sagelet_engine.data.channels.channel import Channel, InputMode, channels_for, receivers
+from sagelet_engine.data.channels.sources import JobObjects, Listing
+from sagelet_engine.data.file_systems import NO_FILE_SYSTEMS, directory_of
+from sagelet_engine.data.layout import HostDirectories
+from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.errors import ClientFault
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.runtimes.port import WARM_POOL_CACHE
+
+CHECKPOINTS = "/opt/ml/checkpoints"
+
+
+class Stager:
+    """Stages one job's inputs. Every method may be repeated: it starts from an empty directory."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        job: TrainingJob,
+        job_objects: JobObjects | None = None,
+        file_systems: Mapping[str, Path] = NO_FILE_SYSTEMS,
+        *,
+        protected: bool = False,
+    ) -> None:
+        self._objects = objects
+        self._job = job
+        self._file_systems = file_systems
+        #: Whether the runtime keeps the training code from writing to FastFile channels.
+        self._protected = protected
+        self._job_objects = job_objects or JobObjects(objects, job)
+
+    def stage(self, host: HostDirectories) -> None:
+        """Downloads all that the host finds in /opt/ml. Raises ClientFault when an input is not there."""
+        shutil.rmtree(host.opt_ml, ignore_errors=True)
+        host.create()
+        name = host.root.name
+        for channel in channels_for(self._job, name):
+            self._channel(channel, name, host)
+        checkpoint = self._job.request.get("CheckpointConfig")
+        if checkpoint:
+            self._checkpoints(checkpoint, host)
+        self._source(host.opt_ml / "code")
+
+    def _channel(self, channel: Channel, name: str, host: HostDirectories) -> None:
+        if channel.file_system is not None:
+            directory_of(channel.file_system, self._file_systems)
+            # Where the runtime mounts the directory; nothing is copied.
+            (host.channels / channel.name).mkdir()
+        elif channel.mode is not InputMode.PIPE:
+            hosts = receivers(self._job, channel)
+            place = hosts.index(name), len(hosts)
+            file_mode.stage(self._job_objects, channel, host.channels, *place, protected=self._protected)
+
+    def _checkpoints(self, checkpoint: Mapping[str, Any], host: HostDirectories) -> None:
+        target = checkpoint_directory(host, checkpoint)
+        target.mkdir(parents=True, exist_ok=True)
+        uri = checkpoint_target(checkpoint)
+        found = list(self._job_objects.under(uri))
+        file_mode.place(self._job_objects, uri, found, target)
+        file_mode.write_manifest(host.channels, "checkpoints", Listing(uri.key, found))
+
+    def _source(self, code: Path) -> None:
+        """The source archive, unpacked: the toolkit takes a filled code directory as it is.
+
+        So a job that trains needs its endpoint no more, and a server may die and come back meanwhile. An archive that
+        is not there or not sound is left to the toolkit, which complains as on AWS, unless it could not reach S3.
+        """
+        submitted = _unquoted(self._job.request.get("HyperParameters", {}).get("sagemaker_submit_directory", ""))
+        if not submitted.startswith("s3://"):
+            return
+        uri = S3Uri.parse(submitted)
+        archive = code.parent / "sourcedir.tar.gz"
+        key = self._job.key
+        try:
+            self._objects.download(key.account, key.region, uri.bucket, uri.key, archive)
+            tarballs.unpack(archive, code)
+        except (ObjectNotFound, tarfile.TarError) as error:
+            if self._job.request.get("EnableNetworkIsolation"):
+                raise ClientFault(f"Data download failed:source archive {uri}: {error}") from error
+            shutil.rmtree(code)
+            code.mkdir()
+        finally:
+            archive.unlink(missing_ok=True)
+
+
+def checkpoint_directory(host: HostDirectories, checkpoint: Mapping[str, Any]) -> Path:
+    """CheckpointConfig.LocalPath on this side of the mount. Raises ClientFault."""
+    return host.opt_ml.joinpath(*check_checkpoint_path(checkpoint))
+
+
+def check_checkpoint_path(checkpoint: Mapping[str, Any]) -> tuple[str, ...]:
+    """The parts of CheckpointConfig.LocalPath below /opt/ml. Raises ClientFault for a path elsewhere."""
+    local = checkpoint_path(checkpoint)
+    parts = PurePosixPath(local).parts
+    if parts[:3] != ("/", "opt", "ml") or len(parts) == 3 or ".." in parts or "\0" in local:
+        raise ClientFault(f"CheckpointConfig.LocalPath {local!r}: sagelet keeps checkpoints under /opt/ml only")
+    if PurePosixPath(*parts[3:]).is_relative_to(WARM_POOL_CACHE):
+        raise ClientFault(
+            f"CheckpointConfig.LocalPath {local!r} is in the persistent cache of warm pools, which is never synced: "
+            f"choose another directory, {CHECKPOINTS} for example"
+        )
+    return parts[3:]
+
+
+def checkpoint_target(checkpoint: Mapping[str, Any]) -> S3Uri:
+    """CheckpointConfig.S3Uri as a directory: its key is empty or ends with a slash."""
+    uri = S3Uri.parse(checkpoint["S3Uri"])
+    return S3Uri(uri.bucket, f"{uri.key.rstrip('/')}/" if uri.key.strip("/") else "")
+
+
+def checkpoint_path(checkpoint: Mapping[str, Any]) -> str:
+    """CheckpointConfig.LocalPath as the container sees it."""
+    return str(checkpoint.get("LocalPath") or CHECKPOINTS)
+
+
+def _unquoted(value: str) -> str:
+    """SDK v2 sends hyperparameters as JSON, so a string comes with quotes."""
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        return value
+    return parsed if isinstance(parsed, str) else value

@@ -1,0 +1,148 @@
+"""What the databases of a data directory have in common: connections, transactions, schema versions. No SQL of theirs.
+
+SQLite in write-ahead-log mode. Connections are borrowed for one statement or transaction, so there are never more than
+threads that use a database at once.
+"""
+
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sagelet_engine.errors import SageletError
+
+
+class StoreUnavailable(SageletError):
+    """The database cannot be read or written just now: locked for long, or its disk is full. May be tried again."""
+
+
+class NewerSchema(SageletError):
+    """The data directory was written by a newer sagelet."""
+
+
+class Database:
+    """One file. `migrations`: a script per schema version, applied in order; `PRAGMA user_version` counts them.
+
+    Raises StoreUnavailable, and NewerSchema when it is opened.
+    """
+
+    def __init__(self, path: Path, migrations: Sequence[str]) -> None:
+        self._path = path
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._closed = False
+        _make_private(path)
+        try:
+            self._migrate(migrations)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the idle connections; one that is in use still is closed when it comes back."""
+        self._closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        with self._connection() as db:
+            return db.execute(sql, parameters).fetchall()
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        try:
+            yield connection
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(f"{self._path}: {error}. Free space on its disk, or try again") from error
+        finally:
+            self._idle.append(connection)
+            if self._closed:
+                self._close_idle()
+
+    @contextmanager
+    def _write(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """A transaction. `durable`: flushed to the disk when it returns."""
+        with self._connection() as db:
+            db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    def _migrate(self, migrations: Sequence[str]) -> None:
+        ((version,),) = self._rows("PRAGMA user_version")
+        if version > len(migrations):
+            raise NewerSchema(
+                f"{self._path} has schema {version}, this sagelet knows up to {len(migrations)}: "
+                "use the newer sagelet, or another --data directory"
+            )
+        for number, script in enumerate(migrations[version:], start=version + 1):
+            with self._connection() as db:
+                try:
+                    db.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
+                except BaseException:
+                    db.rollback()
+                    raise
+
+
+def remove_database(path: Path) -> None:
+    """Deletes a database that nobody has open, and what SQLite keeps beside it. May be repeated. Raises OSError."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+
+
+def schema_of(path: Path) -> int | None:
+    """The schema version of a database, which others may be writing to; None: there is no file.
+
+    Raises StoreUnavailable for a file that is no database.
+    """
+    if not path.is_file():
+        return None
+    with _opened(path) as db:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _make_private(path: Path) -> None:
+    """For its owner alone, whatever the directory's mode: SQLite gives a database's mode to its other files."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        for file in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
+            with suppress(FileNotFoundError):
+                file.chmod(0o600)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path}: {error.strerror}. Make it the server's user's own, or name another --data"
+        ) from error
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """A copy as of one moment, whoever writes to the source meanwhile. Raises StoreUnavailable."""
+    with _opened(source) as db, closing(sqlite3.connect(target)) as copy:
+        db.backup(copy)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Not through Database, which would bring the file to today's schema under a server that may be an older one."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=30)) as db:
+            yield db
+    except sqlite3.DatabaseError as error:
+        raise StoreUnavailable(f"{path}: {error}. It cannot be read as a database of sagelet's") from error

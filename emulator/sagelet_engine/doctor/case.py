@@ -1,0 +1,81 @@
+"""What the doctor looks at: the report of a job, its scripts, its request, how it ended or what it does now. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sagelet_engine.doctor.sources import Sources
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.worker import WorkerReport
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the request says."""
+
+    #: By instance group: type and number of hosts.
+    instances: tuple[tuple[str, int], ...] = ()
+    #: The user's own; values as text, without the quotes that the SDK puts around them.
+    hyperparameters: Mapping[str, str] = field(default_factory=dict)
+    #: Whether it asks for the compiler, and for its debug mode.
+    compiled: bool = True
+    debug: bool = False
+    #: SageMaker Debugger's hook, and its profiler.
+    debugger: bool = False
+    profiler: bool = False
+
+    @property
+    def host_count(self) -> int:
+        return sum(count for _, count in self.instances)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A native job that ran the same script with otherwise the same hyperparameters."""
+
+    job: str
+    workers: tuple[WorkerReport, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is; times in seconds."""
+
+    #: InProgress, Stopping, Completed, Failed, Stopped.
+    status: str = "Completed"
+    #: Since the last line or figure of any host of a job that trains; None: it does not train.
+    silent_seconds: float | None = None
+    #: Since when a worker has been compiling one program; 0: none does.
+    compiling_seconds: float = 0.0
+    #: The kernel killed something in a host for memory.
+    out_of_memory: bool = False
+    #: Of the host that failed first, or of the first host, once it is down.
+    exit_code: int | None = None
+    #: The last lines that this host printed.
+    last_lines: Sequence[str] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.status == "Failed"
+
+
+@dataclass(frozen=True)
+class Case:
+    report: CompilerReport = field(default_factory=CompilerReport)
+    sources: Sources = field(default_factory=lambda: Sources({}))
+    setup: Setup = field(default_factory=Setup)
+    progress: Progress = field(default_factory=Progress)
+    baseline: Baseline | None = None
+
+    @property
+    def lead(self) -> WorkerReport | None:
+        """The first worker: all run the same script, and what only the first does (logging, say) it has, too."""
+        return next((worker for worker in self.report.workers if worker.compiled), None)
+
+
+def seconds_per_compile(worker: WorkerReport) -> float:
+    return worker.compile_seconds / worker.compiles if worker.compiles else 0.0
+
+
+def all_steps(worker: WorkerReport) -> int:
+    """Also of a script that ends no graph."""
+    return max(worker.steps, worker.optimizer_steps)

@@ -1,0 +1,29 @@
+"""From a case to findings. Pure."""
+
+import logging
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Finding, Rule, Severity
+from sagelet_engine.doctor.rules import RULES
+
+log = logging.getLogger(__name__)
+_ORDER = list(Severity)
+
+
+def diagnose(case: Case, rules: tuple[Rule, ...] = RULES) -> tuple[Finding, ...]:
+    """What the rules find: the worst first, and of one severity what costs most.
+
+    A rule that fails is a bug of ours, and no reason to fail a job: it is logged and left out.
+    """
+    found: list[Finding] = []
+    for rule in rules:
+        try:
+            found += [Finding(rule, seen) for seen in rule.check(case)]
+        except Exception:
+            log.exception("the doctor's rule %s failed", rule.name)
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[int, float]:
+    cost = finding.seen.cost_seconds
+    return _ORDER.index(finding.seen.severity), 0.0 if cost is None else -cost

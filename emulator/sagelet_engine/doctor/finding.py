@@ -1,0 +1,124 @@
+"""What the doctor says: rules, and the findings that they make."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sagelet_engine.doctor.case import Case
+
+GUIDE = "https://docs.aws.amazon.com/sagemaker/latest/dg"
+
+
+class Section(str, Enum):
+    """Where AWS's developer guide says it."""
+
+    BEST_PRACTICES = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-tips-pitfalls-best-practices"
+    PERFORMANCE = (
+        f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-considerations-performance-degradation"
+    )
+    WRONG_API = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-considerations-incorrect-api-use"
+    ENABLE = f"{GUIDE}/training-compiler-enable-pytorch.html"
+    TROUBLESHOOTING = f"{GUIDE}/training-compiler-troubleshooting.html"
+
+
+#: What AWS calls the sections.
+TITLES = {
+    Section.BEST_PRACTICES: "Training Compiler Best Practices and Considerations: Best Practices",
+    Section.PERFORMANCE: (
+        "Training Compiler Best Practices and Considerations: "
+        "Performance degradation due to logging, checkpointing, and profiling"
+    ),
+    Section.WRONG_API: (
+        "Training Compiler Best Practices and Considerations: "
+        "Incorrect use of the PyTorch/XLA APIs when using PyTorch directly"
+    ),
+    Section.ENABLE: "Run PyTorch Training Jobs with SageMaker Training Compiler",
+    Section.TROUBLESHOOTING: "SageMaker Training Compiler Troubleshooting",
+}
+
+
+class Severity(str, Enum):
+    """In the order in which findings are shown."""
+
+    #: The job failed of it, would stall on AWS, or its result is wrong.
+    ERROR = "error"
+    #: Costs a share of the training that is worth a change.
+    WARNING = "warning"
+    #: Good to know.
+    INFO = "info"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the user's source. `file` is relative to the source directory."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One thing that a rule has seen in a case."""
+
+    severity: Severity
+    #: Figures, for people: one or two sentences.
+    text: str
+    place: Place | None = None
+    #: How often it happened.
+    count: int | None = None
+    #: Estimate of what it cost so far; None: not known. Orders the findings of one severity.
+    cost_seconds: float | None = None
+    #: In place of the rule's own `instead`, where the case allows to be more specific.
+    instead: str | None = None
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A number that a rule compares with, and why it is that number."""
+
+    value: float
+    #: What is compared, and in which unit.
+    meaning: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that AWS's documents advise, and how to see that a job does otherwise."""
+
+    name: str
+    #: Why it costs.
+    why: str
+    #: What to write instead.
+    instead: str
+    section: Section
+    check: Callable[["Case"], Iterable[Seen]]
+    thresholds: tuple[Threshold, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule has seen, with all that a reader needs."""
+
+    rule: Rule
+    seen: Seen
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of `findings` in compiler-report.json; members that are not known are left out."""
+        entry: dict[str, Any] = {"rule": self.rule.name, "severity": self.seen.severity.value}
+        entry["seen"] = printable(self.seen.text)
+        if self.seen.place is not None:
+            entry |= {"file": printable(self.seen.place.file), "line": self.seen.place.line}
+        if self.seen.count is not None:
+            entry["count"] = self.seen.count
+        if self.seen.cost_seconds is not None:
+            entry["cost_seconds"] = round(self.seen.cost_seconds, 3)
+        instead = self.seen.instead or self.rule.instead
+        return entry | {"why": self.rule.why, "instead": instead, "source": self.rule.section.value}
+
+
+def printable(text: str) -> str:
+    """Without control characters, which a terminal would obey: scripts and lines are quoted in what was seen."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)

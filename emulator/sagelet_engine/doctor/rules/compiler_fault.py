@@ -1,0 +1,43 @@
+"""Faults of the compiler and of its runtime."""
+
+from collections.abc import Iterator
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.doctor.rules import device_mixing, out_of_memory, unreadable_checkpoint
+from sagelet_engine.doctor.rules.failures import failed_at, last_match, quoted
+
+#: In the failure of a compiled job whose traceback leads into torch_xla; what failed is said elsewhere.
+MARK = r"SMTrainingCompiler Error"
+ERROR = r"^(?!ExecuteUserScriptError)[\w.]*(Error|Exception)\b: \S"
+PATTERNS = (
+    r"\bXlaRuntimeError\b",
+    r"RuntimeError: (Bad StatusOr access: )?(INTERNAL|UNIMPLEMENTED|INVALID_ARGUMENT|FAILED_PRECONDITION): ",
+    r"Unknown flags? in XLA_FLAGS",
+    r"Missing XLA configuration",
+    r"No PjRtPlugin registered for",
+    r"Check failed: .*\b(xla|torch_xla)\b",
+)
+
+
+def check(case: Case) -> Iterator[Seen]:
+    known = (*device_mixing.ELSEWHERE, *device_mixing.CUDA, *out_of_memory.DEVICE, *unreadable_checkpoint.PATTERNS)
+    if not case.setup.compiled or last_match(case, known) is not None:
+        return
+    marked = last_match(case, (MARK,))
+    line = last_match(case, PATTERNS) or (marked and last_match(case, (ERROR,))) or marked
+    if line is None:
+        return
+    place = failed_at(case)
+    yield Seen(Severity.ERROR, f"XLA gave up: {quoted(line)}{case.sources.quoted(place)}", place)
+
+
+RULE = Rule(
+    name="compiler-fault",
+    why="The script asked for something that XLA, or the device's plugin, cannot do, or was given settings that it "
+    "does not know.",
+    instead="TrainingCompilerConfig(debug=True) writes the graphs to compiler/ of output.tar.gz: look there for the "
+    "operation. Without the compiler (enabled=False) the same job shows whether the script itself is right.",
+    section=Section.TROUBLESHOOTING,
+    check=check,
+)

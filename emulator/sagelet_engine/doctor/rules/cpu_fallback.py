@@ -1,0 +1,43 @@
+"""Operations that XLA has no lowering for: they run on the CPU."""
+
+from collections.abc import Iterator
+
+from sagelet_engine.doctor.case import Case, all_steps
+from sagelet_engine.doctor.finding import Place, Rule, Section, Seen, Severity, Threshold
+from sagelet_engine.doctor.sources import Sources
+
+REPEATED = Threshold(0.1, "times a step", "an operation that runs now and then, to prepare the data, costs little")
+SOME = Threshold(2, "times", "once is preparation")
+#: `.item()` is counted with the explicit evaluations.
+SCALAR_READ = "aten::_local_scalar_dense"
+
+
+def check(case: Case) -> Iterator[Seen]:
+    worker = case.lead
+    if worker is None:
+        return
+    steps = all_steps(worker)
+    for operation, count in sorted(worker.fallbacks.items(), key=lambda pair: (-pair[1], pair[0])):
+        if operation != SCALAR_READ and count >= max(SOME.value, REPEATED.value * steps):
+            place = _place(case.sources, operation)
+            text = f"{operation} has no XLA lowering and ran on the CPU {count} times in {steps} steps"
+            yield Seen(Severity.WARNING, text + case.sources.quoted(place), place, count)
+
+
+def _place(sources: Sources, operation: str) -> Place | None:
+    """The only line that calls something of the operation's name: `aten::_unique2` is torch.unique."""
+    base = operation.partition("::")[2].partition(".")[0].strip("_")
+    names = {base, base.rstrip("0123456789_"), base.removeprefix("special_"), base.removeprefix("linalg_")}
+    places = [Place(script.path, call.lineno) for script, call in sources.calls(*names - {""})]
+    return places[0] if len(places) == 1 else None
+
+
+RULE = Rule(
+    name="cpu-fallback",
+    why="The graph is cut before such an operation, its inputs are copied to the host, and its results back.",
+    instead="Take the operation out of the step: compute it while the data are prepared, or use operations that XLA "
+    "has (PyTorch/XLA's list of supported operations).",
+    section=Section.PERFORMANCE,
+    check=check,
+    thresholds=(REPEATED, SOME),
+)

@@ -1,0 +1,50 @@
+"""What the line does that evaluated a tensor: log it, save it, or use it."""
+
+import ast
+from enum import Enum
+
+from sagelet_engine.doctor.finding import Place
+from sagelet_engine.doctor.sources import Sources, called
+from sagelet_engine.telemetry.compiler.worker import Place as Calls
+
+#: Functions and methods that show values to people.
+LOGGING = {
+    "print", "master_print", "info", "debug", "warning", "error", "critical", "log", "log_metric", "log_metrics",
+    "add_scalar", "add_scalars", "add_histogram", "set_postfix", "set_postfix_str", "set_description", "report",
+    "write",
+}  # fmt: skip
+#: Functions and methods that write checkpoints.
+SAVING = {"save", "save_model", "save_pretrained", "save_state", "save_file", "save_checkpoint"}
+
+
+class Use(Enum):
+    LOGGED = "logged"
+    SAVED = "saved"
+    #: Anything else the script's own line does.
+    READ = "read"
+    #: A library that the line calls does it, and that outside of any loop of the script: its own training loop.
+    LIBRARY = "library"
+
+
+def use_of(evaluation: Calls, sources: Sources) -> Use:
+    script = sources.find(evaluation.file)
+    found = script.statement(evaluation.line) if script else None
+    if script is None or found is None:
+        return Use.LIBRARY if evaluation.via else Use.READ
+    calls = {called(node) for part in _own(found[0]) for node in ast.walk(part) if isinstance(node, ast.Call)}
+    if calls & SAVING:
+        return Use.SAVED
+    if calls & LOGGING:
+        return Use.LOGGED
+    return Use.LIBRARY if evaluation.via and not script.in_loop(evaluation.line) else Use.READ
+
+
+def place_of(calls: Calls, sources: Sources) -> Place:
+    """With the path that the script has in the source directory."""
+    script = sources.find(calls.file)
+    return Place(script.path if script else calls.file, calls.line)
+
+
+def _own(statement: ast.stmt) -> list[ast.AST]:
+    """The parts of a statement that are on its own lines, not those of the statements in it."""
+    return [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]

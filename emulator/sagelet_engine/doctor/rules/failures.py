@@ -1,0 +1,37 @@
+"""What the last lines of a failed job say, for the rules that look for the reason of a failure."""
+
+import re
+from collections.abc import Iterable
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Place
+
+_FRAME = re.compile(r'^\s*(?:\[rank\d+\]: ?)?File "(?P<file>[^"]+)", line (?P<line>\d+)')
+#: Characters of a line that are quoted.
+QUOTED = 160
+
+
+def last_match(case: Case, patterns: Iterable[str]) -> str | None:
+    """The last line of a failed job that one of the patterns matches; None: none does, or the job did not fail."""
+    if not case.progress.failed:
+        return None
+    pattern = re.compile("|".join(f"(?:{one})" for one in patterns))
+    return next((line.strip() for line in reversed(case.progress.last_lines) if pattern.search(line)), None)
+
+
+def quoted(line: str) -> str:
+    line = line.strip('"')
+    return f'"{line if len(line) <= QUOTED else line[: QUOTED - 3] + "..."}"'
+
+
+def failed_at(case: Case) -> Place | None:
+    """The innermost frame of the last traceback that is in the user's source."""
+    found = None
+    for line in case.progress.last_lines:
+        frame = _FRAME.match(line)
+        if "Traceback (most recent call last)" in line:
+            found = None
+        if frame and "site-packages" not in frame["file"]:
+            script = case.sources.find(frame["file"])
+            found = Place(script.path, int(frame["line"])) if script else found
+    return found

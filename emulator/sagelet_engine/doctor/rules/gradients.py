@@ -1,0 +1,41 @@
+"""Several workers that exchange nothing."""
+
+from collections.abc import Iterator
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Place, Rule, Section, Seen, Severity, Threshold
+from sagelet_engine.doctor.sources import Sources
+
+STEPS = Threshold(5, "optimizer steps without any collective", "the first exchange comes with the first step")
+
+
+def check(case: Case) -> Iterator[Seen]:
+    """On CPUs only: elsewhere collectives are part of the compiled programs, and not counted."""
+    workers = [worker for worker in case.report.workers if worker.compiled and worker.world_size > 1]
+    if not workers or any(worker.platform != "CPU" or worker.collectives.count for worker in workers):
+        return
+    steps = min(worker.optimizer_steps for worker in workers)
+    if steps < STEPS.value:
+        return
+    place = _place(case.sources)
+    text = f"{workers[0].world_size} workers did {steps} optimizer steps each and exchanged nothing"
+    yield Seen(Severity.ERROR, text + case.sources.quoted(place), place, steps)
+
+
+def _place(sources: Sources) -> Place | None:
+    """The first optimizer step in a loop."""
+    for script, call in sources.calls("step"):
+        if script.in_loop(call.lineno):
+            return Place(script.path, call.lineno)
+    return None
+
+
+RULE = Rule(
+    name="gradients-not-reduced",
+    why="Each worker trains a model of its own on its own share of the data, so the job gives what one worker would.",
+    instead="xm.optimizer_step(optimizer) in place of optimizer.step(): it averages the gradients over all workers; or "
+    "gradients = xm._fetch_gradients(optimizer); xm.all_reduce('sum', gradients, scale=1.0 / xm.xrt_world_size()).",
+    section=Section.WRONG_API,
+    check=check,
+    thresholds=(STEPS,),
+)

@@ -1,0 +1,48 @@
+"""A compiled job whose script never uses the XLA device."""
+
+from collections.abc import Iterator
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Place, Rule, Section, Seen, Severity, Threshold
+from sagelet_engine.doctor.sources import Sources
+
+#: Packages that bring a script to the XLA device.
+BY_THEMSELVES = ("torch_xla", "transformers", "accelerate", "pytorch_lightning", "lightning")
+STEPS = Threshold(5, "optimizer steps, none of them compiled", "a script may well try a step on the CPU first")
+
+
+def check(case: Case) -> Iterator[Seen]:
+    workers = case.report.workers
+    if not case.setup.compiled or any(worker.compiles or worker.devices.xla_params for worker in workers):
+        return
+    steps = max((worker.optimizer_steps for worker in workers), default=0)
+    if steps < STEPS.value and not (not workers and _trains_natively(case)):
+        return
+    place = _place(case.sources)
+    text = f"{steps} optimizer steps ran" if steps else "the script trains on no XLA device"
+    text = f"The request turns the compiler on, but {text} and no program was compiled{case.sources.quoted(place)}"
+    yield Seen(Severity.WARNING, text, place, steps or None)
+
+
+def _trains_natively(case: Case) -> bool:
+    """Of a job no worker of which has used XLA: whether its scripts train, and with nothing that would have."""
+    trains = any(True for _ in case.sources.calls("backward"))
+    return case.progress.status == "Completed" and trains and not case.sources.imports(*BY_THEMSELVES)
+
+
+def _place(sources: Sources) -> Place | None:
+    """The first device that is chosen by hand."""
+    for script, call in sources.calls("device", "cuda", "is_available"):
+        return Place(script.path, call.lineno)
+    return None
+
+
+RULE = Rule(
+    name="not-compiled",
+    why="Only what is on an XLA device is compiled; all else runs as in a native job.",
+    instead="device = xm.xla_device() (import torch_xla.core.xla_model as xm), and .to(device) for the model and the "
+    "batches; the Hugging Face Trainer does so by itself.",
+    section=Section.WRONG_API,
+    check=check,
+    thresholds=(STEPS,),
+)

@@ -1,0 +1,142 @@
+"""The user's scripts as the doctor reads them: text and syntax tree by path. Pure."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from sagelet_engine.doctor.finding import Place
+
+
+class Script:
+    """One Python file. One that does not parse has text, but no tree."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self._lines = text.splitlines()
+        self.text = text
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        try:
+            return ast.parse(self.text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return ast.Module(body=[], type_ignores=[])
+
+    def line(self, number: int) -> str:
+        """Without blanks around it; empty when there is no such line."""
+        return self._lines[number - 1].strip() if 1 <= number <= len(self._lines) else ""
+
+    def calls(self) -> Iterator[ast.Call]:
+        """All calls, in no particular order."""
+        return (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
+
+    @cached_property
+    def _statements(self) -> list[tuple[ast.stmt, tuple[ast.stmt, ...]]]:
+        """Every statement with those around it, outermost first."""
+        found: list[tuple[ast.stmt, tuple[ast.stmt, ...]]] = []
+        open_: list[tuple[ast.AST, tuple[ast.stmt, ...]]] = [(self.tree, ())]
+        while open_:
+            node, around = open_.pop()
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.stmt):
+                    found.append((child, around))
+                    open_.append((child, (*around, child)))
+                else:
+                    open_.append((child, around))
+        return found
+
+    def statement(self, line: int) -> tuple[ast.stmt, tuple[ast.stmt, ...]] | None:
+        """The innermost statement that a line belongs to, with those around it."""
+        covering = [entry for entry in self._statements if entry[0].lineno <= line <= (entry[0].end_lineno or 0)]
+        return max(covering, key=lambda entry: len(entry[1]), default=None)
+
+    def in_loop(self, line: int) -> bool:
+        """Whether the line is in the body of a loop of its own function."""
+        found = self.statement(line)
+        if found is None:
+            return False
+        for around in reversed((*found[1], found[0])):
+            if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)) and around.lineno != line:
+                return False
+            if isinstance(around, (ast.For, ast.While, ast.AsyncFor)):
+                return True
+        return False
+
+
+class Sources:
+    """The Python files of a source directory, by path relative to it."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._scripts = {path: Script(path, text) for path, text in sorted(texts.items())}
+
+    def __bool__(self) -> bool:
+        return bool(self._scripts)
+
+    def same_as(self, other: "Sources") -> bool:
+        """Whether both have the same files with the same texts."""
+        return {one.path: one.text for one in self} == {one.path: one.text for one in other}
+
+    def __iter__(self) -> Iterator[Script]:
+        return iter(self._scripts.values())
+
+    def find(self, file: str) -> Script | None:
+        """By path, or by the end of a path when only one script has it: reports know less of the directory."""
+        if file in self._scripts:
+            return self._scripts[file]
+        wanted = PurePosixPath(file)
+        alike = [
+            script
+            for path, script in self._scripts.items()
+            if wanted.parts[-len(PurePosixPath(path).parts) :] == PurePosixPath(path).parts
+            or PurePosixPath(path).parts[-len(wanted.parts) :] == wanted.parts
+        ]
+        return alike[0] if len(alike) == 1 else None
+
+    def quoted(self, place: Place | None) -> str:
+        """The line of a place as code, without its comment, to be put behind a sentence; empty when it is not known."""
+        script = self.find(place.file) if place else None
+        text = script.line(place.line).partition("  # ")[0] if script and place else ""
+        return f" (`{text if len(text) <= 80 else text[:77] + '...'}`)" if text else ""
+
+    def imports(self, *packages: str) -> bool:
+        """Whether any script imports one of the packages, or something of it."""
+        nodes = (node for script in self for node in ast.walk(script.tree))
+        return any(name.partition(".")[0] in packages for node in nodes for name in _imported(node))
+
+    def calls(self, *names: str) -> Iterator[tuple[Script, ast.Call]]:
+        """Calls of functions, methods or classes by the last part of their name, by place."""
+        for script in self:
+            found = [call for call in script.calls() if called(call) in names]
+            for call in sorted(found, key=lambda call: (call.lineno, call.col_offset)):
+                yield script, call
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+
+
+def called(call: ast.Call) -> str:
+    """The last part of the name of what is called."""
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    return next((given.value for given in call.keywords if given.arg == name), None)
+
+
+def opaque(call: ast.Call) -> bool:
+    """Whether the call takes arguments that nobody can read here: `f(*these, **those)`."""
+    return any(given.arg is None for given in call.keywords) or any(
+        isinstance(argument, ast.Starred) for argument in call.args
+    )
+
+
+def constant(node: ast.expr | None) -> object:
+    """The value of a literal; None for anything else."""
+    return node.value if isinstance(node, ast.Constant) else None

@@ -1,0 +1,389 @@
+"""The engine: everything that the faces can ask for. The composition root of the packages below it."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TextIO
+
+import sagelet_engine
+from sagelet_engine.clock import Clock
+from sagelet_engine.compile_cache.lending import Lending
+from sagelet_engine.compile_cache.store import CacheStore
+from sagelet_engine.data import removal
+from sagelet_engine.data.file_systems import FileSystemSource, directory_of
+from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.errors import JobNotDeletable, JobNotFound, JobNotStoppable, WarmPoolAvailable
+from sagelet_engine.images.resolve import Resolver
+from sagelet_engine.instances.gpus import GpuPool, detect_gpus
+from sagelet_engine.jobs import compile_reports, faults, lifecycle, warm_pools
+from sagelet_engine.jobs.announcer import Announcer
+from sagelet_engine.jobs.consultation import Consultation
+from sagelet_engine.jobs.launch import Endpoint
+from sagelet_engine.jobs.pool_keeper import PoolKeeper
+from sagelet_engine.jobs.query import JobPage, JobQuery
+from sagelet_engine.jobs.record import JobKey, StopCause, TrainingJob
+from sagelet_engine.jobs.scheduler import Scheduler
+from sagelet_engine.jobs.search import JobSearch, SearchPage
+from sagelet_engine.jobs.session import JobSession, job_id_of, session_key
+from sagelet_engine.jobs.store import StaleRecord, Store
+from sagelet_engine.jobs.supervisor import Supervisor
+from sagelet_engine.jobs.under_way import Services
+from sagelet_engine.keys import key_pair, make_own_private
+from sagelet_engine.runtimes.port import Runtime
+from sagelet_engine.settings import GpuPolicy, Settings
+from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.events import LogEvent, LogStream, MergedEvents
+from sagelet_engine.telemetry.output import publish
+from sagelet_engine.telemetry.retention import Expiry, LogKeeper
+from sagelet_engine.telemetry.series import Sample
+from sagelet_engine.telemetry.sink import MetricPoint, MetricSink, StatusSink
+
+#: Seconds that a closing engine waits for its supervisors to let go of their jobs.
+DETACH_SECONDS = 5
+
+
+class Engine:
+    """Training jobs of one data directory. Raises DataDirectoryInUse when another engine has it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        runtime: Runtime,
+        objects: ObjectStore,
+        metrics: MetricSink,
+        statuses: StatusSink,
+        clock: Clock,
+        lock: TextIO | None = None,
+    ) -> None:
+        """`lock`: of the data directory, where the caller took it already; from now on the engine's."""
+        self._settings = settings
+        self._images = Resolver(settings.image_rules)
+        self._lock = lock or lock_directory(settings.data)
+        try:
+            #: Whoever has it owns this server.
+            self.keys = key_pair(settings.data)
+            self._store = Store(settings.data / "sagelet.db")
+            make_own_private(settings.data / "jobs")
+        except BaseException:
+            self._lock.close()
+            raise
+        #: The log group as a whole: retention, tags, deletion.
+        self.log_groups = LogKeeper(self._store, clock)
+        self._runtime = runtime
+        self._objects = objects
+        self._metrics = metrics
+        self._clock = clock
+        self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
+        pool = GpuPool(self._gpus, settings.gpus)
+        self._warm = PoolKeeper(self._store, settings.data)
+        self._scheduler = Scheduler(
+            self._store, clock, pool, settings.max_jobs, self._supervise, self._warm, max_hosts=settings.host_limit
+        )
+        self._cache = Lending(CacheStore(settings.data, settings.compile_cache_bytes), clock)
+        self._cache.store.recover()
+        self._cache.store.trim()
+        self._announcer = Announcer(self._store, statuses)
+        self._supervisors: dict[str, Supervisor] = {}
+        self._guard = threading.Lock()
+        self._closing = threading.Event()
+        self._port = settings.port
+        self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
+        self._expiry = Expiry(self.log_groups, self._closing)
+        self._unfinished = self._store.unfinished()
+        self._queue_unfinished()
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    def start(self, port: int) -> int:
+        """Continues every unfinished job in the background and begins to schedule. `port`: the endpoint's.
+
+        Returns how many jobs are taken up again.
+        """
+        self._port = port
+        self._announcer.start()
+        self._recovery.start()
+        self._expiry.start()
+        return len(self._unfinished)
+
+    def _queue_unfinished(self) -> None:
+        """Before the first request can come: jobs that are new now queue behind, and none queues twice."""
+        for job in self._warm.restore(self._unfinished):
+            self._scheduler.occupy(job)
+        for job in self._unfinished:
+            if job.placed_ms is not None:
+                self._scheduler.occupy(job)
+            elif job.stop_ms is None:
+                self._scheduler.submit(job)
+
+    def _recover(self) -> None:
+        """CloudWatch first: a point that a job adds from now on must not come twice."""
+        for key, points in self._store.all_points():
+            if self._closing.is_set():
+                return
+            publish(self._metrics, key, points)
+        for job in self._unfinished:
+            if job.placed_ms is not None or job.stop_ms is not None:
+                self._supervise(job)
+        self._scheduler.start()
+
+    def close(self) -> list[TrainingJob]:
+        """Lets go of every job without stopping it; returns those that run on."""
+        self._closing.set()
+        self._scheduler.close()
+        self._announcer.close()
+        deadline = time.monotonic() + DETACH_SECONDS
+        _join([self._recovery, self._expiry], deadline)
+        _join([self._scheduler, self._announcer], deadline)
+        with self._guard:
+            supervisors = list(self._supervisors.values())
+        _join(supervisors, deadline)
+        running = [job for job in self._store.unfinished() if job.launched]
+        self._store.close()
+        self._lock.close()
+        return running
+
+    def health(self) -> dict[str, Any]:
+        return {
+            "status": "ok",
+            "version": sagelet_engine.__version__,
+            "runtime": self._runtime.name,
+            "auth": self._settings.auth,
+            "gpus": len(self._gpus),
+            "jobs": self._store.counts(),
+        }
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def create(self, key: JobKey, request: dict[str, Any], tags: dict[str, str]) -> TrainingJob:
+        """Makes a job durable and queues it. `request`: a validated CreateTrainingJob body. Raises JobNameInUse."""
+        discount = self._settings.spot_discount
+        job = lifecycle.create(key, uuid.uuid4().hex, request, tags, self._clock.now_ms(), discount)
+        self._store.insert(job)
+        self._scheduler.submit(job)
+        return job
+
+    def job(self, key: JobKey) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._store.get(key)
+
+    def jobs(self, query: JobQuery) -> JobPage:
+        return self._store.page(query)
+
+    def stop(self, key: JobKey) -> None:
+        """Asks a job to stop; one that is being stopped already is left at it. Raises JobNotFound, JobNotStoppable."""
+        while True:
+            job = self._store.get(key)
+            if job.terminal:
+                raise JobNotStoppable(job.status.value)
+            try:
+                job = self._store.update(lifecycle.request_stop(job, StopCause.USER, self._clock.now_ms()))
+                break
+            except StaleRecord:
+                continue
+        if self._scheduler.withdraw(job.id):
+            self._supervise(job)
+        self._scheduler.wake()
+        self._poke(job)
+
+    def interrupt(self, key: JobKey) -> TrainingJob:
+        """Takes a managed spot job's instances away; it starts again. Raises JobNotFound, JobNotInterruptible."""
+        while True:
+            job = self._store.get(key)
+            try:
+                job = self._store.update(lifecycle.interrupt(job, self._clock.now_ms()))
+                break
+            except StaleRecord:
+                continue
+        self._poke(job)
+        return job
+
+    def search(self, query: JobSearch) -> SearchPage:
+        return self._store.search(query)
+
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """See Store.property_names."""
+        return self._store.property_names(account, region, beginning, limit)
+
+    def update(self, key: JobKey, change: Callable[[TrainingJob], Mapping[str, Any]]) -> TrainingJob:
+        """Replaces members of the request by those that `change` gives. Raises JobNotFound, and what `change` does.
+
+        A job that has ended has only its warm pool's period to change: it lasts longer, or ends at once.
+        """
+        while True:
+            job = self._store.get(key)
+            request = {**job.request, **change(job)}
+            if request == job.request:
+                return job
+            now = self._clock.now_ms()
+            changed = replace(job, request=request, modified_ms=max(job.modified_ms, now))
+            try:
+                job = self._store.update(warm_pools.after_update(changed, now))
+            except StaleRecord:
+                continue
+            if job.terminal:
+                self._scheduler.ended(job)
+            return job
+
+    def delete(self, key: JobKey) -> None:
+        """Forgets a job that has ended: record, tags, logs, metrics, directory. What it put into S3 stays.
+
+        The directory goes first: a crash in between leaves a record that can be deleted again.
+        Raises JobNotFound, JobNotDeletable, WarmPoolAvailable, DirectoryStays.
+        """
+        job = self._store.get(key)
+        while True:
+            if not job.terminal:
+                raise JobNotDeletable(job.status.value)
+            if job.pool_available:
+                raise WarmPoolAvailable(job.key.name)
+            removal.remove_job(self._settings.data, job)
+            try:
+                self._store.delete(job)
+                return
+            except StaleRecord:
+                job = self._store.get_by_id(job.id)
+
+    @property
+    def host_limit(self) -> int:
+        """The most hosts that one job can have."""
+        return self._settings.host_limit
+
+    def check_file_system(self, source: FileSystemSource) -> None:
+        """Raises ClientFault when no directory stands in for what a channel names."""
+        directory_of(source, self._settings.file_systems)
+
+    def holds_input(self, key: JobKey, uri: S3Uri) -> bool:
+        """Whether there is an object under an S3 prefix."""
+        try:
+            return any(True for _ in self._objects.list(key.account, key.region, uri.bucket, uri.key))
+        except ObjectNotFound:
+            return False
+
+    def has_bucket(self, key: JobKey, uri: S3Uri) -> bool:
+        """Whether the bucket of an S3 URI is there, and the account's own."""
+        return self._objects.has_bucket(key.account, uri.bucket)
+
+    def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
+        """All tags or none. Raises JobNotFound, TooManyTags."""
+        job = self._store.get(key)
+        self._store.put_tags(job.id, tags, limit)
+        self._poke(job)
+
+    def delete_tags(self, key: JobKey, keys: Sequence[str]) -> None:
+        """Raises JobNotFound."""
+        job = self._store.get(key)
+        self._store.delete_tags(job.id, keys)
+        self._poke(job)
+
+    def throttles(self, job: TrainingJob) -> bool:
+        """Whether this call is one that the job's tag wants throttled; counts it if so."""
+        limit = faults.of(job).throttled
+        return limit > 0 and self._store.throttle(job.id, limit)
+
+    def compiler_report(self, key: JobKey) -> CompilerReport | None:
+        """What compiling did for the job, so far or in all; None: no worker has reported. Raises JobNotFound."""
+        job = self._store.get(key)
+        report = compile_reports.current(self._settings.data, job)
+        if report is None or report.final:
+            return report
+        return replace(report, findings=self._consult(job, report))
+
+    def findings(self, key: JobKey) -> Sequence[Mapping[str, Any]]:
+        """What the doctor finds in the job, as it is now or as it ended (docs/doctor.md). Raises JobNotFound."""
+        job = self._store.get(key)
+        report = compile_reports.current(self._settings.data, job)
+        if report is not None and report.final:
+            return report.findings
+        return self._consult(job, report or CompilerReport())
+
+    def _consult(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:
+        return Consultation(self._store, self._settings.data).findings(job, report, self._clock.now_ms())
+
+    def session(self, token: str) -> JobSession | None:
+        """The job whose session token this is, ended or not; None when it is no job's, or the job is forgotten."""
+        job_id = job_id_of(self.keys, token)
+        if job_id is None:
+            return None
+        try:
+            return JobSession(self._store.get_by_id(job_id), session_key(self.keys, job_id))
+        except JobNotFound:
+            return None
+
+    # --- telemetry --------------------------------------------------------------------------------------------
+
+    def final_metrics(self, job: TrainingJob) -> list[MetricPoint]:
+        """The last value of each of the job's metrics (FinalMetricDataList)."""
+        return self._store.last_points(job.id)
+
+    def log_stream(self, account: str, region: str, name: str) -> LogStream | None:
+        return self._store.stream(account, region, name)
+
+    def log_streams(self, account: str, region: str, prefix: str = "", **which: Any) -> list[LogStream]:
+        """See Store.streams."""
+        return self._store.streams(account, region, prefix, **which)
+
+    def log_events(self, stream: LogStream, **which: Any) -> list[LogEvent]:
+        """See Store.events."""
+        return self._store.events(stream.id, **which)
+
+    def merged_log_events(self, streams: Sequence[LogStream], **which: Any) -> MergedEvents:
+        """See Store.merged_events."""
+        return self._store.merged_events([stream.id for stream in streams], **which)
+
+    def put_component_metrics(
+        self, account: str, region: str, component: str, job: TrainingJob | None, named: Sequence[tuple[str, Sample]]
+    ) -> None:
+        """Adds samples to metrics of a trial component, which may be a job's own."""
+        self._store.points.put(account, region, component, None if job is None else job.id, named)
+
+    def component_metric(self, account: str, region: str, component: str, name: str) -> list[Sample]:
+        """What was put into a metric of a trial component."""
+        return self._store.points.of_component(account, region, component, name)
+
+    def job_metric(self, job: TrainingJob, name: str) -> list[Sample]:
+        """What a metric definition of the job found in its log."""
+        return self._store.points.of_job(job.id, name)
+
+    # --- inner ------------------------------------------------------------------------------------------------
+
+    def _supervise(self, job: TrainingJob) -> None:
+        services = Services(
+            self._settings,
+            self._store,
+            self._clock,
+            self._objects,
+            self._metrics,
+            self._runtime,
+            self._images,
+            Endpoint(self._port, self.keys, self._settings.tls),
+            self._cache,
+            self._closing,
+        )
+        supervisor = Supervisor(services, job, self._ended)
+        with self._guard:
+            if job.id in self._supervisors or self._closing.is_set():
+                return
+            self._supervisors[job.id] = supervisor
+            supervisor.start()
+
+    def _poke(self, job: TrainingJob) -> None:
+        with self._guard:
+            supervisor = self._supervisors.get(job.id)
+        if supervisor is not None:
+            supervisor.poke()
+
+    def _ended(self, job: TrainingJob) -> None:
+        with self._guard:
+            self._supervisors.pop(job.id, None)
+        self._scheduler.ended(job)
+
+
+def _join(threads: Sequence[threading.Thread], deadline: float) -> None:
+    """Waits for threads that were started, up to a moment of time.monotonic()."""
+    for thread in threads:
+        if thread.is_alive():
+            thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,95 @@
+"""Which image the training image is built on."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError
+from docker.utils import parse_repository_tag
+
+from sagelet_engine.images import debian
+from sagelet_engine.images.engine import image_id
+from sagelet_engine.images.errors import BaseImageUnavailable
+from sagelet_engine.images.events import BuildEvent, EventKind, Report, note
+
+REGISTRY_BASE = "python:3.11-slim"
+
+
+def choose_base(
+    client: docker.DockerClient, base: str, report: Report, *, pull: bool = False, ca_bundle: Path | None = None
+) -> str:
+    """The reference of a base image that is here when this returns.
+
+    `base` is `registry` (python:3.11-slim), `debian` (made from Debian packages), `auto` (the first, where it cannot
+    be had the second) or a reference. `pull` fetches or makes it anew even if it is here.
+    Raises BaseImageUnavailable and ImageBuildFailed.
+    """
+    if base == "debian":
+        return _debian_base(client, report, pull=pull, ca_bundle=ca_bundle)
+    reference = REGISTRY_BASE if base in ("auto", "registry") else base
+    problem = _fetch(client, reference, report, pull=pull)
+    if problem is None:
+        report(note(f"Base image: {reference}"))
+        return reference
+    if base != "auto":
+        raise BaseImageUnavailable(
+            f"The base image {reference} cannot be pulled ({problem}). Load it with `docker load`, "
+            "name one that is here with --base REF, or make one from Debian packages with --base debian"
+        )
+    report(note(f"{reference} cannot be pulled ({problem})"))
+    return _debian_instead(client, report, reference, pull=pull, ca_bundle=ca_bundle)
+
+
+def _debian_instead(
+    client: docker.DockerClient, report: Report, reference: str, *, pull: bool, ca_bundle: Path | None
+) -> str:
+    try:
+        return _debian_base(client, report, pull=pull, ca_bundle=ca_bundle)
+    except BaseImageUnavailable as error:
+        raise BaseImageUnavailable(
+            f"There is no base image: {reference} cannot be pulled, and none can be made from Debian packages: "
+            f"{debian.obstacle()}. Do that, load one with `docker load`, or name one that is here with --base REF"
+        ) from error
+
+
+def _debian_base(client: docker.DockerClient, report: Report, *, pull: bool, ca_bundle: Path | None) -> str:
+    if not pull and image_id(client, debian.BASE_IMAGE) is not None:
+        report(note(f"Base image: {debian.BASE_IMAGE}, made from Debian packages before"))
+        return debian.BASE_IMAGE
+    if obstacle := debian.obstacle():
+        raise BaseImageUnavailable(f"A base image from Debian packages cannot be made here: {obstacle}")
+    return debian.build_base(client, report, ca_bundle)
+
+
+def _fetch(client: docker.DockerClient, reference: str, report: Report, *, pull: bool) -> str | None:
+    """Has the image here; gives the reason where it cannot. An image that is here already will do."""
+    present = image_id(client, reference) is not None
+    if present and not pull:
+        return None
+    problem = _pull(client, reference, report)
+    if problem is not None and present:
+        report(note(f"{reference} cannot be pulled ({problem}); the one that is here is used"))
+        return None
+    return problem
+
+
+def _pull(client: docker.DockerClient, reference: str, report: Report) -> str | None:
+    report(note(f"Pulling {reference}"))
+    repository, tag = parse_repository_tag(reference)
+    try:
+        for message in client.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+            if "error" in message:
+                return str(message["error"])
+            report(_pull_event(message))
+    except APIError as error:
+        return str(error.explanation or error)
+    return None
+
+
+def _pull_event(message: Mapping[str, Any]) -> BuildEvent:
+    text = " ".join(str(message[key]) for key in ("id", "status") if message.get(key))
+    detail = message.get("progressDetail") or {}
+    if detail.get("total"):
+        return BuildEvent(EventKind.PROGRESS, text, done=detail.get("current", 0), total=detail["total"])
+    return BuildEvent(EventKind.OUTPUT, text)

@@ -1,0 +1,131 @@
+"""Builds the training image: `sagelet/training:VERSION`, the stand-in for the AWS Deep Learning Containers."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+from docker.errors import APIError
+
+import sagelet_engine
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.images.base import choose_base
+from sagelet_engine.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
+from sagelet_engine.images.engine import connect, image_id
+from sagelet_engine.images.errors import ImageBuildFailed
+from sagelet_engine.images.events import Report, note
+from sagelet_engine.images.output import BuildOutput, remedy_for
+from sagelet_engine.images.variants import CPU, Variant
+
+CONTEXT_LABEL = "org.sagelet.context"
+#: Variables that name a CA bundle for pip, OpenSSL and requests, in the order in which we believe them.
+CA_BUNDLE_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    variant: Variant = CPU
+    #: `auto`, `registry`, `debian` or the reference of an image with python3 on Debian or Ubuntu.
+    base: str = "auto"
+    #: Package indexes for pip, at build time and for the requirements.txt of jobs; None: PyPI.
+    index_url: str | None = None
+    extra_index_url: str | None = None
+    #: An index for torch alone, e.g. PyTorch's CPU wheels; None: as for the rest.
+    torch_index_url: str | None = None
+    #: PEM certificates that the image shall trust; None: the file that PIP_CERT, SSL_CERT_FILE or REQUESTS_CA_BUNDLE
+    #: names, if there is one. /dev/null: none.
+    ca_bundle: Path | None = None
+    #: Build even if nothing changed, and without the layer cache.
+    force: bool = False
+    #: Fetch (or make) the base image anew.
+    pull: bool = False
+    #: Network of the build's containers, e.g. `host`; None: the engine's default.
+    network: str | None = None
+
+
+def build(options: BuildOptions, report: Report, client: docker.DockerClient | None = None) -> str:
+    """Builds the training image and gives its reference; nothing is done where it is there and up to date.
+
+    Raises RuntimeUnavailable (no engine), SettingsError (no such CA bundle), BuildContextMissing,
+    BaseImageUnavailable and ImageBuildFailed.
+    """
+    client = client or connect()
+    tag = options.variant.reference
+    bundle = _ca_bundle(options, os.environ, report)
+    context = BuildContext(find_root(), {CA_BUNDLE: bundle.read_bytes() if bundle else b""})
+    if not options.force and not options.pull and _is_current(client, tag, _digest(client, context, options)):
+        report(note(f"{tag} is up to date"))
+        return tag
+    base = choose_base(client, options.base, report, pull=options.pull, ca_bundle=bundle)
+    _build(client, context, options, base, report)
+    report(note(f"{tag} is built"))
+    return tag
+
+
+def _build(
+    client: docker.DockerClient, context: BuildContext, options: BuildOptions, base: str, report: Report
+) -> None:
+    tag = options.variant.reference
+    with context.tar() as archive:
+        try:
+            messages = client.api.build(
+                fileobj=archive,
+                custom_context=True,
+                encoding="gzip",
+                dockerfile=DOCKERFILE,
+                tag=tag,
+                buildargs={"BASE": base, "PIP_PROGRESS_BAR": "raw", **_arguments(options)},
+                labels={
+                    CONTEXT_LABEL: _digest(client, context, options),
+                    "org.sagelet.version": sagelet_engine.__version__,
+                },
+                nocache=options.force,
+                network_mode=options.network,
+                rm=True,
+                forcerm=True,
+                decode=True,
+            )
+            for event in BuildOutput().events(messages):
+                report(event)
+        except APIError as error:
+            text = str(error.explanation or error)
+            raise ImageBuildFailed("the request to the Docker Engine", (text,), remedy_for(text)) from error
+    if image_id(client, tag) is None:
+        raise ImageBuildFailed(f"tagging {tag}", (), "The engine ended the build without an image: see its log.")
+
+
+def _arguments(options: BuildOptions) -> dict[str, str]:
+    indexes = {
+        "PIP_INDEX_URL": options.index_url,
+        "PIP_EXTRA_INDEX_URL": options.extra_index_url,
+        "TORCH_INDEX_URL": options.torch_index_url,
+    }
+    return {**options.variant.arguments, **{name: value for name, value in indexes.items() if value}}
+
+
+def _digest(client: docker.DockerClient, context: BuildContext, options: BuildOptions) -> str:
+    """What the image is made of. A base that the user named counts with its id: it may be built anew."""
+    arguments = {"BASE": options.base, **_arguments(options)}
+    if options.base not in ("auto", "registry", "debian"):
+        arguments["BASE_ID"] = image_id(client, options.base) or ""
+    return context.digest(arguments)
+
+
+def _is_current(client: docker.DockerClient, tag: str, digest: str) -> bool:
+    if image_id(client, tag) is None:
+        return False
+    return bool(client.images.get(tag).labels.get(CONTEXT_LABEL) == digest)
+
+
+def _ca_bundle(options: BuildOptions, environment: Mapping[str, str], report: Report) -> Path | None:
+    if options.ca_bundle is not None:
+        if not options.ca_bundle.exists() or options.ca_bundle.is_dir():
+            raise SettingsError(f"The CA bundle {options.ca_bundle} is no file")
+        return options.ca_bundle
+    for variable in CA_BUNDLE_VARIABLES:
+        path = Path(environment.get(variable) or "/nonexistent")
+        if path.is_file():
+            report(note(f"The image will trust the certificates of {path} ({variable})"))
+            return path
+    return None

@@ -1,0 +1,154 @@
+"""A base image from Debian packages, for machines that reach a package mirror but no container registry."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import docker
+
+from sagelet_engine.images.context import find_root
+from sagelet_engine.images.errors import ImageBuildFailed
+from sagelet_engine.images.events import BuildEvent, EventKind, Report, note
+
+SUITE = "bookworm"
+BASE_IMAGE = f"sagelet/base:{SUITE}"
+_HOST_CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
+_DEBIAN_SUITES = frozenset({"bullseye", "bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing"})
+_EMPTIED = ("var/cache/apt/archives", "var/lib/apt/lists", "var/cache/debconf", "var/log", "tmp")
+_CHANGES = (
+    "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LABEL org.sagelet.image=base",
+    'CMD ["bash"]',
+)
+
+
+def obstacle() -> str | None:
+    """Why a base image cannot be made from Debian packages here, with the remedy; None: it can."""
+    if shutil.which("debootstrap") is None:
+        return "debootstrap is not installed (`apt-get install debootstrap`)"
+    if os.geteuid() != 0:
+        return "debootstrap needs root (`sudo sagelet image build --base debian`)"
+    return None
+
+
+def build_base(client: docker.DockerClient, report: Report, ca_bundle: Path | None = None) -> str:
+    """Makes `sagelet/base:bookworm` with debootstrap and gives its reference.
+
+    The caller has asked `obstacle()`. `ca_bundle` becomes the certificates of the image; None: the host's.
+    Raises ImageBuildFailed.
+    """
+    mirror = apt_mirror()
+    report(note(f"Making {BASE_IMAGE} from Debian packages of {mirror or 'the default mirror'} (about a minute)"))
+    with tempfile.TemporaryDirectory(prefix="sagelet-base-") as directory:
+        root = Path(directory) / "root"
+        _debootstrap(root, mirror, report)
+        _trim(root)
+        _copy_certificates(root, ca_bundle or _HOST_CA_BUNDLE)
+        _import(client, root)
+    return BASE_IMAGE
+
+
+def packages() -> list[str]:
+    """The packages of the base image, from `images/base/packages.txt`."""
+    lines = (find_root() / "base" / "packages.txt").read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _debootstrap(root: Path, mirror: str | None, report: Report) -> None:
+    command = ["debootstrap", "--variant=minbase", f"--include={','.join(packages())}", SUITE, str(root)]
+    if mirror is not None:
+        command.append(mirror)
+    tail: deque[str] = deque(maxlen=20)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            tail.append(line.rstrip())
+            report(BuildEvent(EventKind.OUTPUT, line.rstrip().removeprefix("I: ")))
+    if process.returncode != 0:
+        remedy = f"Check that {mirror or 'the mirror'} answers from here, or name a base image of your own with --base."
+        raise ImageBuildFailed(f"debootstrap {SUITE} (exit code {process.returncode})", tuple(tail), remedy)
+
+
+def _trim(root: Path) -> None:
+    for name in _EMPTIED:
+        for entry in (root / name).iterdir() if (root / name).is_dir() else ():
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+def _copy_certificates(root: Path, bundle: Path) -> None:
+    target = root / "etc/ssl/certs/ca-certificates.crt"
+    if bundle.is_file():
+        shutil.copyfile(bundle, target)
+        target.chmod(0o644)
+
+
+def _import(client: docker.DockerClient, root: Path) -> None:
+    command = ["tar", "-C", str(root), "--numeric-owner", "--exclude=./dev/*", "--exclude=./proc/*", "-c", "."]
+    repository, tag = BASE_IMAGE.split(":")
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        client.api.import_image_from_stream(_chunks(process.stdout), repository, tag, changes=list(_CHANGES))
+    if process.returncode != 0:
+        raise ImageBuildFailed(f"tar of {root} (exit code {process.returncode})", (), "Is the disk full?")
+
+
+def _chunks(stream: IO[bytes], size: int = 1024 * 1024) -> Iterator[bytes]:
+    while chunk := stream.read(size):
+        yield chunk
+
+
+@dataclass(frozen=True)
+class AptSource:
+    uri: str
+    suite: str
+
+
+def apt_mirror(etc_apt: Path = Path("/etc/apt")) -> str | None:
+    """The Debian mirror that this machine itself uses, from sources.list and sources.list.d; None: the default."""
+    sources = list(_apt_sources(etc_apt))
+    for suites in (frozenset({SUITE}), _DEBIAN_SUITES):
+        for source in sources:
+            if source.suite in suites and source.uri.startswith(("http://", "https://", "file:")):
+                return source.uri.rstrip("/")
+    return None
+
+
+def _apt_sources(etc_apt: Path) -> Iterator[AptSource]:
+    for path in (etc_apt / "sources.list", *sorted((etc_apt / "sources.list.d").glob("*.list"))):
+        if path.is_file():
+            yield from _one_line_sources(path.read_text(encoding="utf-8", errors="replace"))
+    for path in sorted((etc_apt / "sources.list.d").glob("*.sources")):
+        yield from _deb822_sources(path.read_text(encoding="utf-8", errors="replace"))
+
+
+def _one_line_sources(text: str) -> Iterator[AptSource]:
+    """sources.list(5), the one-line style: `deb [options] uri suite components`."""
+    for line in text.splitlines():
+        words = line.split("#")[0].split()
+        if not words or words[0] != "deb":
+            continue
+        while len(words) > 1 and words[1].startswith("["):
+            closing = next((n for n, word in enumerate(words) if word.endswith("]")), len(words) - 1)
+            del words[1 : closing + 1]
+        if len(words) >= 3:
+            yield AptSource(words[1], words[2])
+
+
+def _deb822_sources(text: str) -> Iterator[AptSource]:
+    """sources.list(5), the deb822 style: paragraphs of fields."""
+    for paragraph in text.replace("\r\n", "\n").split("\n\n"):
+        lines = [line for line in paragraph.splitlines() if ":" in line and not line.startswith(("#", " ", "\t"))]
+        fields = {key.strip().lower(): value.split() for key, _, value in (line.partition(":") for line in lines)}
+        if "deb" not in fields.get("types", []) or fields.get("enabled") == ["no"]:
+            continue
+        for uri in fields.get("uris", []):
+            for suite in fields.get("suites", []):
+                yield AptSource(uri, suite)

@@ -1,0 +1,48 @@
+"""The images of sagelet that are here."""
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import docker
+
+from sagelet_engine.images.engine import connect
+from sagelet_engine.images.variants import is_training_image
+
+KIND_LABEL = "org.sagelet.image"
+
+
+@dataclass(frozen=True)
+class LocalImage:
+    #: `sagelet/training:0.1.0`.
+    reference: str
+    #: `sha256:...`
+    id: str
+    #: `training` or `base`.
+    kind: str
+    #: Bytes, with the layers it shares with others.
+    size: int
+    created: datetime
+    #: An image that this version of sagelet runs.
+    current: bool
+
+    def age_seconds(self, now_ms: int) -> float:
+        return now_ms / 1000 - self.created.timestamp()
+
+
+def list_images(client: docker.DockerClient | None = None) -> list[LocalImage]:
+    """Training images first, the newest first. Raises RuntimeUnavailable."""
+    summaries = (client or connect()).api.images(filters={"label": KIND_LABEL})
+    images = [
+        LocalImage(
+            reference=reference,
+            id=summary["Id"],
+            kind=summary["Labels"][KIND_LABEL],
+            size=summary["Size"],
+            created=datetime.fromtimestamp(summary["Created"], tz=timezone.utc),
+            current=is_training_image(reference),
+        )
+        for summary in summaries
+        for reference in summary["RepoTags"] or ()
+        if reference != "<none>:<none>"
+    ]
+    return sorted(images, key=lambda image: (image.kind != "training", -image.created.timestamp(), image.reference))

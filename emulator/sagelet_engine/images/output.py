@@ -1,0 +1,107 @@
+"""The output of Docker's classic builder, turned into events and, when a step fails, into an error."""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sagelet_engine.images.errors import ImageBuildFailed
+from sagelet_engine.images.events import BuildEvent, EventKind
+
+_STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)")
+_DOWNLOADING = re.compile(r"^\s*Downloading (\S+?)(?:\.metadata)?(?: \(.*\))?$")
+#: pip --progress-bar raw
+_PROGRESS = re.compile(r"^Progress (\d+) of (\d+)$")
+#: The classic builder prints what a step writes to stderr in red.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NOISE = re.compile(r"^( ---> |Removing intermediate container )")
+_REMEMBERED, _SHOWN = 400, 15
+
+_REMEDIES = (
+    (
+        r"CERTIFICATE_VERIFY_FAILED|SSLError|certificate verify failed|Certificate verification failed",
+        "The network has a certificate authority of its own: name the file of its certificates with --ca-bundle.",
+    ),
+    (
+        r"No space left on device",
+        "The disk of the Docker Engine is full; the image takes 10 GB (`docker system df`, `docker system prune`).",
+    ),
+    (
+        r"Temporary failure resolving|Name or service not known|Could not resolve|Failed to establish a new connection"
+        r"|Could not connect|Connection timed out|Network is unreachable",
+        "The build's containers reach no network: check the engine's DNS and proxy (~/.docker/config.json), build with "
+        "--network host, or name a package index that they reach with --index-url.",
+    ),
+    (
+        r"No matching distribution found",
+        "The package index does not have the package, or its answer was not believed: name an index with --index-url "
+        "and, if the network has a certificate authority of its own, its certificates with --ca-bundle.",
+    ),
+    (
+        r"python3?: (?:command )?not found",
+        "The base image has no python3 on its PATH: name another one with --base.",
+    ),
+)
+_DEFAULT_REMEDY = (
+    "Remove the cause and run `sagelet image build` again: it continues from the last step that succeeded."
+)
+
+
+class BuildOutput:
+    """Reads the messages of one build."""
+
+    def __init__(self) -> None:
+        self._tail: deque[str] = deque(maxlen=_REMEMBERED)
+        self._step: tuple[int, int] | None = None
+        self._instruction = "the build"
+        self._file = "package"
+
+    def events(self, messages: Iterable[Mapping[str, Any]]) -> Iterator[BuildEvent]:
+        """Every message of `api.build(decode=True)` as events. Raises ImageBuildFailed at the first error."""
+        pending = ""
+        for message in messages:
+            if "error" in message:
+                raise self._failure(str(message["error"]), pending)
+            *lines, pending = (pending + message.get("stream", "")).split("\n")
+            for line in lines:
+                yield from self._line(_COLOUR.sub("", line.rstrip("\r")))
+
+    def _line(self, line: str) -> Iterator[BuildEvent]:
+        if not line.strip() or _NOISE.match(line):
+            return
+        if step := _STEP.match(line):
+            self._step = int(step[1]), int(step[2])
+            self._instruction = _shortened(step[3])
+            self._tail.clear()
+            yield self._event(EventKind.STEP, self._instruction)
+            return
+        if progress := _PROGRESS.match(line):
+            yield self._event(EventKind.PROGRESS, self._file, int(progress[1]), int(progress[2]))
+            return
+        if downloading := _DOWNLOADING.match(line):
+            self._file = downloading[1].rsplit("/", 1)[-1]
+        self._tail.append(line)
+        yield self._event(EventKind.OUTPUT, line)
+
+    def _event(self, kind: EventKind, text: str, done: int | None = None, total: int | None = None) -> BuildEvent:
+        step, steps = self._step or (None, None)
+        return BuildEvent(kind, text, step, steps, done, total)
+
+    def _failure(self, error: str, pending: str) -> ImageBuildFailed:
+        rest = _COLOUR.sub("", pending).strip()
+        lines = [*self._tail, *filter(None, [rest]), error.rsplit("' ", 1)[-1]]
+        where = "" if self._step is None else f"step {self._step[0]}/{self._step[1]} "
+        return ImageBuildFailed(f"{where}({self._instruction})", lines[-_SHOWN:], remedy_for("\n".join(lines)))
+
+
+def remedy_for(output: str) -> str:
+    """What the user can do about a failed step, by what it printed."""
+    for pattern, remedy in _REMEDIES:
+        if re.search(pattern, output, re.IGNORECASE):
+            return remedy
+    return _DEFAULT_REMEDY
+
+
+def _shortened(instruction: str, width: int = 100) -> str:
+    text = " ".join(instruction.split())
+    return text if len(text) <= width else text[: width - 1] + "…"

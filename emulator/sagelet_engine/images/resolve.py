@@ -1,0 +1,77 @@
+"""From the image URI of a request to the local image that stands in for it."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagelet_engine.images.facts import ImageFacts, facts_of
+from sagelet_engine.images.rules import BUILT_IN, load_rules
+
+#: The rule of a URI that no rule matches.
+LITERAL = "literal"
+
+
+@dataclass(frozen=True)
+class Resolution:
+    uri: str
+    #: The image to run. For the rule `literal` it is the URI itself: the caller finds out whether it is there.
+    #: None: a rule refuses, and `refusal` says why.
+    local_image: str | None
+    #: The name of the rule that decided.
+    rule: str
+    facts: ImageFacts
+    #: A whole sentence for the job's FailureReason.
+    refusal: str | None = None
+    #: What a job that has leased GPUs runs instead, if it is there.
+    gpu_image: str | None = None
+
+    @property
+    def is_literal(self) -> bool:
+        return self.rule == LITERAL
+
+
+class Resolver:
+    """Resolves image URIs by ordered rules: the user's first, then sagelet's own. The first match decides."""
+
+    def __init__(self, extra_rules_file: Path | None = None) -> None:
+        """Raises SettingsError when a rules file is wrong, naming the file and the rule."""
+        own = [] if extra_rules_file is None else load_rules(extra_rules_file)
+        self._rules = tuple(own + load_rules(BUILT_IN))
+
+    def resolve(self, uri: str) -> Resolution:
+        facts = facts_of(uri)
+        for rule in self._rules:
+            if match := rule.pattern.fullmatch(uri):
+                refusal = None if rule.refusal is None else _refusal(uri, rule.refusal)
+                return Resolution(uri, rule.image_for(match), rule.name, facts, refusal, rule.gpu_image_for(match))
+        return Resolution(uri, uri, LITERAL, facts)
+
+
+def explain_unmapped(uri: str) -> str:
+    """Why a job with this image cannot run (no rule matches it, no local image has its name), and both remedies."""
+    return (
+        f"No image stands in for {uri}: no rule matches it and no local image has this name. "
+        "Load it (`docker pull`, `docker load`, or `docker tag LOCAL_IMAGE` with this name), "
+        f"or {_how_to_map(uri)}"
+    )
+
+
+def explain_absent(resolution: Resolution) -> str:
+    """Why a job cannot run whose URI resolved to an image that is not there."""
+    if resolution.is_literal or resolution.local_image is None:
+        return resolution.refusal or explain_unmapped(resolution.uri)
+    return (
+        f"{resolution.local_image}, which stands in for {resolution.uri} by the rule {resolution.rule}, is not there. "
+        f"Build it with `sagelet image build`, or {_how_to_map(resolution.uri)}"
+    )
+
+
+def _refusal(uri: str, reason: str) -> str:
+    return f"Nothing stands in for {uri}: {reason.rstrip('.')}. If you have an image that can, {_how_to_map(uri)}"
+
+
+def _how_to_map(uri: str) -> str:
+    return (
+        "map it in the file that SAGELET_IMAGE_RULES names:\n"
+        f'[[rule]]\nname = "mine"\nmatch = \'{re.escape(uri)}\'\nimage = "LOCAL_IMAGE"'
+    )

@@ -1,0 +1,104 @@
+"""The rules that map image URIs, read from TOML. `rules.toml` beside this file explains their shape."""
+
+import re
+import string
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sagelet_engine
+from sagelet_engine.errors import SettingsError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+BUILT_IN = Path(__file__).with_name("rules.toml")
+_KEYS = frozenset({"name", "match", "image", "gpu_image", "refuse"})
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    pattern: re.Pattern[str]
+    #: Template of a local image's reference; None for a rule that refuses.
+    image: str | None
+    refusal: str | None
+    #: As `image`, for a job that has GPUs; None: such a job gets `image`, too.
+    gpu_image: str | None = None
+
+    def image_for(self, match: re.Match[str]) -> str | None:
+        return _filled(self.image, match)
+
+    def gpu_image_for(self, match: re.Match[str]) -> str | None:
+        return _filled(self.gpu_image, match)
+
+
+def load_rules(path: Path) -> list[Rule]:
+    """The rules of a file, in order. Raises SettingsError naming the file and the rule."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"The image rules {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"The image rules {path} are not TOML: {error}") from error
+    entries = document.pop("rule", [])
+    if document or not isinstance(entries, list):
+        raise SettingsError(f"The image rules {path} may hold [[rule]] tables only{_found(document)}")
+    return [_rule(path, number, entry) for number, entry in enumerate(entries, start=1)]
+
+
+def _rule(path: Path, number: int, entry: Any) -> Rule:
+    where = f"Rule {number} of the image rules {path}"
+    if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
+        raise SettingsError(f"{where} must be a table of strings")
+    name = entry.get("name", f"rule {number}")
+    where = f"{where} ({name})" if "name" in entry else where
+    if unknown := entry.keys() - _KEYS:
+        raise SettingsError(
+            f"{where} has unknown keys: {', '.join(sorted(unknown))}; known: {', '.join(sorted(_KEYS))}"
+        )
+    if "match" not in entry:
+        raise SettingsError(f"{where} lacks `match`, a regular expression over the image URI")
+    if ("image" in entry) == ("refuse" in entry):
+        raise SettingsError(f"{where} must have either `image`, a local image, or `refuse`, a reason")
+    if "gpu_image" in entry and "image" not in entry:
+        raise SettingsError(f"{where} has `gpu_image` without `image`, which a job without GPUs gets")
+    pattern = _pattern(where, entry["match"])
+    for key in entry.keys() & {"image", "gpu_image"}:
+        _check_image(where, key, entry[key], pattern)
+    return Rule(name, pattern, entry.get("image"), entry.get("refuse"), entry.get("gpu_image"))
+
+
+def _pattern(where: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise SettingsError(f"{where}: `match` is not a regular expression: {error}") from error
+
+
+def _check_image(where: str, key: str, template: str, pattern: re.Pattern[str]) -> None:
+    known = _placeholders("", dict.fromkeys(pattern.groupindex, ""))
+    try:
+        fields = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+        template.format_map(known)
+    except (KeyError, ValueError, IndexError, AttributeError) as error:
+        names = ", ".join(f"{{{name}}}" for name in known)
+        raise SettingsError(f"{where}: `{key}` has a bad placeholder ({error}); known: {names}") from error
+    if not template.strip() or not all(name in known for name in fields):
+        raise SettingsError(f"{where}: `{key}` is not the name of an image: {template!r}")
+
+
+def _filled(template: str | None, match: re.Match[str]) -> str | None:
+    return None if template is None else template.format_map(_placeholders(match.string, match.groupdict()))
+
+
+def _placeholders(uri: str, groups: Mapping[str, str | None]) -> dict[str, str]:
+    return {**{name: value or "" for name, value in groups.items()}, "version": sagelet_engine.__version__, "uri": uri}
+
+
+def _found(document: Mapping[str, object]) -> str:
+    return f"; found: {', '.join(sorted(document))}" if document else ""

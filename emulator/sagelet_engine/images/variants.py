@@ -1,0 +1,81 @@
+"""The variants of the training image: which torch, torch_xla and PJRT plugin each holds.
+
+torch_xla from the package index brings a client for CPUs only, so a GPU variant adds a PJRT plugin whose C API has the
+version that torch_xla was built for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import sagelet_engine
+from sagelet_engine.errors import SettingsError
+
+#: The distribution of the PJRT plugin.
+PLUGIN = "jax-cuda12-pjrt"
+REPOSITORY = "sagelet/training"
+
+
+@dataclass(frozen=True)
+class Variant:
+    #: What follows the version in the tag; empty for the image that runs everywhere.
+    name: str
+    #: For people.
+    text: str
+    #: Build arguments of images/training/Dockerfile.
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def packages(self) -> dict[str, str | None]:
+        """What makes the variant, by distribution: versions; None: not there."""
+        plugin = next((word for word in self.arguments.get("PJRT_PLUGIN", "").split() if word.startswith(PLUGIN)), "")
+        return {
+            "torch": self.arguments.get("TORCH"),
+            "torch_xla": self.arguments.get("TORCH_XLA"),
+            PLUGIN: plugin.partition("==")[2] or None,
+        }
+
+    @property
+    def reference(self) -> str:
+        """`sagelet/training:0.1.0-cu12`."""
+        return f"{REPOSITORY}:{sagelet_engine.__version__}" + (f"-{self.name}" if self.name else "")
+
+
+CPU = Variant("", "torch 2.9.0, torch_xla 2.9.0 on its CPU client")
+#: PJRT C API 0.70 on both sides: the platform is called CUDA and scripts run as they are.
+CU12 = Variant(
+    "cu12",
+    "torch 2.8.0, torch_xla 2.8.1 on the CUDA 12 plugin of JAX 0.6.2",
+    {
+        "TORCH": "2.8.0",
+        "TORCH_XLA": "2.8.1",
+        "PJRT_PLUGIN": "jax-cuda12-pjrt==0.6.2 nvidia-cuda-nvcc-cu12>=12.6.85,<13",
+    },
+)
+#: PJRT C API 0.75 on both sides. torch_xla 2.9 aborts on a platform called CUDA, so the plugin gets another name.
+CU12_RENAMED = Variant(
+    "cu12-renamed",
+    "torch 2.9.0, torch_xla 2.9.0 on the CUDA 12 plugin of JAX 0.7.1, under another name",
+    {
+        "TORCH": "2.9.0",
+        "TORCH_XLA": "2.9.0",
+        "PJRT_PLUGIN": "jax-cuda12-pjrt==0.7.1 nvidia-cuda-nvcc-cu12>=12.6.85,<13",
+    },
+)
+VARIANTS = {variant.name or "cpu": variant for variant in (CPU, CU12, CU12_RENAMED)}
+
+
+def variant(name: str) -> Variant:
+    """Raises SettingsError for a name that is none."""
+    if name not in VARIANTS:
+        raise SettingsError(f"--variant {name}: the variants are {', '.join(VARIANTS)}")
+    return VARIANTS[name]
+
+
+def training_image() -> str:
+    """The reference of the image that this version of sagelet builds and runs."""
+    return CPU.reference
+
+
+def is_training_image(reference: str | None) -> bool:
+    """Whether it is the training image of this version, in any variant: whether it has our runtime."""
+    return any(reference == known.reference for known in VARIANTS.values())

@@ -1,0 +1,177 @@
+"""The life of a training job: one table of statuses, and the one function that moves a job along it.
+
+Texts of `aws_texts` are AWS's; order and clock rules are those of public DescribeTrainingJob outputs:
+one transition per status with its message updated in place, each EndTime equal to the next StartTime,
+TrainingStartTime = start of Downloading, TrainingEndTime = start of the terminal status, or for a failed job the time
+when the failure was detected (botocore: DescribeTrainingJobResponse).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sagelet_engine import aws_texts
+from sagelet_engine.errors import JobNotInterruptible, SageletError
+from sagelet_engine.jobs import warm_pools
+from sagelet_engine.jobs.record import Attempt, JobKey, JobStatus, SecondaryStatus, StopCause, TrainingJob, Transition
+
+S = SecondaryStatus
+
+WAITING_FOR_CAPACITY = aws_texts.WAITING_FOR_CAPACITY
+PREPARING_INSTANCES = aws_texts.PREPARING_INSTANCES
+DOWNLOADING_IMAGE = aws_texts.DOWNLOADING_IMAGE
+
+
+class IllegalTransition(SageletError):
+    """A bug in sagelet: the table does not allow this step."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What entering a secondary status means."""
+
+    job_status: JobStatus
+    message: str
+    follows: frozenset[SecondaryStatus]
+
+
+def _rule(job_status: JobStatus, message: str, *follows: SecondaryStatus) -> Rule:
+    return Rule(job_status, message, frozenset(follows))
+
+
+RUNNING = (S.STARTING, S.PENDING, S.DOWNLOADING, S.TRAINING)
+
+#: End an attempt of the job, not the job.
+ENDING_ATTEMPT = (S.INTERRUPTED, S.RESTARTING)
+
+RULES: dict[SecondaryStatus, Rule] = {
+    S.STARTING: _rule(JobStatus.IN_PROGRESS, aws_texts.STARTING, *ENDING_ATTEMPT),
+    # Only a job that has to wait gets this status; one that finds capacity at once goes on from Starting.
+    S.PENDING: _rule(JobStatus.IN_PROGRESS, WAITING_FOR_CAPACITY, S.STARTING),
+    S.DOWNLOADING: _rule(JobStatus.IN_PROGRESS, aws_texts.DOWNLOADING_INPUT, S.STARTING, S.PENDING),
+    S.TRAINING: _rule(JobStatus.IN_PROGRESS, aws_texts.TRAINING, S.DOWNLOADING),
+    # These two last until the attempt's hosts are down.
+    S.INTERRUPTED: _rule(
+        JobStatus.IN_PROGRESS, "The managed spot training instances were interrupted", S.DOWNLOADING, S.TRAINING
+    ),
+    S.RESTARTING: _rule(JobStatus.IN_PROGRESS, "Restarting the training job", *RUNNING),
+    S.STOPPING: _rule(JobStatus.STOPPING, aws_texts.STOPPING, *RUNNING, S.UPLOADING, *ENDING_ATTEMPT),
+    # AWS uploads what is there for a failed job, too; a stopping job uploads within Stopping.
+    S.UPLOADING: _rule(JobStatus.IN_PROGRESS, aws_texts.UPLOADING, S.TRAINING),
+    S.COMPLETED: _rule(JobStatus.COMPLETED, aws_texts.COMPLETED, S.UPLOADING, S.STOPPING),
+    S.FAILED: _rule(JobStatus.FAILED, aws_texts.FAILED, *RUNNING, S.UPLOADING, S.STOPPING, *ENDING_ATTEMPT),
+    S.STOPPED: _rule(JobStatus.STOPPED, aws_texts.STOPPED, S.STOPPING),
+    S.MAX_RUNTIME_EXCEEDED: _rule(
+        JobStatus.STOPPED, "Training job runtime exceeded MaxRuntimeInSeconds provided", S.STOPPING
+    ),
+    S.MAX_WAIT_TIME_EXCEEDED: _rule(
+        JobStatus.STOPPED, "Training job runtime exceeded MaxWaitTimeInSeconds provided", S.STOPPING
+    ),
+}
+
+#: The terminal status of a stopped job, by what stopped it.
+STOPPED_AS = {
+    StopCause.USER: S.STOPPED,
+    StopCause.MAX_RUNTIME: S.MAX_RUNTIME_EXCEEDED,
+    StopCause.MAX_WAIT: S.MAX_WAIT_TIME_EXCEEDED,
+}
+
+
+def create(
+    key: JobKey, job_id: str, request: dict[str, Any], tags: dict[str, str], now_ms: int, spot_discount: float = 0.0
+) -> TrainingJob:
+    """A job at the moment of CreateTrainingJob: CreationTime equals the start of Starting."""
+    first = Transition(S.STARTING, RULES[S.STARTING].message, now_ms)
+    return TrainingJob(
+        key, job_id, request, now_ms, now_ms, transitions=(first,), tags=tags, spot_discount=spot_discount
+    )
+
+
+def advance(
+    job: TrainingJob, to: SecondaryStatus, now_ms: int, message: str | None = None, **changes: Any
+) -> TrainingJob:
+    """The job after entering `to` (or, in `to` already, with a new message) at `now_ms`; `changes` are other fields.
+
+    Raises IllegalTransition when the table does not allow the step. A clock that went back does not make
+    the record go back: no time is less than the one before it.
+    """
+    current = job.transitions[-1]
+    now_ms = max(now_ms, job.modified_ms, current.start_ms)
+    if to is current.status:
+        renamed = replace(current, message=message or current.message)
+        return replace(job, transitions=(*job.transitions[:-1], renamed), modified_ms=now_ms, **changes)
+    rule = RULES[to]
+    if current.status not in rule.follows:
+        raise IllegalTransition(f"{job.key.name}: {current.status.value} -> {to.value}")
+    entered = Transition(to, message or rule.message, now_ms, now_ms if rule.job_status.terminal else None)
+    advanced = replace(
+        job,
+        status=rule.job_status,
+        secondary=to,
+        transitions=(*job.transitions[:-1], replace(current, end_ms=now_ms), entered),
+        modified_ms=now_ms,
+        **_clock(job, to, rule, now_ms),
+        **changes,
+    )
+    return replace(advanced, warm_pool=warm_pools.after_end(advanced)) if advanced.terminal else advanced
+
+
+def _clock(job: TrainingJob, to: SecondaryStatus, rule: Rule, now_ms: int) -> dict[str, Any]:
+    """What entering `to` does to the training clock, from which the bill follows."""
+    if to is S.DOWNLOADING:
+        first = now_ms if job.training_start_ms is None else job.training_start_ms
+        return {"training_start_ms": first, "attempt_start_ms": now_ms}
+    if rule.job_status.terminal and job.training_start_ms is not None:
+        # What made the job fail was known when its upload began, unless the upload itself failed.
+        detected = to is S.FAILED and job.verdict is not None and job.verdict.status is S.FAILED
+        return {"training_end_ms": job.transitions[-1].start_ms if detected else now_ms}
+    return {}
+
+
+def request_stop(job: TrainingJob, cause: StopCause, now_ms: int) -> TrainingJob:
+    """The job after a stop was asked for; one that is being stopped already stays as it is."""
+    if job.stop_cause is not None:
+        return job
+    return advance(job, S.STOPPING, now_ms, stop_ms=now_ms, stop_cause=cause)
+
+
+def interrupt(job: TrainingJob, now_ms: int) -> TrainingJob:
+    """The job after its spot instances were taken away. Raises JobNotInterruptible when it has none."""
+    if not job.spot:
+        raise JobNotInterruptible(f"{job.key.name} has no spot instances: submit it with EnableManagedSpotTraining")
+    if job.secondary not in RULES[S.INTERRUPTED].follows:
+        raise JobNotInterruptible(
+            f"{job.key.name} is in status {job.secondary.value}: only a job that downloads or trains can be interrupted"
+        )
+    return advance(job, S.INTERRUPTED, now_ms)
+
+
+def preparing(job: TrainingJob) -> str:
+    """The status message of a job that has its place and starts."""
+    return f"{PREPARING_INSTANCES} ({job.stand_in})" if job.stand_in else PREPARING_INSTANCES
+
+
+def restart(job: TrainingJob, now_ms: int) -> TrainingJob:
+    """The next attempt of an interrupted or restarting job whose hosts are down; it keeps its place and its GPUs."""
+    now_ms = max(now_ms, job.modified_ms)
+    ended = Attempt(job.attempt_start_ms, now_ms, job.secondary, job.transitions[-1].message)
+    return advance(
+        job,
+        S.STARTING,
+        now_ms,
+        preparing(job),
+        attempts=(*job.attempts, ended),
+        attempt_start_ms=None,
+        launched=False,
+        compilation=None,
+    )
+
+
+def overdue(job: TrainingJob, now_ms: int) -> StopCause | None:
+    """Which limit of StoppingCondition the job has reached; None for one that is being stopped already."""
+    if job.stop_cause is not None:
+        return None
+    if job.running_ms(now_ms) >= job.max_runtime_seconds * 1000:
+        return StopCause.MAX_RUNTIME
+    if job.max_wait_ms is not None and now_ms >= job.max_wait_ms:
+        return StopCause.MAX_WAIT
+    return None

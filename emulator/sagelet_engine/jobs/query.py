@@ -1,0 +1,50 @@
+"""ListTrainingJobs as a question to the store: filters, order and the place to go on from."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from sagelet_engine.jobs.record import JobStatus, PoolStatus, TrainingJob
+
+
+class SortBy(str, Enum):
+    """botocore shape SortBy; the default is AWS's."""
+
+    NAME = "Name"
+    CREATION_TIME = "CreationTime"
+    STATUS = "Status"
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """The last job of a page: its value in the order asked for, and its id."""
+
+    value: str | int
+    job_id: str
+
+
+@dataclass(frozen=True)
+class JobQuery:
+    """What ListTrainingJobs can ask. Times in ms since the epoch; None: no such filter."""
+
+    account: str
+    region: str
+    created_after_ms: int | None = None
+    created_before_ms: int | None = None
+    modified_after_ms: int | None = None
+    modified_before_ms: int | None = None
+    #: Part of the name, compared without case.
+    name_contains: str | None = None
+    status: JobStatus | None = None
+    training_plan_arn: str | None = None
+    warm_pool: PoolStatus | None = None
+    sort_by: SortBy = SortBy.CREATION_TIME
+    ascending: bool = True
+    limit: int = 10
+    after: Cursor | None = None
+
+
+@dataclass(frozen=True)
+class JobPage:
+    jobs: list[TrainingJob]
+    #: Where the next page starts; None: this was the last.
+    next: Cursor | None

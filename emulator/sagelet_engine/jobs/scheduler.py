@@ -1,0 +1,286 @@
+"""Gives waiting jobs their hosts, oldest first. A job that has to wait says so: Pending, "waiting for capacity"."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.errors import JobNotFound
+from sagelet_engine.instances.gpus import GpuPool, Lease, NoCapacity
+from sagelet_engine.jobs import lifecycle, verdict, warm_pools
+from sagelet_engine.jobs.pool_keeper import PoolKeeper
+from sagelet_engine.jobs.record import SecondaryStatus, StopCause, TrainingJob
+from sagelet_engine.jobs.store import StaleRecord, Store
+from sagelet_engine.jobs.waiting import WaitingJobs
+
+log = logging.getLogger(__name__)
+
+#: Seconds until the queue is looked at again after that failed.
+RETRY_SECONDS = 1.0
+#: Seconds between looks at the clock while a job waits whose MaxWaitTimeInSeconds runs, or a warm pool's time does.
+PULSE = 0.5
+
+
+class Scheduler(threading.Thread):
+    """First in, first out; `max_jobs` jobs and `max_hosts` hosts at a time; GPUs by lease.
+
+    `start` is called with each job that got its hosts. A warm pool keeps its job's place, hosts and GPUs. The first
+    waiting job that matches it gets them, whoever else waits.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        pool: GpuPool,
+        max_jobs: int,
+        start: Callable[[TrainingJob], None],
+        warm: PoolKeeper,
+        *,
+        max_hosts: int,
+    ) -> None:
+        super().__init__(name="scheduler", daemon=True)
+        self._store = store
+        self._clock = clock
+        self._pool = pool
+        self._max_jobs = max_jobs
+        self._max_hosts = max_hosts
+        self._start_job = start
+        self._warm = warm
+        self._guard = threading.Lock()
+        self._waiting = WaitingJobs()
+        #: Of those that wait, the one on the way to its place.
+        self._placing: str | None = None
+        #: How many hosts each job has that got its place.
+        self._running: dict[str, int] = {}
+        #: Jobs that were not told to wait yet; some of them may run meanwhile.
+        self._untold: deque[str] = deque()
+        #: When waiting spot jobs have waited long enough, ms since the epoch.
+        self._deadlines: dict[str, int] = {}
+        self._wake = threading.Event()
+        self._closed = False
+
+    def submit(self, job: TrainingJob) -> None:
+        """Queues a job, unless it waits or runs already. Returns at once."""
+        with self._guard:
+            if job.id in self._waiting or job.id in self._running:
+                return
+            self._waiting.add(job.id, warm_pools.match_key(job))
+            self._untold.append(job.id)
+            if job.max_wait_ms is not None:
+                self._deadlines[job.id] = job.max_wait_ms
+        self.wake()
+
+    def occupy(self, job: TrainingJob) -> None:
+        """A job that was placed before a restart keeps its place."""
+        with self._guard:
+            self._running[job.id] = len(job.hosts)
+        self._pool.restore(job.id, job.gpus)
+
+    def withdraw(self, job_id: str) -> bool:
+        """Takes a job out of the queue; False when it does not wait there (it runs, or is being placed just now)."""
+        with self._guard:
+            if job_id not in self._waiting or job_id == self._placing:
+                return False
+            self._waiting.remove(job_id)
+            return True
+
+    def ended(self, job: TrainingJob) -> None:
+        """A job ended, or the warm pool that it had left: its place and its GPUs are free, unless its pool keeps them.
+
+        To be called again when the period of the pool was changed.
+        """
+        if job.pool_available:
+            self._warm.hold(job)
+            self.wake()
+            return
+        self.release(job.id)
+        self._warm.drop(job)
+
+    def release(self, job_id: str) -> None:
+        """The place and the GPUs of a job are free."""
+        with self._guard:
+            self._running.pop(job_id, None)
+        self._pool.release(job_id)
+        self.wake()
+
+    def wake(self) -> None:
+        """Looks at the queue again."""
+        self._wake.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+
+    def run(self) -> None:
+        pause: float | None = None
+        while not self._closed:
+            self._wake.wait(pause)
+            self._wake.clear()
+            try:
+                pause = self._look()
+            except Exception:
+                # The jobs are durable and stay queued.
+                log.exception("placing waiting jobs failed; trying again")
+                pause = RETRY_SECONDS
+
+    def _look(self) -> float | None:
+        """Places what can be placed, then tells one job that it has to wait; returns when to look again.
+
+        One at a time: telling thousands is as many writes to the disk, and a place that comes free goes first.
+        """
+        for job in self._warm.expire(self._clock.now_ms()):
+            self.ended(job)
+        while not self._closed and (job_id := self._take_matching()) is not None:
+            if not self._settle(job_id, self._reuse):
+                break
+        while not self._closed and (job_id := self._take()) is not None:
+            if not self._settle(job_id, self._assign):
+                break
+        for job_id in self._overdue():
+            self._give_up(job_id)
+        untold = self._next_untold()
+        if self._closed or untold is None:
+            return PULSE if self._deadlines or self._warm.keys() else None
+        self._let_wait(untold)
+        return 0
+
+    def _overdue(self) -> list[str]:
+        """Waiting jobs whose time is over; forgets the time of those that wait no more."""
+        now = self._clock.now_ms()
+        with self._guard:
+            self._deadlines = {job_id: ms for job_id, ms in self._deadlines.items() if job_id in self._waiting}
+            return [job_id for job_id, ms in self._deadlines.items() if now >= ms]
+
+    def _give_up(self, job_id: str) -> None:
+        """Stops a job for MaxWaitTimeInSeconds; a supervisor takes it to its end, as after every stop."""
+        job = self._store.get_by_id(job_id)
+        try:
+            job = self._store.update(lifecycle.request_stop(job, StopCause.MAX_WAIT, self._clock.now_ms()))
+        except StaleRecord:
+            log.debug("%s: changed while it waited; looking again", job.key.name)
+            return
+        if self.withdraw(job_id):
+            self._run_job(job)
+
+    def _take(self) -> str | None:
+        """The head of the queue, if a place is free. While it is being placed, nobody can withdraw it."""
+        with self._guard:
+            if self._waiting and len(self._running) < self._max_jobs:
+                self._placing = self._waiting.head()
+            return self._placing
+
+    def _take_matching(self) -> str | None:
+        """The first job that waits and matches a warm pool."""
+        keys = self._warm.keys()
+        with self._guard:
+            self._placing = self._waiting.first_with(keys)
+            return self._placing
+
+    def _settle(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
+        """Places a job, or leaves it where it is in the queue and returns False."""
+        placed = False
+        try:
+            placed = self._place(job_id, assign)
+        finally:
+            with self._guard:
+                self._placing = None
+                if placed:
+                    self._waiting.remove(job_id)
+        return placed or self._heed_stop(job_id)
+
+    def _heed_stop(self, job_id: str) -> bool:
+        """Ends a job that stays where it is in the queue if it was stopped when it was on its way out of it."""
+        job = self._store.get_by_id(job_id)
+        if job.stop_ms is None or not self.withdraw(job_id):
+            return False
+        self._run_job(job)
+        return True
+
+    def _place(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
+        """True when the job needs no more of the queue: it got its hosts, or is being stopped, or never can run."""
+        while True:
+            try:
+                return assign(self._store.get_by_id(job_id))
+            except StaleRecord:
+                self._pool.release(job_id)
+            except Exception:
+                self._pool.release(job_id)
+                raise
+
+    def _assign(self, job: TrainingJob) -> bool:
+        if self._reuse(job):
+            return True
+        if not self._has_room(len(job.hosts)):
+            return False
+        try:
+            lease = self._pool.lease(job.id, job.instance_groups)
+        except NoCapacity as error:
+            self._refuse(job, error)
+            return True
+        if lease is None:
+            return False
+        self._run_job(self._store.update(self._placed(job, lease)))
+        return True
+
+    def _reuse(self, job: TrainingJob) -> bool:
+        """Gives a job the hosts of a warm pool that it matches, if there is one. A job being stopped needs none."""
+        if job.stop_ms is not None:
+            self._run_job(job)
+            return True
+        pair = self._warm.reuse(job, self._clock.now_ms())
+        if pair is None:
+            return False
+        owner, taker = pair
+        lease = Lease(owner.gpus, owner.stand_in)
+        _, placed = self._store.update_all(owner, self._placed(taker, lease))
+        self._warm.forget(owner.id)
+        self.occupy(placed)
+        self.release(owner.id)
+        self._run_job(placed)
+        return True
+
+    def _has_room(self, hosts: int) -> bool:
+        """A job that alone has more hosts than may run, since the setting was changed, runs alone."""
+        with self._guard:
+            return not self._running or sum(self._running.values()) + hosts <= self._max_hosts
+
+    def _run_job(self, job: TrainingJob) -> None:
+        with self._guard:
+            self._running[job.id] = len(job.hosts)
+        self._start_job(job)
+
+    def _placed(self, job: TrainingJob, lease: Lease) -> TrainingJob:
+        now = self._clock.now_ms()
+        message = f"{lifecycle.PREPARING_INSTANCES} ({lease.stand_in})" if lease.stand_in else None
+        return lifecycle.advance(
+            job,
+            job.secondary,
+            now,
+            message or lifecycle.PREPARING_INSTANCES,
+            placed_ms=now,
+            gpus=lease.gpus,
+            stand_in=lease.stand_in,
+        )
+
+    def _refuse(self, job: TrainingJob, error: NoCapacity) -> None:
+        outcome = verdict.capacity_error(str(error))
+        now = self._clock.now_ms()
+        self._store.update(lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
+
+    def _next_untold(self) -> str | None:
+        with self._guard:
+            while self._untold:
+                job_id = self._untold.popleft()
+                if job_id in self._waiting:
+                    return job_id
+        return None
+
+    def _let_wait(self, job_id: str) -> None:
+        try:
+            job = self._store.get_by_id(job_id)
+            if job.secondary is SecondaryStatus.STARTING:
+                self._store.update(lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms()))
+        except (StaleRecord, JobNotFound):
+            log.debug("%s: stopped while it waited", job_id)

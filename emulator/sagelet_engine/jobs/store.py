@@ -1,0 +1,366 @@
+"""Durable state in SQLite. SQL is here and, where it is built from a question, in `sql_*.py` beside this file.
+
+A commit of a job is flushed to the disk before it returns; a batch of log lines and metric points is flushed by the
+next checkpoint, and is committed together with the position it was read up to, so that a crash leaves neither a gap nor
+a double.
+"""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sagelet_engine.database import Database
+from sagelet_engine.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
+from sagelet_engine.jobs import codec, sql_logs, sql_metrics, sql_notes, sql_pages, sql_search, sql_suggest
+from sagelet_engine.jobs.query import JobPage, JobQuery
+from sagelet_engine.jobs.record import JobKey, PoolStatus, TrainingJob
+from sagelet_engine.jobs.search import JobSearch, SearchCursor, SearchPage
+from sagelet_engine.jobs.sql_schema import MIGRATIONS
+from sagelet_engine.telemetry.events import LogEvent, LogStream, MergedEvents
+from sagelet_engine.telemetry.sink import MetricPoint
+
+#: Sorts behind every text that goes on after a prefix: a range that an index serves.
+LAST_CHARACTER = "\U0010ffff"
+
+
+class StaleRecord(SageletError):
+    """Somebody else changed the job since it was loaded: load it again and decide anew."""
+
+
+class Store(Database):
+    """All durable state of one data directory."""
+
+    def __init__(self, path: Path) -> None:
+        #: Set when there may be a status that was not announced yet.
+        self.status_noted = threading.Event()
+        self.log_groups = sql_logs.LogGroups(self._rows, self._write)
+        self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
+        super().__init__(path, MIGRATIONS)
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def insert(self, job: TrainingJob) -> None:
+        """Makes a new job durable. Raises JobNameInUse."""
+        row = (job.id, job.key.account, job.key.region, job.key.name, job.key.arn, *_state(job))
+        with self._write() as db:
+            try:
+                db.execute(
+                    "INSERT INTO jobs (id, account, region, name, arn, status, created_ms, modified_ms, terminal,"
+                    " record, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*row, job.version),
+                )
+            except sqlite3.IntegrityError as error:
+                raise JobNameInUse(job.key.arn) from error
+            _put_tags(db, job.id, job.tags)
+        self.status_noted.set()
+
+    def update(self, job: TrainingJob) -> TrainingJob:
+        """Replaces the record if nobody did since it was loaded, and returns it with its new version.
+
+        Raises StaleRecord otherwise.
+        """
+        return self.update_all(job)[0]
+
+    def update_all(self, *jobs: TrainingJob) -> list[TrainingJob]:
+        """Replaces all of these records, or none of them: see `update`."""
+        with self._write() as db:
+            for job in jobs:
+                changed = db.execute(
+                    "UPDATE jobs SET status = ?, created_ms = ?, modified_ms = ?, terminal = ?, record = ?,"
+                    " version = version + 1 WHERE id = ? AND version = ?",
+                    (*_state(job), job.id, job.version),
+                ).rowcount
+                if not changed:
+                    raise StaleRecord(job.key.name)
+        self.status_noted.set()
+        return [replace(job, version=job.version + 1) for job in jobs]
+
+    def delete(self, job: TrainingJob) -> None:
+        """Forgets a job with its tags, log streams and metric points. Raises StaleRecord when it has changed."""
+        with self._write() as db:
+            if not db.execute("DELETE FROM jobs WHERE id = ? AND version = ?", (job.id, job.version)).rowcount:
+                raise StaleRecord(job.key.name)
+
+    def get(self, key: JobKey) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._one("arn = ?", key.arn)
+
+    def get_by_id(self, job_id: str) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._one("id = ?", job_id)
+
+    def unfinished(self) -> list[TrainingJob]:
+        """Every job that has not ended, oldest first, of all accounts and regions."""
+        return self._jobs("WHERE terminal = 0 ORDER BY created_ms, rowid", ())
+
+    def with_warm_pool(self, status: PoolStatus) -> list[TrainingJob]:
+        """Every job whose warm pool has this status, of all accounts and regions."""
+        return self._jobs(f"WHERE {sql_pages.HAS_WARM_POOL} ORDER BY rowid", (status.value,))
+
+    def page(self, query: JobQuery) -> JobPage:
+        """One page of jobs: filtered, then sorted, then cut."""
+        jobs = self._jobs(*sql_pages.page(query))
+        if len(jobs) <= query.limit:
+            return JobPage(jobs, None)
+        return JobPage(jobs[: query.limit], sql_pages.cursor(jobs[query.limit - 1], query.sort_by))
+
+    def search(self, query: JobSearch) -> SearchPage:
+        """One page of the jobs that satisfy an expression."""
+        rows = self._rows(*sql_search.search(query))
+        page = rows[: query.limit]
+        jobs = {job.id: job for job in self._jobs(_BY_IDS, (json.dumps([row[0] for row in page]),))}
+        more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
+        total = rows[0][2] if rows else self._rows(*sql_search.count(query))[0][0]
+        return SearchPage([jobs[row[0]] for row in page if row[0] in jobs], total, more)
+
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """`HyperParameters.NAME`, `Tags.KEY` and `Metrics.NAME` that jobs have and that begin so, in order."""
+        return [row[0] for row in self._rows(*sql_suggest.names(account, region, beginning, limit))]
+
+    def counts(self) -> dict[str, int]:
+        """Number of jobs by TrainingJobStatus."""
+        return dict(self._rows("SELECT status, count(*) FROM jobs GROUP BY status"))
+
+    def ended_places(self) -> list[tuple[str, str, str]]:
+        """Account, region and id of every job that has ended: what its directory is named by."""
+        return self._rows("SELECT account, region, id FROM jobs WHERE terminal = 1 ORDER BY account, region, id")
+
+    # --- notes ------------------------------------------------------------------------------------------------
+
+    def noted_statuses(self, limit: int) -> list[tuple[int, TrainingJob]]:
+        """The oldest statuses that were not announced yet: a number that grows, and the job's record as of then."""
+        with self._connection() as db:
+            return sql_notes.oldest(db, limit)
+
+    def drop_noted_statuses(self, last: int) -> None:
+        """Forgets the noted statuses up to a number, once they are announced. After a crash they may come again."""
+        with self._write(durable=False) as db:
+            db.execute("DELETE FROM noted_statuses WHERE seq <= ?", (last,))
+
+    def throttle(self, job_id: str, limit: int) -> bool:
+        """Counts one more throttled call of a job; False when `limit` were throttled already."""
+        with self._write() as db:
+            return sql_notes.throttle(db, job_id, limit)
+
+    # --- tags -------------------------------------------------------------------------------------------------
+
+    def put_tags(self, job_id: str, tags: Mapping[str, str], limit: int) -> None:
+        """Adds tags or replaces their values: all of them, or none. Raises TooManyTags, JobNotFound."""
+        with self._write() as db:
+            try:
+                _put_tags(db, job_id, tags)
+            except sqlite3.IntegrityError as error:
+                raise JobNotFound(job_id) from error
+            if db.execute("SELECT count(*) FROM tags WHERE job_id = ?", (job_id,)).fetchone()[0] > limit:
+                raise TooManyTags(limit)
+
+    def delete_tags(self, job_id: str, keys: Sequence[str]) -> None:
+        with self._write() as db:
+            db.executemany("DELETE FROM tags WHERE job_id = ? AND key = ?", [(job_id, key) for key in keys])
+
+    # --- logs and metrics -------------------------------------------------------------------------------------
+
+    def open_stream(self, job: TrainingJob, host: str, name: str, now_ms: int) -> LogStream:
+        """The log stream of a host of the job's attempt under way, made when it is not there yet.
+
+        `name` ends with an epoch second, and so does the stream's: a later one where another attempt has the name.
+        """
+        which = (job.id, host, job.attempt)
+        wanted = f"{_SELECT_STREAM} WHERE job_id = ? AND host = ? AND attempt = ?"
+        with self._write(durable=False) as db:
+            if (found := db.execute(wanted, which).fetchone()) is None:
+                db.execute(
+                    "INSERT INTO log_streams (job_id, host, attempt, account, region, name, created_ms)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (*which, job.key.account, job.key.region, _free_name(db, job, name), now_ms),
+                )
+                found = db.execute(wanted, which).fetchone()
+        return LogStream(*found)
+
+    def append_output(
+        self,
+        stream: LogStream,
+        events: Sequence[LogEvent],
+        position: str | None,
+        points: Sequence[MetricPoint],
+        now_ms: int,
+    ) -> LogStream:
+        """Appends events, the metric points found in them and the position they were read up to, all or nothing.
+
+        Times never go back within a stream: an event older than the last one takes that one's time.
+        """
+        floor, rows, size = stream.last_ms or 0, [], 0
+        for offset, event in enumerate(events):
+            floor = max(floor, event.time_ms)
+            size += len(event.text.encode("utf-8", "surrogatepass"))
+            rows.append((stream.id, stream.events + offset, floor, now_ms, event.text))
+        first = stream.first_ms if stream.first_ms is not None else (rows[0][2] if rows else None)
+        after = replace(
+            stream,
+            position=position or stream.position,
+            first_ms=first,
+            last_ms=floor if rows else stream.last_ms,
+            ingested_ms=now_ms if rows else stream.ingested_ms,
+            events=stream.events + len(rows),
+            bytes=stream.bytes + size,
+        )
+        with self._write(durable=False) as db:
+            db.executemany("INSERT INTO log_events VALUES (?, ?, ?, ?, ?)", rows)
+            db.executemany(
+                "INSERT INTO metric_points (job_id, name, value, time_ms) VALUES (?, ?, ?, ?)",
+                [(stream.job_id, point.name, point.value, point.time_ms) for point in points],
+            )
+            db.execute(
+                # Relative where events may have been removed meanwhile; a deleted stream is shown again with a line.
+                "UPDATE log_streams SET position = ?, first_ms = coalesce(first_ms, ?), last_ms = ?, ingested_ms = ?,"
+                " events = ?, bytes = bytes + ?, deleted = deleted AND ? WHERE id = ?",
+                (
+                    after.position, rows[0][2] if rows else None, after.last_ms, after.ingested_ms, after.events,
+                    size, not rows, stream.id,
+                ),
+            )  # fmt: skip
+        return after
+
+    def stream(self, account: str, region: str, name: str) -> LogStream | None:
+        rows = self._rows(
+            f"{_SELECT_STREAM} WHERE account = ? AND region = ? AND name = ? AND deleted = 0", (account, region, name)
+        )
+        return LogStream(*rows[0]) if rows else None
+
+    def streams(
+        self,
+        account: str,
+        region: str,
+        prefix: str = "",
+        *,
+        by_time: bool = False,
+        descending: bool = False,
+        after: tuple[int, str] | None = None,
+        limit: int = -1,
+    ) -> list[LogStream]:
+        """Log streams whose name starts with `prefix`, by name or by the time of their last event.
+
+        `after`: last event's time (0 without events, and in an order by name) and name of the stream to go on behind;
+        `limit` below 0: all.
+        """
+        time = "coalesce(last_ms, 0)" if by_time else "0"
+        order, beyond = ("DESC", "<") if descending else ("ASC", ">")
+        where = "account = ? AND region = ? AND name >= ? AND name < ? AND deleted = 0"
+        bounds: list[Any] = [account, region, prefix, prefix + LAST_CHARACTER]
+        if after is not None and by_time:
+            where += f" AND ({time}, name) {beyond} (?, ?)"
+            bounds += after
+        elif after is not None:
+            where += f" AND name {beyond} ?"
+            bounds.append(after[1])
+        columns = f"{time} {order}, name {order}" if by_time else f"name {order}"
+        rows = self._rows(f"{_SELECT_STREAM} WHERE {where} ORDER BY {columns} LIMIT ?", (*bounds, limit))
+        return [LogStream(*row) for row in rows]
+
+    def events(
+        self,
+        stream_id: int,
+        *,
+        start_ms: int = 0,
+        end_ms: int = 2**62,
+        at_least: int = 0,
+        below: int = 2**62,
+        limit: int,
+        max_bytes: int = 2**62,
+        newest_first: bool = False,
+    ) -> list[LogEvent]:
+        """Events of a stream with start_ms <= time < end_ms and at_least <= seq < below.
+
+        At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one.
+        """
+        clauses = (
+            "WHERE stream_id = ? AND seq >= ? AND seq < ? AND time_ms >= ? AND time_ms < ?"
+            f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?"
+        )
+        found: list[LogEvent] = []
+        with closing(self._each_event(clauses, (stream_id, at_least, below, start_ms, end_ms, limit))) as events:
+            for _, event in events:
+                max_bytes -= event.page_bytes
+                if found and max_bytes < 0:
+                    break
+                found.append(event)
+        return found
+
+    def merged_events(self, stream_ids: Sequence[int], **which: Any) -> MergedEvents:
+        """Events of several streams by time; see sql_logs.merged."""
+        return sql_logs.merged(self._rows, self._each_event, stream_ids, **which)
+
+    def _each_event(self, clauses: str, parameters: Sequence[Any]) -> Generator[tuple[int, LogEvent], None, None]:
+        """Row by row: ten thousand lines of 256 KiB must not be in memory at once to fill a page of 1 MiB."""
+        select = f"SELECT stream_id, seq, time_ms, ingested_ms, text FROM log_events {clauses}"
+        with self._connection() as db, closing(db.execute(select, parameters)) as rows:
+            for stream_id, seq, time_ms, ingested_ms, text in rows:
+                yield stream_id, LogEvent(seq=seq, time_ms=time_ms, ingested_ms=ingested_ms, text=text)
+
+    def last_points(self, job_id: str) -> list[MetricPoint]:
+        """The last value of every metric of a job, by name."""
+        rows = self._rows(
+            "SELECT name, value, time_ms FROM metric_points WHERE seq IN"
+            " (SELECT max(seq) FROM metric_points WHERE job_id = ? GROUP BY name) ORDER BY name",
+            (job_id,),
+        )
+        return [MetricPoint(*row) for row in rows]
+
+    def all_points(self) -> Iterator[tuple[JobKey, list[MetricPoint]]]:
+        """Every metric point of every job, in order, a job at a time; those of its hosts last."""
+        jobs = self._rows(
+            "SELECT id, account, region, name FROM jobs WHERE id IN (SELECT DISTINCT job_id FROM metric_points"
+            " UNION SELECT DISTINCT job_id FROM host_points)"
+        )
+        for job_id, *key in jobs:
+            rows = self._rows("SELECT name, value, time_ms FROM metric_points WHERE job_id = ? ORDER BY seq", (job_id,))
+            yield JobKey(*key), [*(MetricPoint(*row) for row in rows), *self.points.of_hosts(job_id)]
+
+    # --- connections ------------------------------------------------------------------------------------------
+
+    def _one(self, condition: str, value: str) -> TrainingJob:
+        found = self._jobs(f"WHERE {condition}", (value,))
+        if not found:
+            raise JobNotFound(value)
+        return found[0]
+
+    def _jobs(self, clauses: str, parameters: Sequence[Any]) -> list[TrainingJob]:
+        with self._connection() as db:
+            rows = db.execute(f"SELECT id, record, version FROM jobs {clauses}", parameters).fetchall()
+            tags: dict[str, dict[str, str]] = {row[0]: {} for row in rows}
+            for job_id, key, value in db.execute(
+                "SELECT job_id, key, value FROM tags WHERE job_id IN (SELECT value FROM json_each(?)) ORDER BY key",
+                (json.dumps(list(tags)),),
+            ):
+                tags[job_id][key] = value
+        return [codec.decode(record, version, tags[job_id]) for job_id, record, version in rows]
+
+
+_BY_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
+_STREAM = "id, job_id, host, name, created_ms, position, first_ms, last_ms, ingested_ms, events, bytes"
+_SELECT_STREAM = f"SELECT {_STREAM} FROM log_streams"
+
+
+def _state(job: TrainingJob) -> tuple[str, int, int, int, str]:
+    return job.status.value, job.created_ms, job.modified_ms, int(job.terminal), codec.encode(job)
+
+
+def _free_name(db: sqlite3.Connection, job: TrainingJob, name: str) -> str:
+    """Two attempts may start within a second; a stream's name is its own."""
+    taken = "SELECT 1 FROM log_streams WHERE account = ? AND region = ? AND name = ?"
+    while db.execute(taken, (job.key.account, job.key.region, name)).fetchone():
+        head, _, epoch = name.rpartition("-")
+        name = f"{head}-{int(epoch) + 1}"
+    return name
+
+
+def _put_tags(db: sqlite3.Connection, job_id: str, tags: Mapping[str, str]) -> None:
+    db.executemany(
+        "INSERT INTO tags VALUES (?, ?, ?) ON CONFLICT (job_id, key) DO UPDATE SET value = excluded.value",
+        [(job_id, key, value) for key, value in tags.items()],
+    )

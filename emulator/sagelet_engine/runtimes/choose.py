@@ -1,0 +1,109 @@
+"""Which runtime a server uses, and why."""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.images.context import find_root
+from sagelet_engine.images.variants import PLUGIN, VARIANTS, training_image
+from sagelet_engine.runtimes.docker import DockerRuntime
+from sagelet_engine.runtimes.docker_facts import DockerFacts, probe
+from sagelet_engine.runtimes.port import Runtime
+from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.settings import RuntimeChoice, Settings
+
+#: What a training process imports beside sagelet's own runtime package (the extra `xla`).
+NEEDED_MODULES = ("sagemaker_training", "torch", "torch_xla")
+
+
+@dataclass(frozen=True)
+class Choice:
+    runtime: Runtime
+    #: For people: one phrase that says why it is this one.
+    reason: str
+    #: Addresses beside --host that the hosts of jobs reach this machine by.
+    listen: tuple[str, ...] = ()
+
+
+def choose(settings: Settings, clock: Clock) -> Choice:
+    """Docker when an engine answers and the training image is there, otherwise processes.
+
+    Raises SettingsError when the runtime that --runtime names cannot be used.
+    """
+    if settings.runtime is RuntimeChoice.PROCESS:
+        return _process(settings, clock, "--runtime is 'process'")
+    facts = probe()
+    if facts is None:
+        if settings.runtime is RuntimeChoice.DOCKER:
+            raise SettingsError(
+                "--runtime docker: no Docker Engine answers. Start it (or set DOCKER_HOST), or use --runtime process"
+            )
+        return _process(settings, clock, "no Docker Engine answers")
+    runtime = DockerRuntime(docker.from_env(), _owner(settings.data), clock)
+    if settings.runtime is RuntimeChoice.DOCKER or runtime.has_image(training_image()):
+        return _docker(runtime, facts)
+    return _process(settings, clock, f"the image {training_image()} is not there: `sagelet image build` makes it")
+
+
+def every_runtime(settings: Settings, clock: Clock) -> list[Runtime]:
+    """All that may have started jobs of this data directory and that can be asked now."""
+    process = _process(settings, clock, "").runtime
+    return [process] if probe() is None else [process, DockerRuntime(docker.from_env(), _owner(settings.data), clock)]
+
+
+def missing_modules(names: Sequence[str] = NEEDED_MODULES) -> list[str]:
+    """What the process runtime lacks to train here."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def gpu_variants() -> dict[str, bool]:
+    """The GPU variants of the training image by reference, and whether this Python has the packages of each."""
+    found = {name: _version(name) for name in ("torch", "torch_xla", PLUGIN)}
+    return {one.reference: found == one.packages for one in VARIANTS.values() if one.name}
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _docker(runtime: DockerRuntime, facts: DockerFacts) -> Choice:
+    listen = (facts.bridge_gateway,) if facts.bridge_gateway and _is_local(facts.bridge_gateway) else ()
+    absent = "" if runtime.has_image(training_image()) else f", without {training_image()}: `sagelet image build`"
+    return Choice(runtime, f"Docker Engine {facts.version}{absent}", listen)
+
+
+def _process(settings: Settings, clock: Clock, why: str) -> Choice:
+    missing = tuple(missing_modules())
+    command = (sys.executable, "-m", "sagelet_runtime.train")
+    stand_in = StandIn(command, str(find_root() / "runtime"), training_image(), gpu_variants(), missing)
+    runtime = ProcessRuntime(settings.data / "runtime", stand_in, clock)
+    if missing:
+        why += f"; {', '.join(missing)} not installed: pip install 'sagelet[xla]'"
+    return Choice(runtime, why)
+
+
+def _owner(data: Path) -> str:
+    """Tells apart the servers that share one Docker Engine: by data directory."""
+    return hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]
+
+
+def _is_local(address: str) -> bool:
+    """Whether this machine has the address. Docker Desktop's bridge is another machine's: there loopback is enough."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        try:
+            trial.bind((address, 0))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,314 @@
+"""The docker runtime: one hardened container per host, on a network of the job's own.
+
+What is true of a host is in Docker: labels find it, `inspect` observes it, Docker's log holds what it printed.
+"""
+
+import fcntl
+import ipaddress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import docker
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import IPAMConfig, IPAMPool
+from requests import Response
+from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.runtimes import docker_spec as spec
+from sagelet_engine.runtimes.byte_pump import BytePump
+from sagelet_engine.runtimes.docker_facts import DockerFacts, facts, probe
+from sagelet_engine.runtimes.docker_log import FrameParser, LineAssembler, as_since, nanoseconds
+from sagelet_engine.runtimes.docker_usage import usage
+from sagelet_engine.runtimes.output import HEARTBEAT_S, MAX_BATCH
+from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+
+__all__ = ["DockerFacts", "DockerRuntime", "probe"]
+
+CONNECT_TIMEOUT_S = 10.0
+LOG_CHUNK_BYTES = 64 * 1024
+CONFLICT = 409
+#: Docker's own network without any.
+NO_NETWORK = "none"
+#: What Docker answers for a container that was never started.
+NEVER = "0001-01-01"
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Docker's errors -> ours. What a caller can handle (NotFound, a conflict) it catches inside."""
+    try:
+        yield
+    except (DockerException, RequestException) as error:
+        raise RuntimeUnavailable(f"Docker: {_explanation(error)}. Is the daemon running and in order?") from error
+
+
+@contextmanager
+def _one_at_a_time(plan: LaunchPlan) -> Iterator[None]:
+    """Launches of one job wait for each other, in all processes: Docker lets two networks have one name."""
+    directory = plan.hosts[0].run_dir
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "launch.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _explanation(error: Exception) -> str:
+    return str(getattr(error, "explanation", None) or error).rstrip(".")
+
+
+class DockerRuntime:
+    """Hosts as containers. `owner` tells apart the servers that share one engine: each sees its own containers only."""
+
+    name = "docker"
+    endpoint_host = spec.HOST_GATEWAY
+    #: A mount of the engine's, which a container without capabilities cannot change.
+    binds_read_only = True
+
+    def __init__(self, client: docker.DockerClient, owner: str, clock: Clock) -> None:
+        self._client = client
+        self._api = client.api
+        self._owner = owner
+        self._clock = clock
+        self._facts: DockerFacts | None = None
+
+    def facts(self) -> DockerFacts:
+        """Raises RuntimeUnavailable when the engine does not answer."""
+        if self._facts is None:
+            with _answering():
+                self._facts = facts(self._client)
+        return self._facts
+
+    def has_image(self, reference: str) -> bool:
+        with _answering():
+            try:
+                self._client.images.get(reference)
+            except NotFound:
+                return False
+        return True
+
+    def launch(self, plan: LaunchPlan) -> list[Handle]:
+        """See the port. ClientFault: the image is not on this machine (nothing is ever pulled)."""
+        with _answering(), _one_at_a_time(plan):
+            known = {handle.host for handle in self.find(plan.job_id)}
+            if any(host.name not in known for host in plan.hosts) and not self.has_image(plan.image):
+                raise ClientFault(
+                    f"The image {plan.image} is not on this machine, and sagelet pulls none. "
+                    f"Load or build it: docker pull, docker load, or sagelet image build."
+                )
+            try:
+                network, addresses = self._network(plan)
+                return [self._launch_host(plan, host, network, addresses) for host in plan.hosts]
+            except Exception:
+                self._remove_networks(plan.job_id)
+                raise
+
+    def find(self, job_id: str) -> list[Handle]:
+        with _answering():
+            handles = [self._handle(found["Id"]) for found in self._containers(job_id)]
+        return sorted((handle for handle in handles if handle is not None), key=lambda handle: handle.host)
+
+    def observe(self, handle: Handle) -> Observation:
+        with _answering():
+            try:
+                state = self._api.inspect_container(handle.ref)["State"]
+            except NotFound:
+                return Observation(running=False, error=f"the container of {handle.host} was removed from outside")
+        return observation(state)
+
+    def usage(self, handle: Handle) -> Usage | None:
+        with _answering():
+            try:
+                # One shot: no second look to compare with. (Docker 20.10 waits for its own next look, up to a second.)
+                return usage(self._api.stats(handle.ref, stream=False, one_shot=True))
+            except NotFound:
+                return None
+
+    def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
+        assembler = LineAssembler(position)
+        response = self._open_log(handle, assembler.since_ns)
+        if response is None:
+            return
+        with closing(response):
+            yield from self._batches(response, assembler)
+        # The stream also ends when the daemon does: then half a line stays for the follower after us.
+        if not self.observe(handle).running and (last := list(assembler.flush())):
+            yield last
+
+    def stop(self, handle: Handle, *, force: bool = False) -> None:
+        with _answering():
+            try:
+                self._api.kill(handle.ref, "SIGKILL" if force else "SIGTERM")
+            except APIError as error:
+                if error.status_code not in (404, CONFLICT):
+                    raise
+
+    def reap(self, job_id: str) -> None:
+        with _answering():
+            for container in self._containers(job_id):
+                with suppress(NotFound):
+                    self._api.remove_container(container["Id"], force=True, v=True)
+            self._remove_networks(job_id)
+
+    def _containers(self, job_id: str) -> list[dict[str, Any]]:
+        filters = spec.as_filters(spec.job_labels(job_id, self._owner))
+        found: list[dict[str, Any]] = self._api.containers(all=True, filters=filters)
+        return found
+
+    def _remove_networks(self, job_id: str) -> None:
+        filters = spec.as_filters(spec.job_labels(job_id, self._owner))
+        for network in self._api.networks(filters=filters):
+            try:
+                self._api.remove_network(network["Id"])
+            except NotFound:
+                continue
+
+    def _handle(self, container: str) -> Handle | None:
+        try:
+            facts = self._api.inspect_container(container)
+        except NotFound:
+            return None
+        began = facts["State"]["StartedAt"]
+        started = facts["Created"] if began.startswith(NEVER) else began
+        labels = facts["Config"]["Labels"]
+        return Handle(labels[spec.HOST], facts["Id"], nanoseconds(started) // 1_000_000)
+
+    def _launch_host(self, plan: LaunchPlan, host: HostPlan, network: str, addresses: dict[str, str]) -> Handle:
+        container = self._created(plan, host, network, addresses)
+        if self._api.inspect_container(container)["State"]["Status"] == "created":
+            self._start(container)
+        handle = self._handle(container)
+        if handle is None:
+            raise RuntimeUnavailable(f"the container of {host.name} was removed while it started")
+        return handle
+
+    def _start(self, container: str) -> None:
+        try:
+            self._api.start(container)
+        except APIError:
+            # A command that cannot be executed is an end of the host, not of Docker: `observe` tells it.
+            if not self._api.inspect_container(container)["State"]["Error"]:
+                raise
+
+    def _created(self, plan: LaunchPlan, host: HostPlan, network: str, addresses: dict[str, str]) -> str:
+        """The host's container: a new one, or the one that has its name already."""
+        name = spec.container_name(plan, self._owner, host.name)
+        try:
+            return str(self._create(name, plan, host, network, addresses)["Id"])
+        except APIError as error:
+            if error.status_code != CONFLICT:
+                raise
+            return str(self._api.inspect_container(name)["Id"])
+
+    def _create(
+        self, name: str, plan: LaunchPlan, host: HostPlan, network: str, addresses: dict[str, str]
+    ) -> dict[str, Any]:
+        user = spec.user_of_server(rootless=self.facts().rootless)
+        endpoint = None
+        if network != NO_NETWORK:
+            address = self._api.create_endpoint_config(
+                ipv4_address=addresses.get(host.name), link_local_ips=[*spec.METADATA_ADDRESSES]
+            )
+            endpoint = {"EndpointsConfig": {network: address}}
+        created: dict[str, Any] = self._api.create_container(
+            plan.image,
+            name=name,
+            hostname=host.name,
+            entrypoint=None if plan.entrypoint is None else list(plan.entrypoint),
+            command=list(plan.arguments) or None,
+            environment=spec.environment(plan, host, user),
+            user=user,
+            labels=spec.host_labels(plan, self._owner, host.name),
+            host_config=self._api.create_host_config(**spec.host_config(plan, host, addresses, network)),
+            networking_config=endpoint,
+        )
+        return created
+
+    def _network(self, plan: LaunchPlan) -> tuple[str, dict[str, str]]:
+        """The job's network and, for several hosts, the address of each on it."""
+        if plan.network_isolation and len(plan.hosts) == 1:
+            return NO_NETWORK, {}
+        name = spec.network_name(plan, self._owner)
+        subnet = self._existing_subnet(name) or self._create_network(plan, name)
+        if len(plan.hosts) == 1:
+            return name, {}
+        network = ipaddress.ip_network(subnet)
+        # The first address is the gateway's.
+        return name, {host.name: str(network[index]) for index, host in enumerate(plan.hosts, start=2)}
+
+    def _existing_subnet(self, name: str) -> str | None:
+        try:
+            return _subnet(self._api.inspect_network(name))
+        except NotFound:
+            return None
+
+    def _create_network(self, plan: LaunchPlan, name: str) -> str:
+        """Docker chooses the subnet, but fixes addresses only on one that was asked for: so we ask for its choice."""
+        self._new_network(plan, name, None)
+        subnet = _subnet(self._api.inspect_network(name))
+        if len(plan.hosts) > 1:
+            self._api.remove_network(name)
+            self._new_network(plan, name, IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]))
+        return subnet
+
+    def _new_network(self, plan: LaunchPlan, name: str, ipam: IPAMConfig | None) -> None:
+        self._api.create_network(
+            name,
+            driver="bridge",
+            ipam=ipam,
+            internal=plan.network_isolation,
+            options=spec.network_options(plan),
+            check_duplicate=True,
+            labels=spec.job_labels(plan.job_id, self._owner),
+        )
+
+    def _open_log(self, handle: Handle, since_ns: int) -> Response | None:
+        """The log as raw frames; docker-py's own `logs` would round `since` and join frames."""
+        url = f"{self._api.base_url}/v{self._api.api_version}/containers/{handle.ref}/logs"
+        params = {"stdout": "1", "stderr": "1", "timestamps": "1", "follow": "1", "since": as_since(since_ns)}
+        with _answering():
+            response = self._api.get(url, params=params, stream=True, timeout=(CONNECT_TIMEOUT_S, None))
+            if response.status_code == 404:
+                response.close()
+                return None
+            response.raise_for_status()
+        return response
+
+    def _batches(self, response: Response, assembler: LineAssembler) -> Iterator[list[Line]]:
+        parser = FrameParser()
+        chunks = response.raw.stream(LOG_CHUNK_BYTES, decode_content=False)
+        with BytePump(chunks, lambda: _interrupt(response), broken=(HTTPError, OSError)) as pump:
+            while (data := pump.read(HEARTBEAT_S)) is not None:
+                lines = [line for frame in parser.feed(data) for line in assembler.feed(frame)]
+                for start in range(0, max(len(lines), 1), MAX_BATCH):
+                    yield lines[start : start + MAX_BATCH]
+
+
+def _interrupt(response: Response) -> None:
+    with suppress(RuntimeError, ValueError):  # read to its end, and given back to the pool
+        response.raw.shutdown()
+
+
+def _subnet(network: dict[str, Any]) -> str:
+    return next(str(config["Subnet"]) for config in network["IPAM"]["Config"] if ":" not in config["Subnet"])
+
+
+def observation(state: dict[str, Any]) -> Observation:
+    if state["Status"] in ("running", "paused", "restarting"):
+        return Observation(running=True)
+    error = state.get("Error") or None
+    if state["Status"] == "created" and error is None:
+        return Observation(running=False, error="the container was created, but never started")
+    return Observation(False, int(state["ExitCode"]), bool(state.get("OOMKilled")), error, _finished_ms(state))
+
+
+def _finished_ms(state: dict[str, Any]) -> int | None:
+    """Docker notes a start after the process runs and an end when it is over: a short one may end before it began."""
+    times = (state.get("StartedAt") or NEVER, state.get("FinishedAt") or NEVER)
+    started, finished = (None if time.startswith(NEVER) else nanoseconds(time) // 1_000_000 for time in times)
+    if finished is None or started is None:
+        return finished
+    return max(started, finished)

@@ -1,0 +1,60 @@
+"""Follows a file that someone else appends to. A position is the byte offset after a line."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.runtimes.output import HEARTBEAT_S, MAX_BATCH, split_lines, text_of
+from sagelet_engine.runtimes.port import Line
+
+POLL_S = 0.05
+CHUNK_BYTES = 1024 * 1024
+
+
+def follow(path: Path, position: str | None, ended: Callable[[], bool], clock: Clock) -> Iterator[list[Line]]:
+    """Batches of lines as they come; ends when `ended` says that nobody writes any more and all is read."""
+    numbered = _Numbered(int(position or 0), clock)
+    with path.open("rb", buffering=0) as file:
+        file.seek(numbered.offset)
+        pending, beat = b"", time.monotonic()
+        for chunk in _chunks(file, ended):
+            lines, pending = split_lines(pending + chunk)
+            if lines or time.monotonic() - beat >= HEARTBEAT_S:
+                yield from numbered.batches(lines)
+                beat = time.monotonic()
+    if pending:
+        yield from numbered.batches([(pending, len(pending))])
+
+
+def _chunks(file: BinaryIO, ended: Callable[[], bool]) -> Iterator[bytes]:
+    """What is appended, as it comes, at most CHUNK_BYTES each; an empty chunk when there is nothing yet."""
+    while True:
+        over = ended()  # asked before the read: what was written before the end is then read after it
+        chunk = file.read(CHUNK_BYTES)
+        yield chunk
+        if chunk:
+            continue
+        if over:
+            return
+        time.sleep(POLL_S)
+
+
+class _Numbered:
+    """Gives lines their time and position."""
+
+    def __init__(self, offset: int, clock: Clock) -> None:
+        self.offset = offset
+        self._clock = clock
+        self._last_ms = 0
+
+    def batches(self, lines: list[tuple[bytes, int]]) -> Iterator[list[Line]]:
+        """At least one batch, a heartbeat when there are no lines."""
+        self._last_ms = max(self._last_ms, self._clock.now_ms())
+        for start in range(0, max(len(lines), 1), MAX_BATCH):
+            yield [self._line(*line) for line in lines[start : start + MAX_BATCH]]
+
+    def _line(self, line: bytes, size: int) -> Line:
+        self.offset += size
+        return Line(self._last_ms, text_of(line), str(self.offset))

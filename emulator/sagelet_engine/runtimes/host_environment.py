@@ -1,0 +1,110 @@
+"""What a host of the process runtime gets for its command and its environment."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagelet_engine.runtimes.host_files import write_json
+from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
+
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
+#: Of the server's own environment nothing else passes: never its AWS credentials.
+PASSED = frozenset({"PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "REQUESTS_CA_BUNDLE", *PROXIES})
+PASSED_PREFIXES = ("PIP_", "SSL_CERT_")
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def command_of(plan: LaunchPlan, image_command: tuple[str, ...]) -> list[str]:
+    """`image_command` stands for the image's `train` (reference: SageMaker runs `docker run IMAGE train`)."""
+    if plan.entrypoint is not None:
+        return [*plan.entrypoint, *plan.arguments]
+    if plan.arguments[:1] in ((), ("train",)):
+        return [*image_command, *plan.arguments[1:]]
+    return list(plan.arguments)
+
+
+def environment_of(
+    plan: LaunchPlan, host: HostPlan, image_command: tuple[str, ...], python_path: str, server: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of the command. The lease of GPUs outranks the plan's own CUDA_VISIBLE_DEVICES."""
+    passed = {name: value for name, value in server.items() if name in PASSED or name.startswith(PASSED_PREFIXES)}
+    environment = {
+        **passed,
+        # `python`, `pip` and `torchrun` of a script are those beside the interpreter that stands for the image.
+        "PATH": _joined(os.path.dirname(image_command[0]), passed.get("PATH", DEFAULT_PATH)),
+        "PYTHONUNBUFFERED": "1",
+        # Without it sagemaker-training waits up to 15 minutes for DNS to know `algo-1`.
+        "SM_STUDIO_LOCAL_MODE": "true",
+        # Read by our framework module: jobs share this machine's ports.
+        "SAGELET_MASTER_PORT": str(master_port(plan.job_id)),
+        **({} if host.gpu_uuids else {"NVIDIA_VISIBLE_DEVICES": "void"}),
+        **plan.environment,
+    }
+    environment["PYTHONPATH"] = _joined(plan.environment.get("PYTHONPATH", ""), python_path)
+    environment["CUDA_VISIBLE_DEVICES"] = ",".join(host.gpu_uuids)
+    return environment
+
+
+def addresses_of(plan: LaunchPlan) -> dict[str, str]:
+    """A loopback address for each host: hosts may listen on one port, and jobs on the same as others."""
+    digest = _digest(plan.job_id)
+    # Not 127.0.x: that is where the services of this machine are.
+    network = f"127.{digest[0] % 254 + 1}.{digest[1]}"
+    return {host.name: f"{network}.{number}" for number, host in enumerate(plan.hosts, 1)}
+
+
+def master_port(job_id: str) -> int:
+    """MASTER_PORT of a job: the same for all of its hosts and, most likely, not another job's.
+
+    torch's rendezvous listens on every address, so addresses alone keep no two jobs apart. Below Linux's range of
+    ports that any connection may take (32768).
+    """
+    return 20_000 + int.from_bytes(_digest(job_id)[:4], "big") % 12_000
+
+
+def _digest(job_id: str) -> bytes:
+    return hashlib.sha256(job_id.encode()).digest()
+
+
+def _joined(*paths: str) -> str:
+    return os.pathsep.join(path for path in paths if path)
+
+
+class OptMlPaths:
+    """Where no mount namespace can be had: `/opt/ml` at the start of a path becomes the job directory."""
+
+    def __init__(self, opt_ml: Path) -> None:
+        self._opt_ml = str(opt_ml)
+        # A job directory below /opt/ml must not be rewritten twice.
+        below = self._opt_ml.removeprefix("/opt/ml") if self._opt_ml.startswith("/opt/ml") else None
+        done = "" if below is None else f"(?!{re.escape(below)})"
+        self._pattern = re.compile(rf"(?:(?<=file://)|(?<![\w.\-/]))/opt/ml(?![\w.\-]){done}")
+
+    def rewritten(self, value: str) -> str:
+        return self._pattern.sub(lambda _: self._opt_ml, value)
+
+    def rewrite_hyperparameters(self) -> None:
+        """In the job's own copy only; the request keeps what the user sent."""
+        path = Path(self._opt_ml, "input/config/hyperparameters.json")
+        if not path.is_file():
+            return
+        values: dict[str, str] = json.loads(path.read_text())
+        mode = path.stat().st_mode
+        write_json(path, {name: self.rewritten(value) for name, value in values.items()})
+        path.chmod(mode)
+
+    def link(self, name: str, target: Path) -> None:
+        """Puts a link to another directory in the place of a directory that is empty, or was never made."""
+        place = Path(self._opt_ml, name)
+        if not place.is_symlink():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if place.exists():
+                place.rmdir()
+            place.symlink_to(target.absolute())
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        rewritten = {name: self.rewritten(value) for name, value in environment.items()}
+        return {**rewritten, "SAGEMAKER_BASE_DIR": self._opt_ml}

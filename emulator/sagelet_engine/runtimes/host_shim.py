@@ -1,0 +1,199 @@
+"""The keeper of one host of the process runtime: runs the command, outlives the server, leaves nothing behind.
+
+Run as `python -I -S host_shim.py RUN_DIR`; standard library only. Its first process ends as soon as the host is
+started (its exit status says how that went, see `host_files`), so the keeper is nobody's child and no zombie.
+
+Signals: SIGTERM is passed to the command, and to it alone (as `docker stop` does); SIGUSR1 kills all of the host.
+Every process that descends from the command is killed when the command ends, as the end of a container does.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+# `-I -S` knows neither the package nor site-packages: only the former is wanted here.
+sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from sagelet_engine.runtimes import host_files, host_namespaces
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+FORCE = signal.SIGUSR1
+WATCHED = {*FORWARDED, FORCE, signal.SIGCHLD}
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[0] == "--probe":
+        return probe(arguments[1], user=arguments[2] == "user", network=arguments[3] == "isolated")
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # an ignored signal is not kept for sigwait everywhere
+    os.chdir(arguments[0])
+    ready, tell = os.pipe()
+    if os.fork() == 0:
+        os.close(ready)
+        os.setsid()
+        keep(tell)
+        return 0
+    os.close(tell)
+    told = os.read(ready, 1)
+    return told[0] if told else 1
+
+
+def probe(directory: str, *, user: bool, network: bool) -> int:
+    """Tries the namespaces for real: 0 when /opt/ml is `directory`; an OSError, so status 1, when they are refused."""
+    here = os.stat(directory).st_ino
+    hosts_file = os.path.join(directory, "hosts")
+    host_namespaces.enter(
+        host_namespaces.View(directory, "algo-1", {"algo-1": "127.0.0.1"}, hosts_file, network), user=user
+    )
+    return 0 if os.stat(host_namespaces.OPT_ML).st_ino == here else 1
+
+
+def keep(tell: int) -> None:
+    """The keeper's life. `tell` is the pipe to the first process: one byte, its exit status."""
+    lock = os.open(host_files.LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.write(tell, bytes([host_files.IN_USE]))
+        return
+    if os.path.exists(host_files.STARTED):
+        os.write(tell, bytes([host_files.ALREADY_STARTED]))
+        return
+    plan = host_files.read_json(host_files.PLAN)
+    if plan is None:
+        raise FileNotFoundError(f"no {host_files.PLAN} in {os.getcwd()}")
+    _run(plan, tell)
+
+
+def _run(plan: dict[str, Any], tell: int) -> None:
+    cookie = secrets.token_hex(16)
+    started = {
+        "pid": os.getpid(),
+        "start_time": host_files.start_time(os.getpid()),
+        "cookie": cookie,
+        "started_ms": time.time_ns() // 1_000_000,
+    }
+    error = _prepare(plan)
+    host_files.write_json(host_files.STARTED, started)
+    with contextlib.suppress(BrokenPipeError):  # the server was killed meanwhile: the host goes on
+        os.write(tell, bytes([host_files.READY]))
+    os.close(tell)
+    code, error = (None, error) if error else _start_and_wait(plan, cookie)
+    finished = {"exit_code": code, "error": error, "finished_ms": time.time_ns() // 1_000_000}
+    host_files.write_json(host_files.EXIT, finished)
+
+
+def _prepare(plan: dict[str, Any]) -> str | None:
+    """Enters the namespaces of the plan; returns what went wrong."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if plan["namespaces"] == "none":
+        return None
+    view = host_namespaces.View(
+        plan["opt_ml"],
+        plan["hostname"],
+        plan["hosts"],
+        os.path.abspath("hosts"),
+        plan["isolate_network"],
+        tuple(plan["read_only"]),
+        tuple(plan["mounts"]),
+    )
+    try:
+        host_namespaces.enter(view, user=plan["namespaces"] == "user")
+    except OSError as error:
+        return f"the host's namespaces could not be made: {error}"
+    return None
+
+
+def _start_and_wait(plan: dict[str, Any], cookie: str) -> tuple[int, str | None]:
+    """Exit code of the command as a shell and Docker say it, and why it could not start."""
+    command: list[str] = plan["command"]
+    environment = {**plan["environment"], host_files.COOKIE: cookie}
+    try:
+        child = _spawn(command, environment, plan["directory"])
+    except FileNotFoundError as error:
+        return NOT_FOUND, f"exec: {command[0]!r}: {error.strerror}"
+    except OSError as error:
+        return NOT_EXECUTABLE, f"exec: {command[0]!r}: {error.strerror}"
+    try:
+        return _wait(child.pid), None
+    finally:
+        _kill_all(child.pid)
+        _collect(child.pid)
+
+
+def _spawn(command: list[str], environment: dict[str, str], directory: str) -> "subprocess.Popen[bytes]":
+    keeper = os.getpid()
+    with open(host_files.OUTPUT, "ab", buffering=0) as output:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            preexec_fn=lambda: _before_exec(keeper),
+        )
+
+
+def _before_exec(keeper: int) -> None:
+    """In the child: its own process group, ordinary signals, and death when the keeper dies."""
+    os.setpgid(0, 0)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != keeper:
+            os._exit(128 + signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _wait(child: int) -> int:
+    """Serves signals until the command has ended. They are blocked and taken here, so none is lost or early."""
+    while True:
+        number = signal.sigwait(WATCHED)
+        if number == FORCE:
+            _kill_all(child)
+        elif number in FORWARDED:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+        code = _collect(child)
+        if code is not None:
+            return code
+
+
+def _collect(child: int) -> int | None:
+    """Collects what has ended, adopted orphans too; the exit code when the command is among it."""
+    code = None
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == child:
+                raw = os.waitstatus_to_exitcode(status)
+                code = raw if raw >= 0 else 128 - raw
+    return code
+
+
+def _kill_all(child: int) -> None:
+    """Kills every process of the host. All of them descend from us: orphans come to the subreaper."""
+    if sys.platform != "linux":  # no /proc and no subreaper: the process group has to do
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while (left := host_files.descendants(os.getpid())) and time.monotonic() < deadline:
+        for pid in left:
+            host_files.kill(pid)
+        time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

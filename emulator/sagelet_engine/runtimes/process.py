@@ -1,0 +1,281 @@
+"""The process runtime: each host is a process tree of this machine, held by a keeper (`host_shim`) that outlives us.
+
+What is true of a host is in the files of its `run_dir` (see `host_files`); `state_dir` maps a job id to them.
+A host's memory limit and shared memory are the machine's own: they are not enforced here.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.runtimes import host_files
+from sagelet_engine.runtimes.file_follower import follow
+from sagelet_engine.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of
+from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Mount, Observation, Usage
+
+#: How a host gets its own /opt/ml: mount namespace as root, as an ordinary user, or not at all (paths are rewritten).
+Namespaces = Literal["root", "user", "none"]
+
+SHIM = Path(__file__).with_name("host_shim.py")
+START_TIMEOUT_S = 30.0
+
+
+def _shim_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-I", "-S", str(SHIM), *arguments]
+
+
+def _namespaces_work(namespaces: Namespaces, *, isolate_network: bool) -> bool:
+    """A real trial in a process of its own: what a kernel, a container or AppArmor allows cannot be read anywhere."""
+    with tempfile.TemporaryDirectory(prefix="sagelet-probe-") as directory:
+        network = "isolated" if isolate_network else "shared"
+        command = _shim_command("--probe", directory, namespaces, network)
+        trial = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=START_TIMEOUT_S)
+    return trial.returncode == 0
+
+
+def _best_namespaces() -> Namespaces:
+    candidates: tuple[Namespaces, ...] = ("root", "user") if sys.platform == "linux" else ()
+    for candidate in candidates:
+        if _namespaces_work(candidate, isolate_network=False):
+            return candidate
+    return "none"
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """The environment that takes the training image's place where there are no images."""
+
+    #: Stands for the image's `train`.
+    command: tuple[str, ...]
+    #: PYTHONPATH of what the command imports.
+    python_path: str = ""
+    #: The only image that it stands in for.
+    image: str = ""
+    #: Variants of the image, and whether the packages here are theirs.
+    variants: Mapping[str, bool] = field(default_factory=dict)
+    #: Modules of the image that are not installed here; with one missing no job can run.
+    missing: tuple[str, ...] = ()
+
+
+class ProcessRuntime:
+    """Hosts as processes."""
+
+    name = "process"
+    endpoint_host = "127.0.0.1"
+
+    def __init__(
+        self,
+        state_dir: Path,
+        stand_in: StandIn,
+        clock: Clock,
+        *,
+        namespaces: Namespaces | None = None,
+    ) -> None:
+        self._state_dir = state_dir
+        self._stand_in = stand_in
+        self._clock = clock
+        self._namespaces = namespaces
+        self._can_isolate: bool | None = None
+        self._probing = threading.Lock()
+
+    def namespaces(self) -> Namespaces:
+        """What this machine allows; found by trial, once."""
+        with self._probing:
+            self._namespaces = self._namespaces or _best_namespaces()
+            return self._namespaces
+
+    def has_image(self, image: str) -> bool:
+        """Whether the environment that this runtime has is what the image holds. Raises ClientFault for any other."""
+        if image in self._stand_in.variants:
+            return self._stand_in.variants[image] and not self._stand_in.missing
+        if image != self._stand_in.image:
+            raise ClientFault(
+                f"The process runtime stands in for {self._stand_in.image} only and cannot run {image}: "
+                "start a Docker Engine and use `sagelet up --runtime docker`"
+            )
+        if self._stand_in.missing:
+            raise ClientFault(
+                f"The process runtime cannot train: {', '.join(self._stand_in.missing)} not installed. "
+                "Run `pip install 'sagelet[xla]'` and start the server again, or use Docker"
+            )
+        return True
+
+    def launch(self, plan: LaunchPlan) -> list[Handle]:
+        """See the port. ClientFault: more isolation is asked than processes can give."""
+        if plan.network_isolation:
+            self._check_isolation(plan)
+        return [self._launch_host(plan, host) for host in plan.hosts]
+
+    def find(self, job_id: str) -> list[Handle]:
+        handles = []
+        for entry in sorted(self._index(job_id).glob("*.json")):
+            known = host_files.read_json(entry)
+            if known is None:  # reaped since we listed it
+                continue
+            run_dir = Path(known["run_dir"])
+            if (run_dir / host_files.STARTED).exists() or host_files.is_locked(run_dir / host_files.LOCK):
+                handles.append(self._started(known["host"], run_dir))
+        return handles
+
+    def observe(self, handle: Handle) -> Observation:
+        run_dir = Path(handle.ref)
+        if (ended := _ended(run_dir)) is not None:
+            return ended
+        if host_files.is_locked(run_dir / host_files.LOCK):
+            return Observation(running=True)
+        # The keeper writes its last file before it frees the lock: look again before calling it dead.
+        return _ended(run_dir) or self._bury(run_dir)
+
+    def usage(self, handle: Handle) -> Usage | None:
+        started = host_files.read_json(Path(handle.ref, host_files.STARTED))
+        if started is None or not self.observe(handle).running:
+            return None
+        # Loads psutil, which a process runtime that is not asked can do without.
+        from sagelet_engine.runtimes import process_usage
+
+        return process_usage.below(started["pid"])
+
+    def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
+        output = Path(handle.ref, host_files.OUTPUT)
+        return follow(output, position, lambda: not self.observe(handle).running, self._clock)
+
+    def stop(self, handle: Handle, *, force: bool = False) -> None:
+        run_dir = Path(handle.ref)
+        started = host_files.read_json(run_dir / host_files.STARTED)
+        if started is None or not self.observe(handle).running:
+            return
+        # The lock is held, so the keeper lives and its process id is its own.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(started["pid"], signal.SIGUSR1 if force else signal.SIGTERM)
+
+    @property
+    def binds_read_only(self) -> bool:
+        """Without namespaces the files' own mode has to do, and it holds nobody back who means it."""
+        return self.namespaces() != "none"
+
+    def reap(self, job_id: str) -> None:
+        for handle in self.find(job_id):
+            self.stop(handle, force=True)
+        shutil.rmtree(self._index(job_id), ignore_errors=True)
+
+    def _index(self, job_id: str) -> Path:
+        return self._state_dir / "hosts" / quote(job_id, safe="")
+
+    def _check_isolation(self, plan: LaunchPlan) -> None:
+        if len(plan.hosts) > 1:
+            raise ClientFault(
+                "EnableNetworkIsolation with more than one instance needs the docker runtime: "
+                "isolated processes cannot reach each other. Start sagelet with --runtime docker."
+            )
+        namespaces = self.namespaces()
+        if self._can_isolate is None:
+            self._can_isolate = namespaces != "none" and _namespaces_work(namespaces, isolate_network=True)
+        if not self._can_isolate:
+            raise ClientFault(
+                "EnableNetworkIsolation: the process runtime cannot isolate the network on this machine. "
+                "Start sagelet with --runtime docker, or submit the job without network isolation."
+            )
+
+    def _launch_host(self, plan: LaunchPlan, host: HostPlan) -> Handle:
+        host.run_dir.mkdir(parents=True, exist_ok=True)
+        if not (host.run_dir / host_files.STARTED).exists():
+            self._write_plan(plan, host)
+            self._start_keeper(host)
+        return self._started(host.name, host.run_dir)
+
+    def _write_plan(self, plan: LaunchPlan, host: HostPlan) -> None:
+        namespaces, mounts = self.namespaces(), _mounts(host)
+        command = command_of(plan, self._stand_in.command)
+        environment = environment_of(plan, host, self._stand_in.command, self._stand_in.python_path, os.environ)
+        if namespaces == "none":
+            paths = OptMlPaths(host.opt_ml)
+            paths.rewrite_hyperparameters()
+            # Nothing makes a link read-only.
+            for mount in mounts:
+                paths.link(mount.target, mount.source)
+            environment = paths.environment(environment)
+            command = [paths.rewritten(argument) for argument in command]
+        content = {
+            "command": command,
+            "environment": environment,
+            "directory": str(host.opt_ml) if namespaces == "none" else "/opt/ml",
+            "namespaces": namespaces,
+            "opt_ml": str(host.opt_ml),
+            "read_only": list(host.read_only),
+            "mounts": [[str(mount.source), mount.target, mount.read_only] for mount in mounts],
+            "hostname": host.name,
+            "hosts": addresses_of(plan),
+            "isolate_network": plan.network_isolation,
+        }
+        host_files.write_json(host.run_dir / host_files.PLAN, content)
+        (host.run_dir / host_files.OUTPUT).touch(mode=0o600)
+        self._index(plan.job_id).mkdir(parents=True, exist_ok=True)
+        entry = self._index(plan.job_id) / f"{quote(host.name, safe='')}.json"
+        host_files.write_json(entry, {"host": host.name, "run_dir": str(host.run_dir)})
+
+    def _start_keeper(self, host: HostPlan) -> None:
+        """Returns when the keeper has started; one that is there already is left alone."""
+        command = _shim_command(str(host.run_dir.absolute()))
+        with (host.run_dir / host_files.KEEPER_LOG).open("ab") as log:
+            first = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            status = first.wait(START_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeUnavailable(f"{host.name} did not start within {START_TIMEOUT_S:.0f} s") from error
+        if status not in (host_files.READY, host_files.IN_USE, host_files.ALREADY_STARTED):
+            raise RuntimeUnavailable(f"{host.name} could not be started: {_last_words(host.run_dir)}")
+
+    def _started(self, name: str, run_dir: Path) -> Handle:
+        """The handle of a host whose keeper is there; it may be about to say so."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (started := host_files.read_json(run_dir / host_files.STARTED)) is None:
+            if time.monotonic() > deadline:
+                raise RuntimeUnavailable(f"{name} did not start within {START_TIMEOUT_S:.0f} s: {_last_words(run_dir)}")
+            time.sleep(0.01)
+        return Handle(name, str(run_dir), started["started_ms"])
+
+    def _bury(self, run_dir: Path) -> Observation:
+        """The keeper was killed, so nobody else will kill its processes and write the end."""
+        started = host_files.read_json(run_dir / host_files.STARTED)
+        if started is None:
+            return Observation(running=False, error="the host was never started")
+        host_files.kill_by_cookie(started["cookie"])
+        error = f"the keeper of the host ended unexpectedly. {_last_words(run_dir)}"
+        ended = Observation(running=False, error=error, finished_ms=self._clock.now_ms())
+        host_files.write_json(run_dir / host_files.EXIT, asdict(ended))
+        return ended
+
+
+def _mounts(host: HostPlan) -> list[Mount]:
+    """A warm pool's cache is a directory of this machine, too."""
+    cache = [] if host.cache is None else [Mount(host.cache.absolute(), WARM_POOL_CACHE, read_only=False)]
+    return [*cache, *host.mounts]
+
+
+def _ended(run_dir: Path) -> Observation | None:
+    written = host_files.read_json(run_dir / host_files.EXIT)
+    if written is None:
+        return None
+    return Observation(
+        running=False, exit_code=written["exit_code"], error=written["error"], finished_ms=written["finished_ms"]
+    )
+
+
+def _last_words(run_dir: Path) -> str:
+    """The end of what the keeper itself printed: a traceback, if anything."""
+    log = run_dir / host_files.KEEPER_LOG
+    said = log.read_text(errors="replace").strip() if log.exists() else ""
+    return said[-2000:]

@@ -1,0 +1,273 @@
+"""The catalogue of objects in SQLite; all SQL of the store is here.
+
+Keys are BLOBs of their UTF-8 bytes, so they sort as S3 sorts them and may hold a NUL. Every write is one transaction
+that is on the disk when it returns.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sagelet_engine.database import Database, StoreUnavailable
+from sagelet_engine.s3.errors import BucketExists, BucketNotEmpty, DiskFull, NoSuchBucket, NoSuchUpload
+from sagelet_engine.s3.records import Bucket, ObjectPart, StoredObject, Upload, UploadedPart
+
+MIGRATIONS = (
+    """
+    CREATE TABLE buckets (
+        name TEXT PRIMARY KEY, account TEXT NOT NULL, region TEXT NOT NULL, created_ms INTEGER NOT NULL
+    );
+    CREATE INDEX buckets_by_account ON buckets (account, name);
+    CREATE TABLE objects (
+        id INTEGER PRIMARY KEY,
+        bucket TEXT NOT NULL REFERENCES buckets (name), key BLOB NOT NULL,
+        file_id TEXT NOT NULL UNIQUE, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, etag TEXT NOT NULL,
+        modified_ms INTEGER NOT NULL, linked_ns INTEGER, record TEXT NOT NULL,
+        UNIQUE (bucket, key)
+    );
+    CREATE TABLE uploads (
+        id TEXT PRIMARY KEY,
+        bucket TEXT NOT NULL REFERENCES buckets (name) ON DELETE CASCADE, key BLOB NOT NULL,
+        file_id TEXT NOT NULL UNIQUE, initiated_ms INTEGER NOT NULL, slot INTEGER, record TEXT NOT NULL
+    );
+    CREATE INDEX uploads_by_key ON uploads (bucket, key, id);
+    CREATE TABLE parts (
+        upload_id TEXT NOT NULL REFERENCES uploads (id) ON DELETE CASCADE, number INTEGER NOT NULL,
+        size INTEGER NOT NULL, etag TEXT NOT NULL, modified_ms INTEGER NOT NULL, checksums TEXT NOT NULL,
+        file_id TEXT, PRIMARY KEY (upload_id, number)
+    ) WITHOUT ROWID;
+    """,
+)
+_OBJECT = "bucket, key, file_id, path, size, etag, modified_ms, linked_ns, record"
+_UPLOAD = "id, bucket, key, file_id, initiated_ms, slot, record"
+#: Behind every key: no UTF-8 text has this byte.
+_END = b"\xff"
+
+
+class Catalog(Database):
+    """Buckets, objects and uploads of one store. Several processes may have it open."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, MIGRATIONS)
+
+    # --- buckets ----------------------------------------------------------------------------------------------
+
+    def bucket(self, name: str) -> Bucket:
+        """Raises NoSuchBucket."""
+        found = self._rows("SELECT name, account, region, created_ms FROM buckets WHERE name = ?", (name,))
+        if not found:
+            raise NoSuchBucket(name)
+        return Bucket(*found[0])
+
+    def buckets(self, account: str) -> list[Bucket]:
+        sql = "SELECT name, account, region, created_ms FROM buckets WHERE account = ? ORDER BY name"
+        return [Bucket(*row) for row in self._rows(sql, (account,))]
+
+    def add_bucket(self, bucket: Bucket) -> None:
+        """Raises BucketExists."""
+        values = (bucket.name, bucket.account, bucket.region, bucket.created_ms)
+        try:
+            with self._write() as db:
+                db.execute("INSERT INTO buckets (name, account, region, created_ms) VALUES (?, ?, ?, ?)", values)
+        except sqlite3.IntegrityError as error:
+            raise BucketExists(bucket.name, self.bucket(bucket.name).account) from error
+
+    def remove_bucket(self, name: str) -> list[str]:
+        """With its uploads, whose files it returns. Raises NoSuchBucket, BucketNotEmpty."""
+        files = [file for upload in self.uploads(name) for file in self.files_of(upload)]
+        try:
+            with self._write() as db:
+                if not db.execute("DELETE FROM buckets WHERE name = ?", (name,)).rowcount:
+                    raise NoSuchBucket(name)
+        except sqlite3.IntegrityError as error:
+            raise BucketNotEmpty(f"The bucket {name} has objects: delete them first") from error
+        return files
+
+    # --- objects ----------------------------------------------------------------------------------------------
+
+    def find(self, bucket: str, key: str) -> StoredObject | None:
+        found = self._objects("WHERE bucket = ? AND key = ?", (bucket, key.encode()))
+        return found[0] if found else None
+
+    def by_file(self, file_id: str) -> StoredObject | None:
+        found = self._objects("WHERE file_id = ?", (file_id,))
+        return found[0] if found else None
+
+    def under(self, bucket: str, prefix: str, start: bytes, *, inclusive: bool, limit: int) -> list[StoredObject]:
+        """The next objects with a prefix, in key order, after (or from) `start`."""
+        low, high = prefix.encode(), prefix.encode() + _END
+        if low > start:
+            start, inclusive = low, True
+        operator = ">=" if inclusive else ">"
+        clauses = f"WHERE bucket = ? AND key {operator} ? AND key < ? ORDER BY key LIMIT ?"
+        return self._objects(clauses, (bucket, start, high, limit))
+
+    def put(self, stored: StoredObject, upload_id: str | None = None) -> None:
+        """Adds an object or replaces the one with its key; ends the upload that it came of. Raises NoSuchBucket."""
+        try:
+            with self._write() as db:
+                _put_object(db, stored)
+                if upload_id is not None:
+                    db.execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
+        except sqlite3.IntegrityError as error:
+            raise NoSuchBucket(stored.bucket) from error
+
+    def put_all(self, objects: Iterable[StoredObject]) -> None:
+        """As `put`, all or none."""
+        with self._write() as db:
+            for stored in objects:
+                _put_object(db, stored)
+
+    def delete(self, bucket: str, keys: Iterable[str]) -> None:
+        with self._write() as db:
+            rows = [(bucket, key.encode()) for key in keys]
+            db.executemany("DELETE FROM objects WHERE bucket = ? AND key = ?", rows)
+
+    def every_object(self) -> Iterator[StoredObject]:
+        """All objects of all buckets, in no order, a page at a time."""
+        last = 0
+        while rows := self._rows(f"SELECT id, {_OBJECT} FROM objects WHERE id > ? ORDER BY id LIMIT 1000", (last,)):
+            yield from (_object(row[1:]) for row in rows)
+            last = rows[-1][0]
+
+    def settle_all(self, paths: Iterable[tuple[str, str]]) -> None:
+        """Says where files are now, by (path, file id): they are the store's own, and no links to others'."""
+        with self._write() as db:
+            # Two objects may change places.
+            db.execute("UPDATE objects SET path = file_id")
+            db.executemany("UPDATE objects SET path = ?, linked_ns = NULL WHERE file_id = ?", paths)
+
+    # --- multipart uploads ------------------------------------------------------------------------------------
+
+    def add_upload(self, upload: Upload) -> None:
+        """Raises NoSuchBucket."""
+        record = {
+            "attributes": upload.attributes, "tags": upload.tags,
+            "checksum_algorithm": upload.checksum_algorithm, "checksum_type": upload.checksum_type,
+        }  # fmt: skip
+        place = (upload.id, upload.bucket, upload.key.encode())
+        try:
+            with self._write() as db:
+                db.execute(
+                    "INSERT INTO uploads (id, bucket, key, file_id, initiated_ms, record) VALUES (?, ?, ?, ?, ?, ?)",
+                    (*place, upload.file_id, upload.initiated_ms, json.dumps(record)),
+                )
+        except sqlite3.IntegrityError as error:
+            raise NoSuchBucket(upload.bucket) from error
+
+    def upload(self, bucket: str, key: str, upload_id: str) -> Upload:
+        """Raises NoSuchUpload."""
+        sql = f"SELECT {_UPLOAD} FROM uploads WHERE id = ? AND bucket = ? AND key = ?"
+        found = self._rows(sql, (upload_id, bucket, key.encode()))
+        if not found:
+            raise NoSuchUpload(upload_id)
+        return _upload(found[0])
+
+    def uploads(self, bucket: str) -> list[Upload]:
+        """Those under way, by key and then by age."""
+        sql = f"SELECT {_UPLOAD} FROM uploads WHERE bucket = ? ORDER BY key, initiated_ms, id"
+        return [_upload(row) for row in self._rows(sql, (bucket,))]
+
+    def claim_slot_size(self, upload: Upload, size: int) -> int:
+        """The size of the upload's slots: `size` if no part had come yet."""
+        with self._write() as db:
+            db.execute("UPDATE uploads SET slot = ? WHERE id = ? AND slot IS NULL", (size, upload.id))
+            found = db.execute("SELECT slot FROM uploads WHERE id = ?", (upload.id,)).fetchone()
+        if found is None:
+            raise NoSuchUpload(upload.id)
+        return int(found[0])
+
+    def parts(self, upload: Upload) -> list[UploadedPart]:
+        sql = (
+            "SELECT number, size, etag, modified_ms, checksums, file_id FROM parts WHERE upload_id = ? ORDER BY number"
+        )
+        return [_part(row) for row in self._rows(sql, (upload.id,))]
+
+    def has_part(self, upload: Upload, number: int) -> bool:
+        return bool(self._rows("SELECT 1 FROM parts WHERE upload_id = ? AND number = ?", (upload.id, number)))
+
+    def put_part(self, upload: Upload, part: UploadedPart) -> str | None:
+        """Adds a part or replaces the one with its number, whose own file it returns. Raises NoSuchUpload."""
+        values = (part.size, part.etag, part.modified_ms, json.dumps(dict(part.checksums)), part.file_id)
+        try:
+            with self._write() as db:
+                old = db.execute(
+                    "SELECT file_id FROM parts WHERE upload_id = ? AND number = ?", (upload.id, part.number)
+                ).fetchone()
+                db.execute("INSERT OR REPLACE INTO parts (upload_id, number, size, etag, modified_ms, checksums,"
+                    " file_id) VALUES (?, ?, ?, ?, ?, ?, ?)", (upload.id, part.number, *values),
+                )  # fmt: skip
+        except sqlite3.IntegrityError as error:
+            raise NoSuchUpload(upload.id) from error
+        return old[0] if old else None
+
+    def remove_upload(self, upload: Upload) -> None:
+        """Raises NoSuchUpload."""
+        with self._write() as db:
+            if not db.execute("DELETE FROM uploads WHERE id = ?", (upload.id,)).rowcount:
+                raise NoSuchUpload(upload.id)
+
+    def files_of(self, upload: Upload) -> list[str]:
+        """The upload's file, and those of parts that have their own."""
+        return [upload.file_id, *(part.file_id for part in self.parts(upload) if part.file_id)]
+
+    def every_upload_file(self) -> list[str]:
+        """The files of all uploads that are under way, and of their parts. A file may not be there yet."""
+        sql = "SELECT file_id FROM uploads UNION SELECT file_id FROM parts WHERE file_id IS NOT NULL"
+        return [row[0] for row in self._rows(sql)]
+
+    def is_of_upload(self, file_id: str) -> bool:
+        sql = "SELECT 1 FROM uploads WHERE file_id = ? UNION ALL SELECT 1 FROM parts WHERE file_id = ?"
+        return bool(self._rows(sql, (file_id, file_id)))
+
+    # --- connections ------------------------------------------------------------------------------------------
+
+    def _objects(self, clauses: str, parameters: Sequence[Any]) -> list[StoredObject]:
+        return [_object(row) for row in self._rows(f"SELECT {_OBJECT} FROM objects {clauses}", parameters)]
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with super()._connection() as db:
+                yield db
+        except StoreUnavailable as error:
+            if "full" in str(error.__cause__):
+                raise DiskFull(str(error)) from error
+            raise
+
+
+def _put_object(db: sqlite3.Connection, stored: StoredObject) -> None:
+    record = {
+        "attributes": stored.attributes, "checksums": dict(stored.checksums), "checksum_type": stored.checksum_type,
+        "tags": dict(stored.tags), "parts": [asdict(part) for part in stored.parts],
+    }  # fmt: skip
+    values = (stored.file_id, stored.path, stored.size, stored.etag, stored.modified_ms, stored.linked_ns)
+    db.execute(
+        f"INSERT INTO objects ({_OBJECT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (bucket, key) DO UPDATE SET"
+        " file_id = excluded.file_id, path = excluded.path, size = excluded.size, etag = excluded.etag,"
+        " modified_ms = excluded.modified_ms, linked_ns = excluded.linked_ns, record = excluded.record",
+        (stored.bucket, stored.key.encode(), *values, json.dumps(record)),
+    )
+
+
+def _object(row: Sequence[Any]) -> StoredObject:
+    bucket, key, file_id, path, size, etag, modified_ms, linked_ns, record = row
+    members: Mapping[str, Any] = json.loads(record)
+    parts = tuple(ObjectPart(**part) for part in members["parts"])
+    return StoredObject(
+        bucket, key.decode(), file_id, path, size, etag, modified_ms, linked_ns=linked_ns, **{**members, "parts": parts}
+    )
+
+
+def _upload(row: Sequence[Any]) -> Upload:
+    upload_id, bucket, key, file_id, initiated_ms, slot, record = row
+    return Upload(upload_id, bucket, key.decode(), file_id, initiated_ms, slot, **json.loads(record))
+
+
+def _part(row: Sequence[Any]) -> UploadedPart:
+    number, size, etag, modified_ms, checksums, file_id = row
+    return UploadedPart(number, size, etag, modified_ms, json.loads(checksums), file_id)

@@ -1,0 +1,351 @@
+"""The files of the store: staged ones, and where objects' bytes end up.
+
+DATA/s3/BUCKET/KEY         an object whose key makes file names
+DATA/s3/.escaped/BUCKET/.. any other (`names.py`)
+DATA/s3/.staged/FILE_ID    bytes on their way: being written, or of a multipart upload, or of an object whose row
+                           is there while its rename is not
+"""
+
+import ctypes
+import errno
+import fcntl
+import logging
+import os
+import threading
+import uuid
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+from sagelet_engine.s3 import names
+from sagelet_engine.s3.checksums import Digests
+from sagelet_engine.s3.errors import DiskFull
+
+_log = logging.getLogger(__name__)
+
+#: Bytes read and written at once.
+CHUNK = 256 * 1024
+#: From this size on another thread digests.
+PARALLEL = 128 * 1024
+#: Chunks that may wait for it.
+AHEAD = 8
+#: Bytes of a file that are worth bringing to the disk while more of them come.
+FLUSH = 64 * 1024 * 1024
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FICLONE = 0x40049409
+#: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+_PUNCH_HOLE = 3
+#: Nobody writes to an object in place, not even by mistake.
+READ_ONLY = 0o444
+
+
+class Digesting:
+    """Digests large chunks on another thread while this one reads and writes: MD5 alone is slower than a disk.
+
+    Some chunks may wait, so that neither thread has to be woken for each.
+    """
+
+    def __init__(self, digests: Digests) -> None:
+        self._digests = digests
+        self._waiting: deque[bytes] = deque()
+        self._turn = threading.Condition()
+        self._work: Future[None] | None = None
+        self._error: BaseException | None = None
+
+    def add(self, data: bytes) -> None:
+        if len(data) < PARALLEL:
+            self.done().update(data)
+            return
+        with self._turn:
+            self._turn.wait_for(lambda: len(self._waiting) < AHEAD)
+            self._waiting.append(data)
+            if self._work is None:
+                self._work = _digesters().submit(self._drain)
+
+    def done(self) -> Digests:
+        """When all that was added is in them."""
+        with self._turn:
+            self._turn.wait_for(lambda: self._work is None)
+        if self._error is not None:
+            raise self._error
+        return self._digests
+
+    def _drain(self) -> None:
+        try:
+            while (data := self._next()) is not None:
+                self._digests.update(data)
+        except BaseException as error:
+            # Nobody may wait for what does not come.
+            with self._turn:
+                self._error, self._work = error, None
+                self._waiting.clear()
+                self._turn.notify_all()
+
+    def _next(self) -> bytes | None:
+        """None: there is no more work, for now."""
+        with self._turn:
+            self._turn.notify_all()
+            if self._waiting:
+                return self._waiting.popleft()
+            self._work = None
+            return None
+
+
+@cache
+def _digesters() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="sagelet-digest")
+
+
+class Flushing:
+    """Brings a file to the disk while it is written, so that little is left to wait for at its end."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._dirty = 0
+        self._work: Future[None] | None = None
+
+    def wrote(self, size: int) -> None:
+        """Raises OSError: the system tells an error of the disk to one flush only."""
+        self._dirty += size
+        if self._dirty >= FLUSH and (self._work is None or self._work.done()):
+            self.end()
+            self._dirty = 0
+            self._work = _flushers().submit(os.fdatasync, self._descriptor)
+
+    def end(self) -> None:
+        """Before the descriptor is closed: nobody uses it any more. Raises OSError."""
+        if self._work is not None:
+            self._work.result()
+
+    def abandon(self) -> None:
+        """As `end`, for bytes that nobody wants any more."""
+        if self._work is not None:
+            wait([self._work])
+
+
+@cache
+def _flushers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="sagelet-flush")
+
+
+class StagedFile:
+    """Bytes on their way into the store, digested while they are written."""
+
+    def __init__(self, path: Path, digests: Digests) -> None:
+        self.file_id = path.name
+        self.size = 0
+        self._digesting = Digesting(digests)
+        self._path = path
+        self._file = path.open("xb", buffering=0)
+        self._flushing = Flushing(self._file.fileno())
+
+    @property
+    def digests(self) -> Digests:
+        """Of all that was written."""
+        return self._digesting.done()
+
+    def write(self, data: bytes) -> int:
+        """Raises OSError."""
+        self._digesting.add(data)
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+        self.size += len(data)
+        self._flushing.wrote(len(data))
+        return len(data)
+
+    def finish(self) -> None:
+        """Brings the bytes to the disk. Raises OSError."""
+        self._flushing.end()
+        rest(self._file.fileno())
+        self._file.close()
+
+    def close(self) -> None:
+        """For a file whose bytes came another way."""
+        self._file.close()
+
+    def discard(self) -> None:
+        self._flushing.abandon()
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+class Files:
+    """Where bytes lie. Raises OSError where the file system does."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._staged = root / ".staged"
+        self._staged.mkdir(parents=True, exist_ok=True)
+        self.folded = _ignores_case(self._staged)
+
+    # --- staged -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def stage(self, digests: Digests | None = None) -> Iterator[StagedFile]:
+        """A new staged file; it is removed again when the block fails. Raises DiskFull."""
+        staged = StagedFile(self._staged / uuid.uuid4().hex, digests or Digests())
+        try:
+            with clean_disk_full(self.root):
+                yield staged
+        except BaseException:
+            staged.discard()
+            raise
+
+    def staged(self, file_id: str) -> Path:
+        return self._staged / file_id
+
+    def staged_ids(self) -> list[str]:
+        return sorted(path.name for path in self._staged.iterdir())
+
+    def remove_staged(self, file_id: str) -> None:
+        self.staged(file_id).unlink(missing_ok=True)
+
+    # --- in place ---------------------------------------------------------------------------------------------
+
+    def choose_path(self, bucket: str, key: str) -> str:
+        """A free path for a new object, whose directory is there when this returns."""
+        path = names.natural(bucket, key, folded=self.folded)
+        if path is not None and not os.path.lexists(self.root / path):
+            with suppress(FileExistsError, NotADirectoryError):
+                (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+                return path
+        path = names.escaped(bucket, key)
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def settle(self, file_id: str, path: str) -> None:
+        """Moves a staged file to its place. One that stays for now (a full disk) is read where it is."""
+        target = self.root / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self.staged(file_id).replace(target)
+        except FileNotFoundError:
+            _log.warning("%s is neither staged nor in its place", path)
+        except OSError as error:
+            _log.warning("%s stays in %s for now: %s", path, self.staged(file_id), error)
+
+    def unsettle(self, file_id: str, path: str) -> None:
+        """The reverse of `settle`: what is staged without a row is removed by the next start."""
+        with suppress(FileNotFoundError):
+            (self.root / path).replace(self.staged(file_id))
+
+    def prune(self, path: str) -> None:
+        """Removes the directories above a path that are empty now, up to the bucket's."""
+        parents = Path(path).parents
+        keep = 3 if path.startswith(f"{names.ESCAPED}/") else 2
+        for parent in list(parents)[: len(parents) - keep]:
+            try:
+                (self.root / parent).rmdir()
+            except OSError:
+                return
+
+    def remove_bucket(self, bucket: str) -> None:
+        """Removes the bucket's directories; what somebody else put there stays."""
+        for directory in (self.root / bucket, self.root / names.ESCAPED / bucket):
+            with suppress(OSError):
+                directory.rmdir()
+
+    def open(self, file_id: str, path: str) -> BinaryIO | None:
+        """The bytes, wherever they are at the moment; None when they are nowhere."""
+        for place in (self.staged(file_id), self.root / path):
+            with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return place.open("rb")
+        return None
+
+
+def rest(descriptor: int) -> None:
+    """A file that is whole: on the disk, and not to be written any more."""
+    os.fchmod(descriptor, READ_ONLY)
+    os.fsync(descriptor)
+
+
+@contextmanager
+def clean_disk_full(where: Path) -> Iterator[None]:
+    """Turns what the system says of a full disk into DiskFull."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise DiskFull(f"{where}: {error.strerror}. Free space on its disk") from error
+        raise
+
+
+def give_back(descriptor: int, offset: int, size: int) -> None:
+    """Frees the blocks of a stretch of a file; the rest stays where it is. Best effort: not every file system can."""
+    with suppress(AttributeError):  # no fallocate, so not Linux
+        ctypes.CDLL(None, use_errno=True).fallocate(
+            descriptor, _PUNCH_HOLE, ctypes.c_int64(offset), ctypes.c_int64(size)
+        )
+
+
+def clone(source: int, target: int) -> bool:
+    """Makes `target` share the blocks of `source` (btrfs, XFS, bcachefs); False where that cannot be."""
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:
+        return False
+    return True
+
+
+def copy_range(source: int, target: int, offset: int, size: int, target_offset: int = 0) -> None:
+    """Copies bytes between two files within the kernel, or through memory where it cannot. Raises OSError."""
+    done = 0
+    while done < size:
+        step = _copy_some(source, target, min(size - done, 1 << 30), offset + done, target_offset + done)
+        if not step:
+            raise OSError(errno.EIO, f"the file ended {size - done} bytes early")
+        done += step
+
+
+def _copy_some(source: int, target: int, size: int, offset: int, target_offset: int) -> int:
+    if hasattr(os, "copy_file_range"):
+        try:
+            return os.copy_file_range(source, target, size, offset, target_offset)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
+    return os.pwrite(target, os.pread(source, min(size, CHUNK), offset), target_offset)
+
+
+def copy_file(source: BinaryIO, target: Path) -> None:
+    """A copy with blocks shared where that can be, within the kernel otherwise. Raises OSError."""
+    with target.open("wb") as out:
+        if not clone(source.fileno(), out.fileno()):
+            copy_range(source.fileno(), out.fileno(), 0, os.fstat(source.fileno()).st_size)
+
+
+def link_or_copy(path: Path, opened: BinaryIO, target: Path) -> None:
+    """Makes `target` a second name of an opened file, or a copy where there can be none. Raises OSError."""
+    try:
+        os.link(path, target)
+        if os.path.samestat(target.stat(), os.fstat(opened.fileno())):
+            return
+        target.unlink()  # Somebody wrote the object anew meanwhile.
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOENT, errno.EOPNOTSUPP):
+            raise
+    copy_file(opened, target)
+
+
+def copy_bytes(source: BinaryIO, target: StagedFile, size: int) -> None:
+    """The next `size` bytes through memory, for what needs their digests."""
+    left = size
+    while left and (data := source.read(min(CHUNK, left))):
+        target.write(data)
+        left -= len(data)
+    if left:
+        raise OSError(errno.EIO, f"the file ended {left} bytes early")
+
+
+def _ignores_case(directory: Path) -> bool:
+    probe = directory / f"probe-{uuid.uuid4().hex}"
+    probe.touch()
+    try:
+        return (directory / probe.name.upper()).exists()
+    finally:
+        probe.unlink(missing_ok=True)

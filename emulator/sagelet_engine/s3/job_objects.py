@@ -1,0 +1,109 @@
+"""The store as jobs use it: the port `data/objects.py`, in process and without a copy where that can be."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BufferedWriter, RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sagelet_engine.data.objects import ObjectInfo
+from sagelet_engine.s3.errors import NoSuchBucket
+from sagelet_engine.s3.files import CHUNK, StagedFile, clean_disk_full, copy_file, link_or_copy
+from sagelet_engine.s3.records import StoredObject
+from sagelet_engine.s3.store import S3Store
+
+#: Objects of a listing that are in memory at once.
+PAGE = 1000
+#: Called when a job has put an object or removed one.
+Listener = Callable[[str, StoredObject], None]
+
+
+def nobody(_event: str, _stored: StoredObject) -> None:
+    """The Listener that hears nothing."""
+
+
+class JobObjectStore:
+    """An ObjectStore. A bucket of another account does not exist, as far as a job can see."""
+
+    def __init__(self, store: S3Store, listener: Listener = nobody) -> None:
+        self._store = store
+        self._listener = listener
+
+    def has_bucket(self, account: str, bucket: str) -> bool:
+        try:
+            self._check(account, bucket)
+        except NoSuchBucket:
+            return False
+        return True
+
+    def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:  # noqa: ARG002
+        """All objects under a prefix, in key order. Raises ObjectNotFound when the bucket does not exist."""
+        self._check(account, bucket)
+        return self._list(bucket, prefix)
+
+    def _list(self, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+        after = b""
+        while page := self._store.catalog.under(bucket, prefix, after, inclusive=False, limit=PAGE):
+            for stored in page:
+                yield ObjectInfo(stored.key, stored.size, stored.etag)
+            after = page[-1].key.encode()
+
+    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:  # noqa: ARG002
+        """Writes one object to `target`, whose directory exists. Raises ObjectNotFound."""
+        self._check(account, bucket)
+        _, data = self._store.open(bucket, key)
+        with data, clean_disk_full(target.parent):
+            copy_file(data, target)
+
+    def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:  # noqa: ARG002
+        """As `download`, without a copy on the file system of the store: nobody may write to `target`."""
+        self._check(account, bucket)
+        stored, data = self._store.open(bucket, key)
+        with data, clean_disk_full(target.parent):
+            link_or_copy(self._store.files.root / stored.path, data, target)
+
+    def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
+        """Stores a file as an object, whole or not at all. Raises ObjectNotFound when the bucket does not exist."""
+        with source.open("rb") as data, self.create(account, region, bucket, key) as out:
+            while chunk := data.read(CHUNK):
+                out.write(chunk)
+
+    @contextmanager
+    def create(self, account: str, region: str, bucket: str, key: str) -> Iterator[BinaryIO]:  # noqa: ARG002
+        """See ObjectStore.create."""
+        self._check(account, bucket)
+        with self._store.stage() as staged:
+            out = BufferedWriter(_Stream(staged), CHUNK)
+            yield out
+            out.flush()
+            attributes = {"ContentType": "binary/octet-stream"}
+            stored = self._store.put(bucket, key, staged, attributes=attributes)
+        self._listener("Put", stored)
+
+    def delete(self, account: str, region: str, bucket: str, key: str) -> None:  # noqa: ARG002
+        """Removes an object; one that is not there, in a bucket that is not there, is fine."""
+        if not self.has_bucket(account, bucket):
+            return
+        stored = self._store.catalog.find(bucket, key)
+        if stored is not None and self._store.delete(bucket, [key]):
+            self._listener("Delete", stored)
+
+    def _check(self, account: str, bucket: str) -> None:
+        if self._store.catalog.bucket(bucket).account != account:
+            raise NoSuchBucket(bucket)
+
+
+class _Stream(RawIOBase):
+    """A staged file as a file object; closing it neither keeps nor discards anything."""
+
+    def __init__(self, staged: StagedFile) -> None:
+        self._staged = staged
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        return self._staged.write(bytes(data))
+
+    def tell(self) -> int:
+        return self._staged.size

@@ -1,0 +1,62 @@
+"""Pages of a bucket's keys, with those that share a prefix up to a delimiter rolled into one entry."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from sagelet_engine.s3.catalog import Catalog
+from sagelet_engine.s3.records import StoredObject
+
+_FIRST, _MOST = 64, 1024
+#: Behind every key that begins with what is in front of it.
+_END = b"\xff"
+
+
+@dataclass
+class Page:
+    objects: list[StoredObject] = field(default_factory=list)
+    common_prefixes: list[str] = field(default_factory=list)
+    truncated: bool = False
+    #: The last key or common prefix of the page: where the next one begins.
+    last: str = ""
+
+
+def page(catalog: Catalog, bucket: str, prefix: str, delimiter: str, after: str, limit: int) -> Page:
+    """The next `limit` keys and common prefixes behind `after`, in the order of their UTF-8 bytes."""
+    found = Page()
+    if not limit:
+        return found
+    for entry in _entries(catalog, bucket, prefix, delimiter, after):
+        if len(found.objects) + len(found.common_prefixes) == limit:
+            found.truncated = True
+            break
+        if isinstance(entry, StoredObject):
+            found.objects.append(entry)
+            found.last = entry.key
+        else:
+            found.common_prefixes.append(entry)
+            found.last = entry
+    return found
+
+
+def _entries(catalog: Catalog, bucket: str, prefix: str, delimiter: str, after: str) -> Iterator[StoredObject | str]:
+    position, size = after.encode(), _FIRST
+    while rows := catalog.under(bucket, prefix, position, inclusive=False, limit=size):
+        size = min(size * 2, _MOST)
+        for row in rows:
+            group = _group(row.key, prefix, delimiter)
+            if group is None:
+                yield row
+                position = row.key.encode()
+                continue
+            if group.encode() > after.encode():
+                yield group
+            position, size = group.encode() + _END, _FIRST
+            break
+
+
+def _group(key: str, prefix: str, delimiter: str) -> str | None:
+    """The common prefix that a key belongs to; None: it stands for itself."""
+    if not delimiter:
+        return None
+    cut = key.find(delimiter, len(prefix))
+    return None if cut < 0 else key[: cut + len(delimiter)]

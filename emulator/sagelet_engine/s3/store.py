@@ -1,0 +1,212 @@
+"""The object store: buckets and objects of one data directory.
+
+How a write survives a crash. Bytes go to a staged file and are flushed; then the row, which names the staged file, is
+committed; then the file is renamed to its place. A row whose file is staged still is complete, and the next start
+renames it; a staged file without a row never was acknowledged, and goes. Were the rename first, a crash between the two
+would leave an old ETag before new bytes. A deletion is the same in reverse: back to staged, row away, file away.
+
+Writers commit one after another, over all processes that have the store open (`sagelet s3 import` is one). Readers
+take no lock: they open the file between two equal looks at its row, and what is overwritten meanwhile stays whole for
+those who have it open.
+"""
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.errors import DataDirectoryInUse
+from sagelet_engine.s3.catalog import Catalog
+from sagelet_engine.s3.checksums import Digests
+from sagelet_engine.s3.errors import BucketNotEmpty, DamagedObject, NoSuchKey
+from sagelet_engine.s3.files import Files, StagedFile, clean_disk_full
+from sagelet_engine.s3.records import Bucket, StoredObject
+
+#: Raises what the caller wants raised when the object that is there now (None: none is) must not be replaced.
+Check = Callable[[StoredObject | None], None]
+
+
+def anything(_current: StoredObject | None) -> None:
+    """The Check that lets everything pass."""
+
+
+class S3Store:
+    """Objects as files under `root`. Raises DiskFull, and StoreUnavailable."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self.files = Files(root)
+        self.catalog = Catalog(root / ".catalog.db")
+        self.clock = clock
+        self._guard = threading.Lock()
+        self._lock = (root / ".lock").open("a")
+        self._imports = (root / ".imports").open("a")
+
+    def close(self) -> None:
+        self.catalog.close()
+        self._lock.close()
+        self._imports.close()
+
+    def recover(self) -> None:
+        """After a crash: finishes what was acknowledged, removes what was not. Before the first request."""
+        try:
+            fcntl.flock(self._imports, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # An import is under way: its staged files are not to be touched; the next start will do.
+        try:
+            for file_id in self.files.staged_ids():
+                stored = self.catalog.by_file(file_id)
+                if stored is not None:
+                    self.files.settle(file_id, stored.path)
+                elif not self.catalog.is_of_upload(file_id):
+                    self.files.remove_staged(file_id)
+        finally:
+            fcntl.flock(self._imports, fcntl.LOCK_UN)
+
+    @contextmanager
+    def importing(self) -> Iterator[None]:
+        """For another process than the server: keeps a server that starts from taking staged files for garbage."""
+        fcntl.flock(self._imports, fcntl.LOCK_SH)
+        try:
+            self._check_there()
+            yield
+        finally:
+            fcntl.flock(self._imports, fcntl.LOCK_UN)
+
+    def _check_there(self) -> None:
+        path = self.files.root / ".imports"
+        if not path.exists() or not os.path.samestat(path.stat(), os.fstat(self._imports.fileno())):
+            raise DataDirectoryInUse(f"{self.files.root} was reset or replaced just now: repeat the import")
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """One writer at a time."""
+        with self._guard:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try:
+                with clean_disk_full(self.files.root):
+                    yield
+            finally:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    # --- buckets ----------------------------------------------------------------------------------------------
+
+    def create_bucket(self, name: str, account: str, region: str) -> Bucket:
+        """Raises BucketExists."""
+        bucket = Bucket(name, account, region, self.clock.now_ms())
+        self.catalog.add_bucket(bucket)
+        return bucket
+
+    def delete_bucket(self, name: str) -> None:
+        """Its uploads are aborted. Raises NoSuchBucket, BucketNotEmpty."""
+        with self.committing():
+            if self.catalog.under(name, "", b"", inclusive=True, limit=1):
+                raise BucketNotEmpty(f"The bucket {name} has objects: delete them first")
+            for file_id in self.catalog.remove_bucket(name):
+                self.files.remove_staged(file_id)
+            self.files.remove_bucket(name)
+
+    # --- objects ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def stage(self, algorithms: Iterable[str] = ()) -> Iterator[StagedFile]:
+        """A file to write an object's bytes to; `put` makes an object of it. Raises UnknownChecksum."""
+        with self.files.stage(Digests(algorithms)) as staged:
+            yield staged
+
+    def put(
+        self, bucket: str, key: str, staged: StagedFile, *, check: Check = anything, **members: Any
+    ) -> StoredObject:
+        """Makes an object of a staged file, in place of the one that is there; `members`: more of StoredObject.
+
+        Raises NoSuchBucket, and what `check` raises.
+        """
+        staged.finish()
+        members.setdefault("etag", staged.digests.md5.hex())
+        members.setdefault("checksums", staged.digests.values())
+        return self.commit(bucket, key, staged.file_id, staged.size, check=check, **members)
+
+    def commit(
+        self,
+        bucket: str,
+        key: str,
+        file_id: str,
+        size: int,
+        *,
+        check: Check = anything,
+        upload_id: str | None = None,
+        **members: Any,
+    ) -> StoredObject:
+        """As `put`, of any staged file that is on the disk."""
+        with self.committing():
+            self.catalog.bucket(bucket)
+            current = self.catalog.find(bucket, key)
+            check(current)
+            path = current.path if current else self.files.choose_path(bucket, key)
+            now = self.clock.now_ms()
+            stored = StoredObject(bucket, key, file_id, path, size, modified_ms=now, **members)
+            self.catalog.put(stored, upload_id)
+            self.files.settle(file_id, path)
+        return stored
+
+    def head(self, bucket: str, key: str) -> StoredObject:
+        """Raises NoSuchBucket, NoSuchKey."""
+        stored = self.catalog.find(bucket, key)
+        if stored is None:
+            self.catalog.bucket(bucket)
+            raise NoSuchKey(bucket, key)
+        return stored
+
+    def open(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
+        """An object and its bytes, which stay these whatever becomes of the key.
+
+        Raises NoSuchBucket, NoSuchKey, DamagedObject.
+        """
+        while True:
+            stored = self.head(bucket, key)
+            data = self.files.open(stored.file_id, stored.path)
+            if self.head(bucket, key).file_id == stored.file_id:
+                return stored, _sound(stored, data)
+            if data is not None:
+                data.close()
+
+    def delete(self, bucket: str, keys: Iterable[str], *, check: Check = anything) -> list[str]:
+        """Removes objects, and returns those keys that there were. Raises NoSuchBucket, and what `check` raises."""
+        with self.committing():
+            self.catalog.bucket(bucket)
+            found = [stored for key in dict.fromkeys(keys) if (stored := self.catalog.find(bucket, key))]
+            for stored in found:
+                check(stored)
+            for stored in found:
+                self.files.unsettle(stored.file_id, stored.path)
+            try:
+                self.catalog.delete(bucket, [stored.key for stored in found])
+            except BaseException:
+                for stored in found:
+                    if self.catalog.by_file(stored.file_id):
+                        self.files.settle(stored.file_id, stored.path)
+                raise
+            for stored in found:
+                self.files.remove_staged(stored.file_id)
+                self.files.prune(stored.path)
+        return [stored.key for stored in found]
+
+    def retag(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
+        """Replaces an object's tags. Raises NoSuchBucket, NoSuchKey."""
+        with self.committing():
+            self.catalog.put(replace(self.head(bucket, key), tags=tags))
+
+
+def _sound(stored: StoredObject, data: BinaryIO | None) -> BinaryIO:
+    name = f"s3://{stored.bucket}/{stored.key}"
+    if data is None:
+        raise DamagedObject(f"{name}: its file {stored.path} is gone from the data directory. Put the object again")
+    status = os.fstat(data.fileno())
+    if status.st_size != stored.size or stored.linked_ns not in (None, status.st_mtime_ns):
+        data.close()
+        raise DamagedObject(f"{name}: its file {stored.path} was changed by others. Put or import the object again")
+    return data

@@ -1,0 +1,133 @@
+"""What sagelet has in a data directory; everything else there belongs to others, and stays."""
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+
+from sagelet_engine.compile_cache.store import DIRECTORY as COMPILE_CACHE
+from sagelet_engine.data import removal
+from sagelet_engine.database import NewerSchema, StoreUnavailable, remove_database, schema_of
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.jobs import sql_schema
+from sagelet_engine.s3 import catalog
+from sagelet_engine.s3.names import ESCAPED
+
+JOBS_DATABASE = "sagelet.db"
+OBJECTS = "s3"
+CATALOG = f"{OBJECTS}/.catalog.db"
+#: Directories that hold nothing but what sagelet and its jobs wrote: hosts' directories, caches, the process
+#: runtime's notes.
+TREES = ("jobs", "warm-pools", "runtime")
+JOBS = (JOBS_DATABASE, *TREES)
+#: The compile cache is made anew when it is missing, so it travels in no export.
+EVERYTHING = (*JOBS, OBJECTS, COMPILE_CACHE)
+#: By the name that people use.
+SCOPES: Mapping[str, Sequence[str]] = MappingProxyType({"all": EVERYTHING, "jobs": JOBS, "objects": (OBJECTS,)})
+#: A change of the whole directory that is to be finished: see `change.py`.
+CHANGE = ".change"
+
+
+class NoDataDirectory(SettingsError):
+    """The directory exists and is not sagelet's."""
+
+
+def is_data_directory(data: Path) -> bool:
+    return any((data / name).exists() for name in (JOBS_DATABASE, CATALOG, CHANGE))
+
+
+def is_empty(data: Path) -> bool:
+    """Whether there is nothing of anybody's, but for who uses the directory, its key pair and its certificate."""
+    return not data.exists() or {*os.listdir(data)} <= {"lock", "credentials", "tls"}
+
+
+def check_data_directory(data: Path, *, damaged: bool = False) -> None:
+    """Raises NoDataDirectory, NewerSchema for one whose content this sagelet does not know, and StoreUnavailable.
+
+    `damaged`: databases that cannot be read will do.
+    """
+    if not is_data_directory(data):
+        raise NoDataDirectory(
+            f"--data {data}: is no data directory of sagelet's (it has neither {JOBS_DATABASE} nor {CATALOG}); "
+            "nothing was changed"
+        )
+    for name, known in SCHEMAS.items():
+        try:
+            found = schema_of(data / name)
+        except StoreUnavailable:
+            if not damaged:
+                raise
+            continue
+        if found is not None and found > known:
+            raise NewerSchema(f"{data / name} has schema {found}, this sagelet knows up to {known}: use the newer one")
+    for name in EVERYTHING:
+        if (data / name).is_symlink():
+            raise SettingsError(
+                f"{data / name} is a symbolic link, which sagelet does not follow here: put the directory in its place"
+            )
+
+
+#: The schema version that this sagelet writes, by database.
+SCHEMAS: Mapping[str, int] = MappingProxyType(
+    {JOBS_DATABASE: len(sql_schema.MIGRATIONS), CATALOG: len(catalog.MIGRATIONS)}
+)
+
+
+def clear(data: Path, name: str) -> Path | None:
+    """Removes one of EVERYTHING; where others' files are in the way, the directory that they are in now.
+
+    May be repeated after a crash. Raises OSError, DirectoryStays.
+    """
+    if name == JOBS_DATABASE:
+        remove_database(data / name)
+        return None
+    if name != OBJECTS:
+        removal.remove_tree(data / name)
+        return None
+    return _clear_objects(data)
+
+
+def _clear_objects(data: Path) -> Path | None:
+    """People may look at objects as files, so they may have put files of their own beside them."""
+    root = data / OBJECTS
+    if not root.is_dir():
+        return None
+    # Without the catalogue nothing tells ours from others': all of it stays.
+    with suppress(StoreUnavailable, sqlite3.DatabaseError):
+        _remove_objects(root)
+    with suppress(OSError):
+        root.rmdir()
+    if not root.exists():
+        return None
+    kept = data / f"not-sagelet-{uuid.uuid4().hex[:8]}"
+    root.rename(kept)
+    return kept
+
+
+def _remove_objects(root: Path) -> None:
+    path = root / ".catalog.db"
+    if path.exists():
+        opened = catalog.Catalog(path)
+        try:
+            for stored in opened.every_object():
+                (root / stored.path).unlink(missing_ok=True)
+        finally:
+            opened.close()
+    removal.remove_tree(root / ".staged")
+    for directory, _, _ in os.walk(root / ESCAPED, topdown=False):
+        _remove_if_empty(directory)
+    for directory, _, _ in os.walk(root, topdown=False):
+        if Path(directory) != root:
+            _remove_if_empty(directory)
+    # The catalogue goes when all that it names has gone.
+    remove_database(path)
+    for name in (".lock", ".imports"):
+        (root / name).unlink(missing_ok=True)
+
+
+def _remove_if_empty(directory: str) -> None:
+    with suppress(OSError):
+        os.rmdir(directory)

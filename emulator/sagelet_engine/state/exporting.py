@@ -1,0 +1,183 @@
+"""Writing what a data directory holds into one file, also while a server uses it.
+
+The databases are copied as of one moment, and a copy cannot change. Files of objects are never written again, only
+replaced, so hard links to them, made while no writer may commit, are all that is needed; then the server goes on and
+the archive is written at leisure. Jobs are copied before objects: what a job is said to have written is there.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import sagelet_engine
+from sagelet_engine.database import copy_database
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.s3.catalog import Catalog
+from sagelet_engine.s3.errors import DamagedObject
+from sagelet_engine.s3.files import Files, link_or_copy
+from sagelet_engine.s3.records import StoredObject
+from sagelet_engine.state import archive, contents
+from sagelet_engine.state.change import workspace
+
+_ENDINGS = {".tar": False, ".tar.gz": True, ".tgz": True}
+
+
+@dataclass(frozen=True)
+class Exported:
+    jobs: int
+    objects: int
+    #: Of the objects.
+    bytes: int
+    #: Entries of jobs' directories that no archive takes: pipes, sockets, links that lead out.
+    left_out: int
+
+
+def export_data(data: Path, target: Path, *, job_files: bool = True) -> Exported:
+    """Writes all of a data directory to a file that is not there yet; `job_files`: also the directories of jobs.
+
+    Raises NoDataDirectory, NewerSchema, SettingsError, DamagedObject.
+    """
+    compressed = _compressed(target)
+    contents.check_data_directory(data)
+    try:
+        with workspace(data) as place, _finished(target) as out:
+            snapshot = _Snapshot(data, place)
+            try:
+                return snapshot.write(out, compressed=compressed, job_files=job_files)
+            finally:
+                snapshot.close()
+    except OSError as error:
+        raise SettingsError(f"The export failed: {error}. Nothing was left of {target}") from error
+
+
+def _compressed(target: Path) -> bool:
+    for ending, compressed in _ENDINGS.items():
+        if target.name.endswith(ending):
+            return compressed
+    raise SettingsError(f"{target}: the name must end with {', '.join(_ENDINGS)}, which says the format")
+
+
+@contextmanager
+def _finished(target: Path) -> Iterator[BinaryIO]:
+    """A new file that has its name when it is whole."""
+    partial = target.with_name(f".{target.name}.part")
+    if os.path.lexists(target):
+        raise SettingsError(f"{target} exists already: name another file, or move it away")
+    partial.unlink(missing_ok=True)
+    try:
+        # Jobs have secrets in their Environment.
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        # Unlike a rename it does not replace what came to be there meanwhile.
+        _name(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _name(partial: Path, target: Path) -> None:
+    try:
+        os.link(partial, target)
+    except OSError as error:
+        if error.errno == errno.EEXIST:
+            raise
+        partial.rename(target)
+
+
+class _Snapshot:
+    """A data directory as of now."""
+
+    def __init__(self, data: Path, place: Path) -> None:
+        self._data = data
+        self._place = place
+        self._files = place / "files"
+        self._files.mkdir()
+        self._damaged: list[str] = []
+        if (data / contents.JOBS_DATABASE).exists():
+            copy_database(data / contents.JOBS_DATABASE, self._database)
+        self._link_objects()
+        # These bring the copies to today's schema, and leave the originals to whoever runs on them.
+        self.store = Store(self._database)
+        self.catalog = Catalog(self._catalog)
+
+    @property
+    def _database(self) -> Path:
+        return self._place / "sagelet.db"
+
+    @property
+    def _catalog(self) -> Path:
+        return self._place / "catalog.db"
+
+    def close(self) -> None:
+        self.store.close()
+        self.catalog.close()
+
+    def write(self, out: BinaryIO, *, compressed: bool, job_files: bool) -> Exported:
+        jobs, sizes = sum(self.store.counts().values()), [stored.size for stored in self.catalog.every_object()]
+        ended = [Path("jobs", *place) for place in self.store.ended_places()]
+        self.close()
+        with archive.writing(out, _head(), compressed=compressed) as writer:
+            writer.file(archive.DATABASE, self._database)
+            writer.file(archive.CATALOG, self._catalog)
+            for path in sorted(self._files.iterdir()):
+                writer.file(f"{archive.FILES}{path.name}", path)
+            # What a job under way writes there still is no state that could be gone on from.
+            trees = [*ended, Path("warm-pools")] if job_files else []
+            left_out = sum(writer.tree(path.as_posix(), self._data / path) for path in trees)
+        return Exported(jobs, len(sizes), sum(sizes), left_out)
+
+    def _link_objects(self) -> None:
+        root = self._data / contents.OBJECTS
+        if not (self._data / contents.CATALOG).exists():
+            return
+        files = Files(root)
+        with (root / ".lock").open("a") as lock:
+            # As a writer: none commits meanwhile.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            copy_database(self._data / contents.CATALOG, self._catalog)
+            catalog = Catalog(self._catalog)
+            try:
+                for stored in catalog.every_object():
+                    self._link_object(files, stored)
+                for file_id in catalog.every_upload_file():
+                    if files.staged(file_id).exists():
+                        _link(files.staged(file_id), self._files / file_id)
+            finally:
+                catalog.close()
+        if self._damaged:
+            raise DamagedObject(
+                f"The files of {len(self._damaged)} objects are gone or were changed by others: "
+                f"{', '.join(self._damaged[:5])}. Put them again, or delete them; nothing was exported"
+            )
+
+    def _link_object(self, files: Files, stored: StoredObject) -> None:
+        staged = files.staged(stored.file_id)
+        path = staged if staged.exists() else files.root / stored.path
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            status = None
+        if status is None or status.st_size != stored.size or stored.linked_ns not in (None, status.st_mtime_ns):
+            self._damaged.append(f"s3://{stored.bucket}/{stored.key}")
+        else:
+            _link(path, self._files / stored.file_id)
+
+
+def _link(path: Path, target: Path) -> None:
+    with path.open("rb") as opened:
+        link_or_copy(path, opened, target)
+
+
+def _head() -> dict[str, object]:
+    schemas = {archive.DATABASE: contents.SCHEMAS[contents.JOBS_DATABASE]}
+    return {
+        "sagelet": sagelet_engine.__version__,
+        "schemas": {**schemas, archive.CATALOG: contents.SCHEMAS[contents.CATALOG]},
+    }

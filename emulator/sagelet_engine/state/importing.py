@@ -1,0 +1,199 @@
+"""Making a data directory of an export. All of it is unpacked and checked before anything that is there is touched."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sagelet_engine.errors import SageletError, SettingsError
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.s3.catalog import Catalog
+from sagelet_engine.s3.files import READ_ONLY, Files
+from sagelet_engine.s3.names import is_bucket_name
+from sagelet_engine.s3.records import StoredObject
+from sagelet_engine.state import archive, contents
+from sagelet_engine.state.archive import ArchiveDamaged, Member
+from sagelet_engine.state.change import changing
+from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.state.writers import without_imports
+
+_FILE_ID = re.compile("[0-9a-f]{32}")
+
+
+class NewerArchive(SageletError):
+    """The archive was written by a newer sagelet."""
+
+
+class DataThere(SettingsError):
+    """The data directory holds something already."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    jobs: int
+    objects: int
+    #: Where files are now that are not sagelet's and were in the way.
+    kept: list[Path]
+
+
+def import_data(source: Path, data: Path, *, replace: bool = False) -> Imported:
+    """Fills an empty data directory, or (`replace`) one in place of all that it holds.
+
+    Raises DataThere, NoDataDirectory, DataDirectoryInUse, ArchiveDamaged, NewerArchive, NewerSchema, SettingsError.
+    """
+    if not source.is_file():
+        raise SettingsError(f"{source}: no such file")
+    _check_target(data, replace=replace)
+    lock = lock_directory(data)
+    try:
+        _check_target(data, replace=replace)
+        with source.open("rb") as packed, changing(data) as change:
+            _Unpacking(change.new).run(packed)
+            jobs, objects = _check_jobs(change.new), _settle_objects(change.new)
+            with without_imports(data):
+                return Imported(jobs, objects, change.commit(contents.EVERYTHING))
+    except OSError as error:
+        raise SettingsError(f"{error.filename or data}: {error.strerror or error}") from error
+    finally:
+        lock.close()
+
+
+def _check_target(data: Path, *, replace: bool) -> None:
+    if contents.is_empty(data):
+        return
+    contents.check_data_directory(data)
+    if not replace:
+        raise DataThere(f"--data {data}: holds jobs or objects; --replace puts the archive in their place")
+
+
+@dataclass
+class _Unpacking:
+    """Puts members to their places below `root`; the archive names none of these places itself, but in the trees."""
+
+    root: Path
+    seen: set[str] = field(default_factory=set)
+    links: list[tuple[Path, str]] = field(default_factory=list)
+
+    def run(self, packed: BinaryIO) -> None:
+        (self.root / "s3" / ".staged").mkdir(parents=True)
+        for number, member in enumerate(archive.read_archive(packed)):
+            if member.name in self.seen:
+                raise ArchiveDamaged(f"{member.name} is there twice")
+            self.seen.add(member.name)
+            if (number == 0) != (member.name == archive.HEAD):
+                raise ArchiveDamaged(f"{member.name} is not what an export of sagelet's begins with")
+            self._place(member)
+        for needed in (archive.DATABASE, archive.CATALOG):
+            if needed not in self.seen:
+                raise ArchiveDamaged(f"{needed} is missing")
+        # Not before: nothing is written through a link.
+        for path, target in self.links:
+            self._link(path, target)
+
+    def _place(self, member: Member) -> None:
+        if member.name == archive.HEAD:
+            _check_head(member.json())
+        elif member.name == archive.DATABASE:
+            _write(member, self.root / contents.JOBS_DATABASE)
+        elif member.name == archive.CATALOG:
+            _write(member, self.root / contents.CATALOG)
+        elif member.name.startswith(archive.FILES) and _FILE_ID.fullmatch(member.name.removeprefix(archive.FILES)):
+            _write(member, self.root / "s3" / ".staged" / member.name.removeprefix(archive.FILES))
+        else:
+            self._place_in_tree(member)
+
+    def _place_in_tree(self, member: Member) -> None:
+        parts = member.name.split("/")
+        fine = len(parts) > 1 and parts[0] in archive.TREES and "\0" not in member.name
+        if not fine or any(part in ("", ".", "..") for part in parts):
+            raise ArchiveDamaged(f"{member.name} has no place in a data directory")
+        path = self.root.joinpath(*parts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = stat.S_IMODE(member.info.mode) & 0o777
+        if member.info.isdir():
+            # The rights are the server's: it has to write to them and to remove them.
+            path.mkdir(mode=mode | stat.S_IRWXU, exist_ok=True)
+        elif member.info.isreg():
+            _write(member, path, mode)
+            os.utime(path, (member.info.mtime, member.info.mtime))
+        elif member.info.issym() and archive.leads_within(member.name, member.info.linkname):
+            self.links.append((path, member.info.linkname))
+        else:
+            raise ArchiveDamaged(f"{member.name} is no file, directory or link within its tree")
+
+    def _link(self, path: Path, target: str) -> None:
+        if path.parent.resolve() != self.root.resolve() / path.parent.relative_to(self.root):
+            raise ArchiveDamaged(f"{path.relative_to(self.root)} lies behind a link")
+        path.symlink_to(target)
+
+
+def _write(member: Member, path: Path, mode: int = 0o644) -> None:
+    if not member.info.isreg():
+        raise ArchiveDamaged(f"{member.name} is no file")
+    with path.open("xb") as out:
+        for chunk in member.chunks():
+            out.write(chunk)
+        os.fchmod(out.fileno(), mode)
+
+
+def _check_head(head: dict[str, Any]) -> None:
+    if not isinstance(head.get("format"), int):
+        raise ArchiveDamaged("the archive does not say its format")
+    if head["format"] > archive.FORMAT:
+        raise NewerArchive(
+            f"The archive has format {head['format']} (sagelet {head.get('sagelet')}), this sagelet knows up to "
+            f"{archive.FORMAT}: use the newer sagelet"
+        )
+    schemas = head.get("schemas")
+    known = {archive.DATABASE: contents.SCHEMAS["sagelet.db"], archive.CATALOG: contents.SCHEMAS[contents.CATALOG]}
+    for name, number in known.items():
+        found = schemas.get(name) if isinstance(schemas, dict) else None
+        if isinstance(found, int) and found > number:
+            raise NewerArchive(
+                f"The archive's {name} has schema {found} (sagelet {head.get('sagelet')}), this sagelet knows up to "
+                f"{number}: use the newer sagelet"
+            )
+
+
+def _check_jobs(root: Path) -> int:
+    """Brings the jobs to today's schema; returns how many there are."""
+    store = Store(root / contents.JOBS_DATABASE)
+    try:
+        return sum(store.counts().values())
+    finally:
+        store.close()
+
+
+def _settle_objects(root: Path) -> int:
+    """Brings the catalogue to today's schema and each object's file to a place that fits this file system."""
+    files, catalog = Files(root / contents.OBJECTS), Catalog(root / contents.CATALOG)
+    try:
+        paths = list(_settled(files, catalog))
+        catalog.settle_all(paths)
+        left = {*files.staged_ids()} - {*catalog.every_upload_file()}
+    finally:
+        catalog.close()
+    if left:
+        raise ArchiveDamaged(f"{len(left)} files belong to no object")
+    return len(paths)
+
+
+def _settled(files: Files, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    for stored in catalog.every_object():
+        _check_object(files, stored)
+        path = files.choose_path(stored.bucket, stored.key)
+        files.staged(stored.file_id).chmod(READ_ONLY)
+        files.staged(stored.file_id).rename(files.root / path)
+        yield path, stored.file_id
+
+
+def _check_object(files: Files, stored: StoredObject) -> None:
+    name = f"s3://{stored.bucket}/{stored.key}"
+    if not is_bucket_name(stored.bucket) or not _FILE_ID.fullmatch(stored.file_id):
+        raise ArchiveDamaged(f"{name} is not named as objects are")
+    staged = files.staged(stored.file_id)
+    if not staged.is_file() or staged.stat().st_size != stored.size:
+        raise ArchiveDamaged(f"the bytes of {name} are missing")

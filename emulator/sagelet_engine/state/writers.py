@@ -1,0 +1,24 @@
+"""Keeping `sagelet s3 import`, which needs no server, off a directory whose content is about to change."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sagelet_engine.errors import DataDirectoryInUse
+from sagelet_engine.state.contents import OBJECTS
+
+
+@contextmanager
+def without_imports(data: Path) -> Iterator[None]:
+    """No import is under way, and none begins. Raises DataDirectoryInUse when one is."""
+    path = data / OBJECTS / ".imports"
+    if not path.parent.is_dir():
+        yield
+        return
+    with path.open("a") as imports:
+        try:
+            fcntl.flock(imports, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DataDirectoryInUse(f"--data {data}: a `sagelet s3 import` is under way; let it end") from error
+        yield

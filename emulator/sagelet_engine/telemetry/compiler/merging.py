@@ -1,0 +1,147 @@
+"""Many workers' figures as the job's.
+
+Workers go through the same steps side by side, so what each does is not the sum: of counts of the script's own acts
+(steps, compiles) and of times the largest is the job's, as the slowest worker holds all others up. What happens
+beside each other adds up: samples, executions, transfers, bytes, calls.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from sagelet_engine.telemetry.compiler.worker import (
+    BatchShape,
+    Cache,
+    Collectives,
+    Devices,
+    Figures,
+    Graph,
+    Memory,
+    Optimizer,
+    Place,
+    StepSeconds,
+    Transfer,
+    Transfers,
+    WorkerReport,
+)
+
+T = TypeVar("T")
+
+#: Entries of each list; those with the largest counts stay.
+MOST = 256
+_SUMMED = ("executions", "samples", "samples_per_second", "execute_seconds", "tracing_seconds")
+
+
+def total(workers: Sequence[WorkerReport]) -> Figures:
+    """The job's figures; those of no worker when there is none."""
+    if not workers:
+        return Figures()
+    merged = {one.name: _merged(one.name, [getattr(worker, one.name) for worker in workers]) for one in fields(Figures)}
+    return Figures(**merged)
+
+
+def _merged(name: str, values: list[Any]) -> Any:
+    if name in _MERGERS:
+        return _MERGERS[name](values)
+    return sum(values) if name in _SUMMED else max(values)
+
+
+def _compiling_steps(values: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sorted({step for steps in values for step in steps})[:MOST])
+
+
+def _cache(values: list[Cache]) -> Cache:
+    reason = next((cache.reason for cache in values if cache.reason), "")
+    hits, misses = sum(one.hits for one in values), sum(one.misses for one in values)
+    return Cache(any(cache.enabled for cache in values), reason, hits, misses)
+
+
+def _step_seconds(values: list[StepSeconds]) -> StepSeconds:
+    return max(values, key=lambda one: one.p50)
+
+
+def _batch_shapes(values: list[tuple[BatchShape, ...]]) -> tuple[BatchShape, ...]:
+    counts: Counter[tuple[int, ...]] = Counter()
+    for shapes in values:
+        for one in shapes:
+            counts[one.shape] += one.count
+    return tuple(BatchShape(shape, count) for shape, count in counts.most_common(MOST))
+
+
+def _transfers(values: list[Transfers]) -> Transfers:
+    return Transfers(_transfer([one.to_device for one in values]), _transfer([one.from_device for one in values]))
+
+
+def _transfer(values: list[Transfer]) -> Transfer:
+    count, size = sum(one.count for one in values), sum(one.bytes for one in values)
+    return Transfer(count, size, sum(one.seconds for one in values))
+
+
+def _memory(values: list[Memory]) -> Memory:
+    """Of the worker that needs most."""
+    return max(values, key=lambda one: one.peak_bytes)
+
+
+def _fallbacks(values: list[dict[str, int]]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for one in values:
+        counts.update(one)
+    return dict(counts.most_common(MOST))
+
+
+def _graph(values: list[Graph]) -> Graph:
+    breaks = sum(one.breaks for one in values)
+    return Graph(max(one.nodes_max for one in values), breaks, max(one.breaks_per_step for one in values))
+
+
+def _places(values: Iterable[tuple[Place, ...]]) -> tuple[Place, ...]:
+    found: dict[Place, Place] = {}
+    for places in values:
+        for one in places:
+            where = replace(one, count=0, seconds=0.0)
+            known = found.get(where, where)
+            found[where] = replace(where, count=known.count + one.count, seconds=known.seconds + one.seconds)
+    return tuple(sorted(found.values(), key=lambda one: -one.count)[:MOST])
+
+
+def _optimizers(values: list[tuple[Optimizer, ...]]) -> tuple[Optimizer, ...]:
+    return _distinct(optimizer for optimizers in values for optimizer in optimizers)
+
+
+def _distinct(values: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(values))[:MOST]
+
+
+def _devices(values: list[Devices]) -> Devices:
+    return Devices(
+        max(one.cpu_params for one in values),
+        max(one.xla_params for one in values),
+        _places(one.cuda_requests for one in values),
+    )
+
+
+def _collectives(values: list[Collectives]) -> Collectives:
+    return Collectives(
+        max(one.count for one in values),
+        sum(one.bytes for one in values),
+        max(one.seconds for one in values),
+        max(one.share for one in values),
+    )
+
+
+_MERGERS: dict[str, Callable[[list[Any]], Any]] = {
+    "compiling_steps": _compiling_steps,
+    "cache": _cache,
+    "step_seconds": _step_seconds,
+    "batch_shapes": _batch_shapes,
+    "transfers": _transfers,
+    "memory": _memory,
+    "fallbacks": _fallbacks,
+    "graph": _graph,
+    "evaluations": _places,
+    "saves": _places,
+    "optimizers": _optimizers,
+    "devices": _devices,
+    "collectives": _collectives,
+}

@@ -1,0 +1,41 @@
+"""Looks at the workers' reports while a job trains, and passes on what is new."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from sagelet_engine.database import StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+#: Seconds between looks, the last for all that follow: also a job of seconds is seen while it runs.
+LOOKS = (2.0, 3.0, 5.0, 10.0, 10.0, 30.0, 60.0)
+
+
+class ReportSampler(threading.Thread):
+    """Calls `look` as long as the hosts are watched. It never fails the job."""
+
+    def __init__(self, look: Callable[[], None], closing: threading.Event) -> None:
+        """`closing`: the server goes down; nothing is written any more."""
+        super().__init__(name="compile-report", daemon=True)
+        self._look = look
+        self._closing = closing
+        self._ended = threading.Event()
+
+    def stop(self) -> None:
+        """The hosts are down, or left alone: waits for a look under way, which is short."""
+        self._ended.set()
+        if self.is_alive():
+            self.join()
+
+    def run(self) -> None:
+        looks, broken = iter(LOOKS), False
+        while not self._ended.wait(next(looks, LOOKS[-1])) and not self._closing.is_set():
+            try:
+                self._look()
+            except StoreUnavailable as error:
+                log.warning("the compile report waits: %s", error)
+            except Exception:
+                if not broken:  # Once a job: a fault that lasts must not fill the log.
+                    log.exception("the compile report could not be read")
+                broken = True

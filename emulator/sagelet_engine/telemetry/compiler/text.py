@@ -1,0 +1,60 @@
+"""A report in words: the line at the end of the job's log."""
+
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.worker import Figures
+
+#: Steps that are named; the rest is counted.
+_NAMED = 8
+_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def summary(report: CompilerReport) -> str:
+    """One paragraph, for a compiled job."""
+    total, several = report.total, len(report.workers) > 1
+    who = f"{len(report.workers)} workers, the slowest of them " if several else ""
+    parts = [f"{who}compiled {times(total.compiles)} in {duration(total.compile_seconds)}{_steps(total)}"]
+    if total.steps:
+        parts.append(f"{total.steps} steps, the first {duration(total.first_step_seconds)}{_steady(total)}")
+    elif total.optimizer_steps > 1:
+        parts.append(f"{total.optimizer_steps} optimizer steps and no end of a graph among them (torch_xla.sync)")
+    if total.samples_per_second:
+        parts.append(f"{total.samples_per_second:.3g} samples/s")
+    if total.graph.breaks:
+        parts.append(f"{total.graph.breaks} graph breaks")
+    if total.fallbacks:
+        parts.append(f"on the CPU instead: {', '.join(list(total.fallbacks)[:3])}")
+    if total.collectives.count:
+        parts.append(f"{total.collectives.share:.0%} of the time in collectives")
+    if total.memory.peak_bytes:
+        parts.append(f"at most {size(total.memory.peak_bytes)}")
+    return "; ".join(parts) + f" (sagelet report {report.job})"
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def duration(seconds: float) -> str:
+    """`113 ms`, `12.1 s`."""
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1000:.3g} ms"
+
+
+def size(count: int) -> str:
+    """`1.2 GiB`."""
+    unit, name = next(((unit, name) for unit, name in _UNITS if count >= unit), (1, "B"))
+    return f"{count / unit:.3g} {name}"
+
+
+def _steps(total: Figures) -> str:
+    if not total.compiling_steps:
+        return ""
+    named = ", ".join(map(str, total.compiling_steps[:_NAMED]))
+    more = max(total.compiling_step_count, len(total.compiling_steps)) - min(_NAMED, len(total.compiling_steps))
+    word = "step" if len(total.compiling_steps) == 1 else "steps"
+    return f" ({word} {named}{f' and {more} more' if more else ''})"
+
+
+def _steady(total: Figures) -> str:
+    return f", steady {duration(total.steady_step_seconds)}" if total.steady_step_seconds else ""

@@ -1,0 +1,161 @@
+"""Instance metrics: what a host takes of the machine, once a minute, in the units of AWS's table.
+
+(AWS: "Monitor Amazon SageMaker with Amazon CloudWatch", jobs and endpoint metrics.) CPUUtilization is the sum over
+cores: 100 is one busy core, whatever the instance type; the most is 100 x the cores of this machine. MemoryUtilization
+is the share of this machine's memory, or of the host's own limit. DiskUtilization is the share of VolumeSizeInGB that
+/opt/ml takes. The GPU metrics are sums over the host's GPUs. CPU is the mean over the minute, GPU the mean of
+some looks, memory and disk are the last look.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.data.volume import Volume
+from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.instances.gpu_gauge import GpuGauge
+from sagelet_engine.runtimes.port import Handle, Runtime, Usage
+from sagelet_engine.telemetry.sink import MetricPoint
+
+log = logging.getLogger(__name__)
+
+MINUTE_MS = 60_000
+#: Seconds between looks at a host, the last for all that follow: also a job of seconds is seen.
+LOOKS = (0.2, 0.8, 2.0, 3.0, 4.0, 10.0)
+
+Publish = Callable[[list[MetricPoint]], None]
+
+
+@dataclass
+class Gauges:
+    """What there is to read of one host beside its Usage."""
+
+    handle: Handle
+    volume: Volume
+    gpus: GpuGauge
+
+
+@dataclass
+class _Minute:
+    """What was seen since the last point."""
+
+    #: Where CPU time is counted from.
+    start_ms: int
+    start_cpu: float
+    last_ms: int = 0
+    last: Usage | None = None
+    gpu_looks: list[tuple[float, float]] = field(default_factory=list)
+
+
+class HostMeter:
+    """Looks at one host, and the points that come of them."""
+
+    def __init__(self, gauges: Gauges) -> None:
+        self._gauges = gauges
+        self._minute: _Minute | None = None
+
+    @property
+    def handle(self) -> Handle:
+        return self._gauges.handle
+
+    @property
+    def complete(self) -> bool:
+        """Whether a minute has been seen since the last points."""
+        return self._minute is not None and self._minute.last_ms - self._minute.start_ms >= MINUTE_MS
+
+    def look(self, now_ms: int, usage: Usage) -> None:
+        """Takes in what is true now."""
+        minute = self._minute
+        if minute is None or now_ms < minute.start_ms:  # The machine's clock was set back.
+            minute = self._minute = self._first(now_ms, usage)
+        minute.last_ms, minute.last = now_ms, usage
+        if (gpu := self._gauges.gpus.read()) is not None:
+            minute.gpu_looks.append(gpu)
+
+    def points(self) -> list[MetricPoint]:
+        """The points of what was seen since the last ones; none when nothing was."""
+        minute = self._minute
+        if minute is None or minute.last is None or minute.last_ms == minute.start_ms:
+            return []
+        usage = minute.last
+        values = {
+            "CPUUtilization": 100_000.0
+            * max(0.0, usage.cpu_seconds - minute.start_cpu)
+            / (minute.last_ms - minute.start_ms),
+            "MemoryUtilization": 100.0 * usage.memory_bytes / usage.memory_limit_bytes,
+            "DiskUtilization": self._gauges.volume.percent(),
+        }
+        if minute.gpu_looks:
+            busy, memory = zip(*minute.gpu_looks, strict=True)
+            values["GPUUtilization"] = sum(busy) / len(busy)
+            values["GPUMemoryUtilization"] = sum(memory) / len(memory)
+        self._minute = _Minute(minute.last_ms, usage.cpu_seconds)
+        return [MetricPoint(name, value, minute.last_ms, self.handle.host) for name, value in sorted(values.items())]
+
+    def _first(self, now_ms: int, usage: Usage) -> _Minute:
+        """A young host is counted from its start; one that was taken over from an earlier server from now on."""
+        if 0 <= now_ms - self.handle.started_ms < MINUTE_MS:
+            return _Minute(self.handle.started_ms, 0.0)
+        return _Minute(now_ms, usage.cpu_seconds)
+
+
+class UsageSampler(threading.Thread):
+    """Looks at the hosts of one job as long as they are watched. It never fails the job: what fails is left out."""
+
+    def __init__(
+        self, runtime: Runtime, clock: Clock, hosts: Sequence[Gauges], publish: Publish, closing: threading.Event
+    ) -> None:
+        """`closing`: the server goes down; nothing is written any more."""
+        super().__init__(name="usage", daemon=True)
+        self._runtime = runtime
+        self._clock = clock
+        self._meters = [HostMeter(gauges) for gauges in hosts]
+        self._publish = publish
+        self._closing = closing
+        self._ended = threading.Event()
+        #: Held while points are made and written, never while a runtime is asked: that may take a second.
+        self._guard = threading.Lock()
+        self._broken = False
+
+    def stop(self) -> None:
+        """The hosts are down, or are left alone: writes what is left of the last minute. Nothing is written after."""
+        with self._guard:
+            self._ended.set()
+            for meter in self._meters:
+                self._guarded(partial(self._report, meter))
+
+    def run(self) -> None:
+        looks = iter(LOOKS)
+        pause = next(looks)
+        while not self._ended.wait(pause) and not self._closing.is_set():
+            for meter in self._meters:
+                self._guarded(partial(self._look, meter))
+            pause = next(looks, LOOKS[-1])
+
+    def _look(self, meter: HostMeter) -> None:
+        usage = self._runtime.usage(meter.handle)
+        with self._guard:
+            if usage is None or self._ended.is_set():
+                return
+            meter.look(self._clock.now_ms(), usage)
+            if meter.complete:
+                self._report(meter)
+
+    def _report(self, meter: HostMeter) -> None:
+        points = [] if self._closing.is_set() else meter.points()
+        if points:
+            self._publish(points)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (RuntimeUnavailable, StoreUnavailable) as error:
+            log.warning("instance metrics are left out for now: %s", error)
+        except Exception:
+            if not self._broken:  # Once a job: a fault that lasts must not fill the log.
+                log.exception("instance metrics could not be read")
+            self._broken = True
