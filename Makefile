@@ -13,7 +13,7 @@ help:
 	@echo "make test    set up, run the tests that this machine can run"
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
-	@echo "make docs    docs/training-job-api.md, from botocore's model; docs/doctor.md, from the doctor's rules"
+	@echo "make docs    docs/reference/training-job-api.md, from botocore's model; docs/reference/doctor.md, from the doctor's rules"
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make bench-s3  S3 against moto_server: ratios of one run"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
@@ -78,7 +78,7 @@ doctor-scripts: setup
 bench-s3: setup
 	$(BIN)/python tests/bench/s3.py $(BENCH_ARGS)
 
-# Five models natively and compiled, one run; BENCH_ARGS=--write puts the table into docs/same-model.md.
+# Five models natively and compiled, one run; BENCH_ARGS=--write puts the table into docs/explanation/same-model.md.
 bench-models: setup
 	$(BIN)/python tests/bench/models.py $(BENCH_ARGS)
 

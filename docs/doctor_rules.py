@@ -1,4 +1,4 @@
-"""Makes docs/doctor.md: every rule of the doctor, why and what instead. `make docs` runs it."""
+"""Makes docs/reference/doctor.md: every rule of the doctor, why and what instead. `make docs` runs it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from sagelet_engine.doctor.finding import TITLES, Rule
 from sagelet_engine.doctor.rules import RULES
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "doctor.md"
+PAGE = ROOT / "docs" / "reference" / "doctor.md"
 EXAMPLES = ROOT / "examples" / "best_practices"
 _INTRODUCTION = """\
 # The doctor

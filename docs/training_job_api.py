@@ -1,4 +1,4 @@
-"""Makes docs/training-job-api.md: every member of the training-job operations, and what becomes of it.
+"""Makes docs/reference/training-job-api.md: every member of the training-job operations, and what becomes of it.
 
 The members come from botocore's model, what becomes of them from services/members.toml. `make docs` runs it.
 """
@@ -19,7 +19,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "training-job-api.md"
+PAGE = ROOT / "docs" / "reference" / "training-job-api.md"
 DATA = ROOT / "api" / "sagelet_api" / "services" / "members.toml"
 
 #: Their requests, in the order of the page; DescribeTrainingJob's answer comes last.

@@ -128,7 +128,7 @@ def create_app(engine: Controlled, throttling: Throttling, *parts: "Blueprint") 
 
     @app.get("/_sagelet/jobs/<name>/compiler-report")
     def compiler_report(name: str) -> dict[str, Any]:
-        """What compiling did for the job, so far or in all (docs/compiler-report.md)."""
+        """What compiling did for the job, so far or in all (docs/reference/compiler-report.md)."""
         with known_job(name) as key:
             report = engine.compiler_report(key)
         if report is None:

@@ -17,7 +17,7 @@ def blueprint(engine: "Controlled") -> "Blueprint":
 
     @routes.get("/jobs/<name>/doctor")
     def findings(name: str) -> dict[str, Any]:
-        """The findings of docs/doctor.md, worst first; of a job that runs, as of now."""
+        """The findings of docs/reference/doctor.md, worst first; of a job that runs, as of now."""
         with known_job(name) as key:
             job = engine.job(key)
             return {

@@ -293,7 +293,7 @@ class Engine:
         return replace(report, findings=self._consult(job, report))
 
     def findings(self, key: JobKey) -> Sequence[Mapping[str, Any]]:
-        """What the doctor finds in the job, as it is now or as it ended (docs/doctor.md). Raises JobNotFound."""
+        """What the doctor finds in the job, as of now (docs/reference/doctor.md). Raises JobNotFound."""
         job = self._store.get(key)
         report = compile_reports.current(self._settings.data, job)
         if report is not None and report.final:

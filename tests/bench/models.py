@@ -1,9 +1,9 @@
 """`make bench-models`: the same models trained natively and compiled, from one seed: do they agree, and how fast.
 
-Prints the conditions and a table; with `--write` puts both into docs/same-model.md. Each training is a process of its
-own under the runtime package, as a job's script is. The two trainings of a model take turns, some steps each, so that
-a load of the machine weighs on both, and speed is in CPU seconds of all their threads, which a load changes little. The
-ratio of one run means something, the times do not.
+Prints the conditions and a table; with `--write` puts both into docs/explanation/same-model.md. Each training is a
+process of its own under the runtime package, as a job's script is. The two trainings of a model take turns, some steps
+each, so that a load of the machine weighs on both, and speed is in CPU seconds of all their threads, which a load
+changes little. The ratio of one run means something, the times do not.
 """
 
 import argparse
@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from support import same_model  # noqa: E402
 from support.same_model import TOLERANCES, Difference, Trained  # noqa: E402
 
-PAGE = ROOT / "docs" / "same-model.md"
+PAGE = ROOT / "docs" / "explanation" / "same-model.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PACKAGES = ("torch", "torch_xla", "transformers")
 KINDS = ("native", "compiled")
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--chunk", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of torch and of XLA")
     parser.add_argument("--small", action="store_true", help="the sizes of the tests")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/same-model.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/explanation/same-model.md")
     options = parser.parse_args()
     rows, loads = [], [os.getloadavg()[0]]
     with tempfile.TemporaryDirectory() as base:

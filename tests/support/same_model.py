@@ -22,7 +22,7 @@ class Tolerance:
     weights: float
 
 
-#: Measured by `make bench-models`, with a margin of ten; the reasons are in docs/same-model.md.
+#: Measured by `make bench-models`, with a margin of ten; the reasons are in docs/explanation/same-model.md.
 SMOOTH = Tolerance(loss=1e-5, weights=1e-4)
 CHAOTIC = Tolerance(loss=1e-2, weights=1e-1)
 TOLERANCES = {"gpt2": SMOOTH, "bert": SMOOTH, "mlp": CHAOTIC, "conv": CHAOTIC, "lstm": SMOOTH}

@@ -13,7 +13,7 @@ def image() -> None:
 
 
 @image.command()
-@click.option("--variant", default="cpu", show_default=True, help="cpu, cu12 or cu12-renamed: see docs/gpu.md.")
+@click.option("--variant", default="cpu", show_default=True, help="cpu, cu12 or cu12-renamed: see docs/how-to/gpu.md.")
 @click.option("--base", default="auto", show_default=True, help="auto, registry, debian, or an image reference.")
 @click.option("--index-url", envvar="PIP_INDEX_URL", show_envvar=True, help="Package index for pip.")
 @click.option("--extra-index-url", help="A second package index.")

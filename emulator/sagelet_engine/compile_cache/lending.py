@@ -34,7 +34,7 @@ class Lending:
         self._guard = threading.Lock()
 
     def serves(self, job: TrainingJob) -> bool:
-        """Whether the job gets a cache: XLA's CPU client could not read one (xla: see docs/compile-cache.md)."""
+        """Whether the job gets a cache: XLA's CPU client could not read one (xla: see docs/how-to/compile-cache.md)."""
         return bool(self.store.limit and job.gpus and asks_for_compiler(job))
 
     def lend(self, job: TrainingJob, directories: JobDirectories) -> None:

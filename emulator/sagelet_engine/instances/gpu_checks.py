@@ -97,7 +97,7 @@ def check_engine(facts: DockerFacts | None) -> Check:
             False,
             f"Docker Engine {facts.version} knows neither the runtime `nvidia` nor CDI devices of NVIDIA's",
             "install the NVIDIA Container Toolkit, run `nvidia-ctk runtime configure --runtime=docker`, "
-            "and restart the engine (docs/gpu.md)",
+            "and restart the engine (docs/how-to/gpu.md)",
         )
     return Check("docker", True, f"Docker Engine {facts.version} gives containers GPUs")
 

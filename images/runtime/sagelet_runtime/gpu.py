@@ -1,7 +1,7 @@
 """torch_xla on NVIDIA GPUs: a CUDA PJRT plugin from the package index, which torch_xla itself has no more.
 
 A plugin fits when its C API has the version that torch_xla was built for; which pairs do was read from both (torch_xla
-prints them with TF_CPP_MIN_LOG_LEVEL=0). What no one has run on a GPU yet is listed in docs/gpu.md.
+prints them with TF_CPP_MIN_LOG_LEVEL=0). What no one has run on a GPU yet is listed in docs/how-to/gpu.md.
 """
 
 import os

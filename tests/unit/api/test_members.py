@@ -1,4 +1,4 @@
-"""docs/training-job-api.md: complete, made from its data, and true of the program."""
+"""docs/reference/training-job-api.md: complete, made from its data, and true of the program."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""docs/doctor.md against the rules, and findings as people see them."""
+"""docs/reference/doctor.md against the rules, and findings as people see them."""
 
 import io
 from collections import Counter

@@ -25,7 +25,7 @@ from sagelet_engine.doctor.rules import (
     unreadable_checkpoint,
 )
 
-#: In the order of docs/doctor.md.
+#: In the order of docs/reference/doctor.md.
 RULES: tuple[Rule, ...] = (
     dynamic_shapes.RULE,
     last_batch.RULE,

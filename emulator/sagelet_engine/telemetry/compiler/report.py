@@ -24,7 +24,7 @@ class CompilerReport:
     #: By rank.
     workers: tuple[WorkerReport, ...] = ()
     total: Figures = field(default_factory=Figures)
-    #: What the doctor found; see docs/doctor.md. JSON-ready.
+    #: What the doctor found; see docs/reference/doctor.md. JSON-ready.
     findings: tuple[dict[str, Any], ...] = ()
     version: int = VERSION
 

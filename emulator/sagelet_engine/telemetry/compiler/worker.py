@@ -1,7 +1,7 @@
 """The report of one worker, as `sagelet_runtime.reporting` writes it in the container: `worker-RANK.json`.
 
-`docs/compiler-report.md` says what each figure means. Every field has a default: a worker leaves out what it cannot
-know, and 0 (or nothing) stands for "not known". Seconds, bytes and ms since the epoch, as the names say.
+`docs/reference/compiler-report.md` says what each figure means. Every field has a default: a worker leaves out what it
+cannot know, and 0 (or nothing) stands for "not known". Seconds, bytes and ms since the epoch, as the names say.
 """
 
 from dataclasses import dataclass, field
