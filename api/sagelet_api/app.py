@@ -1,7 +1,7 @@
 """The whole server on one screen: what happens to a request, in order."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from sagelet_api.aws_errors import AwsError, InternalFailure, UnknownOperationException
@@ -21,7 +21,6 @@ from sagelet_api.protocol import (
 from sagelet_api.query import QUERY_SERVICES, parse_form, query_reply, read_form
 from sagelet_api.replies import error_reply, json_reply, send
 from sagelet_api.security import FrontDoor, guarded
-from sagelet_api.throttling import Throttling
 from sagelet_api.validation import validate
 from sagelet_engine.errors import SageletError
 
@@ -38,8 +37,8 @@ class Application:
     """The WSGI application.
 
     `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `rest` are operations with a path of
-    their own; `control` answers CONTROL_PREFIX; `throttling` refuses what people asked to be refused; `apps` answer all
-    requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
+    their own; `control` answers CONTROL_PREFIX; `checks` raise for calls that are refused whatever is in them; `apps`
+    answer all requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
     `environ["sagelet.call"]`.
     """
 
@@ -47,7 +46,7 @@ class Application:
         self,
         door: FrontDoor,
         control: WsgiApp,
-        throttling: Throttling,
+        checks: Sequence[Callable[[Call], None]],
         services: Mapping[str, Operations],
         fallback: WsgiApp,
         apps: Mapping[str, WsgiApp] = MappingProxyType({}),
@@ -55,13 +54,13 @@ class Application:
     ) -> None:
         self._door = door
         self._control = control
-        self._throttling = throttling
+        self._checks = checks
         self._services = services
         self._fallback = fallback
         self._apps = apps
         self._rest = {(one.signing_name, one.method, one.path): one for one in rest}
         self._handlers = (
-            self._throttle,
+            self._check,
             self._authorize,
             self._serve_own,
             self._serve_query,
@@ -97,8 +96,9 @@ class Application:
         self._door.check_control(call, environ, public=(call.method, call.path) == ("GET", HEALTH))
         return self._control(environ, start)
 
-    def _throttle(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
-        self._throttling.check(call)
+    def _check(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
+        for check in self._checks:
+            check(call)
 
     def _authorize(self, call: Call, environ: Environ, _start: StartResponse) -> None:
         """What a job's credentials may do; S3 sees to itself, where the operation and the object are known."""

@@ -13,6 +13,7 @@ from sagelet_api.server import Server
 from sagelet_api.services.identity import Identity
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.not_run import refuse_what_is_not_run
 from sagelet_api.services.s3.setup import open_s3
 from sagelet_api.services.sagemaker import TrainingJobs, any_role
 from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
@@ -72,7 +73,7 @@ class Sagelet:
         self.application = Application(
             FrontDoor((settings.host, *self.choice.listen), authentication),
             control_app(self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset)),
-            throttling,
+            (throttling.check,) if settings.stubs else (throttling.check, refuse_what_is_not_run),
             {
                 "sagemaker": TrainingJobs(self.engine, roles).operations(),
                 "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),

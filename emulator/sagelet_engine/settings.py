@@ -74,6 +74,8 @@ class Settings:
     spot_discount: float = 0.7
     #: A job's RoleArn must be a role in IAM that SageMaker may assume.
     enforce_iam: bool = False
+    #: SageMaker's operations that would compute something other than a training job succeed and do nothing.
+    stubs: bool = False
     #: Bytes of compiled programs that are kept from job to job; 0: none are.
     compile_cache_bytes: int = DEFAULT_COMPILE_CACHE
     #: Signatures are checked against the data directory's key pair, not only asked for.

@@ -17,6 +17,7 @@ from sagelet_api.security import FrontDoor
 from sagelet_api.services.identity import Identity
 from sagelet_api.services.logs import TrainingLogs
 from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.not_run import refuse_what_is_not_run
 from sagelet_api.services.s3.setup import open_s3
 from sagelet_api.services.sagemaker import TrainingJobs, any_role
 from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
@@ -54,7 +55,8 @@ class ApiWorld(World):
         rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
         callers = Callers(self.engine, bridge, enforce_iam=self.settings.enforce_iam)
         door = FrontDoor((), Authentication(callers, everywhere=self.settings.auth))
-        self._application = Application(door, control, throttling, services, bridge.wsgi, apps=apps, rest=rest)
+        checks = (throttling.check,) if self.settings.stubs else (throttling.check, refuse_what_is_not_run)
+        self._application = Application(door, control, checks, services, bridge.wsgi, apps=apps, rest=rest)
         self._stack = ExitStack()
 
     def make_statuses(self) -> StatusSink:

@@ -76,6 +76,7 @@ class Size(click.types.StringParamType):
 @option("--stop-grace", default=120, type=int, help="Seconds between SIGTERM and SIGKILL of a stopped job.")
 @option("--spot-discount", default=0.7, type=float, help="Share of its time that a managed spot job is not billed for.")
 @option("--enforce-iam", is_flag=True, help="Refuse jobs whose RoleArn IAM does not know or SageMaker may not assume.")
+@option("--stubs", is_flag=True, help="Have processing jobs, endpoints and the like recorded, though nothing runs.")
 @option("--compile-cache-size", default="5G", type=Size(), help="Of compiled programs kept from job to job; 0: none.")
 @option("--auth", is_flag=True, help="Let in only what is signed with the key pair in DATA/credentials.")
 @option("--tls", is_flag=True, help="HTTPS, with a certificate of its own: DATA/tls/ca.pem is for AWS_CA_BUNDLE.")
@@ -98,6 +99,7 @@ def up(
     stop_grace: int,
     spot_discount: float,
     enforce_iam: bool,
+    stubs: bool,
     compile_cache_size: int,
     auth: bool,
     tls: bool,
@@ -120,6 +122,7 @@ def up(
         stop_grace_seconds=stop_grace,
         spot_discount=spot_discount,
         enforce_iam=enforce_iam,
+        stubs=stubs,
         compile_cache_bytes=compile_cache_size,
         auth=auth,
         tls=tls,

@@ -123,7 +123,7 @@ def test_a_wrong_option_is_named(options: list[str], named: str) -> None:
 def endpoint() -> Iterator[str]:
     throttling = Throttling()
     control = control_app(FakeEngine(), throttling)
-    app = Application(FrontDoor(), control, throttling, FakeJobs().services(), MotoBridge().wsgi)
+    app = Application(FrontDoor(), control, (throttling.check,), FakeJobs().services(), MotoBridge().wsgi)
     with Server(app, "127.0.0.1", 0) as server:
         yield server.endpoint
 

@@ -1,0 +1,42 @@
+"""Operations of SageMaker that start a computation which nothing here does.
+
+moto answers them with success (a processing job is Completed at birth, an endpoint answers with nothing): whoever
+tests a pipeline would take that for a result. They are refused, unless the server was told to have them (`--stubs`).
+"""
+
+import re
+
+from sagelet_api.aws_errors import UnknownOperationException
+from sagelet_api.protocol import Call
+
+#: Those that moto 5.2 answers with success; it refuses the others itself.
+OPERATIONS = frozenset(
+    {
+        "CreateAutoMLJobV2",
+        "CreateCluster",
+        "CreateCompilationJob",
+        "CreateEndpoint",
+        "CreateHyperParameterTuningJob",
+        "CreateNotebookInstance",
+        "CreateProcessingJob",
+        "CreateTransformJob",
+        "StartNotebookInstance",
+        "StartPipelineExecution",
+    }
+)
+#: InvokeEndpoint and its kin, of sagemaker-runtime.
+_INVOCATION = re.compile(r"/endpoints/[^/]+/(?:async-)?invocations(?:-response-stream)?")
+
+
+def refuse_what_is_not_run(call: Call) -> None:
+    """Raises UnknownOperationException."""
+    if call.service != "sagemaker":
+        return
+    name = call.operation if call.operation in OPERATIONS else ""
+    if _INVOCATION.fullmatch(call.path):
+        name = "InvokeEndpoint"
+    if name:
+        raise UnknownOperationException(
+            f"sagelet runs training jobs only: {name} would compute nothing. To have it recorded and answered with "
+            "success all the same, as moto does, start the server with --stubs"
+        )
