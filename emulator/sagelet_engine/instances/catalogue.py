@@ -1,8 +1,11 @@
-"""What SageMaker's instance types have, as far as sagelet needs it."""
+"""SageMaker's instance types for training: what one has, and what AWS asks for it. The data is `catalogue.toml`."""
 
 import sys
+from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from importlib import resources
+from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -10,13 +13,56 @@ else:
     import tomli as tomllib
 
 
+@dataclass(frozen=True)
+class InstanceType:
+    """One ml.* type (botocore shape TrainingInstanceType)."""
+
+    name: str
+    vcpus: int
+    memory_gib: float
+    #: Of one instance; 0 for a CPU type.
+    gpus: int = 0
+    gpu_model: str = ""
+    #: Memory of one GPU.
+    gpu_memory_gib: int = 0
+    #: On-demand price of training with one instance in PRICES_REGION; None: not known.
+    usd_per_hour: float | None = None
+    #: The price list that it is from; None: no price is known.
+    priced_on: date | None = None
+
+
 @cache
-def _gpus() -> dict[str, int]:
-    text = resources.files(__package__).joinpath("catalogue.toml").read_text()
-    counts: dict[str, int] = tomllib.loads(text)["gpus"]
-    return counts
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("catalogue.toml").read_text())
+    return data
+
+
+#: The day of the price list that the prices are from; a type that it does not have says its own (`priced_on`).
+PRICES_AS_OF: date = _data()["prices_as_of"]
+PRICES_REGION: str = _data()["prices_region"]
+
+
+@cache
+def _types() -> dict[str, InstanceType]:
+    return {name: _instance_type(name, facts) for name, facts in _data()["instances"].items()}
+
+
+def _instance_type(name: str, facts: dict[str, Any]) -> InstanceType:
+    priced_on = PRICES_AS_OF if "usd_per_hour" in facts else None
+    return InstanceType(**{"name": name, "priced_on": priced_on, **facts})
+
+
+def every() -> tuple[InstanceType, ...]:
+    """All types, family by family, small to large."""
+    return tuple(_types().values())
+
+
+def find(name: str) -> InstanceType | None:
+    """The type of this name; None where SageMaker has no such type, or it is newer than the catalogue."""
+    return _types().get(name)
 
 
 def gpu_count(instance_type: str) -> int:
-    """GPUs of one instance of an ml.* type; 0 for a CPU type."""
-    return _gpus().get(instance_type, 0)
+    """GPUs of one instance of an ml.* type; 0 for a CPU type, and for one that the catalogue does not have."""
+    found = find(instance_type)
+    return 0 if found is None else found.gpus

@@ -1,0 +1,70 @@
+"""What AWS would ask for a job: billable seconds x instances x the price of one instance.
+
+AWS's formula (SageMaker's developer guide, "Managed Spot Training", and DescribeTrainingJob's BillableTimeInSeconds):
+the seconds are those of one instance, to be multiplied by the number of instances. Managed spot training's discount is
+in the seconds already, so their price is the on-demand one. Storage, logs and transfers are not in it.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import date
+
+from sagelet_engine.instances.catalogue import PRICES_AS_OF, find
+from sagelet_engine.jobs.record import TrainingJob
+
+HOUR = 3600
+
+
+@dataclass(frozen=True)
+class Bill:
+    #: Billable seconds of each instance, so far where the job runs.
+    seconds: int
+    #: Instance type and number, one entry a type, in the order of the job's groups.
+    instances: tuple[tuple[str, int], ...]
+    #: Of all instances for all seconds; None where the price of one of the types is not known.
+    usd: float | None
+    #: The day of the price list; where types have prices of several, the oldest.
+    as_of: date
+    #: The job still runs: seconds and price grow.
+    running: bool = False
+    #: For how long a warm pool kept the instances after the job. AWS bills these, too; they are not in `usd`.
+    retained_seconds: int = 0
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Of all instances together; None where a price is not known."""
+        prices = [(_price(name), count) for name, count in self.instances]
+        known = [price * count for price, count in prices if price is not None]
+        return sum(known) if len(known) == len(prices) else None
+
+
+def bill(job: TrainingJob, now_ms: int) -> Bill:
+    """The bill of a job, as of now where it still runs. A job that never got to Downloading costs nothing."""
+    seconds = _so_far(job, now_ms) if job.billable_seconds is None else job.billable_seconds
+    counts: dict[str, int] = {}
+    for group in job.instance_groups:
+        counts[group.instance_type] = counts.get(group.instance_type, 0) + len(group.hosts)
+    dates = [found.priced_on for name in counts if (found := find(name)) is not None and found.priced_on is not None]
+    made = Bill(
+        seconds,
+        tuple(counts.items()),
+        None,
+        min(dates, default=PRICES_AS_OF),
+        running=not job.terminal,
+        retained_seconds=job.retained_seconds or 0,
+    )
+    hourly = made.usd_per_hour
+    return made if hourly is None else replace(made, usd=seconds * hourly / HOUR)
+
+
+def _so_far(job: TrainingJob, now_ms: int) -> int:
+    """Billable seconds of a job that runs, by the rule of TrainingJob.billable_seconds."""
+    if job.terminal or job.training_start_ms is None:
+        return 0
+    if job.spot:
+        return int(job.running_ms(now_ms) / 1000 * (1 - job.spot_discount))
+    return max(0, now_ms // 1000 - job.training_start_ms // 1000)
+
+
+def _price(instance_type: str) -> float | None:
+    found = find(instance_type)
+    return None if found is None else found.usd_per_hour
