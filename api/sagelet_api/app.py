@@ -20,8 +20,9 @@ from sagelet_api.protocol import (
 )
 from sagelet_api.query import QUERY_SERVICES, parse_form, query_reply, read_form
 from sagelet_api.replies import error_reply, json_reply, send
-from sagelet_api.security import FrontDoor, guarded
+from sagelet_api.security import FrontDoor, accepts_page, guarded
 from sagelet_api.validation import validate
+from sagelet_api.web import PREFIX as PAGE_PREFIX
 from sagelet_engine.errors import SageletError
 
 _log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Application:
     `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `rest` are operations with a path of
     their own; `control` answers CONTROL_PREFIX; `checks` raise for calls that are refused whatever is in them; `apps`
     answer all requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
-    `environ["sagelet.call"]`.
+    `environ["sagelet.call"]`. `pages` are for browsers.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class Application:
         fallback: WsgiApp,
         apps: Mapping[str, WsgiApp] = MappingProxyType({}),
         rest: Iterable[RestOperation] = (),
+        pages: WsgiApp | None = None,
     ) -> None:
         self._door = door
+        self._pages = pages
         self._control = control
         self._checks = checks
         self._services = services
@@ -73,6 +76,9 @@ class Application:
         start = guarded(call, start_response)
         try:
             self._door.check_origin(call)
+            if self._pages is not None and self._is_for_page(call):
+                self._door.check_page(call, environ)
+                return self._pages(environ, start)
             if call.path.startswith(CONTROL_PREFIX):
                 return self._serve_control(call, environ, start)
             call = self._door.admit(call, environ)
@@ -91,6 +97,12 @@ class Application:
             _log.exception("%s %s %s failed, request %s", call.service, call.operation, call.path, call.request_id)
             failure = InternalFailure(f"sagelet failed; its log has the traceback under request {call.request_id}.")
             return send(call, error_reply(call, failure), environ, start)
+
+    def _is_for_page(self, call: Call) -> bool:
+        """`/` is S3's list of buckets for whoever signs, and for what is no browser."""
+        if call.path == "/":
+            return call.credential is None and accepts_page(call) and not self._door.names_bucket(call)
+        return call.path == PAGE_PREFIX or call.path.startswith(f"{PAGE_PREFIX}/")
 
     def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         self._door.check_control(call, environ, public=(call.method, call.path) == ("GET", HEALTH))

@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 #: Set by the server for what comes in from the hosts of jobs, which are containers: signatures are always checked.
 FROM_CONTAINERS = "sagelet.from_containers"
+#: Set by the front door for the pages: whether the browser has to be logged in.
+NEEDS_LOGIN = "sagelet.needs_login"
 #: The largest body of a request that is not S3's: ECR's layer parts are 20 MB in base64.
 MAX_BODY = 32 * 1024 * 1024
 
@@ -63,6 +65,12 @@ class Authentication:
                 "pair of its data directory: name that with --data (SAGELET_DATA)."
             )
         self._verified(call, environ)
+
+    def admit_to_page(self, call: Call, environ: Environ) -> None:
+        """The pages are the owner's. A browser does not sign: where signatures are checked it has to log in."""
+        if is_job_token(_token(call)):
+            raise AccessDenied("The credentials of a training job do not reach sagelet's pages.")
+        environ[NEEDS_LOGIN] = self._checks(environ)
 
     def _checks(self, environ: Environ) -> bool:
         return self._everywhere or bool(environ.get(FROM_CONTAINERS))

@@ -19,6 +19,7 @@ from sagelet_api.protocol import Call, Environ, StartResponse
 #: Names by which a server on this machine is reached from the machine and from its containers.
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "host.docker.internal"})
 _REQUEST_IDS = frozenset({"x-amzn-requestid", "x-amz-request-id"})
+_POLICY = "content-security-policy"
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
 
@@ -62,6 +63,20 @@ class FrontDoor:
         if self._authentication is not None:
             self._authentication.admit_to_control(call, environ, public=public)
 
+    def check_page(self, call: Call, environ: Environ) -> None:
+        """For the pages: what changes something comes from one of them, which a browser says in Origin."""
+        if call.method not in ("GET", "HEAD") and "origin" not in call.headers:
+            raise AccessDenied(
+                "Only sagelet's own pages may ask for this: a request without Origin comes from no page."
+            )
+        if self._authentication is not None:
+            self._authentication.admit_to_page(call, environ)
+
+    def names_bucket(self, call: Call) -> bool:
+        """Whether Host is a subdomain of a name of ours: S3's virtual-host style."""
+        name = _host_name(call.headers.get("host", ""))
+        return name not in self._names and not _is_address(name)
+
     def _is_ours(self, name: str) -> bool:
         if name in self._names:
             return True
@@ -71,14 +86,25 @@ class FrontDoor:
         return any(name.endswith(f".{ours}") for ours in self._names if not _is_address(ours))
 
 
+def accepts_page(call: Call) -> bool:
+    """Whether a browser asks for something to show: it says so, and no SDK does."""
+    return call.method in ("GET", "HEAD") and "text/html" in call.headers.get("accept", "")
+
+
 def guarded(call: Call, start_response: StartResponse) -> StartResponse:
     """A start_response that drops the CORS headers that moto adds for S3 buckets with a CORS configuration, and gives
     every answer a request id.
+
+    What a browser shows that is no page of ours (an object in S3, behind a presigned URL) is of our pages' origin: in
+    a sandbox no script in it runs, which could use them.
     """
 
     def start(status: str, headers: list[tuple[str, str]], *rest: object) -> object:
         kept = [one for one in headers if not one[0].lower().startswith("access-control-")]
-        if not any(name.lower() in _REQUEST_IDS for name, _ in kept):
+        names = {name.lower() for name, _ in kept}
+        if accepts_page(call) and _POLICY not in names:
+            kept += [("Content-Security-Policy", "sandbox"), ("X-Content-Type-Options", "nosniff")]
+        if not names & _REQUEST_IDS:
             kept.append(("x-amzn-RequestId", call.request_id))
         return start_response(status, kept, *rest)
 

@@ -20,6 +20,9 @@ from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
 from sagelet_api.tls import server_certificate
+from sagelet_api.web.app import web_app
+from sagelet_api.web.sessions import Sessions
+from sagelet_api.web.site import Site
 from sagelet_engine.clock import Clock, SystemClock
 from sagelet_engine.engine import Engine
 from sagelet_engine.jobs.record import TrainingJob
@@ -67,21 +70,24 @@ class Sagelet:
             lock.close()
             raise
         throttling = Throttling()
+        self.sessions = Sessions(self.engine.keys)
         roles = bridge.may_assume if settings.enforce_iam else any_role
         callers = Callers(self.engine, bridge, enforce_iam=settings.enforce_iam)
         authentication = Authentication(callers, everywhere=settings.auth)
+        jobs = TrainingJobs(self.engine, roles)
         self.application = Application(
             FrontDoor((settings.host, *self.choice.listen), authentication),
             control_app(self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset)),
             (throttling.check,) if settings.stubs else (throttling.check, refuse_what_is_not_run),
             {
-                "sagemaker": TrainingJobs(self.engine, roles).operations(),
+                "sagemaker": jobs.operations(),
                 "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
                 **Identity(bridge).services(),
             },
             bridge.wsgi,
             apps={"s3": self._s3.wsgi},
             rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
+            pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
         )
         extra = self._extra_hosts(settings)
         certificate = server_certificate(settings.data, (settings.host, *extra)) if settings.tls else None
@@ -107,6 +113,8 @@ class Sagelet:
 
     def stop(self) -> list[TrainingJob]:
         """Closes the port and lets go of the jobs; returns those that run on."""
+        # Pages that wait for news would hold the port.
+        self.engine.changes.close()
         self.server.stop()
         try:
             return self.engine.close()

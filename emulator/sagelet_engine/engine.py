@@ -35,7 +35,7 @@ from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.settings import GpuPolicy, Settings
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from sagelet_engine.telemetry.events import LogEvent, LogStream, MergedEvents
+from sagelet_engine.telemetry.events import FoundLines, LogEvent, LogStream, MergedEvents
 from sagelet_engine.telemetry.output import publish
 from sagelet_engine.telemetry.retention import Expiry, LogKeeper
 from sagelet_engine.telemetry.series import Sample
@@ -75,6 +75,8 @@ class Engine:
         self.log_groups = LogKeeper(self._store, clock)
         self._runtime = runtime
         self._objects = objects
+        #: Every change of a job, and every line and metric point, of any job.
+        self.changes = self._store.changes
         self._metrics = metrics
         self._clock = clock
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
@@ -133,6 +135,7 @@ class Engine:
     def close(self) -> list[TrainingJob]:
         """Lets go of every job without stopping it; returns those that run on."""
         self._closing.set()
+        self.changes.close()
         self._scheduler.close()
         self._announcer.close()
         deadline = time.monotonic() + DETACH_SECONDS
@@ -203,6 +206,14 @@ class Engine:
 
     def search(self, query: JobSearch) -> SearchPage:
         return self._store.search(query)
+
+    def counts(self, account: str, region: str) -> dict[str, int]:
+        """Number of jobs by TrainingJobStatus."""
+        return self._store.counts_of(account, region)
+
+    def places(self) -> list[tuple[str, str]]:
+        """Every account and region that has jobs."""
+        return self._store.places()
 
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """See Store.property_names."""
@@ -334,6 +345,10 @@ class Engine:
         """See Store.merged_events."""
         return self._store.merged_events([stream.id for stream in streams], **which)
 
+    def find_lines(self, stream: LogStream, text: str, **which: Any) -> FoundLines:
+        """See sql_lines.Lines.find."""
+        return self._store.lines.find(stream.id, text, **which)
+
     def put_component_metrics(
         self, account: str, region: str, component: str, job: TrainingJob | None, named: Sequence[tuple[str, Sample]]
     ) -> None:
@@ -347,6 +362,18 @@ class Engine:
     def job_metric(self, job: TrainingJob, name: str) -> list[Sample]:
         """What a metric definition of the job found in its log."""
         return self._store.points.of_job(job.id, name)
+
+    def metric_names(self, job: TrainingJob) -> list[str]:
+        """The metrics that have samples in the job's log."""
+        return self._store.lines.metric_names(job.id)
+
+    def metric_curve(self, job: TrainingJob, name: str, most: int) -> list[Sample]:
+        """See sql_lines.Lines.curve."""
+        return self._store.lines.curve(job.id, name, most)
+
+    def host_metrics(self, job: TrainingJob) -> list[MetricPoint]:
+        """The instance metrics of the job's hosts, by time."""
+        return self._store.points.of_hosts(job.id)
 
     # --- inner ------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,9 @@ from sagelet_api.services.sagemaker import TrainingJobs, any_role
 from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
 from sagelet_api.services.state_events import StateEvents
 from sagelet_api.throttling import Throttling
+from sagelet_api.web.app import web_app
+from sagelet_api.web.sessions import Sessions
+from sagelet_api.web.site import Site
 from sagelet_engine.data.objects import S3Uri
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.runtimes.port import Line
@@ -41,22 +44,25 @@ class ApiWorld(World):
         self._bridge = bridge
         super().__init__(root, **settings)
         roles = bridge.may_assume if self.settings.enforce_iam else any_role
+        jobs = TrainingJobs(self.engine, roles)
         services = {
-            "sagemaker": TrainingJobs(self.engine, roles).operations(),
+            "sagemaker": jobs.operations(),
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
             **Identity(bridge).services(),
         }
         self._http = urllib3.PoolManager()
-        # REST's own store: the jobs of this world have stand-ins for theirs.
-        self._s3 = open_s3(self.settings, self.clock, bridge)
+        #: REST's own store: the jobs of this world have stand-ins for theirs.
+        self.s3 = open_s3(self.settings, self.clock, bridge)
         throttling = Throttling()
         control = control_app(self.engine, throttling)
-        apps = {"s3": self._s3.wsgi}
+        apps = {"s3": self.s3.wsgi}
         rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
         callers = Callers(self.engine, bridge, enforce_iam=self.settings.enforce_iam)
         door = FrontDoor((), Authentication(callers, everywhere=self.settings.auth))
         checks = (throttling.check,) if self.settings.stubs else (throttling.check, refuse_what_is_not_run)
-        self._application = Application(door, control, checks, services, bridge.wsgi, apps=apps, rest=rest)
+        self.sessions = Sessions(self.engine.keys)
+        pages = web_app(lambda: Site(self.engine, jobs, self.s3.store, self.sessions))
+        self._application = Application(door, control, checks, services, bridge.wsgi, apps=apps, rest=rest, pages=pages)
         self._stack = ExitStack()
 
     def make_statuses(self) -> StatusSink:
@@ -72,7 +78,7 @@ class ApiWorld(World):
         self._http.clear()
         self._stack.close()
         self.engine.close()
-        self._s3.close()
+        self.s3.close()
 
     @property
     def port(self) -> int:
@@ -111,6 +117,20 @@ class ApiWorld(World):
             lambda line, _headers: status.append(line),
         )
         return int(status[0].split()[0]), json.loads(b"".join(answer) or "{}")
+
+    def page(self, path: str, method: str = "GET", **headers: str) -> urllib3.BaseHTTPResponse:
+        """As a browser asks for it; redirections are not followed. `_` in a header's name stands for `-`."""
+        asked = {"Accept": "text/html", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        return self._http.request(method, f"{self._front.endpoint}{path}", headers=asked, retries=False, redirect=False)
+
+    def send_form(self, path: str, fields: dict[str, str], **headers: str) -> urllib3.BaseHTTPResponse:
+        """As a form of a page of ours, with its Origin."""
+        asked = {"Accept": "text/html", "Origin": self._front.endpoint}
+        asked |= {name.replace("_", "-"): value for name, value in headers.items()}
+        return self._http.request_encode_body(
+            "POST", f"{self._front.endpoint}{path}", fields, encode_multipart=False,
+            headers=asked, retries=False, redirect=False,
+        )  # fmt: skip
 
     def stream(self, name: str, texts: Sequence[str] = (), *, start_ms: int = 1_000, step_ms: int = 1) -> LogStream:
         """A log stream of a job of its own that never runs, with these lines."""

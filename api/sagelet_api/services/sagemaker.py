@@ -81,7 +81,7 @@ class TrainingJobs:
         return training_view.describe(job, self._engine.final_metrics(job))
 
     def list_training_jobs(self, context: Context, request: Request) -> dict[str, Any]:
-        page = self._engine.jobs(_query(context, request))
+        page = self._engine.jobs(job_query(context, request))
         answer: dict[str, Any] = {"TrainingJobSummaries": [training_view.summary(job) for job in page.jobs]}
         if page.next is not None:
             answer["NextToken"] = page_tokens.encode(
@@ -193,7 +193,7 @@ def _tags(job: TrainingJob) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in job.tags.items()]
 
 
-def _query(context: Context, request: Request) -> JobQuery:
+def job_query(context: Context, request: Request) -> JobQuery:
     status = request.get("StatusEquals")
     sort_by = SortBy(request.get("SortBy", "CreationTime"))
     unknown = status is not None and status not in {known.value for known in JobStatus}

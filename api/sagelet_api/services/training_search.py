@@ -68,7 +68,7 @@ class TrainingSearch:
     def search(self, context: Context, request: Request) -> dict[str, Any]:
         if request.get("CrossAccountFilterOption") == "CrossAccount":
             return _answer([], 0)  # Nobody shares training jobs with this account.
-        query = _query(context, request)
+        query = job_search(context, request)
         page = self._engine.search(query)
         records = [{"TrainingJob": self._record(job)} for job in page.jobs]
         answer = _answer(records, page.total)
@@ -91,7 +91,7 @@ def _answer(records: list[dict[str, Any]], total: int) -> dict[str, Any]:
     return {"Results": records, "TotalHits": {"Value": total, "Relation": "EqualTo"}}
 
 
-def _query(context: Context, request: Request) -> JobSearch:
+def job_search(context: Context, request: Request) -> JobSearch:
     expression = request.get("SearchExpression")
     if expression is not None:
         _check_limits(expression)

@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sagelet_engine.changes import Changes
 from sagelet_engine.database import Database
 from sagelet_engine.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
-from sagelet_engine.jobs import codec, sql_logs, sql_metrics, sql_notes, sql_pages, sql_search, sql_suggest
+from sagelet_engine.jobs import codec, sql_lines, sql_logs, sql_metrics, sql_notes, sql_pages, sql_search, sql_suggest
 from sagelet_engine.jobs.query import JobPage, JobQuery
 from sagelet_engine.jobs.record import JobKey, PoolStatus, TrainingJob
 from sagelet_engine.jobs.search import JobSearch, SearchCursor, SearchPage
@@ -38,6 +39,9 @@ class Store(Database):
     def __init__(self, path: Path) -> None:
         #: Set when there may be a status that was not announced yet.
         self.status_noted = threading.Event()
+        #: Every change of a job's record or tags, and every line and metric point, of any job.
+        self.changes = Changes()
+        self.lines = sql_lines.Lines(self._rows)
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
         super().__init__(path, MIGRATIONS)
@@ -58,6 +62,7 @@ class Store(Database):
                 raise JobNameInUse(job.key.arn) from error
             _put_tags(db, job.id, job.tags)
         self.status_noted.set()
+        self.changes.note()
 
     def update(self, job: TrainingJob) -> TrainingJob:
         """Replaces the record if nobody did since it was loaded, and returns it with its new version.
@@ -78,6 +83,7 @@ class Store(Database):
                 if not changed:
                     raise StaleRecord(job.key.name)
         self.status_noted.set()
+        self.changes.note()
         return [replace(job, version=job.version + 1) for job in jobs]
 
     def delete(self, job: TrainingJob) -> None:
@@ -85,6 +91,7 @@ class Store(Database):
         with self._write() as db:
             if not db.execute("DELETE FROM jobs WHERE id = ? AND version = ?", (job.id, job.version)).rowcount:
                 raise StaleRecord(job.key.name)
+        self.changes.note()
 
     def get(self, key: JobKey) -> TrainingJob:
         """Raises JobNotFound."""
@@ -125,6 +132,15 @@ class Store(Database):
     def counts(self) -> dict[str, int]:
         """Number of jobs by TrainingJobStatus."""
         return dict(self._rows("SELECT status, count(*) FROM jobs GROUP BY status"))
+
+    def counts_of(self, account: str, region: str) -> dict[str, int]:
+        """Number of jobs of an account in a region by TrainingJobStatus."""
+        where = "WHERE account = ? AND region = ?"
+        return dict(self._rows(f"SELECT status, count(*) FROM jobs {where} GROUP BY status", (account, region)))
+
+    def places(self) -> list[tuple[str, str]]:
+        """Every account and region that has jobs."""
+        return self._rows("SELECT DISTINCT account, region FROM jobs ORDER BY account, region")
 
     def ended_places(self) -> list[tuple[str, str, str]]:
         """Account, region and id of every job that has ended: what its directory is named by."""
@@ -224,6 +240,7 @@ class Store(Database):
                     size, not rows, stream.id,
                 ),
             )  # fmt: skip
+        self.changes.note()
         return after
 
     def stream(self, account: str, region: str, name: str) -> LogStream | None:

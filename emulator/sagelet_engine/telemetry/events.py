@@ -64,3 +64,12 @@ class MergedEvents:
     events: list[tuple[int, LogEvent]]
     #: Time, stream id and seq to go on behind; None: there are no more.
     place: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class FoundLines:
+    """Lines of a stream that hold a text."""
+
+    events: list[LogEvent]
+    #: The seq to search on from.
+    next: int

@@ -1,0 +1,108 @@
+"""The pages as a WSGI app: blueprints, headers that guard them, errors that can be read."""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sagelet_api.aws_errors import AwsError
+from sagelet_api.loading import LOADING
+from sagelet_api.protocol import WsgiApp
+from sagelet_api.web import PREFIX
+from sagelet_api.web.site import Site, place
+
+if TYPE_CHECKING:
+    from flask import Flask, Response
+
+_log = logging.getLogger(__name__)
+
+#: Bodies are forms: a CreateTrainingJob request, as AWS takes it at most.
+MAX_BODY = 5 * 1024 * 1024
+#: No script, style or picture but our own files, none inside a page's text; nobody may frame a page.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # `no-referrer` would make a form's Origin `null`, which the front door refuses.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+def web_app(make_site: Callable[[], Site]) -> WsgiApp:
+    """A WSGI app that is made on its first request: Flask takes longer to load than the rest of the server."""
+
+    @lru_cache(maxsize=1)
+    def app() -> "Flask":
+        with LOADING:
+            return create_app(make_site())
+
+    return lambda environ, start_response: app()(environ, start_response)
+
+
+def create_app(site: Site) -> "Flask":
+    from flask import Flask
+
+    from sagelet_api.web import events, job, login, pages
+    from sagelet_api.web.view import add_filters
+
+    app = Flask(__name__, static_url_path=f"{PREFIX}/static")
+    app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY
+    # A failure is the Application's to log and to answer.
+    app.config["PROPAGATE_EXCEPTIONS"] = True
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    add_filters(app)
+    for module in (login, pages, events, job):
+        app.register_blueprint(module.blueprint(site))
+    app.after_request(_guard)
+    _add_errors(app)
+    app.context_processor(_surroundings)
+    return app
+
+
+def _surroundings() -> dict[str, Any]:
+    """What every template finds: `at` makes links that stay in the account and region."""
+    from flask import url_for
+
+    here = place()
+
+    def at(endpoint: str, **values: Any) -> str:
+        return url_for(endpoint, **{**here.query, **values})
+
+    return {"at": at, "place": here, "prefix": PREFIX}
+
+
+def _guard(response: "Response") -> "Response":
+    from flask import request
+
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    # Files of ours are asked for again each time, and not sent again (ETag); data is kept nowhere.
+    response.headers["Cache-Control"] = "no-cache" if request.endpoint == "static" else "no-store"
+    return response
+
+
+def _add_errors(app: "Flask") -> None:
+    from flask import render_template, request
+    from werkzeug.exceptions import HTTPException
+
+    def shown(status: int, title: str, text: str) -> tuple[Any, int]:
+        if request.accept_mimetypes.best_match(["text/html", "application/json"]) == "application/json":
+            return {"error": title, "message": text}, status
+        return render_template("error.html", status=status, title=title, text=text), status
+
+    def refuse(error: HTTPException) -> Any:
+        if error.code is None or error.code < 400:
+            return error
+        return shown(error.code, error.name, error.description or "")
+
+    def refuse_as_aws(error: AwsError) -> tuple[Any, int]:
+        return shown(error.status, error.code, error.message)
+
+    app.register_error_handler(HTTPException, refuse)
+    app.register_error_handler(AwsError, refuse_as_aws)

@@ -1,0 +1,30 @@
+"""News of the list and of a job, for pages that are open."""
+
+from typing import TYPE_CHECKING, Any
+
+from sagelet_api.web import PREFIX
+from sagelet_api.web.listing import Asked, listing
+from sagelet_api.web.site import Site, context
+from sagelet_api.web.streams import Streams
+
+if TYPE_CHECKING:
+    from flask import Blueprint, Response
+
+
+def blueprint(site: Site) -> "Blueprint":
+    from flask import Blueprint, request
+
+    routes = Blueprint("events", __name__, url_prefix=PREFIX)
+    streams = Streams(site.engine.changes)
+
+    @routes.get("/events")
+    def jobs() -> "Response":
+        """Of the list that `?q=&status=&sort=&order=&token=` ask for, as on its page."""
+        asked, caller = Asked.of(request.args), context("")
+
+        def look() -> tuple[str, dict[str, Any]]:
+            return listing(site.engine, caller, asked).fingerprint, {}
+
+        return streams.answer(look)
+
+    return routes

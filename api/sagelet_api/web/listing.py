@@ -1,0 +1,123 @@
+"""The list of jobs: what an address asks for, as ListTrainingJobs or Search, a page of it at a time."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sagelet_api import page_tokens
+from sagelet_api.operations import Context
+from sagelet_api.services.sagemaker import job_query
+from sagelet_api.services.training_search import job_search
+from sagelet_api.validation import validate
+from sagelet_engine.engine import Engine
+from sagelet_engine.jobs.record import JobStatus, TrainingJob
+from sagelet_engine.jobs.search import SearchPage
+
+#: Jobs of a page.
+LIMIT = 50
+#: `HyperParameters.epochs=3`, `Tags.team=nlp`, `ResourceConfig.InstanceType=ml.p3.2xlarge`.
+_CONDITION = re.compile(r"([A-Za-z][\w.:/-]*?)(!=|>=|<=|=|>|<)(.+)")
+_OPERATORS = {
+    "=": "Equals",
+    "!=": "NotEquals",
+    ">": "GreaterThan",
+    ">=": "GreaterThanOrEqualTo",
+    "<": "LessThan",
+    "<=": "LessThanOrEqualTo",
+}
+SORTS = {"created": "CreationTime", "name": "Name", "status": "Status"}
+_SEARCH_SORTS = {"created": "CreationTime", "name": "TrainingJobName", "status": "TrainingJobStatus"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The list that an address asks for; whatever makes no sense in it is left out."""
+
+    text: str = ""
+    status: str = ""
+    sort: str = "created"
+    ascending: bool = False
+    token: str = ""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> "Asked":
+        status, sort = query.get("status", ""), query.get("sort", "")
+        return cls(
+            query.get("q", "").strip(),
+            status if status in {known.value for known in JobStatus} else "",
+            sort if sort in SORTS else "created",
+            query.get("order") == "ascending",
+            query.get("token", ""),
+        )
+
+    @property
+    def conditions(self) -> list[dict[str, str]]:
+        """What of the text are conditions on properties, as Search's filters."""
+        found = (_CONDITION.fullmatch(word) for word in self.text.split())
+        return [{"Name": one[1], "Operator": _OPERATORS[one[2]], "Value": one[3]} for one in found if one]
+
+    @property
+    def name(self) -> str:
+        """What of the text names should contain."""
+        return " ".join(word for word in self.text.split() if not _CONDITION.fullmatch(word))
+
+
+@dataclass(frozen=True)
+class Listing:
+    jobs: list[TrainingJob]
+    #: Of the next page; empty: this is the last.
+    next_token: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Another one when a job of the page has changed, come or gone."""
+        versions = "".join(f"{job.id}{job.version}" for job in self.jobs)
+        return hashlib.sha256(versions.encode()).hexdigest()[:16]
+
+
+def listing(engine: Engine, context: Context, asked: Asked) -> Listing:
+    """Raises ValidationException for a property that training jobs do not have, and for a token of another list."""
+    request = _search_request(asked) if asked.conditions else _list_request(asked)
+    if asked.token:
+        request["NextToken"] = asked.token
+    page = engine.jobs(job_query(context, request)) if not asked.conditions else _searched(engine, context, request)
+    if page.next is None:
+        return Listing(page.jobs, "")
+    token = page_tokens.encode(page_tokens.fingerprint(request), page.next.value, page.next.job_id)
+    return Listing(page.jobs, token)
+
+
+def _searched(engine: Engine, context: Context, request: dict[str, Any]) -> SearchPage:
+    validate("sagemaker", "Search", {"Resource": "TrainingJob", **request})
+    return engine.search(job_search(context, request))
+
+
+def _list_request(asked: Asked) -> dict[str, Any]:
+    request: dict[str, Any] = {
+        "SortBy": SORTS[asked.sort], "SortOrder": _order(asked), "MaxResults": LIMIT,
+    }  # fmt: skip
+    if asked.name:
+        request["NameContains"] = asked.name
+    if asked.status:
+        request["StatusEquals"] = asked.status
+    return request
+
+
+def _search_request(asked: Asked) -> dict[str, Any]:
+    filters = asked.conditions
+    if asked.name:
+        filters.append({"Name": "TrainingJobName", "Operator": "Contains", "Value": asked.name})
+    if asked.status:
+        filters.append({"Name": "TrainingJobStatus", "Operator": "Equals", "Value": asked.status})
+    return {
+        "SearchExpression": {"Filters": filters},
+        "SortBy": _SEARCH_SORTS[asked.sort],
+        "SortOrder": _order(asked),
+        "MaxResults": LIMIT,
+    }
+
+
+def _order(asked: Asked) -> str:
+    return "Ascending" if asked.ascending else "Descending"

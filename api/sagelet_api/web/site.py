@@ -1,0 +1,76 @@
+"""What the pages are made from, and which account and region a request is about."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
+from sagelet_api.operations import Context
+from sagelet_api.services.sagemaker import TrainingJobs
+from sagelet_api.web.sessions import Sessions
+from sagelet_engine.engine import Engine
+from sagelet_engine.errors import JobNotFound
+from sagelet_engine.jobs.record import JobKey, TrainingJob
+from sagelet_engine.s3.store import S3Store
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose jobs, and where."""
+
+    account: str
+    region: str
+
+    @property
+    def query(self) -> dict[str, Any]:
+        """What a link needs to stay in this place: nothing in the default one."""
+        whole = {"account": (self.account, DEFAULT_ACCOUNT), "region": (self.region, DEFAULT_REGION)}
+        return {name: value for name, (value, default) in whole.items() if value != default}
+
+    def key(self, name: str) -> JobKey:
+        return JobKey(self.account, self.region, name)
+
+
+@dataclass(frozen=True)
+class Site:
+    """`jobs`: the training-job operations, as AWS's API has them."""
+
+    engine: Engine
+    jobs: TrainingJobs
+    objects: S3Store
+    sessions: Sessions
+
+    def job(self, name: str) -> TrainingJob:
+        """The job of the request's place. Raises werkzeug's NotFound."""
+        with found(name):
+            return self.engine.job(place().key(name))
+
+
+def place() -> Place:
+    """Of the request under way: `?account=&region=`."""
+    from flask import request
+
+    return Place(request.args.get("account", DEFAULT_ACCOUNT), request.args.get("region", DEFAULT_REGION))
+
+
+@contextmanager
+def found(name: str) -> Iterator[None]:
+    """A job that there is not becomes a 404."""
+    from werkzeug.exceptions import NotFound
+
+    try:
+        yield
+    except JobNotFound as error:
+        here = place()
+        raise NotFound(f"Account {here.account} has no training job {name} in {here.region}.") from error
+
+
+def context(request_id: str) -> Context:
+    """The caller of an operation: the owner, in the place that the page is about."""
+    here = place()
+    return Context(here.account, here.region, request_id, here.account)
+
+
+def without(query: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in query.items() if name not in names and value}

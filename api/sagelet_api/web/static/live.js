@@ -1,0 +1,58 @@
+// Word from the server that something has changed. A tab that nobody sees asks for none: a browser opens six connections
+// to a server at most, and the server holds a few of these open only (it answers the others at once, which ask again).
+
+export function listen(url, {onChange, onState = () => {}}) {
+  let source = null;
+  let seen = "";
+  const open = () => {
+    if (source || document.hidden) return;
+    const address = new URL(url, location.href);
+    if (seen) address.searchParams.set("seen", seen);
+    source = new EventSource(address);
+    source.addEventListener("change", (event) => {
+      seen = event.lastEventId;
+      onChange(JSON.parse(event.data));
+    });
+    source.addEventListener("open", () => onState(true));
+    source.addEventListener("error", () => {
+      // It connects again by itself, unless the server said that it should not.
+      if (source?.readyState === EventSource.CLOSED) {
+        source = null;
+        onState(false);
+        setTimeout(open, 5000);
+      }
+    });
+  };
+  const close = () => {
+    source?.close();
+    source = null;
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", open);
+  open();
+}
+
+// Puts a part of a page that the server made anew in its place; what has the focus keeps it.
+export async function replacePart(element, url) {
+  const answer = await fetch(url, {headers: {Accept: "text/html"}});
+  if (!answer.ok || answer.redirected) {
+    location.reload();
+    return;
+  }
+  const focused = element.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+  const checked = [...element.querySelectorAll("input:checked")].map((box) => box.value);
+  const opened = [...element.querySelectorAll("details[open][id]")].map((one) => one.id);
+  const scrolled = [...element.querySelectorAll(".scroll")].map((one) => [one.scrollLeft, one.scrollTop]);
+  // Text of the server's own templates, where everything that others wrote is escaped.
+  const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+  element.replaceChildren(...parsed.body.childNodes);
+  for (const box of element.querySelectorAll("input[type=checkbox]")) box.checked = checked.includes(box.value);
+  for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
+  element.querySelectorAll(".scroll").forEach((one, index) => one.scrollTo(...(scrolled[index] ?? [0, 0])));
+  if (focused) [...element.querySelectorAll("a, button, input")].find((one) => keyOf(one) === focused)?.focus();
+}
+
+function keyOf(element) {
+  return `${element.tagName} ${element.getAttribute("href") ?? ""} ${element.value ?? ""} ${element.id}`;
+}

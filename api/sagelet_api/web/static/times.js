@@ -1,0 +1,29 @@
+// Times in the reader's own zone, and how long what is under way has lasted.
+
+export function showTimes(root = document) {
+  for (const element of root.querySelectorAll("time[datetime]:not([title])")) {
+    const moment = new Date(element.dateTime);
+    element.title = element.textContent;
+    element.textContent = moment.toLocaleString(undefined, {
+      year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
+      hour12: false,
+    });
+  }
+  count(root);
+}
+
+export function lasted(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  const minutes = Math.floor(whole / 60), hours = Math.floor(whole / 3600);
+  if (minutes === 0) return `${whole} s`;
+  return hours === 0 ? `${minutes} min ${whole % 60} s` : `${hours} h ${minutes % 60} min`;
+}
+
+function count(root = document) {
+  for (const element of root.querySelectorAll("[data-since]")) {
+    element.textContent = lasted((Date.now() - Number(element.dataset.since)) / 1000);
+  }
+}
+
+showTimes();
+setInterval(count, 1000);

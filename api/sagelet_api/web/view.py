@@ -1,0 +1,56 @@
+"""How figures, times and states are written on a page."""
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from sagelet_engine.telemetry.compiler.text import duration, size
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+
+def clock(time_ms: int | None) -> Markup:
+    """A moment in UTC; a script of the page writes it in the reader's own time."""
+    if time_ms is None:
+        return Markup('<span class="quiet">-</span>')
+    moment = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+    return Markup('<time datetime="{}">{}</time>').format(
+        moment.isoformat(timespec="milliseconds"), moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+    )
+
+
+def lasted(seconds: float | None) -> str:
+    """`0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    minutes, hours = whole // 60, whole // 3600
+    if minutes == 0:
+        return f"{whole} s"
+    return f"{minutes} min {whole % 60} s" if hours == 0 else f"{hours} h {minutes % 60} min"
+
+
+def since(start_ms: int | None, end_ms: int | None) -> Markup | str:
+    """How long something took; of what lasts still, a number that the page's script counts on."""
+    if start_ms is None:
+        return "-"
+    if end_ms is not None:
+        return lasted((end_ms - start_ms) / 1000)
+    return Markup('<span data-since="{}">…</span>').format(start_ms)
+
+
+def number(value: float) -> str:
+    """Up to six digits: `0.693147`, `12500`."""
+    return f"{value:,.0f}" if abs(value) >= 1000 and value == int(value) else f"{value:.6g}"
+
+
+def add_filters(app: "Flask") -> None:
+    filters: dict[str, Any] = {
+        "clock": clock, "lasted": lasted, "number": number, "size": size, "duration": duration,
+    }  # fmt: skip
+    app.jinja_env.filters.update(filters)
+    app.jinja_env.globals.update(since=since)
