@@ -1,5 +1,35 @@
-"""sagelet for Python programs: what users import. The server and the engine are `sagelet_api` and `sagelet_engine`."""
+"""sagelet for Python programs: what users import. The server and the engine are `sagelet_api` and `sagelet_engine`.
+
+Importing it loads neither boto3 nor the server: what needs them imports them when it is called.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sagelet_engine import __version__ as __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    import boto3
+
+__all__ = ["__version__", "connect"]
+
+
+def connect(
+    endpoint: str | None = None,
+    *,
+    account: str = "123456789012",
+    region: str = "us-east-1",
+    data: Path | str | None = None,
+) -> "boto3.Session":
+    """A boto3 session whose clients and resources all go to a sagelet server that runs.
+
+    `endpoint`: by default SAGELET_ENDPOINT, else AWS_ENDPOINT_URL, else http://127.0.0.1:4599. `account`: 12 digits;
+    sagelet tells accounts apart by the access key. `data`: the server's data directory, which has its key pair
+    (`--auth`) and its certificate authority (`--tls`); by default SAGELET_DATA, else the one of `sagelet up`.
+
+    Nothing of the user's own AWS configuration is used or sent: no profile, no key, no proxy.
+    Raises NoServer when nothing answers there, SettingsError when a value is wrong; both name the remedy.
+    """
+    from sagelet.connection import connect_to
+
+    return connect_to(endpoint, account=account, region=region, data=data)

@@ -8,18 +8,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import docker
+from typing import TYPE_CHECKING
 
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.images.context import find_root
 from sagelet_engine.images.variants import PLUGIN, VARIANTS, training_image
-from sagelet_engine.runtimes.docker import DockerRuntime
-from sagelet_engine.runtimes.docker_facts import DockerFacts, probe
 from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
 from sagelet_engine.settings import RuntimeChoice, Settings
+
+if TYPE_CHECKING:
+    from sagelet_engine.runtimes.docker import DockerRuntime
+    from sagelet_engine.runtimes.docker_facts import DockerFacts
 
 #: What a training process imports beside sagelet's own runtime package (the extra `xla`).
 NEEDED_MODULES = ("sagemaker_training", "torch", "torch_xla")
@@ -41,6 +42,9 @@ def choose(settings: Settings, clock: Clock) -> Choice:
     """
     if settings.runtime is RuntimeChoice.PROCESS:
         return _process(settings, clock, "--runtime is 'process'")
+    # docker-py takes half a second to load, with paramiko beside it: a server of processes does without.
+    from sagelet_engine.runtimes.docker_facts import probe
+
     facts = probe()
     if facts is None:
         if settings.runtime is RuntimeChoice.DOCKER:
@@ -48,7 +52,7 @@ def choose(settings: Settings, clock: Clock) -> Choice:
                 "--runtime docker: no Docker Engine answers. Start it (or set DOCKER_HOST), or use --runtime process"
             )
         return _process(settings, clock, "no Docker Engine answers")
-    runtime = DockerRuntime(docker.from_env(), _owner(settings.data), clock)
+    runtime = _docker_runtime(settings, clock)
     if settings.runtime is RuntimeChoice.DOCKER or runtime.has_image(training_image()):
         return _docker(runtime, facts)
     return _process(settings, clock, f"the image {training_image()} is not there: `sagelet image build` makes it")
@@ -56,8 +60,10 @@ def choose(settings: Settings, clock: Clock) -> Choice:
 
 def every_runtime(settings: Settings, clock: Clock) -> list[Runtime]:
     """All that may have started jobs of this data directory and that can be asked now."""
+    from sagelet_engine.runtimes.docker_facts import probe
+
     process = _process(settings, clock, "").runtime
-    return [process] if probe() is None else [process, DockerRuntime(docker.from_env(), _owner(settings.data), clock)]
+    return [process] if probe() is None else [process, _docker_runtime(settings, clock)]
 
 
 def missing_modules(names: Sequence[str] = NEEDED_MODULES) -> list[str]:
@@ -78,7 +84,15 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _docker(runtime: DockerRuntime, facts: DockerFacts) -> Choice:
+def _docker_runtime(settings: Settings, clock: Clock) -> "DockerRuntime":
+    import docker
+
+    from sagelet_engine.runtimes.docker import DockerRuntime
+
+    return DockerRuntime(docker.from_env(), _owner(settings.data), clock)
+
+
+def _docker(runtime: "DockerRuntime", facts: "DockerFacts") -> Choice:
     listen = (facts.bridge_gateway,) if facts.bridge_gateway and _is_local(facts.bridge_gateway) else ()
     absent = "" if runtime.has_image(training_image()) else f", without {training_image()}: `sagelet image build`"
     return Choice(runtime, f"Docker Engine {facts.version}{absent}", listen)

@@ -41,12 +41,13 @@ def reset_data(data: Path, scope: str, runtimes: Sequence[Runtime]) -> list[Path
 def _try_to_end_hosts(data: Path, runtimes: Sequence[Runtime]) -> None:
     """A reset is what helps against a database that is damaged."""
     try:
-        _end_hosts(data, runtimes)
+        end_hosts(data, runtimes)
     except (StoreUnavailable, sqlite3.DatabaseError) as error:
         _log.warning("hosts of jobs may run still, since nothing says which there are: %s", error)
 
 
-def _end_hosts(data: Path, runtimes: Sequence[Runtime]) -> None:
+def end_hosts(data: Path, runtimes: Sequence[Runtime]) -> None:
+    """Kills what runs still of a data directory's jobs. For who owns the directory, with no engine on it."""
     if not (data / contents.JOBS_DATABASE).exists():
         return
     store = Store(data / contents.JOBS_DATABASE)

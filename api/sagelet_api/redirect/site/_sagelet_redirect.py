@@ -53,15 +53,16 @@ def is_aws(endpoint_url: str) -> bool:
 
 def _patches(endpoint: str) -> dict[str, Patch]:
     return {
-        "botocore.session": lambda module: _redirect(module.Session, endpoint),
-        "aiobotocore.session": lambda module: _redirect(module.AioSession, endpoint),
+        "botocore.session": lambda module: redirect_session(module.Session, endpoint),
+        "aiobotocore.session": lambda module: redirect_session(module.AioSession, endpoint),
         "sagemaker.telemetry.telemetry_logging": _silence,
         "sagemaker.core.telemetry.telemetry_logging": _silence,
         "sagemaker.serve.utils.telemetry_logger": _silence,
     }
 
 
-def _redirect(session: Any, endpoint: str) -> None:
+def redirect_session(session: Any, endpoint: str) -> None:
+    """Wraps `create_client` of a session's class: clients without an endpoint, or with one of AWS's, get this one."""
     create = session.create_client
 
     @functools.wraps(create)

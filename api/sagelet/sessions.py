@@ -1,0 +1,96 @@
+"""boto3 sessions that know one endpoint and nothing of the user's own AWS configuration."""
+
+import copy
+import os
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.loaders import Loader
+
+from sagelet_api.redirect.site._sagelet_redirect import is_aws
+
+#: Variables and files of the user's that would bring in another identity or endpoint: not read.
+_NOTHING_OF_THE_USER = {
+    "profile": (None, None, None, None),
+    "config_file": (None, None, os.devnull, None),
+    "credentials_file": (None, None, os.devnull, None),
+}
+#: Seconds between two looks of a quick waiter; how long it waits in all stays as AWS has it.
+QUICK_S = 0.1
+
+
+def redirected_session(
+    endpoint: str, *, account: str, secret: str, region: str, authority: str | None = None, quick_waiters: bool = False
+) -> boto3.Session:
+    """`authority`: file of the certificate authority to trust.
+
+    `quick_waiters`: boto3's waiters look ten times a second, where AWS's look every minute or two.
+    """
+    core = _redirected(endpoint, authority)
+    core.register_component("data_loader", _QuickWaiters() if quick_waiters else Loader())
+    return boto3.Session(
+        aws_access_key_id=account, aws_secret_access_key=secret, region_name=region, botocore_session=core
+    )
+
+
+def _redirected(endpoint: str, authority: str | None) -> Any:
+    own = Config(
+        # The server is this machine or a neighbour of it.
+        proxies={},
+        # `http://sagelet:4599/BUCKET`: nobody resolves BUCKET.sagelet.
+        s3={"addressing_style": "path"},
+        use_fips_endpoint=False,
+        use_dualstack_endpoint=False,
+    )
+
+    class Redirected(botocore.session.Session):  # type: ignore[misc]
+        def create_client(
+            self,
+            service_name: str,
+            region_name: Any = None,
+            api_version: Any = None,
+            use_ssl: Any = True,
+            verify: Any = None,
+            endpoint_url: str | None = None,
+            *args: Any,
+            **options: Any,
+        ) -> Any:
+            """A client that names an endpoint of AWS's by hand, as SageMaker's SDK does for STS, is meant, too."""
+            if endpoint_url is None or is_aws(endpoint_url):
+                endpoint_url = endpoint
+            if verify is None and endpoint_url == endpoint:
+                verify = authority
+            # What boto3 or the caller gives positionally after the endpoint is keys and token, then the configuration.
+            options["config"] = _merged(own, options.pop("config", None))
+            return super().create_client(
+                service_name, region_name, api_version, use_ssl, verify, endpoint_url, *args, **options
+            )
+
+    return Redirected(session_vars=_NOTHING_OF_THE_USER)
+
+
+def _merged(own: Any, given: Any) -> Any:
+    """The caller's configuration wins, also within `s3`."""
+    if given is None:
+        return own
+    merged = own.merge(given)
+    merged.s3 = {**own.s3, **(given.s3 or {})}
+    return merged
+
+
+class _QuickWaiters(Loader):  # type: ignore[misc]
+    def load_service_model(self, service_name: str, type_name: str, api_version: str | None = None) -> Any:
+        return with_quick_waiters(super().load_service_model(service_name, type_name, api_version), type_name)
+
+
+def with_quick_waiters(model: Any, type_name: str) -> Any:
+    """A model of botocore's data as it is, or, if it describes waiters, with waiters that look ten times a second."""
+    if not type_name.startswith("waiters-"):
+        return model
+    quick = copy.deepcopy(model)
+    for waiter in quick.get("waiters", {}).values():
+        waiter["maxAttempts"] = int(waiter["maxAttempts"] * waiter["delay"] / QUICK_S)
+        waiter["delay"] = QUICK_S
+    return quick

@@ -1,0 +1,24 @@
+"""sagelet in tests of pipelines: servers of their own, training as a Python function, faults on purpose.
+
+`docs/how-to/test-your-pipeline.md` shows it. The pytest plugin (`plugin.py`) is there once sagelet is installed; what
+it gives tests is here for those that use no pytest. Nothing is loaded before it is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sagelet.testing.server import Server as Server
+    from sagelet.testing.server import ServerFailed as ServerFailed
+
+_WHERE = {
+    "Server": "server",
+    "ServerFailed": "server",
+}
+__all__ = [*_WHERE]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

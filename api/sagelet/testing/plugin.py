@@ -1,0 +1,81 @@
+"""The pytest plugin: fixtures for tests of pipelines. Loaded with every pytest where sagelet is installed, so it loads
+nothing itself.
+
+The scope of the servers is `--sagelet-scope` or the ini setting `sagelet_scope`: `session` unless one is set. Under
+pytest-xdist each worker has servers of its own, as each has ports and directories of its own.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import pytest
+
+if TYPE_CHECKING:
+    import boto3
+
+    from sagelet.testing.server import Server
+
+Scope = Literal["session", "package", "module", "class", "function"]
+SETTING = "sagelet_scope"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(SETTING, f"how long a sagelet server of the tests lives: {', '.join(get_args(Scope))}", default="")
+    parser.getgroup("sagelet").addoption(
+        "--sagelet-scope", choices=get_args(Scope), help=f"overrides the ini setting {SETTING}"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    chosen = config.getini(SETTING)
+    if chosen and chosen not in get_args(Scope):
+        raise pytest.UsageError(f"{SETTING} = {chosen}: it must be one of {', '.join(get_args(Scope))}")
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Scope:  # noqa: ARG001 - pytest passes both by name
+    """Of the fixtures that are the server's."""
+    scope: Scope = config.getoption("--sagelet-scope") or config.getini(SETTING) or "session"
+    return scope
+
+
+@pytest.fixture(scope=_scope)
+def sagelet_options() -> Mapping[str, Any]:
+    """Settings of the server, to be overridden in a conftest: `{"max_jobs": 4, "gpus": "off"}`.
+
+    The names are those of `sagelet_engine.settings.Settings`. A fixture that overrides this one has a scope as wide as
+    the servers have (`@pytest.fixture(scope="session")`).
+    """
+    return {}
+
+
+@pytest.fixture(scope=_scope)
+def sagelet_server(tmp_path_factory: pytest.TempPathFactory, sagelet_options: Mapping[str, Any]) -> "Iterator[Server]":
+    """A `sagelet.testing.Server`: on a port of its own, with a data directory in pytest's temporary directory."""
+    from sagelet.testing.server import Server
+
+    with Server(tmp_path_factory.mktemp("sagelet"), **sagelet_options) as server:
+        yield server
+
+
+@pytest.fixture(scope=_scope)
+def sagelet_endpoint(sagelet_server: "Server") -> str:
+    """The URL of the server, for `endpoint_url=`."""
+    return sagelet_server.endpoint
+
+
+@pytest.fixture(scope=_scope)
+def sagelet_session(sagelet_server: "Server") -> "boto3.Session":
+    """A boto3 session whose clients and resources all go to the server. Its waiters look ten times a second."""
+    return sagelet_server.session()
+
+
+@pytest.fixture
+def sagelet_environment(sagelet_server: "Server", monkeypatch: pytest.MonkeyPatch) -> "Server":
+    """Sends every AWS client that the test makes, or a program that it starts, to the server: `boto3.client("s3")`.
+
+    For pipelines that make their own clients. It is what `sagelet run` does, for the time of a test.
+    """
+    from sagelet.testing.environment import redirect
+
+    redirect(monkeypatch, sagelet_server.endpoint, sagelet_server.data)
+    return sagelet_server

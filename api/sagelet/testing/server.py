@@ -1,0 +1,134 @@
+"""A server of a test's own: a port, a data directory and processes that nobody else has."""
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from sagelet_engine.errors import SageletError
+from sagelet_engine.settings import Settings
+
+if TYPE_CHECKING:
+    import boto3
+
+#: Seconds until a server that says nothing counts as failed; it takes one.
+START_TIMEOUT_S = 120.0
+#: Seconds that a server gets to end its jobs' processes.
+STOP_TIMEOUT_S = 60.0
+ACCOUNT, REGION = "123456789012", "us-east-1"
+
+
+class ServerFailed(SageletError):
+    """The server of a test did not start."""
+
+
+class Server:
+    """A sagelet server in a process of its own, for as long as the test wants it.
+
+    It trains with the process runtime unless `options` say otherwise. `options` are the fields of
+    `sagelet_engine.settings.Settings` (max_jobs, gpus, stop_grace_seconds, ...). `directory` gets the server's data and
+    its log; without one it is a temporary directory that goes with the server. Usable as a context manager. When the
+    server goes, also because the tests were killed, its jobs' processes go.
+    """
+
+    def __init__(self, directory: Path | str | None = None, **options: Any) -> None:
+        unknown = options.keys() - {field.name for field in fields(Settings)}
+        if unknown or "data" in options:
+            raise ServerFailed(f"options: {', '.join(sorted(unknown)) or 'data'} cannot be set for a server of a test")
+        self._options = {"port": 0, "runtime": "process", **options}
+        self._given = None if directory is None else Path(directory).absolute()
+        self._process: subprocess.Popen[str] | None = None
+        self._endpoint = ""
+
+    def start(self) -> "Server":
+        """Returns when the server answers. Raises ServerFailed, which shows what the server said."""
+        self.directory = self._given or Path(tempfile.mkdtemp(prefix="sagelet-test-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        settings = {**self._options, "data": self.data}
+        command = [sys.executable, "-m", "sagelet.testing.serving"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                env=_environment(), start_new_session=True,
+            )  # fmt: skip
+        try:
+            self._endpoint = self._first_word(self._process, json.dumps(settings, default=str))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Ends the server and the processes of its jobs. May be called twice."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        _pipe(process.stdin).close()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        _pipe(process.stdout).close()
+        if self._given is None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> "Server":
+        return self.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    @property
+    def endpoint(self) -> str:
+        """`http://127.0.0.1:PORT`."""
+        return self._endpoint
+
+    @property
+    def data(self) -> Path:
+        """The data directory: objects of S3 are files in `s3/BUCKET/KEY`."""
+        return self.directory / "data"
+
+    @property
+    def log(self) -> Path:
+        """What the server itself had to say: warnings and tracebacks."""
+        return self.directory / "server.log"
+
+    def session(self, *, account: str = ACCOUNT, region: str = REGION) -> "boto3.Session":
+        """As `sagelet.connect`, with waiters that look ten times a second."""
+        from sagelet.connection import connect_to
+
+        return connect_to(self.endpoint, account=account, region=region, data=self.data, quick_waiters=True)
+
+    def _first_word(self, process: "subprocess.Popen[str]", settings: str) -> str:
+        """The endpoint."""
+        _pipe(process.stdin).write(f"{settings}\n")
+        _pipe(process.stdin).flush()
+        ready, _, _ = select.select([_pipe(process.stdout)], [], [], START_TIMEOUT_S)
+        line = _pipe(process.stdout).readline() if ready else ""
+        if not line:
+            raise ServerFailed(f"The sagelet server of this test did not start. {self._last_words()}")
+        answer: dict[str, str] = json.loads(line)
+        if "error" in answer:
+            raise ServerFailed(f"The sagelet server of this test did not start: {answer['error']}")
+        return answer["endpoint"]
+
+    def _last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:]
+
+
+def _environment() -> Mapping[str, str]:
+    """The server's: settings are given, never inherited from who develops with a server of their own."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SAGELET_")}
+
+
+def _pipe(stream: "IO[str] | None") -> "IO[str]":
+    assert stream is not None, "the process was started with pipes"
+    return stream

@@ -1,0 +1,128 @@
+"""The pytest plugin, in pytest runs of its own."""
+
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+pytest_plugins = ["pytester"]
+
+#: A checkout that was installed before the plugin was there does not know it yet.
+INSTALLED = any(point.name == "sagelet" for point in entry_points(group="pytest11"))
+OPTIONS = () if INSTALLED else ("-p", "sagelet.testing.plugin")
+
+#: Two files, each dealt to a worker of pytest-xdist.
+FILES = {
+    name: f"""
+        from pathlib import Path
+        import boto3, os, subprocess, sys
+
+        HERE = Path({{directory!r}})
+
+        def note(what):
+            with (HERE / "notes").open("a") as file:
+                file.write(what + "\\n")
+
+        def test_session(sagelet_session, sagelet_endpoint):
+            s3 = sagelet_session.client("s3")
+            assert s3.meta.endpoint_url == sagelet_endpoint
+            assert s3.list_buckets()["Buckets"] == []
+            s3.create_bucket(Bucket="same-name-in-every-worker")
+            s3.put_object(Bucket="same-name-in-every-worker", Key="key", Body=b"1")
+            note(sagelet_endpoint)
+
+        def test_same_server(sagelet_session, sagelet_server):
+            names = [one["Name"] for one in sagelet_session.client("s3").list_buckets()["Buckets"]]
+            assert names == ["same-name-in-every-worker"]
+            assert (sagelet_server.data / "s3/same-name-in-every-worker/key").read_bytes() == b"1"
+
+        def test_{name}_environment(sagelet_environment):
+            assert boto3.client("s3").list_buckets()["Buckets"]
+            sts = boto3.client("sts", endpoint_url="https://sts.us-east-1.amazonaws.com")
+            assert sts.get_caller_identity()["Account"] == "123456789012"
+            assert boto3.client("s3").get_waiter("bucket_exists").config.delay < 1
+            assert os.environ["AWS_ENDPOINT_URL"] == sagelet_environment.endpoint
+
+        def test_environment_is_as_it_was():
+            assert "AWS_ENDPOINT_URL" not in os.environ
+            client = boto3.client("sts", "eu-west-1", aws_access_key_id="a", aws_secret_access_key="b")
+            assert client.meta.endpoint_url.endswith("amazonaws.com")
+    """
+    for name in ("one", "two")
+}
+
+
+def add(pytester: pytest.Pytester) -> Path:
+    """The two files; where they leave notes."""
+    directory = pytester.path
+    pytester.makepyfile(**{f"test_{name}": text.format(directory=str(directory)) for name, text in FILES.items()})
+    return directory / "notes"
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "SAGELET_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_each_worker_of_xdist_has_a_server_of_its_own(pytester: pytest.Pytester) -> None:
+    notes = add(pytester)
+    ran = pytester.runpytest_subprocess(*OPTIONS, "-n", "2", "--dist", "loadfile")
+    ran.assert_outcomes(passed=8)
+    assert len(set(notes.read_text().split())) == 2
+
+
+def test_scope_and_settings_are_configurable(pytester: pytest.Pytester) -> None:
+    notes = add(pytester)
+    pytester.makeini("[pytest]\nsagelet_scope = module\n")
+    pytester.makeconftest(
+        """
+        import pytest
+        @pytest.fixture(scope="module")
+        def sagelet_options():
+            return {"auth": True, "tls": True}
+        """
+    )
+    pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=8)
+    endpoints = set(notes.read_text().split())
+    assert len(endpoints) == 2
+    assert all(endpoint.startswith("https://") for endpoint in endpoints)
+
+
+def test_the_option_outranks_the_ini_file(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nsagelet_scope = session\n")
+    pytester.makepyfile(
+        """
+        seen = []
+        def test_one(sagelet_endpoint): seen.append(sagelet_endpoint)
+        def test_two(sagelet_endpoint): assert seen != [sagelet_endpoint]
+        """
+    )
+    pytester.runpytest_subprocess(*OPTIONS, "--sagelet-scope", "function").assert_outcomes(passed=2)
+
+
+def test_a_wrong_scope_is_named(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nsagelet_scope = forever\n")
+    ran = pytester.runpytest_subprocess(*OPTIONS)
+    assert ran.ret == pytest.ExitCode.USAGE_ERROR
+    ran.stderr.fnmatch_lines(["*sagelet_scope = forever: it must be one of session, package,*"])
+
+
+def test_the_plugin_is_an_entry_point_that_loads_nothing_heavy(pytester: pytest.Pytester) -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    assert project["project"]["entry-points"]["pytest11"] == {"sagelet": "sagelet.testing.plugin"}
+    pytester.makepyfile(
+        """
+        import sys
+        def test_nothing_is_loaded():
+            assert "sagelet.testing.plugin" in sys.modules
+            assert not {"boto3", "moto", "flask", "docker", "sagelet_api"} & sys.modules.keys()
+        """
+    )
+    pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=1)

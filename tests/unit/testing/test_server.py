@@ -1,0 +1,100 @@
+"""`sagelet.testing.Server`: a server that goes with its test, and takes its jobs along."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sagelet.testing import Server, ServerFailed
+from support.server import ROLE
+from support.world import until
+
+#: Starts a server with a job that never ends, and says so.
+PROGRAM = """
+import sys, time
+from sagelet.testing import Server
+server = Server(sys.argv[1]).start()
+s3, sagemaker = (server.session().client(name) for name in ("s3", "sagemaker"))
+s3.create_bucket(Bucket="out")
+sagemaker.create_training_job(
+    TrainingJobName="endless", RoleArn=sys.argv[2],
+    AlgorithmSpecification={
+        "TrainingImage": "sagelet/training:" + sys.argv[3], "TrainingInputMode": "File",
+        "ContainerEntrypoint": ["/bin/sh", "-c", "echo on; exec sleep 6000"],
+    },
+    OutputDataConfig={"S3OutputPath": "s3://out/"},
+    ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+    StoppingCondition={"MaxRuntimeInSeconds": 6000},
+)
+while sagemaker.describe_training_job(TrainingJobName="endless")["SecondaryStatus"] != "Training":
+    time.sleep(0.05)
+print("training", flush=True)
+sys.stdin.read()
+server.stop()
+"""
+
+
+def processes_of(directory: Path) -> list[int]:
+    """Processes of a server and of its jobs' hosts, by the directory in their command or environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            told = [*process.cmdline(), process.environ().get("SM_HOSTS", ""), *process.environ().values()]
+        except psutil.Error:
+            continue
+        if any(str(directory) in text for text in told):
+            found.append(process.pid)
+    return found
+
+
+@pytest.mark.xla
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_server_and_jobs_go_with_the_tests(tmp_path: Path, how: str) -> None:
+    import sagelet_engine
+
+    directory = tmp_path / "server"
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(directory), ROLE, sagelet_engine.__version__],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert program.stdout is not None
+    assert program.stdin is not None
+    assert program.stdout.readline() == "training\n"
+    until(lambda: [pid for pid in processes_of(directory) if pid != program.pid])
+    if how == "killed":
+        os.kill(program.pid, signal.SIGKILL)
+    program.stdin.close()
+    program.wait(120)
+    program.stdout.close()
+    until(lambda: not processes_of(directory))
+
+
+def test_a_temporary_directory_goes_with_its_server() -> None:
+    with Server() as server:
+        assert server.data.is_dir()
+    assert not server.directory.exists()
+    server.stop()
+
+
+def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match="--max-jobs 0: must be at least 1"):
+        Server(tmp_path, max_jobs=0).start()
+    with pytest.raises(ServerFailed, match="'nonsense' is not a valid RuntimeChoice"):
+        Server(tmp_path, runtime="nonsense").start()
+
+
+def test_an_unknown_setting_is_named() -> None:
+    with pytest.raises(ServerFailed, match="options: maxjobs cannot be set"):
+        Server(maxjobs=3)
+
+
+def test_the_developers_own_settings_are_not_the_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGELET_PORT", "1")
+    monkeypatch.setenv("SAGELET_DATA", "/nowhere")
+    with Server(tmp_path) as server:
+        assert server.session().client("sagemaker").list_training_jobs()["TrainingJobSummaries"] == []
+    assert (tmp_path / "data" / "credentials").is_file()
