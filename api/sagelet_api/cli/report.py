@@ -32,6 +32,7 @@ def report(name: str, as_json: bool, endpoint: str, account: str, region: str) -
 def show(found: CompilerReport, console: Console) -> None:
     state = "" if found.final else ", so far"
     how = f"compiled on {found.platform}" if found.compiled else "trained natively"
+    how += f" (NOT COMPILED: {found.reason})" if found.reason else ""
     console.print(f"{found.job}: {how}, {len(found.workers)} worker(s){state}", markup=False)
     console.print(_figures(found))
     if len(found.workers) > 1:

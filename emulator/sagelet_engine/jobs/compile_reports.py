@@ -5,7 +5,7 @@ The file is in a directory of its own, which goes with the job's, and which is t
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from sagelet_engine.telemetry.compiler.points import points
 from sagelet_engine.telemetry.compiler.reading import workers_of
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.text import summary
+from sagelet_engine.telemetry.compiler.worker import WorkerReport
 from sagelet_engine.telemetry.output import publish
 from sagelet_engine.telemetry.sink import MetricSink
 
@@ -30,9 +31,13 @@ Diagnose = Callable[[CompilerReport], Findings]
 def read(job: TrainingJob, directories: JobDirectories, *, final: bool = False) -> CompilerReport | None:
     """What the workers of the attempt have reported so far; None: nothing. `final`: its hosts are down."""
     workers = [worker for host in job.hosts for worker in workers_of(directories.host(host).opt_ml, host)]
-    if not workers:
-        return None
-    return CompilerReport.of(job.key.name, workers, job.attempt, final=final)
+    return _of(job, workers, final=final) if workers else None
+
+
+def _of(job: TrainingJob, workers: Iterable[WorkerReport], *, final: bool) -> CompilerReport:
+    told = job.compilation
+    reason = told.reason if told is not None and not told.compiled else ""
+    return CompilerReport.of(job.key.name, workers, job.attempt, final=final, reason=reason)
 
 
 def kept(directories: JobDirectories) -> CompilerReport | None:
@@ -75,9 +80,7 @@ class CompileReports:
 
         Without `diagnose` the findings are those of an earlier time.
         """
-        report = read(job, self._directories, final=True) or CompilerReport.of(
-            job.key.name, (), job.attempt, final=True
-        )
+        report = read(job, self._directories, final=True) or _of(job, (), final=True)
         findings = self._earlier(job) if diagnose is None else diagnose(report)
         if not report.workers and not findings:
             return []

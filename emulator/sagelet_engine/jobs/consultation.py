@@ -11,7 +11,7 @@ from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup
 from sagelet_engine.doctor.diagnosis import diagnose
 from sagelet_engine.doctor.reading import read_sources
 from sagelet_engine.doctor.sources import Sources
-from sagelet_engine.jobs import compile_reports, sdk_v3
+from sagelet_engine.jobs import compile_reports, sdk_v3, verdict
 from sagelet_engine.jobs.query import JobQuery
 from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob, Verdict
 from sagelet_engine.jobs.store import Store
@@ -62,7 +62,8 @@ class Consultation:
 
     def _progress(self, job: TrainingJob, report: CompilerReport, now_ms: int, end: End | None) -> Progress:
         hosts: Mapping[str, Observation] = end.hosts if end else {}
-        first = _first_failed(hosts)
+        directories = JobDirectories.of(self.data, job)
+        first = verdict.first_failed(hosts, {host: directories.host(host).failure_file for host in hosts})
         lines, last_ms = self._last_lines(job, first or job.hosts[0])
         if end is None and job.secondary is SecondaryStatus.TRAINING:
             return _under_way(report, now_ms, lines, last_ms)
@@ -145,9 +146,3 @@ def _under_way(report: CompilerReport, now_ms: int, lines: list[str], last_ms: i
         compiling_seconds=max(0, now_ms - since) / 1000 if since else 0.0,
         last_lines=lines,
     )
-
-
-def _first_failed(hosts: Mapping[str, Observation]) -> str | None:
-    """The host that failed first; None: none did."""
-    failed = [name for name, host in hosts.items() if host.exit_code != 0]
-    return min(failed, key=lambda name: hosts[name].finished_ms or 0, default=None)

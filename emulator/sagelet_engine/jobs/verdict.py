@@ -41,16 +41,21 @@ def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Map
     """
     if job.stop_cause is not None:
         return Verdict(STOPPED_AS[job.stop_cause])
-    bad = [name for name, host in hosts.items() if failed(host, failure_files[name])]
-    if not bad:
+    first = first_failed(hosts, failure_files)
+    if first is None:
         return Verdict(SecondaryStatus.COMPLETED)
-    # One whose end nobody knows has vanished: it comes before those that were ended for it.
-    first = min(bad, key=lambda name: _failed_ms(hosts[name], failure_files[name]))
     host = hosts[first]
     if host.exit_code is None:
         return internal_error(f"{first}: {host.error or 'the host disappeared'}")
     text = failure_text(failure_files[first])
     return Verdict(SecondaryStatus.FAILED, algorithm_error(text or host_error(host), host.exit_code))
+
+
+def first_failed(hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> str | None:
+    """The host that failed first, of hosts that are down; None: none did."""
+    bad = [name for name, host in hosts.items() if failed(host, failure_files[name])]
+    # One whose end nobody knows has vanished: it comes before those that were ended for it.
+    return min(bad, key=lambda name: _failed_ms(hosts[name], failure_files[name]), default=None)
 
 
 def _failed_ms(host: Observation, failure_file: Path) -> int:

@@ -258,17 +258,25 @@ def test_a_script_without_xla_has_nothing_to_report() -> None:
     assert found(case(script=script, progress=Progress("Stopped"))) == {}
 
 
-def exchanging(count: int, platform: str = "CPU") -> list[WorkerReport]:
-    collectives = Collectives(count)
-    return [worker(rank=rank, world_size=2, platform=platform, collectives=collectives) for rank in (0, 1)]
+def exchanging(exchanges: int, platform: str = "CPU", **collectives: int) -> list[WorkerReport]:
+    """Two workers; `exchanges`: of gradients."""
+    given = Collectives(**{"count": exchanges, "gradient_exchanges": exchanges, **collectives})
+    return [worker(rank=rank, world_size=2, platform=platform, collectives=given) for rank in (0, 1)]
 
 
 def test_workers_that_exchange_nothing() -> None:
     finding = found(case(*exchanging(0), script="for batch in loader:\n    optimizer.step()"))["gradients-not-reduced"]
     assert finding.seen.severity is Severity.ERROR
     assert finding.seen.place is not None
+    assert "exchanged nothing" in finding.seen.text
     assert found(case(*exchanging(1000))) == {}
     assert found(case(*exchanging(0, "CUDA"))) == {}
+
+
+def test_workers_that_exchange_the_loss_only() -> None:
+    exchanged = exchanging(0, count=1000, bytes=4000, gradient_bytes=9488)
+    text = found(case(*exchanged))["gradients-not-reduced"].seen.text
+    assert "no gradients: 1000 collectives of 4000 bytes in all, where a step's gradients have 9488" in text
 
 
 # --- batch size, data, length ---------------------------------------------------------------------------------
@@ -313,7 +321,7 @@ def test_steps_that_wait_for_their_data() -> None:
 
 def test_the_slowest_worker_is_the_one_that_waits() -> None:
     workers = exchanging(1000)
-    slow = worker(rank=1, world_size=2, collectives=Collectives(9), steady_input_wait_seconds=0.006)
+    slow = worker(rank=1, world_size=2, collectives=Collectives(gradient_exchanges=9), steady_input_wait_seconds=0.006)
     assert set(found(case(workers[0], slow))) == {"input-bound"}
 
 
@@ -386,6 +394,11 @@ def test_memory() -> None:
     signalled = found(case(progress=Progress("Failed", exit_code=137)))["out-of-memory"]
     assert "SIGKILL" in signalled.seen.text
     assert set(found(case(progress=failed("ExecuteUserScriptError:", "ExitCode -9")))) == {"out-of-memory"}
+    launched = ("ExecuteUserScriptError:", "ExitCode 137", 'ErrorMessage ""')
+    assert "The script was killed" in found(case(progress=failed(*launched)))["out-of-memory"].seen.text
+    named = 'ErrorMessage "worker 1 of 2 (algo-2, local rank 0) was killed by SIGKILL"'
+    assert "worker 1 of 2 (algo-2" in found(case(progress=failed(named)))["out-of-memory"].seen.text
+    assert set(found(case(progress=failed("traceback : Signal 9 (SIGKILL) received by PID 77")))) == {"out-of-memory"}
     assert found(case(progress=Progress("Stopped", exit_code=137))) == {}
     assert found(case(progress=failed("ValueError: bad data"))) == {}
 

@@ -13,7 +13,7 @@ import pytest
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.telemetry.compiler import reading, text
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from sagelet_engine.telemetry.compiler.worker import Figures, StepSeconds
+from sagelet_engine.telemetry.compiler.worker import Figures, StepSeconds, Transfer
 from support.world import World, key, request, until
 
 TWO_HOSTS = {"ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 10}}
@@ -102,8 +102,16 @@ def test_workers_that_end_while_no_server_runs(world: World) -> None:
 def test_workers_of_all_hosts_as_one(world: World) -> None:
     world.create("two", **TWO_HOSTS)
     hosts = world.all_hosts("two")
-    write(reports(world, "two"), 0, compiles=2, compiling_steps=[0, 1])
-    write(reports(world, "two", "algo-2"), 1, compile_seconds=14.0, steady_step_seconds=0.2, compiling_steps=[0, 9])
+    moved = {"from_device": {"count": 2, "bytes": 8, "seconds": 0.5}}
+    write(
+        reports(world, "two"), 0, compiles=2, compiling_steps=[0, 1], execute_seconds=3.0, tracing_seconds=0.5,
+        transfers=moved, collectives={"count": 9, "bytes": 100, "seconds": 2.0, "gradient_exchanges": 8},
+    )  # fmt: skip
+    write(
+        reports(world, "two", "algo-2"), 1, compile_seconds=14.0, steady_step_seconds=0.2, compiling_steps=[0, 9],
+        execute_seconds=2.0, tracing_seconds=0.75, transfers=moved,
+        collectives={"count": 9, "bytes": 100, "seconds": 3.0, "gradient_exchanges": 8},
+    )  # fmt: skip
     for host in hosts:
         host.end(0)
     world.ended("two")
@@ -112,7 +120,11 @@ def test_workers_of_all_hosts_as_one(world: World) -> None:
     total = found.total
     assert (total.steps, total.compiles, total.compile_seconds, total.steady_step_seconds) == (40, 3, 14.0, 0.2)
     assert total.compiling_steps == (0, 1, 9)
+    assert (total.execute_seconds, total.tracing_seconds) == (3.0, 0.75)
+    exchanged = total.collectives
+    assert (exchanged.count, exchanged.bytes, exchanged.seconds, exchanged.gradient_exchanges) == (9, 200, 3.0, 8)
     assert (total.samples, total.samples_per_second, total.executions) == (640, 141.6, 160)
+    assert total.transfers.from_device == Transfer(4, 16, 1.0)
     assert total.fallbacks == {"aten::_unique2": 20}
     assert [(place.call, place.count) for place in total.evaluations] == [("item", 80)]
 
@@ -151,6 +163,19 @@ def test_a_native_job_has_a_report_and_the_output_of_aws(world: World) -> None:
     assert not of(world, "one").compiled
     assert members(world, "one") == []
     assert world.log("one") == ["done"]
+
+
+def test_a_report_says_why_a_job_was_not_compiled(world: World) -> None:
+    world.create("one", HyperParameters={"sagemaker_training_compiler_enabled": "true"})
+    host = world.host("one")
+    said = {"compiled": False, "platform": "CUDA", "reason": "the plugin does not load"}
+    (reports(world, "one") / "compilation.json").write_text(json.dumps(said))
+    write(reports(world, "one"), compiled=False, platform="", compiles=0)
+    until(lambda: world.job("one").compilation)
+    assert (of(world, "one").compiled, of(world, "one").reason) == (False, "the plugin does not load")
+    host.end(0)
+    world.ended("one")
+    assert of(world, "one").to_json()["reason"] == "the plugin does not load"
 
 
 def test_the_last_line_of_the_log_sums_it_up_once(world: World) -> None:

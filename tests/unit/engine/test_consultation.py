@@ -118,6 +118,28 @@ def test_the_host_that_failed_first_speaks(world: World) -> None:
     assert set(consult(world, world.job("one"), **ended)) == {"out-of-memory"}
 
 
+def test_the_host_of_the_worker_that_died_first_speaks(world: World) -> None:
+    """Its peer's host may well be down before its own; the notes of the workers say who was first."""
+    hosts = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    make(world, "one", COMPILED, ResourceConfig=hosts)
+    first, second = world.all_hosts("one")
+    first.say("RuntimeError: Connection closed by peer")
+    second.say('ErrorMessage "worker 1 of 2 (algo-2, local rank 0) was killed by SIGKILL"')
+    taken_in(world, "Connection closed")
+    taken_in(world, "SIGKILL")
+    for name, time_ms in (("algo-1", 2500), ("algo-2", 3000)):
+        output = JobDirectories.of(world.settings.data, world.job("one")).host(name).failure_file.parent
+        notes = output / "sagelet" / "workers"
+        notes.mkdir(parents=True)
+        note = {"rank": 1, "time_ms": time_ms, "killed": name == "algo-2"}
+        (notes / "failure.json").write_text(json.dumps(note))
+    ended = {
+        "algo_1": Observation(running=False, exit_code=1, finished_ms=5000),
+        "algo_2": Observation(running=False, exit_code=1, finished_ms=9000),
+    }
+    assert set(consult(world, world.job("one"), **ended)) == {"out-of-memory"}
+
+
 def finished_native(world: World, name: str, parameters: dict[str, str], script: str = LOOP) -> None:
     make(world, name, parameters, script)
     report_of(world, name, native_worker())

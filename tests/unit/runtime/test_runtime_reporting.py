@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from sagelet_runtime import debugging
-from sagelet_runtime.reporting import steps
+from sagelet_runtime.reporting import stepping, steps
+from sagelet_runtime.reporting.collectives import Exchanges
 from sagelet_runtime.reporting.places import MOST, Places
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.writer import Writer
+from sagelet_runtime.world.counters import CollectiveFigures
+
+RUNTIME = Path(debugging.__file__).parents[1]
 
 
 class Clock:
@@ -83,6 +87,73 @@ def test_graphs_that_values_were_read_for() -> None:
     assert timed.breaks == 3
 
 
+def test_the_share_of_collectives_is_of_the_steps_that_it_is_measured_in(clock: Clock) -> None:
+    """The first step, the others that compile, and what comes after the last are in neither."""
+    exchanged = [30.0]
+    timed = steps.Steps(lambda: exchanged[0])
+    for number, (seconds, within) in enumerate([(8.0, 2.0), (9.0, 4.0), (1.0, 0.25), (1.0, 0.25)]):
+        clock.now += seconds
+        exchanged[0] += within
+        timed.optimizer_steps += 1
+        timed.graph_ended(min(number, 1))
+        assert timed.exchange_share() == (0.25 if number > 1 else 0.0)
+    clock.now += 50
+    exchanged[0] += 40
+    assert timed.exchange_share() == 0.25
+
+
+class Wire:
+    """Stands for the world's counters."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def __call__(self) -> CollectiveFigures:
+        return CollectiveFigures(1, self.sent, 0.5)
+
+
+def gradient_exchanges(*sent: int, gradient_bytes: int = 1000) -> int:
+    """`sent`: bytes before the first step, before each other one, and after the last."""
+    wire = Wire()
+    exchanges = Exchanges(wire)
+    exchanges.size(gradient_bytes)
+    for size in sent[:-1]:
+        wire.sent += size
+        exchanges.stepped()
+    wire.sent += sent[-1]
+    found = exchanges.document(0.125)
+    assert (found["bytes"], found["share"], found["gradient_bytes"]) == (sum(sent), 0.125, gradient_bytes)
+    return int(found["gradient_exchanges"])
+
+
+def test_exchanges_of_gradients_are_told_from_others() -> None:
+    assert gradient_exchanges(1000, 1000, 1000, 0) == 2
+    assert gradient_exchanges(500, 500, 500, 4) == 2  # In half of their precision.
+    assert gradient_exchanges(4, 4, 4, 4) == 0  # The mean of a loss.
+    assert gradient_exchanges(1000, 4, 4, 4) == 0  # Weights that are sent to all workers first.
+    assert gradient_exchanges(0, 0, 1000, 0) == 1  # Now and then.
+    assert gradient_exchanges(0, 0, 0, 1000) == 1
+    assert gradient_exchanges(0, 0, 0, 0, gradient_bytes=0) == 0
+    assert Exchanges(lambda: None).document(0.0) == {}
+
+
+class Optimizer:
+    def __init__(self) -> None:
+        self.param_groups = [{"params": [], "lr": 0.5}]
+
+
+def test_an_optimizer_at_the_address_of_one_that_is_gone_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "id", lambda _: 7, raising=False)
+    recorder = Recorder(0)
+    stepped = stepping.observer(recorder, lambda: None)
+    for _ in range(2):
+        optimizer = Optimizer()
+        for _ in range(3):
+            stepped(optimizer, (), {})
+    assert [one["name"] for one in recorder.optimizers] == ["Optimizer", "Optimizer"]
+    assert recorder.steps.optimizer_steps == 6
+
+
 def test_calls_from_one_line_are_one_place() -> None:
     places = Places()
     for _ in range(3):
@@ -145,14 +216,95 @@ def test_every_end_of_a_process_writes_but_a_forks(tmp_path: Path, end: str, cod
         assert not os.listdir(sys.argv[1])
         {end}
         """
-    runtime = Path(debugging.__file__).parents[1]
+    found = run(script, tmp_path, code)
+    assert (found["steps"], found["finished"]) == (7, True)
+
+
+def run(script: str, directory: Path, code: int = 0) -> dict[str, object]:
+    """A worker's process, to its end; its report."""
     ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(runtime), "RANK": "0"}, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", textwrap.dedent(script), str(directory)],
+        env={**os.environ, "PYTHONPATH": str(RUNTIME), "RANK": "0"}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert ended.returncode == code, ended.stderr
-    found = json.loads((tmp_path / "worker-0.json").read_text())
+    found: dict[str, object] = json.loads((directory / "worker-0.json").read_text())
+    return found
+
+
+def test_a_handler_that_ends_a_process_while_it_writes_ends_it(tmp_path: Path) -> None:
+    script = """
+        import os, signal, sys
+        from pathlib import Path
+        from sagelet_runtime.reporting.recorder import Recorder
+        from sagelet_runtime.reporting.writer import Writer
+
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(3))
+
+        def document():
+            if not asked:
+                asked.append(True)
+                os.kill(os.getpid(), signal.SIGTERM)
+            return {"steps": 7}
+
+        asked = []
+        writer = Writer(Path(sys.argv[1]), Recorder(0), document)
+        writer.install()
+        writer.write()
+        """
+    found = run(script, tmp_path, 3)
     assert (found["steps"], found["finished"]) == (7, True)
+
+
+def test_what_is_written_late_does_not_take_the_last_word_back(tmp_path: Path) -> None:
+    figures = {"steps": 1}
+    writer = Writer(tmp_path, Recorder(0), lambda: figures)
+    writer.write(finished=True)
+    figures["steps"] = 2
+    writer.write()
+    found = json.loads((tmp_path / "worker-0.json").read_text())
+    assert (found["steps"], found["finished"]) == (1, True)
+
+
+#: `trained(steps, reads)`: opens a device, then trains; `reads`: steps of the report that is there in between.
+TRAINING = textwrap.dedent("""
+    import json, os, subprocess, sys
+    from pathlib import Path
+    from sagelet_runtime.reporting.recorder import Recorder
+    from sagelet_runtime.reporting.writer import Writer
+
+    def trained(steps, reads):
+        recorder = Recorder(0)
+        writer = Writer(Path(sys.argv[1]), recorder, lambda: {"optimizer_steps": recorder.steps.optimizer_steps})
+        writer.install()
+        recorder.use()
+        writer.write()
+        assert reported() == reads
+        recorder.steps.optimizer_steps = steps
+        writer.write()
+        return writer, recorder
+
+    def reported():
+        return json.loads(Path(sys.argv[1], "worker-0.json").read_text())["optimizer_steps"]
+
+    """)
+
+
+def test_a_training_that_a_worker_starts_is_not_the_workers(tmp_path: Path) -> None:
+    """Its children, forks or not, have its RANK; when it has ended, the next that trains has a report."""
+    script = f"""
+        writer, recorder = trained(7, 0)
+        subprocess.run([sys.executable, "-c", {TRAINING + "trained(90, 7)"!r}, sys.argv[1]], check=True)
+        child = os.fork()
+        if not child:
+            recorder.use()
+            recorder.steps.optimizer_steps = 80
+            writer.write(finished=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert reported() == 7
+        """
+    assert run(TRAINING + textwrap.dedent(script), tmp_path)["optimizer_steps"] == 7
+    assert run(TRAINING + "trained(60, 7)", tmp_path)["optimizer_steps"] == 60
 
 
 def test_debug_files_of_all_workers_have_names_of_their_own() -> None:

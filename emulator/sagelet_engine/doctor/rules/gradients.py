@@ -1,25 +1,35 @@
-"""Several workers that exchange nothing."""
+"""Several workers that exchange no gradients."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Place, Rule, Section, Seen, Severity, Threshold
 from sagelet_engine.doctor.sources import Sources
+from sagelet_engine.telemetry.compiler.worker import WorkerReport
 
-STEPS = Threshold(5, "optimizer steps without any collective", "the first exchange comes with the first step")
+STEPS = Threshold(5, "optimizer steps without an exchange", "the first exchange comes with the first steps")
+SIZE = Threshold(0.5, "of the gradients' bytes, from a step to the next", "they may travel in half of their precision")
 
 
 def check(case: Case) -> Iterator[Seen]:
     """On CPUs only: elsewhere collectives are part of the compiled programs, and not counted."""
     workers = [worker for worker in case.report.workers if worker.compiled and worker.world_size > 1]
-    if not workers or any(worker.platform != "CPU" or worker.collectives.count for worker in workers):
+    if not workers or any(worker.platform != "CPU" or worker.collectives.gradient_exchanges for worker in workers):
         return
     steps = min(worker.optimizer_steps for worker in workers)
     if steps < STEPS.value:
         return
     place = _place(case.sources)
-    text = f"{workers[0].world_size} workers did {steps} optimizer steps each and exchanged nothing"
+    text = f"{workers[0].world_size} workers did {steps} optimizer steps each and exchanged {_exchanged(workers)}"
     yield Seen(Severity.ERROR, text + case.sources.quoted(place), place, steps)
+
+
+def _exchanged(workers: Sequence[WorkerReport]) -> str:
+    most = max((worker.collectives for worker in workers), key=lambda one: one.bytes)
+    if not most.count:
+        return "nothing"
+    times = "one collective" if most.count == 1 else f"{most.count} collectives"
+    return f"no gradients: {times} of {most.bytes} bytes in all, where a step's gradients have {most.gradient_bytes}"
 
 
 def _place(sources: Sources) -> Place | None:
@@ -37,5 +47,5 @@ RULE = Rule(
     "gradients = xm._fetch_gradients(optimizer); xm.all_reduce('sum', gradients, scale=1.0 / xm.xrt_world_size()).",
     section=Section.WRONG_API,
     check=check,
-    thresholds=(STEPS,),
+    thresholds=(STEPS, SIZE),
 )

@@ -18,8 +18,10 @@ DEVICE = (
 )
 #: 128 + SIGKILL, as a runtime says it.
 KILLED = 137
-#: AWS's toolkit on a script that SIGKILL ended.
-KILLED_SCRIPT = (r"\bExitCode -9\b", r"Process killed by SIGKILL")
+#: sagelet on one of several workers (workers/cause.py), and torchrun.
+KILLED_WORKER = (r"\bworker \d+\b.* was killed by SIGKILL\b", r"\bSignal 9 \(SIGKILL\) received by PID\b")
+#: AWS's toolkit on a script that SIGKILL ended; 137 where the script is a launcher of several workers.
+KILLED_SCRIPT = (r"\bExitCode (-9|137)\b", r"Process killed by SIGKILL")
 
 
 def check(case: Case) -> Iterator[Seen]:
@@ -30,8 +32,10 @@ def check(case: Case) -> Iterator[Seen]:
         yield Seen(Severity.ERROR, f"The job failed for want of memory: {quoted(line)}{_sizes(case)}", failed_at(case))
     elif case.progress.out_of_memory:
         yield Seen(Severity.ERROR, f"The kernel killed a process of the job for memory{_sizes(case)}")
-    elif case.progress.exit_code == KILLED or last_match(case, KILLED_SCRIPT):
-        text = "The script was killed by SIGKILL, which sagelet did not send: the kernel does so when memory is full"
+    elif case.progress.exit_code == KILLED or last_match(case, (*KILLED_WORKER, *KILLED_SCRIPT)):
+        worker = last_match(case, KILLED_WORKER)
+        who = f"A worker was killed by SIGKILL ({quoted(worker)})" if worker else "The script was killed by SIGKILL"
+        text = f"{who}, which sagelet did not send: the kernel does so when memory is full"
         yield Seen(Severity.ERROR, text + _sizes(case))
 
 

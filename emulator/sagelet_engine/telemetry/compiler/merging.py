@@ -1,8 +1,9 @@
 """Many workers' figures as the job's.
 
 Workers go through the same steps side by side, so what each does is not the sum: of counts of the script's own acts
-(steps, compiles) and of times the largest is the job's, as the slowest worker holds all others up. What happens
-beside each other adds up: samples, executions, transfers, bytes, calls.
+(steps, compiles, collectives) and of seconds the largest is the job's, as the slowest worker holds all others up. What
+adds up is work: samples, executions, transfers, bytes, graph breaks, calls, and the seconds that stand beside such a
+count in one entry (a transfer's, a place's) and whose mean they are for.
 """
 
 from collections import Counter
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 #: Entries of each list; those with the largest counts stay.
 MOST = 256
-_SUMMED = ("executions", "samples", "samples_per_second", "execute_seconds", "tracing_seconds")
+SUMMED = ("executions", "samples", "samples_per_second")
 
 
 def total(workers: Sequence[WorkerReport]) -> Figures:
@@ -44,7 +45,7 @@ def total(workers: Sequence[WorkerReport]) -> Figures:
 def _merged(name: str, values: list[Any]) -> Any:
     if name in _MERGERS:
         return _MERGERS[name](values)
-    return sum(values) if name in _SUMMED else max(values)
+    return sum(values) if name in SUMMED else max(values)
 
 
 def _compiling_steps(values: list[tuple[int, ...]]) -> tuple[int, ...]:
@@ -127,6 +128,8 @@ def _collectives(values: list[Collectives]) -> Collectives:
         sum(one.bytes for one in values),
         max(one.seconds for one in values),
         max(one.share for one in values),
+        max(one.gradient_bytes for one in values),
+        max(one.gradient_exchanges for one in values),
     )
 
 

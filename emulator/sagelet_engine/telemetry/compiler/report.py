@@ -17,6 +17,8 @@ class CompilerReport:
     compiled: bool = False
     #: The workers' PJRT platform; empty: natively.
     platform: str = ""
+    #: Why it trained natively although it asked for the compiler; empty: it did not.
+    reason: str = ""
     #: Number of the attempt that it is of, from 1: an interrupted job starts anew.
     attempt: int = 1
     #: Whether all of the job's hosts are down: no figure changes any more.
@@ -30,13 +32,13 @@ class CompilerReport:
 
     @classmethod
     def of(
-        cls, job: str, workers: Iterable[WorkerReport], attempt: int = 1, *, final: bool = False
+        cls, job: str, workers: Iterable[WorkerReport], attempt: int = 1, *, final: bool = False, reason: str = ""
     ) -> "CompilerReport":
-        """`workers` in any order."""
+        """`workers` in any order; `reason`: why they are not compiled."""
         ranked = tuple(sorted(workers, key=lambda worker: (worker.rank, worker.host)))
         platform = next((worker.platform for worker in ranked if worker.compiled), "")
         compiled = any(worker.compiled for worker in ranked)
-        return cls(job, compiled, platform, attempt, final, ranked, merging.total(ranked))
+        return cls(job, compiled, platform, reason, attempt, final, ranked, merging.total(ranked))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "CompilerReport":

@@ -105,8 +105,12 @@ class Collectives:
     count: int = 0
     bytes: int = 0
     seconds: float = 0.0
-    #: Of the time from the first step's end on; 0 to 1.
+    #: Of the time of the steps of `step_seconds`; 0 to 1.
     share: float = 0.0
+    #: Of a step's gradients.
+    gradient_bytes: int = 0
+    #: Optimizer steps before which at least half as many bytes as gradients have went out.
+    gradient_exchanges: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_runtime import hook
-from sagelet_runtime.reporting import collectives, evaluations, graphs, inputs, memory, saves, stepping
+from sagelet_runtime.reporting import evaluations, graphs, inputs, memory, saves, stepping
 from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
@@ -68,5 +68,5 @@ class CompiledWorker:
             **self._recorder.document(),
             **self._counters.document(breaks, steps.steps or steps.optimizer_steps),
             "memory": memory.of_xla_device(platform),
-            "collectives": collectives.document(steps),
+            "collectives": self._recorder.exchanges.document(steps.exchange_share()),
         }

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from sagelet_runtime.reporting.collectives import Exchanges
 from sagelet_runtime.reporting.places import Places
 from sagelet_runtime.reporting.steps import Steps
 from sagelet_runtime.say import say_once
@@ -34,7 +35,8 @@ class Recorder:
         #: This process is a fork of the one that it counted for, and has not trained yet.
         self.inherited = False
         self._used = False
-        self.steps = Steps()
+        self.exchanges = Exchanges()
+        self.steps = Steps(self.exchanges.seconds)
         self.evaluations = Places()
         self.saves = Places()
         self.cuda_requests = Places()

@@ -1,6 +1,7 @@
 """Optimizer steps, of all optimizers of the process."""
 
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,21 +17,29 @@ def install(recorder: Recorder, after: After) -> None:
     """`after`: called after each step."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    known: set[int] = set()
+    register_optimizer_step_post_hook(observer(recorder, after))
+
+
+def observer(recorder: Recorder, after: After) -> Callable[[Any, Any, Any], None]:
+    """What torch calls after each step of any optimizer."""
+    #: By id: an optimizer may compare as it likes. Not kept alive, so another may get the id of one that is gone.
+    known: dict[int, weakref.ref[Any]] = {}
 
     @untraced
     def stepped(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if recorder.inherited:
             known.clear()
-        if id(optimizer) not in known:
-            known.add(id(optimizer))
+        seen = known.get(id(optimizer))
+        if seen is None or seen() is not optimizer:
+            known[id(optimizer)] = weakref.ref(optimizer)
             recorder.use()
             _note(optimizer, recorder)
         recorder.steps.optimizer_steps += 1
         recorder.steps.optimizer_stepped = time.perf_counter()
+        recorder.exchanges.stepped()
         after()
 
-    register_optimizer_step_post_hook(stepped)
+    return stepped
 
 
 def _note(optimizer: Any, recorder: Recorder) -> None:
@@ -38,11 +47,13 @@ def _note(optimizer: Any, recorder: Recorder) -> None:
         if len(recorder.optimizers) < MOST:
             rates = [_rate(group) for group in optimizer.param_groups]
             recorder.optimizers.append({"name": type(optimizer).__name__, "lr": rates})
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                kind = parameter.device.type
-                if kind in recorder.parameters:
-                    recorder.parameters[kind] += 1
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        for parameter in parameters:
+            kind = parameter.device.type
+            if kind in recorder.parameters:
+                recorder.parameters[kind] += 1
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        recorder.exchanges.size(sum(gradient.numel() * gradient.element_size() for gradient in gradients))
     except Exception as error:
         recorder.failed(error)
 

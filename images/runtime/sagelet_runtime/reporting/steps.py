@@ -2,6 +2,7 @@
 
 import collections
 import time
+from collections.abc import Callable
 from typing import Any
 
 #: Steps that the median is of.
@@ -16,7 +17,9 @@ class Steps:
     What is called in each step adds numbers and nothing more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, exchanged: Callable[[], float] = lambda: 0.0) -> None:
+        """`exchanged`: seconds in collectives so far."""
+        self._exchanged = exchanged
         self.steps = 0
         self.optimizer_steps = 0
         #: Graphs that the script ended.
@@ -30,9 +33,8 @@ class Steps:
         self.compiling_steps: list[int] = []
         self.compiling_step_count = 0
         self.first_seconds = 0.0
-        #: When the first step ended, ms since the epoch and on time.perf_counter.
+        #: When the first step ended, ms since the epoch.
         self.first_ended_ms = 0
-        self.first_ended = 0.0
         self.last_ended = 0.0
         #: When an optimizer stepped last; a script that ends no graph has only that. On time.perf_counter.
         self.optimizer_stepped = 0.0
@@ -41,7 +43,9 @@ class Steps:
         self._compiles = 0
         self._waited_at = 0.0
         self._samples_at = 0
-        self._window: collections.deque[tuple[float, float, int]] = collections.deque(maxlen=WINDOW)
+        self._exchanged_at = 0.0
+        #: Seconds, seconds waiting for the batch, rows, seconds in collectives: of the steps that compiled nothing.
+        self._window: collections.deque[tuple[float, float, int, float]] = collections.deque(maxlen=WINDOW)
 
     def broken(self, graphs: int) -> None:
         """`graphs`: that have run until now, where the script, or we, end another. Fewer when they were cleared."""
@@ -64,11 +68,13 @@ class Steps:
     def step_ended(self, compiles: int = 0) -> None:
         now = time.perf_counter()
         compiled = compiles != self._compiles
+        exchanged = self._exchanged()
         if self.steps == 0:
             self.first_seconds = now - (now if self._began is None else self._began)
-            self.first_ended, self.first_ended_ms = now, time.time_ns() // 1_000_000
+            self.first_ended_ms = time.time_ns() // 1_000_000
         elif not compiled:
-            self._window.append((now - self.last_ended, self.waited - self._waited_at, self.samples - self._samples_at))
+            waited, rows = self.waited - self._waited_at, self.samples - self._samples_at
+            self._window.append((now - self.last_ended, waited, rows, exchanged - self._exchanged_at))
         if compiled:
             self.compiling_step_count += 1
             if len(self.compiling_steps) < MOST_COMPILING:
@@ -76,7 +82,13 @@ class Steps:
         self.steps += 1
         self.last_ended = now
         self._counted_at, self._compiles = self.optimizer_steps, compiles
-        self._waited_at, self._samples_at = self.waited, self.samples
+        self._waited_at, self._samples_at, self._exchanged_at = self.waited, self.samples, exchanged
+
+    def exchange_share(self) -> float:
+        """Of the time of the steps that compiled nothing, what collectives took; 0 where there is no such step."""
+        window = list(self._window)
+        seconds = sum(entry[0] for entry in window)
+        return min(1.0, sum(entry[3] for entry in window) / seconds) if seconds else 0.0
 
     def _last_step_ms(self) -> int:
         """ms since the epoch; 0: there was none."""

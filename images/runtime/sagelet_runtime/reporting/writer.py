@@ -1,6 +1,7 @@
 """Puts a worker's report into its file, now and then and when the process ends."""
 
 import atexit
+import itertools
 import json
 import os
 import threading
@@ -9,12 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sagelet_runtime.reporting.claim import Claim
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.say import say_once
 
 DIRECTORY = "SAGELET_REPORT_DIR"
 #: Seconds between two writings. A process that a signal ends leaves what it had then.
 EVERY = 1.0
+#: Seconds that a process waits at most, at its end, for a thread of its own that writes.
+PATIENCE = 10.0
 
 #: The report, JSON-ready; None: there is nothing to report yet.
 Compose = Callable[[], dict[str, Any] | None]
@@ -27,8 +31,13 @@ class Writer:
         self._directory = directory
         self._recorder = recorder
         self._compose = compose
-        self._guard = threading.Lock()
+        self._claim = Claim(directory)
+        # A signal's handler may end the process while the thread that it interrupted is writing.
+        self._guard = threading.RLock()
+        self._drafts = itertools.count()
         self._written = 0.0
+        #: The last word has been said.
+        self._ended = False
 
     def install(self) -> None:
         """Writes when the process ends: by itself, with an exception, by os._exit."""
@@ -37,8 +46,10 @@ class Writer:
         leave = os._exit
 
         def _exit(status: int) -> None:
-            self.write(finished=True)
-            leave(status)
+            try:
+                self.write(finished=True)
+            finally:
+                leave(status)
 
         os._exit = _exit  # type: ignore[assignment]
 
@@ -46,14 +57,17 @@ class Writer:
         recorder = self._recorder
         if recorder.inherited or recorder.pid != os.getpid():
             return
-        with self._guard:
+        if not self._guard.acquire(timeout=PATIENCE):
+            return
+        try:
             self._written = time.monotonic()
-            try:
-                document = self._compose()
-                if document is not None:
-                    self._replace({**_identity(recorder), **document, "finished": finished})
-            except Exception as error:
-                say_once(f"the compile report could not be written: {error!r}")
+            document = self._compose()
+            if document is not None:
+                self._replace({**_identity(recorder), **document, "finished": finished})
+        except Exception as error:
+            say_once(f"the compile report could not be written: {error!r}")
+        finally:
+            self._guard.release()
 
     def write_if_due(self) -> None:
         if time.monotonic() - self._written >= EVERY:
@@ -61,12 +75,21 @@ class Writer:
 
     def _replace(self, document: dict[str, Any]) -> None:
         target = self._directory / f"worker-{document['rank']}.json"
-        scratch = self._directory / f".{target.name}.{os.getpid()}"
-        scratch.write_text(json.dumps(document, separators=(",", ":")))
-        scratch.replace(target)
+        if not self._claim.may_write(target.name, document):
+            return
+        draft = self._directory / f".{target.name}.{os.getpid()}.{next(self._drafts)}"
+        try:
+            draft.write_text(json.dumps(document, separators=(",", ":")))
+            self._ended |= document["finished"]
+            if document["finished"] or not self._ended:
+                draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def _forked(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
+        self._ended = False
+        self._claim.forked()
         self._recorder.forked()
 
 
