@@ -14,6 +14,7 @@ from sagelet_api.throttling import Throttling
 from sagelet_engine.errors import JobNotFound, JobNotInterruptible
 from sagelet_engine.jobs.compilation import asks_for_compiler
 from sagelet_engine.jobs.record import JobKey, TrainingJob
+from sagelet_engine.telemetry.compiler.progress import Progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class Controlled(Protocol):
 
     def compiler_report(self, key: JobKey) -> CompilerReport | None:
         """None: no worker has reported. Raises JobNotFound."""
+        ...
+
+    def progress(self, key: JobKey) -> Progress:
+        """What its workers do now. Raises JobNotFound."""
         ...
 
     def findings(self, key: JobKey) -> Sequence[Mapping[str, Any]]:
@@ -86,7 +91,7 @@ def control_app(engine: Controlled, throttling: Throttling, *parts: Callable[[],
 
 def _compilation(job: TrainingJob) -> dict[str, Any]:
     """`compiled` is null where the job asks for no compiler, and until its hosts know."""
-    asked = asks_for_compiler(job)
+    asked = asks_for_compiler(job.request)
     if job.compilation is None:
         return {"asked": asked, "compiled": None, "platform": None, "reason": ""}
     return {"asked": asked, **asdict(job.compilation)}
@@ -96,12 +101,13 @@ def create_app(engine: Controlled, throttling: Throttling, *parts: "Blueprint") 
     from flask import Flask
     from werkzeug.exceptions import Conflict, HTTPException, NotFound
 
-    from sagelet_api import control_doctor
+    from sagelet_api import control_doctor, control_progress
     from sagelet_api.control_faults import blueprint
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    for part in (blueprint(engine, throttling), control_doctor.blueprint(engine), *parts):
+    own = (blueprint(engine, throttling), control_doctor.blueprint(engine), control_progress.blueprint(engine))
+    for part in (*own, *parts):
         app.register_blueprint(part)
     #: Tells one start of the server from the next.
     instance = uuid.uuid4().hex

@@ -34,6 +34,7 @@ from sagelet_engine.keys import key_pair, make_own_private
 from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.settings import GpuPolicy, Settings
 from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.events import FoundLines, LogEvent, LogStream, MergedEvents
 from sagelet_engine.telemetry.output import publish
@@ -302,6 +303,10 @@ class Engine:
         if report is None or report.final:
             return report
         return replace(report, findings=self._consult(job, report))
+
+    def progress(self, key: JobKey) -> Progress:
+        """What the job's workers do now. Raises JobNotFound."""
+        return progress(compile_reports.current(self._settings.data, self._store.get(key)))
 
     def findings(self, key: JobKey) -> Sequence[Mapping[str, Any]]:
         """What the doctor finds in the job, as of now (docs/reference/doctor.md). Raises JobNotFound."""

@@ -1,20 +1,15 @@
 """How commands speak to the control endpoint of a server."""
 
 import json
-import os
 import ssl
-from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import quote, urlencode
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
-import click
-
-from sagelet_api.cli.server_options import data_directory, data_option, endpoint_option
-from sagelet_api.credentials import DEFAULT_REGION, Credential
+from sagelet_api.cli.options import data_directory
+from sagelet_api.credentials import DEFAULT_REGION
 from sagelet_engine.errors import SageletError
 from sagelet_engine.keys import KeyPair, ca_file, read_key_pair
 
@@ -26,41 +21,14 @@ SERVICE = "sagelet"
 class ServerRefused(SageletError):
     """The server answered with an error."""
 
+    def __init__(self, message: str, code: str = "") -> None:
+        """`code`: AWS's, or the HTTP status."""
+        super().__init__(message)
+        self.code = code
+
 
 class ServerUnreachable(SageletError):
     """No sagelet server answers."""
-
-
-def default_account() -> str:
-    """As the server tells accounts apart: by an access key that is an account number."""
-    return Credential(os.environ.get("AWS_ACCESS_KEY_ID", ""), "", "").account
-
-
-def server_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options --endpoint, --account and --region; --data is for `ask` alone."""
-    for option in (
-        click.option(
-            "--region",
-            envvar=["AWS_REGION", "AWS_DEFAULT_REGION"],
-            default=DEFAULT_REGION,
-            show_default=True,
-            show_envvar=True,
-        ),
-        click.option("--account", default=default_account, help="Default: AWS_ACCESS_KEY_ID, where that is 12 digits."),
-        data_option,
-        endpoint_option,
-    ):
-        command = option(command)
-    return command
-
-
-def job_url(endpoint: str, account: str, region: str, name: str, what: str) -> str:
-    query = urlencode({"account": account, "region": region})
-    return control_url(endpoint, f"jobs/{quote(name, safe='')}/{what}?{query}")
-
-
-def control_url(endpoint: str, path: str) -> str:
-    return f"{endpoint.rstrip('/')}/_sagelet/{path}"
 
 
 def ask(method: str, url: str, body: Any = None) -> dict[str, Any]:
@@ -75,13 +43,18 @@ def ask(method: str, url: str, body: Any = None) -> dict[str, Any]:
         with _opener(url, directory).open(Request(url, data, headers, method=method), timeout=TIMEOUT_S) as response:
             answer: dict[str, Any] = json.load(response)
     except HTTPError as error:
-        raise ServerRefused(_explanation(error)) from error
+        raise ServerRefused(_explanation(error), str(error.code)) from error
     except (OSError, HTTPException, ValueError) as error:
-        remedy = "Start one (`sagelet up`), or name it: --endpoint"
-        if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
-            remedy = "Name the data directory of the server, which has its certificate: --data"
-        raise ServerUnreachable(f"No sagelet server answers at {url}: {error}. {remedy}") from error
+        untrusted = isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError)
+        raise unreachable(url, error, untrusted=untrusted) from error
     return answer
+
+
+def unreachable(url: str, error: Exception, *, untrusted: bool = False) -> ServerUnreachable:
+    remedy = "Start one (`sagelet up`), or name it: --endpoint"
+    if untrusted:
+        remedy = "Name the data directory of the server, which has its certificate: --data"
+    return ServerUnreachable(f"No sagelet server answers at {url}: {error}. {remedy}")
 
 
 def authority_of(endpoint: str, directory: Path) -> Path | None:

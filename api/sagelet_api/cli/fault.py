@@ -2,16 +2,22 @@
 
 import click
 
-from sagelet_api.cli.control_client import ask, control_url, job_url, server_options
+from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.training_jobs import JobName, known
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", metavar="JOB", type=JobName())
 @click.argument("words", nargs=-1)
 @click.option("--clear", is_flag=True, help="The job meets no more faults.")
+@json_option
 @server_options
-def fault(name: str, words: tuple[str, ...], clear: bool, endpoint: str, account: str, region: str) -> None:
-    """Let the job NAME meet faults: the tag sagelet:fault. Without WORDS, show them.
+def fault(name: str, words: tuple[str, ...], clear: bool, as_json: bool, server: Server) -> None:
+    """Let a job meet faults on purpose.
+
+    WORDS become its tag sagelet:fault; without WORDS, show them.
 
     \b
     starting:SECONDS                 a slow start
@@ -24,13 +30,17 @@ def fault(name: str, words: tuple[str, ...], clear: bool, endpoint: str, account
     """
     if words and clear:
         raise click.UsageError("Give either WORDS or --clear")
-    url = job_url(endpoint, account, region, name, "faults")
-    if clear:
-        answer = ask("DELETE", url)
-    elif words:
-        answer = ask("PUT", url, {"faults": " ".join(words)})
-    else:
-        answer = ask("GET", url)
+    url = server.job_url(name, "faults")
+    with known(server, name):
+        if clear:
+            answer = ask("DELETE", url)
+        elif words:
+            answer = ask("PUT", url, {"faults": " ".join(words)})
+        else:
+            answer = ask("GET", url)
+    if as_json:
+        echo_json(answer)
+        return
     click.echo(f"{name}: {answer['faults'] or 'no faults'}")
 
 
@@ -39,21 +49,28 @@ def fault(name: str, words: tuple[str, ...], clear: bool, endpoint: str, account
 @click.argument("calls", type=int, default=1)
 @click.option("--service", default="sagemaker", show_default=True, help="sagemaker or logs.")
 @click.option("--clear", is_flag=True, help="Nothing is throttled any more, in any account.")
+@json_option
 @server_options
-def throttle(
-    operation: str | None, calls: int, service: str, clear: bool, endpoint: str, account: str, region: str
-) -> None:
-    """Answer the next CALLS calls of OPERATION ('*': of any) with ThrottlingException. Without OPERATION, show them."""
+def throttle(operation: str | None, calls: int, service: str, clear: bool, as_json: bool, server: Server) -> None:
+    """Let calls of an operation be throttled.
+
+    Answers the next CALLS calls of OPERATION ('*': of any) with ThrottlingException. Without OPERATION, show what is
+    left.
+    """
     if operation and clear:
         raise click.UsageError("Give either OPERATION or --clear")
-    url = control_url(endpoint, "faults/throttling")
+    url = server.control_url("faults/throttling")
     if clear:
         answer = ask("DELETE", url)
     elif operation:
-        body = {"operation": operation, "calls": calls, "service": service, "account": account, "region": region}
+        whose = {"account": server.account, "region": server.region}
+        body = {"operation": operation, "calls": calls, "service": service, **whose}
         answer = ask("POST", url, body)
     else:
         answer = ask("GET", url)
+    if as_json:
+        echo_json(answer)
+        return
     for entry in answer["throttling"]:
         click.echo("{account} {region} {service} {operation}: calls left to throttle: {calls}".format(**entry))
     if not answer["throttling"]:

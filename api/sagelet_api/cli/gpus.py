@@ -1,20 +1,22 @@
 """`sagelet gpus`: is this machine ready for jobs on its GPUs?"""
 
-import json
 from dataclasses import asdict
 
 import click
 
+from sagelet_api.cli.options import json_option
+from sagelet_api.cli.output import echo_json
+
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def gpus(as_json: bool) -> None:
     """Check driver, NVML, container toolkit, image and packages for jobs on this machine's GPUs."""
     from sagelet_engine.instances.gpu_checks import check_gpus
 
     checks = check_gpus()
     if as_json:
-        click.echo(json.dumps([asdict(check) for check in checks], indent=2))
+        echo_json([asdict(check) for check in checks])
         return
     for check in checks:
         click.echo(f"{'ok' if check.good else '--'}  {check.name:9} {check.found}")

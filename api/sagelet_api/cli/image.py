@@ -1,15 +1,16 @@
 """`sagelet image`: the training image, and what stands in for which URI."""
 
-import json
-import sys
 from pathlib import Path
 
 import click
 
+from sagelet_api.cli.options import json_option
+from sagelet_api.cli.output import echo_json
+
 
 @click.group()
 def image() -> None:
-    """Build the training image, list it, see what stands in for an image URI."""
+    """The training image, and what stands in for which URI."""
 
 
 @image.command()
@@ -60,7 +61,7 @@ def build(
 
 
 @image.command("list")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def list_(as_json: bool) -> None:
     """The local images of sagelet."""
     from sagelet_engine.images.listing import list_images
@@ -78,8 +79,7 @@ def list_(as_json: bool) -> None:
             }
             for found in images
         ]
-        json.dump(rows, sys.stdout, indent=2)
-        click.echo()
+        echo_json(rows)
         return
     for found in images:
         mark = "  (in use)" if found.current else ""
@@ -97,7 +97,7 @@ def list_(as_json: bool) -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="TOML file with your image rules.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 def resolve(uri: str, image_rules: Path | None, as_json: bool) -> None:
     """Which local image stands in for URI."""
     from sagelet_engine.images.resolve import Resolver
@@ -105,7 +105,7 @@ def resolve(uri: str, image_rules: Path | None, as_json: bool) -> None:
     found = Resolver(image_rules).resolve(uri)
     if as_json:
         names = {"image": found.local_image, "gpu_image": found.gpu_image, "rule": found.rule}
-        click.echo(json.dumps({"uri": uri, **names, "refusal": found.refusal}))
+        echo_json({"uri": uri, **names, "refusal": found.refusal})
     elif found.local_image is None:
         raise click.ClickException(found.refusal or "no image stands in for it")
     else:

@@ -1,13 +1,14 @@
 """`sagelet report`: what compiling did for a job."""
 
-import json
-
 import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sagelet_api.cli.control_client import ask, job_url, server_options
+from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.output import console, echo_json
+from sagelet_api.cli.training_jobs import JobName
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.text import duration, size, summary
 from sagelet_engine.telemetry.compiler.worker import Figures, Place
@@ -17,31 +18,35 @@ MOST = 10
 
 
 @click.command()
-@click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="The report as the control endpoint gives it.")
+@click.argument("name", metavar="JOB", type=JobName())
+@json_option
 @server_options
-def report(name: str, as_json: bool, endpoint: str, account: str, region: str) -> None:
-    """Show what compiling did for the job NAME: compilations, steps, transfers, graph breaks; also while it runs."""
-    answer = ask("GET", job_url(endpoint, account, region, name, "compiler-report"))
+def report(name: str, as_json: bool, server: Server) -> None:
+    """Show what compiling did for a job.
+
+    Compilations, steps, transfers, graph breaks, by worker and by line of the script; also while it runs. --json gives
+    the report as docs/reference/compiler-report.md describes it.
+    """
+    answer = ask("GET", server.job_url(name, "compiler-report"))
     if as_json:
-        click.echo(json.dumps(answer, indent=2))
+        echo_json(answer)
         return
-    show(CompilerReport.from_json(answer), Console(highlight=False))
+    show(CompilerReport.from_json(answer), console())
 
 
-def show(found: CompilerReport, console: Console) -> None:
+def show(found: CompilerReport, out: Console) -> None:
     state = "" if found.final else ", so far"
     how = f"compiled on {found.platform}" if found.compiled else "trained natively"
     how += f" (NOT COMPILED: {found.reason})" if found.reason else ""
-    console.print(f"{found.job}: {how}, {len(found.workers)} worker(s){state}", markup=False)
-    console.print(_figures(found))
+    out.print(f"{found.job}: {how}, {len(found.workers)} worker(s){state}", markup=False)
+    out.print(_figures(found))
     if len(found.workers) > 1:
-        console.print(_workers(found))
+        out.print(_workers(found))
     for table in _details(found.total):
         if table.row_count:
-            console.print(table)
+            out.print(table)
     if found.compiled:
-        console.print(summary(found), markup=False)
+        out.print(summary(found), markup=False)
 
 
 def _figures(found: CompilerReport) -> Table:

@@ -4,47 +4,39 @@ from pathlib import Path
 
 import click
 
-from sagelet_api.cli.control_client import default_account
-from sagelet_api.credentials import DEFAULT_REGION
+from sagelet_api.cli.options import account_option, data_option, json_option, region_option
+from sagelet_api.cli.output import echo_json
 from sagelet_engine.clock import SystemClock
 from sagelet_engine.data.objects import S3Uri
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.importing import LINKED, import_directory
 from sagelet_engine.s3.store import S3Store
-from sagelet_engine.settings import default_data_directory
 
 
 @click.group()
 def s3() -> None:
-    """Objects of the data directory."""
+    """Bring files of this machine into S3."""
 
 
 @s3.command("import")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("target", metavar="S3://BUCKET[/PREFIX]")
-@click.option(
-    "--data",
-    envvar="SAGELET_DATA",
-    show_envvar=True,
-    default=default_data_directory,
-    show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Data directory of the server, which may run meanwhile.",
-)
 @click.option("--copy", is_flag=True, help="Copy the files even where links would do.")
-@click.option("--account", default=default_account, help="Default: AWS_ACCESS_KEY_ID, where that is 12 digits.")
-@click.option(
-    "--region", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], default=DEFAULT_REGION, show_default=True, show_envvar=True
-)
-def import_(directory: Path, target: str, data: Path, copy: bool, account: str, region: str) -> None:
+@json_option
+@data_option
+@account_option
+@region_option
+def import_(directory: Path, target: str, copy: bool, as_json: bool, data: Path, account: str, region: str) -> None:
     """Make objects of all files in DIRECTORY, under S3://BUCKET/PREFIX; a bucket that is not there is made.
+
+    The server of the data directory may run meanwhile.
 
     Nothing is copied where the file system allows: the objects share blocks with the files (btrfs, XFS), or they are
     hard links to them. Leave a linked file alone afterwards: an object whose file has changed is refused.
     """
     uri = _parsed(target)
-    root = data.expanduser().resolve() / "s3"
+    root = data / "s3"
     try:
         store = S3Store(root, SystemClock())
     except OSError as error:
@@ -58,6 +50,9 @@ def import_(directory: Path, target: str, data: Path, copy: bool, account: str, 
         store.close()
     size = sum(one.size for one in done)
     linked = sum(one.how == LINKED for one in done)
+    if as_json:
+        echo_json({"uri": str(uri), "objects": len(done), "bytes": size, "links": linked})
+        return
     click.echo(
         f"{len(done)} objects, {size} bytes in {uri}" + (f"; {linked} are links to your files" if linked else "")
     )

@@ -2,17 +2,19 @@
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sagelet_api.cli.control_client import ServerUnreachable, ask, control_url
-from sagelet_api.cli.server_options import endpoint_option
+from sagelet_api.cli.control_client import ServerUnreachable, ask
+from sagelet_api.cli.options import Server, data_option, endpoint_options, json_option
+from sagelet_api.cli.output import echo_json
 from sagelet_engine.clock import SystemClock
 from sagelet_engine.errors import DataDirectoryInUse, SageletError
-from sagelet_engine.settings import Settings, default_data_directory
+from sagelet_engine.settings import Settings
 from sagelet_engine.state.contents import SCOPES, check_data_directory
 
 #: Seconds that a server may take to come back.
@@ -24,40 +26,32 @@ class NotBack(SageletError):
     """The server did not come back after a reset."""
 
 
-def data_option(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--data",
-        envvar="SAGELET_DATA",
-        show_envvar=True,
-        default=default_data_directory,
-        show_default=True,
-        type=click.Path(file_okay=False, path_type=Path),
-        help="The data directory.",
-    )(command)
-
-
 @click.command()
-@data_option
 @click.option("--only", type=click.Choice(["jobs", "objects"]), help="Leave the others. Jobs: with logs and metrics.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@endpoint_option
-def reset(data: Path, only: str | None, yes: bool, endpoint: str) -> None:
-    """Delete all jobs, logs, metrics and objects of the data directory, of all accounts and regions.
+@json_option
+@endpoint_options
+def reset(only: str | None, yes: bool, as_json: bool, server: Server) -> None:
+    """Delete all jobs and objects.
 
-    Jobs that run are killed. What sagelet did not put there stays. A server that runs on the directory starts anew.
+    Jobs with their logs and metrics, of all accounts and regions. Jobs that run are killed. What sagelet did not put
+    there stays. A server that runs on the directory starts anew.
     """
-    data = data.expanduser().resolve()
+    data = server.data
     check_data_directory(data, damaged=True)
     what = {None: "all jobs, logs, metrics and objects", "jobs": "all jobs, logs and metrics", "objects": "all objects"}
     if not yes:
-        click.confirm(f"Delete {what[only]} in {data}?", abort=True)
+        click.confirm(f"Delete {what[only]} in {data}?", abort=True, err=True)
     scope = only or "all"
     assert scope in SCOPES
     try:
         kept = _reset_stopped(data, scope)
     except DataDirectoryInUse as error:
-        _reset_running(data, scope, endpoint, error)
+        _reset_running(server, scope, error)
         kept = []
+    if as_json:
+        echo_json({"data": str(data), "scope": scope, "kept": [str(path) for path in kept]})
+        return
     click.echo(f"Deleted {what[only]} in {data}")
     _tell_kept(kept)
 
@@ -69,42 +63,49 @@ def _reset_stopped(data: Path, scope: str) -> Sequence[Path]:
     return reset_data(data, scope, every_runtime(Settings(data=data), SystemClock()))
 
 
-def _reset_running(data: Path, scope: str, endpoint: str, in_use: DataDirectoryInUse) -> None:
+def _reset_running(server: Server, scope: str, in_use: DataDirectoryInUse) -> None:
     """Asks the server; it ends, empties the directory and is there again under another name of its own."""
     try:
-        before = _instance(endpoint)
+        before = _instance(server)
     except ServerUnreachable as error:
         raise DataDirectoryInUse(f"{in_use}. {error}") from error
-    proof = data / f".reset-{uuid.uuid4().hex}"
+    proof = server.data / f".reset-{uuid.uuid4().hex}"
     proof.touch(mode=0o600)
     try:
-        ask("POST", control_url(endpoint, "reset"), {"scope": scope, "proof": proof.name})
+        ask("POST", server.control_url("reset"), {"scope": scope, "proof": proof.name})
     finally:
         proof.unlink(missing_ok=True)
     deadline = time.monotonic() + RESTART_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.1)
         try:
-            if _instance(endpoint) != before:
+            if _instance(server) != before:
                 return
         except ServerUnreachable:
             continue
     raise NotBack(f"The server did not come back within {RESTART_SECONDS} s: its output says why")
 
 
-def _instance(endpoint: str) -> Any:
-    return ask("GET", control_url(endpoint, "health")).get("instance")
+def _instance(server: Server) -> Any:
+    return ask("GET", server.control_url("health")).get("instance")
 
 
 @click.command("export")
 @click.argument("file", type=click.Path(path_type=Path))
-@data_option
 @click.option("--no-job-files", is_flag=True, help="Leave the directories of jobs out (/opt/ml of their hosts).")
-def export(file: Path, data: Path, no_job_files: bool) -> None:
-    """Write the whole data directory to FILE (.tar, .tar.gz), also while a server runs on it."""
+@json_option
+@data_option
+def export(file: Path, no_job_files: bool, as_json: bool, data: Path) -> None:
+    """Write the whole data directory to a file.
+
+    FILE is a .tar or .tar.gz. A server may run on the directory meanwhile.
+    """
     from sagelet_engine.state.exporting import export_data
 
-    done = export_data(data.expanduser().resolve(), file.expanduser(), job_files=not no_job_files)
+    done = export_data(data, file.expanduser(), job_files=not no_job_files)
+    if as_json:
+        echo_json({"file": str(file), **asdict(done)})
+        return
     click.echo(f"{done.jobs} jobs and {done.objects} objects ({done.bytes} bytes) in {file}")
     if done.left_out:
         click.echo(f"{done.left_out} entries of jobs' directories are left out: pipes, sockets, links that lead out")
@@ -113,17 +114,22 @@ def export(file: Path, data: Path, no_job_files: bool) -> None:
 
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
-@data_option
 @click.option("--replace", is_flag=True, help="Delete what the data directory holds, once the archive is checked.")
-def import_(file: Path, data: Path, replace: bool) -> None:
-    """Fill the data directory from FILE, which `sagelet export` wrote. No server may run on it.
+@json_option
+@data_option
+def import_(file: Path, replace: bool, as_json: bool, data: Path) -> None:
+    """Fill the data directory from an export.
 
+    `sagelet export` wrote FILE. No server may run on the directory.
     Import only what you trust: jobs that had not ended go on, so their code runs.
     """
     from sagelet_engine.state.importing import import_data
 
-    data = data.expanduser().resolve()
     done = import_data(file.expanduser(), data, replace=replace)
+    if as_json:
+        kept = [str(path) for path in done.kept]
+        echo_json({"data": str(data), "jobs": done.jobs, "objects": done.objects, "kept": kept})
+        return
     click.echo(f"{done.jobs} jobs and {done.objects} objects are in {data}")
     _tell_kept(done.kept)
 

@@ -1,134 +1,69 @@
-"""`sagelet up`: the server in the foreground."""
+"""`sagelet up`: the server, in the foreground or detached from the terminal."""
 
 import logging
 import os
-import re
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 import sagelet_engine
-from sagelet_engine.errors import SettingsError
+from sagelet_api.cli.detached import start_detached
+from sagelet_api.cli.options import json_option
+from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.up_options import settings_of, settings_options
+from sagelet_engine.clock import SystemClock
 from sagelet_engine.keys import FILE as KEY_FILE
 from sagelet_engine.keys import ca_file
-from sagelet_engine.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
+from sagelet_engine.settings import Settings
+from sagelet_engine.state.notice import Notice, post_notice, withdraw_notice
 
 if TYPE_CHECKING:
     from sagelet_api.serve import Sagelet
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def option(name: str, **attributes: Any) -> Callable[[F], F]:
-    """An option that is also an environment variable SAGELET_*."""
-    variable = f"SAGELET_{name.removeprefix('--').replace('-', '_').upper()}"
-    return click.option(name, envvar=variable, show_envvar=True, show_default=True, **attributes)
-
-
-def choices(values: type[RuntimeChoice] | type[GpuPolicy]) -> click.Choice[str]:
-    return click.Choice([value.value for value in values])
-
-
-class FileSystem(click.types.StringParamType):
-    """`fs-0123456789abcdef0=/directory`; several in a variable are put apart as in PATH."""
-
-    name = "ID=DIRECTORY"
-    envvar_list_splitter = os.pathsep
-
-
-class Size(click.types.StringParamType):
-    """Bytes, or a number with K, M, G or T (powers of 1024; `GB` and `GiB` are `G`)."""
-
-    name = "SIZE"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, int):
-            return value
-        text = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
-        if text is None:
-            self.fail(f"{value!r} is no size; write 0, 500M or 5G", param, ctx)
-        return int(float(text[1]) * 1024 ** " KMGT".index(text[2].upper() or " "))
+#: Set by `up --detach` for the server that it starts.
+DETACHED = "SAGELET_DETACHED"
 
 
 @click.command()
-@option("--host", default="127.0.0.1", help="Address to listen on.")
-@option("--port", default=4599, type=int, help="Port to listen on; 0 takes a free one.")
-@option(
-    "--data",
-    default=default_data_directory,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of jobs, logs and metrics.",
+@click.option("-d", "--detach", is_flag=True, help="Return when the server is ready; `sagelet down` ends it.")
+@settings_options
+@click.option(
+    "--log-level",
+    default="warning",
+    envvar="SAGELET_LOG_LEVEL",
+    show_envvar=True,
+    show_default=True,
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="To stderr.",
 )
-@option("--runtime", default="auto", type=choices(RuntimeChoice), help="What runs the jobs.")
-@option("--gpus", default="auto", type=choices(GpuPolicy), help="What a job of a GPU instance type gets.")
-@option("--max-jobs", default=default_max_jobs, type=int, help="Jobs that run at the same time.")
-@option(
-    "--max-hosts",
-    type=int,
-    help="Hosts of all jobs at the same time, and so the most of one job.",
-    default=None,
-)
-@option("--stop-grace", default=120, type=int, help="Seconds between SIGTERM and SIGKILL of a stopped job.")
-@option("--spot-discount", default=0.7, type=float, help="Share of its time that a managed spot job is not billed for.")
-@option("--enforce-iam", is_flag=True, help="Refuse jobs whose RoleArn IAM does not know or SageMaker may not assume.")
-@option("--stubs", is_flag=True, help="Have processing jobs, endpoints and the like recorded, though nothing runs.")
-@option("--compile-cache-size", default="5G", type=Size(), help="Of compiled programs kept from job to job; 0: none.")
-@option("--auth", is_flag=True, help="Let in only what is signed with the key pair in DATA/credentials.")
-@option("--tls", is_flag=True, help="HTTPS, with a certificate of its own: DATA/tls/ca.pem is for AWS_CA_BUNDLE.")
-@option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules.")
-@option(
-    "--file-system",
-    multiple=True,
-    type=FileSystem(),
-    help="A directory that stands in for an EFS or FSx for Lustre file system; may be given several times.",
-)
-@option("--log-level", default="warning", type=click.Choice(["debug", "info", "warning", "error"]), help="To stderr.")
-def up(
-    host: str,
-    port: int,
-    data: Path,
-    runtime: str,
-    gpus: str,
-    max_jobs: int,
-    max_hosts: int | None,
-    stop_grace: int,
-    spot_discount: float,
-    enforce_iam: bool,
-    stubs: bool,
-    compile_cache_size: int,
-    auth: bool,
-    tls: bool,
-    image_rules: Path | None,
-    file_system: tuple[str, ...],
-    log_level: str,
-) -> None:
-    """Start the server. Ctrl-C or SIGTERM ends it; running jobs run on and are adopted by the next start."""
+@json_option
+def up(detach: bool, log_level: str, as_json: bool, **options: Any) -> None:
+    """Start the server.
+
+    Ctrl-C or SIGTERM ends it; running jobs run on and are adopted by the next start. --detach leaves it running when
+    the terminal is closed, with its output in DATA/server.log. --json, with --detach, tells endpoint and process.
+    """
+    if as_json and not detach:
+        raise click.UsageError("--json goes with --detach")
+    settings = settings_of(**options)
+    if not detach:
+        logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        _serve(settings)
+        return
+    started = start_detached(settings.data, DETACHED)
+    if as_json:
+        echo_json({"endpoint": started.notice.endpoint, "pid": started.notice.pid, "data": str(settings.data)})
+        return
+    click.echo(started.output, nl=False)
+    click.echo(f"It runs as process {started.notice.pid}, with its output in {started.log}. `sagelet down` ends it.")
+
+
+def _serve(settings: Settings) -> None:
     from sagelet_api.serve import Sagelet
 
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    settings = Settings(
-        data=data.expanduser().resolve(),
-        host=host,
-        port=port,
-        runtime=RuntimeChoice(runtime),
-        gpus=GpuPolicy(gpus),
-        max_jobs=max_jobs,
-        max_hosts=max_hosts,
-        stop_grace_seconds=stop_grace,
-        spot_discount=spot_discount,
-        enforce_iam=enforce_iam,
-        stubs=stubs,
-        compile_cache_bytes=compile_cache_size,
-        auth=auth,
-        tls=tls,
-        image_rules=image_rules,
-        file_systems=_by_id(file_system),
-    )
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
@@ -141,7 +76,10 @@ def up(
     server = Sagelet(settings, on_reset=on_reset)
     adopted = server.start()
     _announce(server, settings, adopted)
+    now_ms, detached = SystemClock().now_ms(), DETACHED in os.environ
+    post_notice(settings.data, Notice(os.getpid(), server.server.endpoint, now_ms, detached))
     over.wait()
+    withdraw_notice(settings.data)
     port = server.server.port
     running = [job.key.name for job in server.stop()]
     if not resets:
@@ -164,7 +102,6 @@ def _announce(server: "Sagelet", settings: Settings, adopted: int) -> None:
 
 
 def _reset(settings: Settings, scope: str) -> None:
-    from sagelet_engine.clock import SystemClock
     from sagelet_engine.runtimes.choose import every_runtime
     from sagelet_engine.state.resetting import reset_data
 
@@ -189,18 +126,6 @@ def _how_to_come_in(settings: Settings) -> list[str]:
     if settings.tls:
         lines.append(f"the certificate is of sagelet's own: `sagelet run`, or AWS_CA_BUNDLE={ca_file(settings.data)}")
     return lines
-
-
-def _by_id(file_systems: tuple[str, ...]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for text in file_systems:
-        identifier, separator, directory = text.partition("=")
-        if not separator:
-            raise SettingsError(f"--file-system {text}: must be of the form fs-0123456789abcdef0=/directory")
-        if identifier in found:
-            raise SettingsError(f"--file-system {text}: {identifier} has a directory already; give it one")
-        found[identifier] = Path(directory).expanduser()
-    return found
 
 
 def _farewell(running: list[str]) -> None:

@@ -35,7 +35,7 @@ class Lending:
 
     def serves(self, job: TrainingJob) -> bool:
         """Whether the job gets a cache: XLA's CPU client could not read one (xla: see docs/how-to/compile-cache.md)."""
-        return bool(self.store.limit and job.gpus and asks_for_compiler(job))
+        return bool(self.store.limit and job.gpus and asks_for_compiler(job.request))
 
     def lend(self, job: TrainingJob, directories: JobDirectories) -> None:
         """Puts copies where the job's hosts find them; begins anew when repeated."""

@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.images.resolve import Resolution
@@ -20,9 +21,12 @@ SHOWN = 300
 _TRUE = frozenset({"true", "1", "yes"})
 
 
-def asks_for_compiler(job: TrainingJob) -> bool:
-    """As images/runtime, compiler.py reads it; SDK v3's jobs may ask by their image alone."""
-    asked = sdk_v3.compiler_parameters(job) if sdk_v3.has_driver(job) else job.request.get("HyperParameters", {})
+def asks_for_compiler(request: Mapping[str, Any]) -> bool:
+    """As images/runtime, compiler.py reads it; SDK v3's jobs may ask by their image alone.
+
+    `request`: a CreateTrainingJob body, or what DescribeTrainingJob answers.
+    """
+    asked = sdk_v3.compiler_parameters(request) if sdk_v3.has_driver(request) else request.get("HyperParameters", {})
     return str(asked.get(sdk_v3.ENABLED, "")).strip().strip("\"'").strip().lower() in _TRUE
 
 
@@ -33,7 +37,7 @@ def choose_image(job: TrainingJob, resolution: Resolution, has_image: Callable[[
         return gpu_image, job.stand_in
     if image is None or not has_image(image):
         return None, job.stand_in
-    if job.gpus and gpu_image is not None and asks_for_compiler(job):
+    if job.gpus and gpu_image is not None and asks_for_compiler(job.request):
         return image, (
             f"compiled code runs on the CPU and the GPUs stay unused: {gpu_image} is not there "
             "(`sagelet image build --variant cu12`)"
@@ -43,7 +47,7 @@ def choose_image(job: TrainingJob, resolution: Resolution, has_image: Callable[[
 
 def noticed(job: TrainingJob, directories: JobDirectories) -> TrainingJob:
     """The job with what its hosts say of their compilation; a host that is not compiled outweighs those that are."""
-    if not asks_for_compiler(job) or (job.compilation is not None and not job.compilation.compiled):
+    if not asks_for_compiler(job.request) or (job.compilation is not None and not job.compilation.compiled):
         return job
     said = [found for name in job.hosts if (found := read(directories.host(name))) is not None]
     if not said:

@@ -110,7 +110,7 @@ def _compared(setup: Setup) -> dict[str, str]:
 def setup_of(job: TrainingJob) -> Setup:
     request = job.request
     given = {name: _plain(value) for name, value in request.get("HyperParameters", {}).items()}
-    compiler = sdk_v3.compiler_parameters(job) if sdk_v3.is_driven(job) else given
+    compiler = sdk_v3.compiler_parameters(job.request) if sdk_v3.is_driven(job) else given
     profiler = request.get("ProfilerConfig") or {}
     return Setup(
         instances=tuple((group.instance_type, len(group.hosts)) for group in job.instance_groups),

@@ -7,6 +7,7 @@ prepares what the toolkit would have prepared and then runs the driver.
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from sagelet_engine.images.facts import facts_of
 from sagelet_engine.images.variants import is_training_image
@@ -22,15 +23,15 @@ VARIABLE = "SAGELET_COMPILER_PARAMETERS"
 COMMAND = ("python3", "-m", "sagelet_runtime.command")
 
 
-def has_driver(job: TrainingJob) -> bool:
-    """Whether SDK v3's driver is the entry point."""
-    channels = {channel["ChannelName"] for channel in job.request.get("InputDataConfig", [])}
-    return bool(job.request["AlgorithmSpecification"].get("ContainerEntrypoint")) and DRIVER_CHANNEL in channels
+def has_driver(request: Mapping[str, Any]) -> bool:
+    """Whether SDK v3's driver is the entry point. `request`: a CreateTrainingJob body."""
+    channels = {channel["ChannelName"] for channel in request.get("InputDataConfig", [])}
+    return bool(request["AlgorithmSpecification"].get("ContainerEntrypoint")) and DRIVER_CHANNEL in channels
 
 
 def is_driven(job: TrainingJob) -> bool:
     """Whether the driver runs in an image that has our runtime; not known before the image is."""
-    return has_driver(job) and is_training_image(job.image)
+    return has_driver(job.request) and is_training_image(job.image)
 
 
 def entrypoint(job: TrainingJob) -> tuple[str, ...]:
@@ -40,7 +41,7 @@ def entrypoint(job: TrainingJob) -> tuple[str, ...]:
 
 
 def environment(job: TrainingJob) -> dict[str, str]:
-    return {VARIABLE: json.dumps(compiler_parameters(job))} if is_driven(job) else {}
+    return {VARIABLE: json.dumps(compiler_parameters(job.request))} if is_driven(job) else {}
 
 
 def hyperparameters(job: TrainingJob) -> Mapping[str, str]:
@@ -51,13 +52,13 @@ def hyperparameters(job: TrainingJob) -> Mapping[str, str]:
     return {name: value for name, value in asked.items() if name not in COMPILER_KEYS}
 
 
-def compiler_parameters(job: TrainingJob) -> dict[str, str]:
+def compiler_parameters(request: Mapping[str, Any]) -> dict[str, str]:
     """From the hyperparameters, else from Environment, where their names are in capitals.
 
     Where neither says anything an image of the Training Compiler compiles: there is no other reason to name it.
     """
-    image = job.request["AlgorithmSpecification"].get("TrainingImage", "")
-    asked = {name.lower(): value for name, value in job.request.get("Environment", {}).items() if name.isupper()}
-    asked |= job.request.get("HyperParameters", {})
+    image = request["AlgorithmSpecification"].get("TrainingImage", "")
+    asked = {name.lower(): value for name, value in request.get("Environment", {}).items() if name.isupper()}
+    asked |= request.get("HyperParameters", {})
     default = {ENABLED: "true"} if facts_of(image).training_compiler else {}
     return default | {name: asked[name] for name in COMPILER_KEYS if name in asked}

@@ -27,6 +27,8 @@ JOBS = (JOBS_DATABASE, *TREES)
 EVERYTHING = (*JOBS, OBJECTS, COMPILE_CACHE)
 #: By the name that people use.
 SCOPES: Mapping[str, Sequence[str]] = MappingProxyType({"all": EVERYTHING, "jobs": JOBS, "objects": (OBJECTS,)})
+#: What is there beside it: who uses the directory and how, its log, its key pair, its certificate, its image rules.
+BESIDE = frozenset({"lock", "server.json", "server.log", "server.log.1", "credentials", "tls", "image-rules.toml"})
 #: A change of the whole directory that is to be finished: see `change.py`.
 CHANGE = ".change"
 
@@ -40,8 +42,8 @@ def is_data_directory(data: Path) -> bool:
 
 
 def is_empty(data: Path) -> bool:
-    """Whether there is nothing of anybody's, but for who uses the directory, its key pair and its certificate."""
-    return not data.exists() or {*os.listdir(data)} <= {"lock", "credentials", "tls"}
+    """Whether there is nothing of anybody's but BESIDE."""
+    return not data.exists() or {*os.listdir(data)} <= BESIDE
 
 
 def check_data_directory(data: Path, *, damaged: bool = False) -> None:

@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import time
 from pathlib import Path
 from typing import TextIO
 
@@ -11,6 +12,9 @@ from sagelet_engine.keys import make_private
 from sagelet_engine.state.change import finish_change
 
 _log = logging.getLogger(__name__)
+
+#: Seconds between tries, and how many there are: `owner_of` in another process holds the lock for an instant.
+_PAUSE, _TRIES = 0.02, 5
 
 
 def lock_directory(data: Path) -> TextIO:
@@ -32,19 +36,41 @@ def lock_directory(data: Path) -> TextIO:
     return lock
 
 
-def _take(data: Path, lock: TextIO) -> None:
+def owner_of(data: Path) -> int | None:
+    """The process that owns a data directory; None when none does, or its number cannot be read."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        with (data / "lock").open(encoding="ascii") as lock:
+            if _locked(lock, fcntl.LOCK_SH):
+                return None
+            return int(lock.read())
+    except (OSError, ValueError):
+        return None
+
+
+def _take(data: Path, lock: TextIO) -> None:
+    for _ in range(_TRIES):
+        if _locked(lock, fcntl.LOCK_EX):
+            break
+        time.sleep(_PAUSE)
+    else:
         lock.seek(0)
         owner = lock.read().strip() or "unknown"
         raise DataDirectoryInUse(
             f"--data {data}: another sagelet (process {owner}) uses this directory; "
-            "stop it, or give this one another --data directory"
-        ) from error
+            "stop it (`sagelet down`), or give this one another --data directory"
+        )
     lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()
+
+
+def _locked(lock: TextIO, how: int) -> bool:
+    """Whether the lock was free; it is then held until the file is closed."""
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _finish(data: Path) -> None:

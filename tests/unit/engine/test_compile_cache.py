@@ -150,7 +150,7 @@ def test_commands(store: CacheStore, tmp_path: Path) -> None:
     ("text", "size"), [("0", 0), ("7", 7), ("500M", 500 * 1024**2), ("1.5GiB", 3 * 1024**3 // 2), ("2 tb", 2 * 1024**4)]
 )
 def test_sizes(text: str, size: int) -> None:
-    from sagelet_api.cli.up import Size
+    from sagelet_api.cli.up_options import Size
 
     assert Size().convert(text, None, None) == size
 

@@ -1,0 +1,86 @@
+"""How commands speak AWS's API to a server: as any client does, but with nothing of the user's own configuration."""
+
+import os
+import time
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from sagelet_api.cli.control_client import ServerRefused, authority_of, unreachable
+from sagelet_api.cli.options import Server
+from sagelet_api.redirect.environment import SECRET
+from sagelet_engine.keys import read_key_pair
+
+#: Of a call that is throttled, as `sagelet throttle` does it; seconds between them.
+_TRIES, _PAUSE = 5, 0.5
+
+
+class Aws:
+    """Calls by service and operation: `aws.call("sagemaker", "describe_training_job", TrainingJobName=...)`."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._clients: dict[str, Any] = {}
+
+    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+        """The answer without its metadata. Raises ServerRefused with AWS's code, ServerUnreachable."""
+        from botocore.exceptions import BotoCoreError, ClientError, SSLError
+
+        for left in reversed(range(_TRIES)):
+            try:
+                answer: dict[str, Any] = getattr(self._client(service), operation)(**parameters)
+            except ClientError as error:
+                code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
+                if code != "ThrottlingException" or not left:
+                    raise ServerRefused(f"{code}: {message}", code) from error
+                time.sleep(_PAUSE)
+                continue
+            except BotoCoreError as error:
+                raise unreachable(self._server.endpoint, error, untrusted=isinstance(error, SSLError)) from error
+            answer.pop("ResponseMetadata", None)
+            return answer
+        raise AssertionError("the last try returns or raises")
+
+    def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[dict[str, Any]]:
+        """The answers of an operation whose token is called NextToken, or nextToken."""
+        while True:
+            answer = self.call(service, operation, **parameters)
+            yield answer
+            token = next((name for name in ("NextToken", "nextToken") if answer.get(name)), None)
+            if token is None:
+                return
+            parameters[token] = answer[token]
+
+    def _client(self, service: str) -> Any:
+        if service not in self._clients:
+            self._clients[service] = self._make(service)
+        return self._clients[service]
+
+    def _make(self, service: str) -> Any:
+        from botocore.config import Config
+
+        keys = read_key_pair(self._server.data)
+        authority = authority_of(self._server.endpoint, self._server.data)
+        return _session().create_client(
+            service,
+            region_name=self._server.region,
+            endpoint_url=self._server.endpoint,
+            # sagelet tells accounts apart by the access key.
+            aws_access_key_id=self._server.account,
+            aws_secret_access_key=SECRET if keys is None else keys.secret,
+            verify=None if authority is None else str(authority),
+            # The server is this machine, whatever proxy the environment names for the world outside.
+            config=Config(proxies={}, connect_timeout=5, retries={"total_max_attempts": 1}),
+        )
+
+
+@cache
+def _session() -> Any:
+    """It holds the service models, which take longest."""
+    from botocore.session import Session
+
+    # A profile that is not there, or a file that is garbled, is no reason not to work.
+    session = Session(session_vars={"profile": (None, None, None, None)})
+    for name in ("config_file", "credentials_file"):
+        session.set_config_variable(name, os.devnull)
+    return session

@@ -1,0 +1,26 @@
+"""`sagelet completion`: what a shell completes, names of jobs among it."""
+
+import click
+from click.shell_completion import get_completion_class
+
+#: Where each shell finds it.
+SETUP = {
+    "bash": 'eval "$(sagelet completion bash)"    # in ~/.bashrc',
+    "zsh": 'eval "$(sagelet completion zsh)"    # in ~/.zshrc, after compinit',
+    "fish": "sagelet completion fish > ~/.config/fish/completions/sagelet.fish",
+}
+
+
+@click.command(
+    epilog="\b\nTo have it in every shell:\n" + "\n".join(f"  {line}" for line in SETUP.values()),
+)
+@click.argument("shell", type=click.Choice(list(SETUP)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what a shell needs to complete sagelet's words.
+
+    Commands, options and their values, and the names of jobs, which it asks the server for.
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(context.find_root().command, {}, "sagelet", "_SAGELET_COMPLETE").source())

@@ -1,0 +1,115 @@
+"""`sagelet describe`: all that is known of one job, on a page."""
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import click
+from rich.text import Text
+
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.output import age, boxed, console, echo_json, facts, iso, span, status_text
+from sagelet_api.cli.training_jobs import Job, JobName, activity, instances, trained_seconds
+from sagelet_api.cli.training_jobs import describe as describe_job
+
+Pairs = Iterator[tuple[str, "str | Text"]]
+
+
+@click.command()
+@click.argument("job", type=JobName())
+@json_option
+@server_options
+def describe(job: str, as_json: bool, server: Server) -> None:
+    """Show all that is known of a job.
+
+    Status and why, times, bill, inputs, outputs, metrics, and what the compiler does. --json gives what
+    DescribeTrainingJob answers, and in Sagelet what became of the wish to be compiled and what a job that trains does
+    now.
+    """
+    found = describe_job(Aws(server), server, job)
+    compilation = ask("GET", server.job_url(job, "compilation"))
+    doing = activity(server, found)
+    if as_json:
+        echo_json({**found, "Sagelet": {"Compilation": compilation, "Activity": doing or None}})
+        return
+    out = console()
+    out.print(facts([*_state(found, doing), *_times(found), *_training(found, compilation), *_data(found)]))
+    if found.get("HyperParameters"):
+        out.print("\n[bold]Hyperparameters[/]")
+        out.print(facts(sorted(found["HyperParameters"].items())))
+    if found.get("FinalMetricDataList"):
+        out.print("\n[bold]Metrics, their last values[/]")
+        out.print(facts([(one["MetricName"], f"{one['Value']:g}") for one in found["FinalMetricDataList"]]))
+    out.print("\n[bold]Statuses[/]")
+    out.print(_transitions(found))
+
+
+def _state(job: Job, doing: str) -> Pairs:
+    yield "Name", job["TrainingJobName"]
+    status, secondary = job["TrainingJobStatus"], job["SecondaryStatus"]
+    text = status_text(status)
+    if secondary != status:
+        text.append(f", {secondary}")
+    yield "Status", text.append(f": {doing}" if doing else "")
+    if "FailureReason" in job:
+        yield "Failure reason", Text(job["FailureReason"], "red")
+    yield "ARN", job["TrainingJobArn"]
+
+
+def _times(job: Job) -> Pairs:
+    yield "Created", f"{iso(job['CreationTime'])} ({age(job['CreationTime'])})"
+    trained = trained_seconds(job, datetime.now(timezone.utc))
+    if trained is not None:
+        yield "Training time", span(trained) + ("" if "TrainingTimeInSeconds" in job else " so far")
+    if "BillableTimeInSeconds" in job:
+        yield "Billable", f"{job['BillableTimeInSeconds']} s a host"
+
+
+def _training(job: Job, compilation: dict[str, Any]) -> Pairs:
+    yield "Instances", instances(job)
+    algorithm = job["AlgorithmSpecification"]
+    yield "Image", algorithm.get("TrainingImage") or algorithm.get("AlgorithmName", "")
+    if job["EnableManagedSpotTraining"]:
+        yield "Spot", "yes"
+    yield "Compiled", _compiled(compilation)
+
+
+def _compiled(compilation: dict[str, Any]) -> str:
+    if not compilation["asked"]:
+        return "not asked for"
+    if compilation["compiled"] is None:
+        return "asked for"
+    if compilation["compiled"]:
+        return f"yes, on {compilation['platform']}"
+    return f"NO, it trains natively: {compilation['reason']}"
+
+
+def _data(job: Job) -> Pairs:
+    for channel in job.get("InputDataConfig", []):
+        yield f"Input {channel['ChannelName']}", _source(channel["DataSource"])
+    if "CheckpointConfig" in job:
+        yield "Checkpoints", job["CheckpointConfig"]["S3Uri"]
+    uri = job["ModelArtifacts"]["S3ModelArtifacts"]
+    yield (
+        ("Model", uri)
+        if job["TrainingJobStatus"] == "Completed"
+        else ("Output", job["OutputDataConfig"]["S3OutputPath"])
+    )
+
+
+def _source(source: dict[str, Any]) -> str:
+    if "S3DataSource" in source:
+        return str(source["S3DataSource"]["S3Uri"])
+    system = source["FileSystemDataSource"]
+    return f"{system['FileSystemId']}{system['DirectoryPath']}"
+
+
+def _transitions(job: Job) -> Any:
+    made = boxed("STATUS", "SINCE", "TOOK", "MESSAGE")
+    for one in job["SecondaryStatusTransitions"]:
+        start: datetime = one["StartTime"]
+        took = span((one["EndTime"] - start).total_seconds()) if "EndTime" in one else ""
+        made.add_row(one["Status"], f"{start.astimezone():%H:%M:%S}", took, Text(one.get("StatusMessage", "")))
+    return made

@@ -1,0 +1,119 @@
+"""A server that outlives its terminal: how `up --detach` starts it and `down` ends it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagelet_engine.errors import DataDirectoryInUse, SageletError
+from sagelet_engine.keys import make_private
+from sagelet_engine.state.notice import Notice, read_notice
+from sagelet_engine.state.owner import owner_of
+
+LOG = "server.log"
+#: Bytes; a longer log makes room for a new one at the next start, and takes the place of the one before.
+LONG_LOG = 10_000_000
+#: Seconds that a server may take to let go of its jobs.
+STOP_SECONDS = 60
+_EVERY = 0.05
+
+
+class NotStarted(SageletError):
+    """The server ended before it was ready."""
+
+
+class NotStopped(SageletError):
+    """The server does not end, or is not ours to end."""
+
+
+@dataclass(frozen=True)
+class Started:
+    notice: Notice
+    log: Path
+    #: What it has printed since it was started.
+    output: str
+
+
+def start_detached(data: Path, marker: str) -> Started:
+    """Starts this command line again, without --detach and with the variable `marker`; returns when it is ready.
+
+    Raises NotStarted with what the server said, DataDirectoryInUse.
+    """
+    if (notice := read_notice(data)) is not None:
+        raise DataDirectoryInUse(f"A server runs on {data}: {notice.endpoint} (process {notice.pid})")
+    make_private(data)
+    log = _open_log(data)
+    before = log.stat().st_size
+    command = [sys.executable, *(word for word in sys.orig_argv[1:] if word not in ("-d", "--detach", "--json"))]
+    with log.open("ab") as output:
+        server = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # Its own session: neither Ctrl-C here nor the terminal's end reaches it.
+            start_new_session=True,
+            env={**os.environ, marker: "1"},
+        )
+    try:
+        while (notice := read_notice(data)) is None or notice.pid != server.pid:
+            if server.poll() is not None:
+                raise NotStarted(_said(log, before).removeprefix("Error: ") or f"The server ended; see {log}")
+            time.sleep(_EVERY)
+    except KeyboardInterrupt:
+        server.terminate()
+        raise
+    return Started(notice, log, _said(log, before))
+
+
+def stop_server(data: Path, seconds: float = STOP_SECONDS) -> Notice | None:
+    """Ends the `sagelet up` that runs on a data directory, and returns when it has let go; None: there is none.
+
+    Raises NotStopped.
+    """
+    owner, notice = owner_of(data), read_notice(data)
+    if owner is None:
+        return None
+    if notice is None:
+        raise NotStopped(
+            f"Process {owner} uses {data}, and is no `sagelet up` that is ready: wait until it is, or end that program"
+        )
+    try:
+        os.kill(notice.pid, signal.SIGTERM)
+    except PermissionError as error:
+        raise NotStopped(f"Process {notice.pid}, which serves {data}, is another user's: ask them") from error
+    except ProcessLookupError:
+        return notice
+    if not _until(lambda: owner_of(data) != notice.pid, seconds):
+        raise NotStopped(
+            f"Process {notice.pid} has not ended within {seconds:.0f} s. `kill -9 {notice.pid}` ends it; "
+            "no job is lost by that"
+        )
+    return notice
+
+
+def _open_log(data: Path) -> Path:
+    log = data / LOG
+    if log.is_file() and log.stat().st_size > LONG_LOG:
+        log.replace(data / f"{LOG}.1")
+    os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    return log
+
+
+def _said(log: Path, since: int) -> str:
+    with log.open("rb") as file:
+        file.seek(since)
+        return file.read().decode(errors="replace")
+
+
+def _until(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_EVERY)
+    return True

@@ -1,0 +1,13 @@
+"""What the exit codes of `sagelet` mean. docs/reference/command-line.md is made of this."""
+
+DONE, ERROR, USAGE, FAILED, STOPPED, TIMED_OUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+MEANINGS = {
+    DONE: "done",
+    ERROR: "an error; the message names the remedy",
+    USAGE: "wrong usage: an option or argument that there is not, or a value that it cannot have",
+    FAILED: "a job that was waited for failed",
+    STOPPED: "a job that was waited for was stopped",
+    TIMED_OUT: "the time to wait was over",
+    INTERRUPTED: "Ctrl-C",
+}

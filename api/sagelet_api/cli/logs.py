@@ -1,0 +1,198 @@
+"""`sagelet logs`: what the hosts of a job print."""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import merge
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.control_client import ServerRefused
+from sagelet_api.cli.options import Server, server_options
+from sagelet_api.cli.output import console
+from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
+from sagelet_api.cli.wait import in_words
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+#: Seconds between looks for new lines.
+EVERY = 0.5
+#: The most lines that GetLogEvents gives at once.
+PAGE = 10_000
+_STREAM = re.compile(r"/(algo-(\d+))")
+_COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
+
+
+@dataclass(frozen=True, order=True)
+class Line:
+    time_ms: int
+    host: str
+    text: str
+
+
+class Stream:
+    """The log stream of one attempt of one host, read from where it was read up to."""
+
+    def __init__(self, aws: Aws, name: str, tail: int | None) -> None:
+        self._aws = aws
+        self._name = name
+        found = _STREAM.search(name)
+        self.host = found[1] if found else name
+        self._token: dict[str, Any] = {}
+        self._tail = tail
+
+    def lines(self) -> Iterator[Line]:
+        """What has come since, to the end; of the first time, the last `tail` lines only."""
+        while True:
+            first: dict[str, Any] = {"startFromHead": True}
+            if self._tail is not None:
+                first, self._tail = {"startFromHead": False, "limit": self._tail}, None
+            page = self._aws.call(
+                "logs", "get_log_events", logGroupName=GROUP, logStreamName=self._name, **{**first, **self._token}
+            )
+            self._token = {"nextToken": page["nextForwardToken"]}
+            for event in page["events"]:
+                yield Line(event["timestamp"], self.host, event["message"])
+            if not page["events"]:
+                return
+
+
+class JobLog:
+    """All streams of a job, as far as they are there."""
+
+    def __init__(self, aws: Aws, job: str, host: int | None, tail: int | None) -> None:
+        self._aws = aws
+        self._prefix = f"{job}/" if host is None else f"{job}/algo-{host}-"
+        self._tail = tail
+        self.streams: dict[str, Stream] = {}
+
+    def look(self) -> None:
+        """Takes notice of streams that are new: of hosts and attempts."""
+        try:
+            pages = self._aws.pages(
+                "logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=self._prefix
+            )
+            names = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
+        except ServerRefused as refused:
+            # The group comes with its first stream.
+            if refused.code != "ResourceNotFoundException":
+                raise
+            return
+        for name in names:
+            if name not in self.streams:
+                self.streams[name] = Stream(self._aws, name, self._tail)
+
+    def lines(self) -> Iterator[Line]:
+        """What is new, all hosts' lines in the order of time."""
+        return merge(*(stream.lines() for stream in self.streams.values()))
+
+
+class Printer:
+    """Writes lines, and on a terminal a line below them that says what the job does."""
+
+    def __init__(self, out: Console, *, as_json: bool, timestamps: bool) -> None:
+        self._out = out
+        self._as_json = as_json
+        self._timestamps = timestamps
+        self._status: Status | None = None
+
+    def write(self, lines: Iterator[Line], several: bool) -> bool:
+        """Whether there was any."""
+        if self._as_json or not self._out.is_terminal:
+            count = 0
+            for line in lines:
+                sys.stdout.write(self._plain(line, several) + "\n")
+                count += 1
+            sys.stdout.flush()
+            return count > 0
+        seen = False
+        for line in lines:
+            self._out.print(self._coloured(line, several), soft_wrap=True)
+            seen = True
+        return seen
+
+    def tell(self, words: str) -> None:
+        if self._as_json or not self._out.is_terminal:
+            return
+        if self._status is None:
+            self._status = self._out.status("")
+            self._status.start()
+        self._status.update(Text(words))
+
+    def close(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def _plain(self, line: Line, several: bool) -> str:
+        if self._as_json:
+            found = {"timestamp": line.time_ms, "host": line.host, "message": line.text}
+            return json.dumps(found, ensure_ascii=False)
+        return self._head(line, several) + line.text
+
+    def _coloured(self, line: Line, several: bool) -> Text:
+        number = int(line.host.rpartition("-")[2]) if line.host[-1:].isdigit() else 0
+        colour = _COLOURS[number % len(_COLOURS)]
+        return Text.assemble((self._head(line, several), colour), Text.from_ansi(line.text))
+
+    def _head(self, line: Line, several: bool) -> str:
+        stamp = ""
+        if self._timestamps:
+            moment = time.gmtime(line.time_ms / 1000)
+            stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{line.time_ms % 1000:03d}Z "
+        return f"{stamp}{line.host}: " if several else stamp
+
+
+@click.command()
+@click.argument("name", metavar="JOB", type=JobName())
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--host", type=click.IntRange(min=1), help="Only the host algo-N.")
+@click.option("--tail", type=click.IntRange(1, PAGE), help="Begin with the last so many lines of each host.")
+@click.option("-t", "--timestamps", is_flag=True, help="Before each line, when it was printed (UTC).")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line: timestamp (ms), host, message.")
+@server_options
+def logs(
+    name: str, follow: bool, host: int | None, tail: int | None, timestamps: bool, as_json: bool, server: Server
+) -> None:
+    """Print the log of a job.
+
+    The lines of all hosts come in the order of time, with the host before them where there are several.
+    """
+    aws = Aws(server)
+    job = describe(aws, server, name)
+    hosts = _host_count(job)
+    if host is not None and host > hosts:
+        raise click.BadParameter(f"{name} has {hosts} host{'s' if hosts > 1 else ''}", param_hint="--host")
+    log = JobLog(aws, name, host, tail)
+    printer = Printer(console(), as_json=as_json, timestamps=timestamps)
+    several = hosts > 1 and host is None
+    try:
+        seen = _print(printer, log, several)
+        # All lines are in before a status turns terminal, so what is read after that is all.
+        while follow and job["TrainingJobStatus"] not in ENDED:
+            printer.tell(in_words(job, activity(server, job)))
+            time.sleep(EVERY)
+            job = describe(aws, server, name)
+            seen = _print(printer, log, several) or seen
+    finally:
+        printer.close()
+    if not seen:
+        click.echo(f"{name} ({job['SecondaryStatus']}) has printed nothing", err=True)
+    elif follow:
+        click.echo(f"{name}: {job['TrainingJobStatus']}", err=True)
+
+
+def _print(printer: Printer, log: JobLog, several: bool) -> bool:
+    log.look()
+    return printer.write(log.lines(), several)
+
+
+def _host_count(job: Job) -> int:
+    config = job["ResourceConfig"]
+    return sum(group["InstanceCount"] for group in config.get("InstanceGroups") or [config])

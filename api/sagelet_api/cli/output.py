@@ -1,0 +1,142 @@
+"""How commands print: tables for people, lines with tabs for pipes, JSON for programs."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Generic, TypeVar
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+R = TypeVar("R")
+#: Columns where there is no terminal.
+WIDE = 10_000
+STATUS_COLOURS = {
+    "InProgress": "cyan",
+    "Completed": "green",
+    "Failed": "red",
+    "Stopping": "yellow",
+    "Stopped": "yellow",
+}
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
+
+
+@dataclass(frozen=True)
+class Column(Generic[R]):
+    title: str
+    #: For people; None stands for nothing.
+    text: Callable[[R], "str | Text | None"]
+    #: For programs, where that is something else.
+    plain: Callable[[R], str | None] | None = None
+    #: Left out where the terminal is narrow: the highest number first; 0 never is.
+    optional: int = 0
+    right: bool = False
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Knows NO_COLOR, and whether there is a terminal; where there is none, nothing is folded."""
+    made = Console(highlight=False, stderr=stderr)
+    if not made.is_terminal:
+        made.width = WIDE
+    return made
+
+
+def echo_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, default=_jsonable, ensure_ascii=False))
+
+
+def show_rows(columns: Sequence[Column[R]], rows: Sequence[R]) -> None:
+    """A table on a terminal; otherwise all columns of each row, with tabs between them and no heading."""
+    out = console()
+    if out.is_terminal:
+        out.print(table(columns, rows, out.width))
+        return
+    for row in rows:
+        click.echo(plain_row(columns, row))
+
+
+def plain_row(columns: Sequence[Column[R]], row: R) -> str:
+    cells = (str((column.plain or column.text)(row) or "") for column in columns)
+    return "\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in cells)
+
+
+def table(columns: Sequence[Column[R]], rows: Sequence[R], width: int) -> Table:
+    """As many of the columns as the width has room for."""
+    kept = list(columns)
+    while _width(kept, rows) > width and (least := max(kept, key=lambda column: column.optional)).optional:
+        kept.remove(least)
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in kept:
+        # What is named must be whole, to be copied.
+        made.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(_cell(column, row) for column in kept))
+    return made
+
+
+def facts(pairs: Sequence[tuple[str, "str | Text"]]) -> Table:
+    """Names and values, one pair a line."""
+    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    made.add_column(no_wrap=True, style="bold")
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        made.add_row(name, Text(value) if isinstance(value, str) else value)
+    return made
+
+
+def boxed(*titles: str) -> Table:
+    return Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def status_text(status: str, shown: str = "") -> Text:
+    """A status in its colour; `shown` is written instead of it."""
+    return Text(shown or status, STATUS_COLOURS.get(status, ""))
+
+
+def span(seconds: float) -> str:
+    """`38 s`, `4 m 10 s`, `3 h 2 m`, `5 d 1 h`."""
+    whole = int(seconds)
+    for index, (unit, name) in enumerate(_UNITS):
+        if whole >= unit:
+            smaller, small_name = _UNITS[index + 1] if index + 1 < len(_UNITS) else (1, "s")
+            rest = whole % unit // smaller
+            return f"{whole // unit} {name}" + (f" {rest} {small_name}" if rest else "")
+    return f"{whole} s"
+
+
+def age(moment: datetime) -> str:
+    """`4 m ago`: one unit is enough."""
+    words = span(max(0.0, (datetime.now(timezone.utc) - moment).total_seconds())).split()
+    return f"{words[0]} {words[1]} ago"
+
+
+def size(count: float) -> str:
+    """`1.2 GB`."""
+    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count:.0f} B"
+
+
+def iso(moment: datetime) -> str:
+    return moment.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _jsonable(value: object) -> str:
+    if isinstance(value, datetime):
+        return iso(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _cell(column: Column[R], row: R) -> Text:
+    value = column.text(row)
+    return value if isinstance(value, Text) else Text(value or "")
+
+
+def _width(columns: Sequence[Column[R]], rows: Sequence[R]) -> int:
+    widest = (max([len(column.title), *(_cell(column, row).cell_len for row in rows)]) for column in columns)
+    return sum(widest) + 2 * (len(columns) - 1)

@@ -1,0 +1,129 @@
+"""`sagelet status` and `sagelet down`: the server of a data directory."""
+
+import shutil
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sagelet_api.cli.control_client import ServerRefused, ServerUnreachable, ask
+from sagelet_api.cli.detached import LOG, stop_server
+from sagelet_api.cli.exit_codes import ERROR
+from sagelet_api.cli.options import Server, data_option, endpoint_options, json_option
+from sagelet_api.cli.output import age, console, echo_json, facts, size
+from sagelet_engine.state.notice import Notice, read_notice
+
+ENDED = ("Completed", "Failed", "Stopped")
+
+
+@click.command()
+@json_option
+@click.pass_context
+@endpoint_options
+def status(context: click.Context, as_json: bool, server: Server) -> None:
+    """Tell whether a server runs, and how it is.
+
+    Shows endpoint, runtime, GPUs, jobs by status and free disk space. Exits with 1 when no server runs.
+    """
+    notice = read_notice(server.data)
+    health, why = _health(server)
+    if notice is None:
+        why = f"No server runs on {server.data}. {why}"
+    disk = _disk(server.data)
+    if as_json:
+        echo_json(
+            {
+                "running": health is not None,
+                "endpoint": server.endpoint,
+                "pid": _pid(notice, server),
+                "data": str(server.data),
+                "disk": disk,
+                "server": health,
+            }
+        )
+    elif health is None:
+        click.echo(why, err=True)
+    else:
+        console().print(facts(_rows(server, notice, health, disk)))
+    context.exit(ERROR if health is None else 0)
+
+
+def _health(server: Server) -> tuple[dict[str, Any] | None, str]:
+    try:
+        health = ask("GET", server.control_url("health"))
+    except (ServerUnreachable, ServerRefused) as error:
+        return None, str(error)
+    if "version" not in health:
+        return None, f"{server.endpoint} is no sagelet server"
+    return health, ""
+
+
+def _pid(notice: Notice | None, server: Server) -> int | None:
+    return notice.pid if notice is not None and notice.endpoint == server.endpoint else None
+
+
+def _rows(
+    server: Server, notice: Notice | None, health: dict[str, Any], disk: Mapping[str, int] | None
+) -> list[tuple[str, str]]:
+    rows = [("Endpoint", server.endpoint), ("Version", health["version"])]
+    if _pid(notice, server) is not None and notice is not None:
+        since = datetime.fromtimestamp(notice.started_ms / 1000, tz=timezone.utc)
+        how = f"; output in {server.data / LOG}" if notice.detached else ", in the foreground"
+        rows.append(("Process", f"{notice.pid}, started {age(since)}{how}"))
+        rows.append(("Data", str(server.data)))
+    if disk is not None:
+        rows.append(("Disk", f"{size(disk['free'])} free of {size(disk['total'])}"))
+    rows += [
+        ("Runtime", health["runtime"]),
+        ("GPUs", str(health["gpus"] or "none: CPU workers stand in")),
+        ("Signatures", "checked" if health["auth"] else "not checked"),
+        ("Jobs", ", ".join(f"{count} {name}" for name, count in health["jobs"].items() if count) or "none"),
+    ]
+    return rows
+
+
+def _disk(data: Path) -> dict[str, int] | None:
+    """Bytes of the file system that holds, or would hold, the data directory."""
+    there = next((path for path in (data, *data.parents) if path.exists()), None)
+    if there is None:
+        return None
+    usage = shutil.disk_usage(there)
+    return {"free": usage.free, "total": usage.total}
+
+
+@click.command()
+@data_option
+@json_option
+def down(data: Path, as_json: bool) -> None:
+    """End the server; jobs run on.
+
+    It is the server of the data directory. The next `sagelet up` on it takes the jobs up again.
+    """
+    unfinished = _unfinished(data)
+    notice = stop_server(data)
+    if as_json:
+        echo_json({"stopped": notice is not None, "pid": notice and notice.pid, "unfinished": unfinished})
+    elif notice is None:
+        click.echo(f"No server runs on {data}")
+    else:
+        click.echo(f"The server on {data} has ended (process {notice.pid}); {_left(unfinished)}")
+
+
+def _unfinished(data: Path) -> int | None:
+    """Jobs that have not ended, as far as the server can tell."""
+    if read_notice(data) is None:
+        return None
+    try:
+        jobs: dict[str, int] = ask("GET", Server.of(data, None).control_url("health"))["jobs"]
+    except (ServerUnreachable, ServerRefused):
+        return None
+    return sum(int(count) for name, count in jobs.items() if name not in ENDED)
+
+
+def _left(unfinished: int | None) -> str:
+    if not unfinished:
+        return "no job was under way"
+    what = "1 job is" if unfinished == 1 else f"{unfinished} jobs are"
+    return f"{what} under way: what runs runs on, and the next `sagelet up` on this directory takes all up again"

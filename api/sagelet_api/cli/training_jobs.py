@@ -1,0 +1,132 @@
+"""Training jobs as commands ask for them, through AWS's API."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import click
+
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.options import Server, server_in
+from sagelet_engine.errors import SageletError
+from sagelet_engine.jobs.compilation import asks_for_compiler
+
+Job = dict[str, Any]
+STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
+ENDED = frozenset({"Completed", "Failed", "Stopped"})
+#: The most that Search gives at once.
+PAGE = 100
+
+
+class NoSuchJob(SageletError):
+    """The account has no such training job in the region."""
+
+
+class JobName(click.ParamType[str]):
+    """Completed from the server's jobs."""
+
+    name = "job"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list["click.shell_completion.CompletionItem"]:
+        from click.shell_completion import CompletionItem
+
+        try:
+            jobs = find(Aws(server_in(ctx)), Wanted(name_contains=incomplete), PAGE)
+            names = [job["TrainingJobName"] for job in jobs]
+        except SageletError:  # A word on the terminal would garble the line that is being typed.
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which jobs; what is empty says nothing."""
+
+    statuses: Sequence[str] = ()
+    name_contains: str = ""
+    since: datetime | None = None
+    #: None: compiled ones and others.
+    compiled: bool | None = None
+
+    def expression(self) -> dict[str, Any]:
+        """Parameters of Search. Whether a job is to be compiled is no property that Search knows."""
+        filters = []
+        if self.statuses:
+            filters.append({"Name": "TrainingJobStatus", "Operator": "In", "Value": ",".join(self.statuses)})
+        if self.name_contains:
+            filters.append({"Name": "TrainingJobName", "Operator": "Contains", "Value": self.name_contains})
+        if self.since is not None:
+            value = self.since.isoformat(timespec="milliseconds")
+            filters.append({"Name": "CreationTime", "Operator": "GreaterThanOrEqualTo", "Value": value})
+        return {"SearchExpression": {"Filters": filters}} if filters else {}
+
+    def matches(self, job: Job) -> bool:
+        return self.compiled is None or self.compiled is asks_for_compiler(job)
+
+
+def find(aws: Aws, wanted: Wanted, limit: int | None) -> list[Job]:
+    """The newest first, as Search shows them. Raises ServerRefused, ServerUnreachable."""
+    return list(islice((job for job in _search(aws, wanted) if wanted.matches(job)), limit))
+
+
+def _search(aws: Aws, wanted: Wanted) -> Iterator[Job]:
+    order = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": PAGE}
+    for page in aws.pages("sagemaker", "search", Resource="TrainingJob", **order, **wanted.expression()):
+        for result in page["Results"]:
+            yield result["TrainingJob"]
+
+
+def describe(aws: Aws, server: Server, name: str) -> Job:
+    """Raises NoSuchJob, ServerRefused, ServerUnreachable."""
+    with known(server, name):
+        return aws.call("sagemaker", "describe_training_job", TrainingJobName=name)
+
+
+@contextmanager
+def known(server: Server, name: str) -> Iterator[None]:
+    """AWS's word for a job that there is not says nothing of account and region, which is mostly what is wrong."""
+    try:
+        yield
+    except ServerRefused as refused:
+        if refused.code != "404" and "Requested resource not found" not in str(refused):
+            raise
+        raise NoSuchJob(
+            f"Account {server.account} has no training job {name} in {server.region} on {server.endpoint}: "
+            "`sagelet jobs` lists them; --account and --region name others"
+        ) from refused
+
+
+def activity(server: Server, job: Job) -> str:
+    """What a job that trains does now, `compiling, step 1, 38 s`; empty where nothing is known."""
+    if job["SecondaryStatus"] != "Training":
+        return ""
+    name = job["TrainingJobName"]
+    with known(server, name):
+        return str(ask("GET", server.job_url(name, "progress"))["text"])
+
+
+def instances(job: Job) -> str:
+    """`1 x ml.p3.2xlarge`."""
+    config = job["ResourceConfig"]
+    groups = config.get("InstanceGroups") or [config]
+    return ", ".join(f"{group['InstanceCount']} x {group['InstanceType']}" for group in groups)
+
+
+def trained_seconds(job: Job, now: datetime) -> float | None:
+    """So far, or in all; None: not yet."""
+    if "TrainingTimeInSeconds" in job:
+        return float(job["TrainingTimeInSeconds"])
+    if "TrainingStartTime" not in job:
+        return None
+    start: datetime = job["TrainingStartTime"]
+    end: datetime = job.get("TrainingEndTime", now)
+    return max(0.0, (end - start).total_seconds())

@@ -1,0 +1,110 @@
+"""`sagelet wait`: until jobs have ended, telling what they do meanwhile."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+
+import click
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.exit_codes import FAILED, STOPPED, TIMED_OUT
+from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.output import console, echo_json, span
+from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe, trained_seconds
+
+#: Seconds between looks.
+EVERY = 1.0
+
+
+class Progress:
+    """A line that changes, on a terminal; else a line whenever a job's status has changed. To stderr."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._line: Status | None = None
+        self._said: dict[str, str] = {}
+
+    @contextmanager
+    def shown(self) -> Iterator["Progress"]:
+        if not self._out.is_terminal:
+            yield self
+            return
+        with self._out.status("") as self._line:
+            yield self
+
+    def tell(self, server: Server, jobs: Sequence[Job]) -> None:
+        if self._line is not None:
+            self._line.update(Text("\n").join(Text(in_words(job, activity(server, job))) for job in jobs))
+            return
+        for job in jobs:
+            name, secondary = job["TrainingJobName"], job["SecondaryStatus"]
+            if self._said.get(name) != secondary:
+                self._said[name] = secondary
+                click.echo(f"{name}: {secondary}", err=True)
+
+
+def in_words(job: Job, doing: str) -> str:
+    """`my-job: Training, 1 m 2 s: compiling, step 1, 38 s`."""
+    seconds = trained_seconds(job, datetime.now(timezone.utc))
+    took = "" if seconds is None else f", {span(seconds)}"
+    return f"{job['TrainingJobName']}: {job['SecondaryStatus']}{took}" + (f": {doing}" if doing else "")
+
+
+@click.command()
+@click.argument("names", metavar="JOB...", nargs=-1, required=True, type=JobName())
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait at most.")
+@json_option
+@click.pass_context
+@server_options
+def wait(context: click.Context, names: tuple[str, ...], timeout: float | None, as_json: bool, server: Server) -> None:
+    """Wait until jobs have ended.
+
+    Tells what they do meanwhile. Exits with 3 when one failed, 4 when one was stopped, 5 when the time was over.
+    --json gives what DescribeTrainingJob answers, a list of one for each job.
+    """
+    aws = Aws(server)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with Progress(console(stderr=True)).shown() as progress:
+        while True:
+            jobs = [describe(aws, server, name) for name in names]
+            running = [job for job in jobs if job["TrainingJobStatus"] not in ENDED]
+            if not running:
+                break
+            progress.tell(server, running)
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            time.sleep(EVERY if deadline is None else max(0.0, min(EVERY, deadline - time.monotonic())))
+    if as_json:
+        echo_json(jobs)
+    else:
+        for job in jobs:
+            click.echo(outcome(job))
+    context.exit(exit_code(jobs))
+
+
+def exit_code(jobs: Sequence[Job]) -> int:
+    """The worst of them: failed, not ended, stopped, completed."""
+    statuses = {job["TrainingJobStatus"] for job in jobs}
+    if "Failed" in statuses:
+        return FAILED
+    if not statuses <= ENDED:
+        return TIMED_OUT
+    return STOPPED if "Stopped" in statuses else 0
+
+
+def outcome(job: Job) -> str:
+    name, status = job["TrainingJobName"], job["TrainingJobStatus"]
+    if status not in ENDED:
+        return f"{name}: still {status} ({job['SecondaryStatus']})"
+    parts = [status]
+    if "TrainingTimeInSeconds" in job:
+        parts.append(f"trained {span(job['TrainingTimeInSeconds'])}, billable {job['BillableTimeInSeconds']} s")
+    if status == "Completed":
+        parts.append(job["ModelArtifacts"]["S3ModelArtifacts"])
+    if "FailureReason" in job:
+        parts.append(job["FailureReason"])
+    return f"{name}: " + "; ".join(parts)

@@ -1,0 +1,31 @@
+"""The control endpoint of what a job does now: cheap, to be asked every second."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flask import Blueprint
+
+    from sagelet_api.control import Controlled
+
+
+def blueprint(engine: "Controlled") -> "Blueprint":
+    from flask import Blueprint
+
+    from sagelet_api.control import known_job
+
+    routes = Blueprint("progress", __name__, url_prefix="/_sagelet")
+
+    @routes.get("/jobs/<name>/progress")
+    def progress(name: str) -> dict[str, Any]:
+        """`text` is what a person reads, `compiling, step 1, 38 s`; empty while nothing is known."""
+        with known_job(name) as key:
+            job = engine.job(key)
+            return {
+                "TrainingJobName": job.key.name,
+                "TrainingJobStatus": job.status.value,
+                "SecondaryStatus": job.secondary.value,
+                **asdict(engine.progress(key)),
+            }
+
+    return routes

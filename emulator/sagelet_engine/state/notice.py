@@ -1,0 +1,42 @@
+"""`server.json` in the data directory: how to reach the server that runs on it, and how to end it.
+
+`sagelet up` posts it when it is ready. After a `kill -9` it is still there; the lock tells whether it is true.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sagelet_engine.keys import write_private
+from sagelet_engine.state.owner import owner_of
+
+FILE = "server.json"
+
+
+@dataclass(frozen=True)
+class Notice:
+    pid: int
+    #: `http://127.0.0.1:4599`.
+    endpoint: str
+    #: When it was ready, in ms since the epoch.
+    started_ms: int
+    #: Whether it outlives its terminal; its output is in `server.log` then.
+    detached: bool = False
+
+
+def post_notice(data: Path, notice: Notice) -> None:
+    """Raises SettingsError."""
+    write_private(data / FILE, json.dumps(asdict(notice)).encode())
+
+
+def withdraw_notice(data: Path) -> None:
+    (data / FILE).unlink(missing_ok=True)
+
+
+def read_notice(data: Path) -> Notice | None:
+    """Of the `sagelet up` that runs on a data directory and is ready; None when there is none."""
+    try:
+        notice = Notice(**json.loads((data / FILE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return notice if owner_of(data) == notice.pid else None

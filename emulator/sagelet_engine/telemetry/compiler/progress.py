@@ -1,0 +1,41 @@
+"""What a job's workers do now, of their reports: they compile, or how far they are."""
+
+from dataclasses import dataclass
+
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.text import duration
+
+
+@dataclass(frozen=True)
+class Progress:
+    #: That have reported.
+    workers: int = 0
+    #: Steps that the slowest worker has ended.
+    steps: int = 0
+    #: Median of the steps that compiled nothing; 0: not known.
+    steady_step_seconds: float = 0.0
+    #: The step, from 1, that a worker compiles now, of several workers that which has done so longest; 0: none does.
+    compiling_step: int = 0
+    #: Since when, in seconds by the worker's clock, as it last reported.
+    compiling_seconds: float = 0.0
+    #: In words, for one line; empty: nothing is known.
+    text: str = ""
+
+
+def progress(report: CompilerReport | None) -> Progress:
+    """None: no worker has reported. All hosts are down in a final report: nothing goes on."""
+    if report is None or report.final or not report.workers:
+        return Progress()
+    steps = min(worker.steps for worker in report.workers)
+    steady = report.total.steady_step_seconds
+    seconds, step = max(
+        ((one.updated_ms - one.compiling_since_ms) / 1000, one.steps + 1) if one.compiling_since_ms else (-1.0, 0)
+        for one in report.workers
+    )
+    if step:
+        seconds = max(0.0, seconds)
+        text = f"compiling, step {step}, {seconds:.0f} s"
+    else:
+        text = f"step {steps}, {duration(steady)} each" if steps and steady else f"step {steps}" if steps else ""
+        seconds = 0.0
+    return Progress(len(report.workers), steps, steady, step, seconds, text)
