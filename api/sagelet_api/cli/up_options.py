@@ -59,6 +59,7 @@ OPTIONS = (
     option(
         "--enforce-iam", is_flag=True, help="Refuse jobs whose RoleArn IAM does not know or SageMaker may not assume."
     ),
+    option("--stubs", is_flag=True, help="Have processing jobs, endpoints and the like recorded, though nothing runs."),
     option(
         "--compile-cache-size", default="5G", type=Size(), help="Of compiled programs kept from job to job; 0: none."
     ),
