@@ -4,6 +4,7 @@ import click
 
 import sagelet_engine
 from sagelet_api.cli.cache import cache
+from sagelet_api.cli.compare import compare
 from sagelet_api.cli.doctor import doctor
 from sagelet_api.cli.fault import fault, throttle
 from sagelet_api.cli.gpus import gpus
@@ -48,3 +49,4 @@ main.add_command(reset)
 main.add_command(export)
 main.add_command(import_)
 main.add_command(doctor)
+main.add_command(compare)

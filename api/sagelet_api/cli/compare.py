@@ -1,0 +1,47 @@
+"""`sagelet compare`: jobs against each other, native against compiled."""
+
+import json
+from pathlib import Path
+from urllib.parse import urlencode
+
+import click
+from rich.console import Console
+
+from sagelet_api.cli.control_client import ask, server_options
+from sagelet_api.comparison import files, table
+from sagelet_engine.comparison.result import Comparison
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="NATIVE COMPILED [...]")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a report in one file.")
+@click.option("--png", type=click.Path(file_okay=False, path_type=Path), help="Write the four pictures to a directory.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--anyway", is_flag=True, help="Also jobs that are not comparable; the answer says why they are not.")
+@server_options
+def compare(
+    jobs: tuple[str, ...],
+    html: Path | None,
+    png: Path | None,
+    as_json: bool,
+    anyway: bool,
+    endpoint: str,
+    account: str,
+    region: str,
+) -> None:
+    """Compare jobs with the first: throughput, loss, training time, billable seconds and cost.
+
+    Jobs are names, or ARNs for those of other accounts and regions. Jobs that are not comparable are refused, with the
+    reasons: other data or instances, or one that has not completed.
+    """
+    query = urlencode([*(("job", name) for name in jobs), ("account", account), ("region", region)])
+    answer = ask("GET", f"{endpoint}/_sagelet/compare?{query}{'&anyway=1' if anyway else ''}")
+    if as_json:
+        click.echo(json.dumps(answer, indent=2))
+    comparison = Comparison.from_json(answer)
+    if not as_json:
+        table.show(comparison, Console(highlight=False))
+    written = [files.write_html(comparison, html)] if html else []
+    written += files.write_pngs(comparison, png) if png else []
+    for path in written:
+        click.echo(f"wrote {path}", err=as_json)
