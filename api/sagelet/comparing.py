@@ -3,22 +3,19 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 
 from rich.console import Console
 
+from sagelet.connection import checked_account, checked_endpoint
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.comparison import files, html, table
 from sagelet_engine.comparison import result
 from sagelet_engine.errors import SageletError
 from sagelet_engine.settings import default_data_directory
-
-DEFAULT_ENDPOINT = "http://127.0.0.1:4599"
-#: The first that is set says where the server is.
-VARIABLES = ("SAGELET_ENDPOINT", "AWS_ENDPOINT_URL")
-CONFLICT = 409
 
 
 class NotComparable(SageletError):
@@ -51,14 +48,13 @@ def compare_jobs(
     jobs: Sequence[str], endpoint: str | None, account: str, region: str, data: Path | str | None, anyway: bool
 ) -> Comparison:
     """See `sagelet.compare`."""
-    base = endpoint or next((os.environ[name] for name in VARIABLES if os.environ.get(name)), DEFAULT_ENDPOINT)
     directory = Path(data or os.environ.get("SAGELET_DATA") or default_data_directory()).expanduser().absolute()
-    query = [*(("job", job) for job in jobs), ("account", account), ("region", region)]
+    query = [*(("job", job) for job in jobs), ("account", checked_account(account)), ("region", region)]
     query += [("anyway", "1")] if anyway else []
     try:
-        answer = ask("GET", f"{base.rstrip('/')}/_sagelet/compare?{urlencode(query)}", data=directory)
+        answer = ask("GET", f"{checked_endpoint(endpoint)}/_sagelet/compare?{urlencode(query)}", data=directory)
     except ServerRefused as error:
-        if isinstance(error.__cause__, HTTPError) and error.__cause__.code == CONFLICT:
+        if isinstance(error.__cause__, HTTPError) and error.__cause__.code == HTTPStatus.CONFLICT:
             raise NotComparable(f"{error} To compare all the same: anyway=True") from error
         raise
     return Comparison.from_json(answer)

@@ -1,13 +1,15 @@
 """`sagelet compare`: jobs against each other, native against compiled."""
 
 import json
+from http import HTTPStatus
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 
 import click
 from rich.console import Console
 
-from sagelet_api.cli.control_client import ask, server_options
+from sagelet_api.cli.control_client import ServerRefused, ask, server_options
 from sagelet_api.comparison import files, table
 from sagelet_engine.comparison.result import Comparison
 
@@ -35,7 +37,12 @@ def compare(
     reasons: other data or instances, or one that has not completed.
     """
     query = urlencode([*(("job", name) for name in jobs), ("account", account), ("region", region)])
-    answer = ask("GET", f"{endpoint}/_sagelet/compare?{query}{'&anyway=1' if anyway else ''}")
+    try:
+        answer = ask("GET", f"{endpoint}/_sagelet/compare?{query}{'&anyway=1' if anyway else ''}")
+    except ServerRefused as error:
+        if isinstance(error.__cause__, HTTPError) and error.__cause__.code == HTTPStatus.CONFLICT:
+            raise ServerRefused(f"{error} To compare all the same: --anyway") from error
+        raise
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     comparison = Comparison.from_json(answer)

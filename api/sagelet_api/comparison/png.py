@@ -50,7 +50,7 @@ def png(picture: Picture) -> bytes:
     for shape in picture.shapes:
         pen.draw(shape)
     file = io.BytesIO()
-    image.resize(size, image_module.Resampling.LANCZOS).save(file, "PNG", optimize=True)
+    image.reduce(FINER).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 
@@ -80,7 +80,7 @@ class _Pen:
 
     def _path(self, path: Path) -> None:
         width = max(1, round(path.width * self._factor))
-        for piece in _dashes(path.points) if path.dashed else [path.points]:
+        for piece in dashes(path.points) if path.dashed else [path.points]:
             self._draw.line(
                 [(x * self._factor, y * self._factor) for x, y in piece], COLOURS[path.role], width, joint="curve"
             )
@@ -107,7 +107,7 @@ def _lighter(colour: str) -> str:
     return "#" + "".join(f"{(part + 2 * 255) // 3:02x}" for part in parts)
 
 
-def _dashes(points: tuple[tuple[float, float], ...]) -> list[list[tuple[float, float]]]:
+def dashes(points: tuple[tuple[float, float], ...]) -> list[list[tuple[float, float]]]:
     """The pieces of a line that are drawn, DASH long and GAP apart, around corners, too."""
     pieces: list[list[tuple[float, float]]] = [[points[0]]]
     drawn, left = True, DASH

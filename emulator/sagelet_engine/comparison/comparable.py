@@ -1,6 +1,6 @@
 """In what two jobs differ, and what of it makes a comparison of them mean nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sagelet_engine.comparison.facts import ChannelFacts, JobFacts
@@ -60,9 +60,9 @@ def _data(baseline: JobFacts, other: JobFacts) -> Iterator[Difference]:
             yield Difference(other.name, "data", f"only {has.name} has the channel {name}", True)
         else:
             yield from _channel(baseline, other, before[name], after[name])
-    for name, one, two in _changed(baseline, other):
-        if any(part in name.lower() for part in _DATA):
-            yield Difference(other.name, "data", f"{name} is {two}, not {one}", True)
+    for changed in _changed(baseline, other):
+        if any(part in changed.name.lower() for part in _DATA):
+            yield Difference(other.name, "data", changed.text, True)
 
 
 def _channels(job: JobFacts) -> dict[str, ChannelFacts]:
@@ -115,9 +115,9 @@ def _batch(baseline: JobFacts, other: JobFacts) -> Iterator[Difference]:
             text = f"a step takes {two:g} rows ({_workers(other)}), not {one:g} ({_workers(baseline)})"
             yield Difference(other.name, "batch", f"{text}; compare throughput, not seconds per step")
         return
-    for name, before, after in _changed(baseline, other):
-        if "batch_size" in name.lower():
-            yield Difference(other.name, "batch", f"{name} is {after}, not {before}")
+    for changed in _changed(baseline, other):
+        if "batch_size" in changed.name.lower():
+            yield Difference(other.name, "batch", changed.text)
 
 
 def _workers(job: JobFacts) -> str:
@@ -132,35 +132,45 @@ def _work(baseline: JobFacts, other: JobFacts) -> Iterator[Difference]:
             text = f"it trained on {two:g} samples, not {one:g}: seconds and dollars are of other amounts of work"
             yield Difference(other.name, "work", text)
         return
-    for name, before, after in _changed(baseline, other):
-        if any(part in name.lower() for part in _WORK):
-            text = f"{name} is {after}, not {before}: seconds and dollars are of other amounts of work"
+    for changed in _changed(baseline, other):
+        if any(part in changed.name.lower() for part in _WORK):
+            text = f"{changed.text}: seconds and dollars are of other amounts of work"
             yield Difference(other.name, "work", text)
 
 
 def _hyperparameters(baseline: JobFacts, other: JobFacts) -> Iterator[Difference]:
     rest: list[str] = []
-    for name, before, after in _changed(baseline, other):
-        lower = name.lower()
-        if "seed" in lower:
-            yield Difference(other.name, "seed", f"{name} is {after}, not {before}: losses differ by chance, too")
-        elif lower in ("learning_rate", "lr"):
-            yield Difference(other.name, "learning rate", f"{name} is {after}, not {before}")
-        elif not any(part in lower for part in (*_DATA, *_WORK, *_OWN)):
-            rest.append(f"{name} is {after}, not {before}")
+    for changed in _changed(baseline, other):
+        name = changed.name.lower()
+        if "seed" in name:
+            yield Difference(other.name, "seed", f"{changed.text}: losses differ by chance, too")
+        elif name in ("learning_rate", "lr"):
+            yield Difference(other.name, "learning rate", changed.text)
+        elif not any(part in name for part in (*_DATA, *_WORK, *_OWN)):
+            rest.append(changed.text)
     if rest:
         yield Difference(other.name, "hyperparameters", "; ".join(rest))
 
 
-def _changed(baseline: JobFacts, other: JobFacts) -> list[tuple[str, str, str]]:
-    """Name and both values of what is not the same; `not set` where one has no such hyperparameter."""
+@dataclass(frozen=True)
+class Change:
+    """A hyperparameter that is not the same; None: the job does not set it."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+    @property
+    def text(self) -> str:
+        if self.before is None:
+            return f"{self.name} is {self.after}, and not set in the first job"
+        return f"{self.name} is {'not set' if self.after is None else self.after}, not {self.before}"
+
+
+def _changed(baseline: JobFacts, other: JobFacts) -> list[Change]:
     one, two = baseline.hyperparameters, other.hyperparameters
     names = sorted(one.keys() | two.keys())
-    return [(name, _value(one, name), _value(two, name)) for name in names if _value(one, name) != _value(two, name)]
-
-
-def _value(given: Mapping[str, str], name: str) -> str:
-    return given.get(name, "not set")
+    return [Change(name, one.get(name), two.get(name)) for name in names if one.get(name) != two.get(name)]
 
 
 def _circumstances(baseline: JobFacts, other: JobFacts) -> Iterator[Difference]:

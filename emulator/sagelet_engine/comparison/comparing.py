@@ -26,7 +26,7 @@ class NotComparable(SageletError):
     def __init__(self, found: Sequence[Difference]) -> None:
         self.differences = tuple(found)
         reasons = "; ".join(dict.fromkeys(f"{one.job}: {one.text}" for one in found))
-        super().__init__(f"Not comparable. {reasons}")
+        super().__init__(f"Not comparable. {reasons}.")
 
 
 def compare(jobs: Sequence[JobFacts], *, anyway: bool = False) -> Comparison:
@@ -87,6 +87,7 @@ ROWS = (
     ("steady_throughput", "Throughput without the time of compiling", "samples/s", "higher"),
     ("runtime", "Training loop (train_runtime)", "s", "lower"),
     ("training_seconds", "Training time (TrainingTimeInSeconds)", "s", "lower"),
+    ("outside", "Of it before and after the loop", "s", ""),
     ("billable_seconds", "Billable time (BillableTimeInSeconds)", "s", "lower"),
     ("usd", "Cost", "USD", "lower"),
     ("compile_seconds", "Compiling", "s", ""),

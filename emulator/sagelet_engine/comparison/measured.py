@@ -36,6 +36,8 @@ class Measured:
     steady_throughput: Value
     runtime: Value
     training_seconds: Value
+    #: Training time before and after the loop: input data, the start of Python and its imports, upload.
+    outside: Value
     billable_seconds: Value
     usd: Value
     compile_seconds: Value
@@ -65,6 +67,7 @@ def measure(job: JobFacts) -> Measured:
         ),
         runtime=_runtime(job),
         training_seconds=Value(job.training_seconds, RECORD),
+        outside=_outside(job),
         billable_seconds=Value(job.billable_seconds, RECORD),
         usd=Value(None if job.billable_seconds is None else job.bill.usd, f"price list of {job.bill.as_of}"),
         compile_seconds=Value(total.compile_seconds, REPORT) if job.report.compiled else Value(),
@@ -85,6 +88,13 @@ def _runtime(job: JobFacts) -> Value:
         _metric(job, lambda name: name.endswith("train_runtime")),
         _reported(_span(job)),
     )
+
+
+def _outside(job: JobFacts) -> Value:
+    loop = _runtime(job).number
+    if loop is None or job.training_seconds is None or loop > job.training_seconds:
+        return Value()
+    return Value(job.training_seconds - loop, RECORD)
 
 
 def _steady_throughput(job: JobFacts) -> Value:
