@@ -11,7 +11,9 @@ from sagelet_engine import __version__ as __version__
 if TYPE_CHECKING:
     import boto3
 
-__all__ = ["__version__", "connect"]
+    from sagelet.comparing import Comparison
+
+__all__ = ["__version__", "compare", "connect"]
 
 
 def connect(
@@ -33,3 +35,25 @@ def connect(
     from sagelet.connection import connect_to
 
     return connect_to(endpoint, account=account, region=region, data=data)
+
+
+def compare(
+    *jobs: str,
+    endpoint: str | None = None,
+    account: str = "123456789012",
+    region: str = "us-east-1",
+    data: Path | str | None = None,
+    anyway: bool = False,
+) -> "Comparison":
+    """Compares training jobs with the first: throughput, loss, training time, billable seconds and cost.
+
+    `jobs`: names, or ARNs for those of other accounts and regions; the native one first. `endpoint`: by default
+    SAGELET_ENDPOINT, else AWS_ENDPOINT_URL, else http://127.0.0.1:4599. `data`: the server's data directory, for its
+    key pair (`--auth`) and certificate (`--tls`). `anyway`: also jobs that are not comparable.
+
+    Raises sagelet.comparing.NotComparable (a SageletError) with the reasons, and SageletError where there is no such
+    job or no server.
+    """
+    from sagelet.comparing import compare_jobs
+
+    return compare_jobs(jobs, endpoint, account, region, data, anyway)

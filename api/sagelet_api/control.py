@@ -11,6 +11,7 @@ from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_api.loading import LOADING
 from sagelet_api.protocol import WsgiApp
 from sagelet_api.throttling import Throttling
+from sagelet_engine.comparison.result import Comparison
 from sagelet_engine.errors import JobNotFound, JobNotInterruptible
 from sagelet_engine.jobs.compilation import asks_for_compiler
 from sagelet_engine.jobs.record import JobKey, TrainingJob
@@ -52,6 +53,10 @@ class Controlled(Protocol):
         """The doctor's, JSON-ready. Raises JobNotFound."""
         ...
 
+    def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> Comparison:
+        """Raises JobNotFound, CannotCompare, NotComparable."""
+        ...
+
     def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
         """Raises JobNotFound, TooManyTags."""
         ...
@@ -61,14 +66,19 @@ class Controlled(Protocol):
         ...
 
 
+def place_asked_for() -> tuple[str, str]:
+    """Account and region of `?account=&region=` of the request, or the ones that sagelet takes for granted."""
+    from flask import request
+
+    return request.args.get("account", DEFAULT_ACCOUNT), request.args.get("region", DEFAULT_REGION)
+
+
 @contextmanager
 def known_job(name: str) -> Iterator[JobKey]:
     """The job that `?account=&region=` of the request and its path name; one that there is not becomes a 404."""
-    from flask import request
     from werkzeug.exceptions import NotFound
 
-    account = request.args.get("account", DEFAULT_ACCOUNT)
-    region = request.args.get("region", DEFAULT_REGION)
+    account, region = place_asked_for()
     try:
         yield JobKey(account, region, name)
     except JobNotFound as error:
@@ -101,12 +111,17 @@ def create_app(engine: Controlled, throttling: Throttling, *parts: "Blueprint") 
     from flask import Flask
     from werkzeug.exceptions import Conflict, HTTPException, NotFound
 
-    from sagelet_api import control_doctor, control_progress
+    from sagelet_api import control_compare, control_doctor, control_progress
     from sagelet_api.control_faults import blueprint
 
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-    own = (blueprint(engine, throttling), control_doctor.blueprint(engine), control_progress.blueprint(engine))
+    own = (
+        blueprint(engine, throttling),
+        control_compare.blueprint(engine),
+        control_doctor.blueprint(engine),
+        control_progress.blueprint(engine),
+    )
     for part in (*own, *parts):
         app.register_blueprint(part)
     #: Tells one start of the server from the next.

@@ -9,6 +9,8 @@ from typing import Any, TextIO
 
 import sagelet_engine
 from sagelet_engine.clock import Clock
+from sagelet_engine.comparison import comparing
+from sagelet_engine.comparison.result import Comparison
 from sagelet_engine.compile_cache.lending import Lending
 from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.data import removal
@@ -21,6 +23,7 @@ from sagelet_engine.jobs import compile_reports, faults, lifecycle, warm_pools
 from sagelet_engine.jobs.announcer import Announcer
 from sagelet_engine.jobs.consultation import Consultation
 from sagelet_engine.jobs.launch import Endpoint
+from sagelet_engine.jobs.measurements import Measurements
 from sagelet_engine.jobs.pool_keeper import PoolKeeper
 from sagelet_engine.jobs.query import JobPage, JobQuery
 from sagelet_engine.jobs.record import JobKey, StopCause, TrainingJob
@@ -318,6 +321,13 @@ class Engine:
 
     def _consult(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:
         return Consultation(self._store, self._settings.data).findings(job, report, self._clock.now_ms())
+
+    def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> Comparison:
+        """Jobs against the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
+        now_ms = self._clock.now_ms()
+        measurements = Measurements(self._store, self._settings.data, self._objects)
+        jobs = [self._store.get(key) for key in keys]
+        return comparing.compare([measurements.of(job, now_ms) for job in jobs], anyway=anyway)
 
     def session(self, token: str) -> JobSession | None:
         """The job whose session token this is, ended or not; None when it is no job's, or the job is forgotten."""

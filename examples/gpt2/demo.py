@@ -1,4 +1,4 @@
-"""`make demo`: a server, the two jobs of submit.py, and the server's end.
+"""`make demo`: a server, the two jobs of submit.py, their comparison, and the server's end.
 
 Uses Docker where an engine answers (and builds the training image first, once), plain processes otherwise.
 """
@@ -12,8 +12,11 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
+import sagelet
+
 ROOT = Path(__file__).resolve().parents[2]
 SAGELET = Path(sys.executable).with_name("sagelet")
+DATA = ROOT / ".demo"
 CLIENT = ROOT / ".venv-sdk" / "bin" / "python"
 
 
@@ -38,13 +41,27 @@ def start(data: Path) -> tuple["subprocess.Popen[str]", str]:
     return server, ready[1]
 
 
+def submit(environment: dict[str, str]) -> list[str]:
+    """Runs submit.py, shows what it prints, and returns the names of its two jobs."""
+    command = [CLIENT, "-u", "-W", "ignore", Path(__file__).with_name("submit.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as client:
+        assert client.stdout is not None
+        for line in client.stdout:
+            print(line, end="", flush=True)
+    if client.returncode:
+        raise SystemExit(client.returncode)
+    return line.split()[-2:]
+
+
 def main() -> None:
     if has_docker():
         subprocess.run([SAGELET, "image", "build"], check=True)
-    server, endpoint = start(ROOT / ".demo")
+    server, endpoint = start(DATA)
     try:
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "AWS_ENDPOINT_URL": endpoint}
-        subprocess.run([CLIENT, "-W", "ignore", Path(__file__).with_name("submit.py")], check=True, env=environment)
+        native, compiled = submit(environment)
+        comparison = sagelet.compare(native, compiled, endpoint=endpoint, data=DATA)
+        print(f"\n{comparison}\nreport: {comparison.to_html(DATA / 'compare.html')}", flush=True)
     finally:
         server.send_signal(signal.SIGTERM)
         print(server.communicate(timeout=60)[0], end="")

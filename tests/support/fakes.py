@@ -45,6 +45,8 @@ class FakeObjects:
         self.deletes: list[str] = []
         #: Buckets that do not exist; any other comes to be when something is put into it.
         self.missing: set[str] = set()
+        #: When objects were written, ms since the epoch, by bucket and key; not known of all others.
+        self.written: dict[tuple[str, str], int] = {}
 
     def put(self, bucket: str, key: str, data: bytes) -> None:
         path = self._root / bucket / key
@@ -58,7 +60,8 @@ class FakeObjects:
         for path in sorted(root.rglob("*")):
             key = path.relative_to(root).as_posix()
             if path.is_file() and key.startswith(prefix):
-                yield ObjectInfo(key, path.stat().st_size, hashlib.md5(path.read_bytes()).hexdigest())
+                etag = hashlib.md5(path.read_bytes()).hexdigest()
+                yield ObjectInfo(key, path.stat().st_size, etag, self.written.get((bucket, key), 0))
 
     def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
         if not (self._root / bucket / key).is_file():

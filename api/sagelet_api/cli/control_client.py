@@ -31,16 +31,16 @@ class ServerUnreachable(SageletError):
     """No sagelet server answers."""
 
 
-def ask(method: str, url: str, body: Any = None) -> dict[str, Any]:
-    """The server's answer, to a request signed with the key pair of the directory that --data names.
+def ask(method: str, url: str, body: Any = None, *, data: Path | None = None) -> dict[str, Any]:
+    """The server's answer, to a request signed with the key pair of a data directory, by default the one of --data.
 
     Raises ServerRefused, ServerUnreachable.
     """
-    data = None if body is None else json.dumps(body).encode()
-    directory = data_directory()
-    headers = _signed(read_key_pair(directory), method, url, data, {"Content-Type": "application/json"})
+    content = None if body is None else json.dumps(body).encode()
+    directory = data or data_directory()
+    headers = _signed(read_key_pair(directory), method, url, content, {"Content-Type": "application/json"})
     try:
-        with _opener(url, directory).open(Request(url, data, headers, method=method), timeout=TIMEOUT_S) as response:
+        with _opener(url, directory).open(Request(url, content, headers, method=method), timeout=TIMEOUT_S) as response:
             answer: dict[str, Any] = json.load(response)
     except HTTPError as error:
         raise ServerRefused(_explanation(error), str(error.code)) from error

@@ -6,6 +6,7 @@ import click
 
 import sagelet_engine
 from sagelet_api.cli.cache import cache
+from sagelet_api.cli.compare import compare
 from sagelet_api.cli.completion import completion
 from sagelet_api.cli.describe import describe
 from sagelet_api.cli.doctor import doctor
@@ -29,7 +30,7 @@ from sagelet_engine.errors import SageletError
 SECTIONS: Mapping[str, Sequence[click.Command]] = {
     "The server": (up, down, status, doctor, gpus),
     "Programs that use it": (run, env),
-    "Training jobs": (jobs, describe, logs, wait, stop, interrupt, delete, report),
+    "Training jobs": (jobs, describe, logs, wait, stop, interrupt, delete, report, compare),
     "What it has and keeps": (image, cache, s3, reset, export, import_),
     "Tests and shells": (fault, throttle, completion),
 }

@@ -48,7 +48,7 @@ def web_app(make_site: Callable[[], Site]) -> WsgiApp:
 def create_app(site: Site) -> "Flask":
     from flask import Flask
 
-    from sagelet_api.web import events, job, login, pages
+    from sagelet_api.web import compare, events, job, login, pages
     from sagelet_api.web.view import add_filters
 
     app = Flask(__name__, static_url_path=f"{PREFIX}/static")
@@ -57,7 +57,7 @@ def create_app(site: Site) -> "Flask":
     app.config["PROPAGATE_EXCEPTIONS"] = True
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     add_filters(app)
-    for module in (login, pages, events, job):
+    for module in (login, pages, events, job, compare):
         app.register_blueprint(module.blueprint(site))
     app.after_request(_guard)
     _add_errors(app)

@@ -43,6 +43,8 @@ class ObjectInfo:
     size: int
     #: S3's ETag without quotes: the MD5 of an object that came in one piece.
     etag: str = ""
+    #: When it was written, ms since the epoch; 0: not known.
+    modified_ms: int = 0
 
 
 class ObjectStore(Protocol):

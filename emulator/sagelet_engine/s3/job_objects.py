@@ -45,7 +45,7 @@ class JobObjectStore:
         after = b""
         while page := self._store.catalog.under(bucket, prefix, after, inclusive=False, limit=PAGE):
             for stored in page:
-                yield ObjectInfo(stored.key, stored.size, stored.etag)
+                yield ObjectInfo(stored.key, stored.size, stored.etag, stored.modified_ms)
             after = page[-1].key.encode()
 
     def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:  # noqa: ARG002

@@ -32,7 +32,9 @@ def test_files_become_objects_and_objects_files(objects: JobObjectStore, tmp_pat
     source.write_bytes(b"0123456789" * 500_000)
     port.upload(ACCOUNT, REGION, source, "bucket", "out/model.tar.gz")
     etag = hashlib.md5(source.read_bytes()).hexdigest()
-    assert list(port.list(ACCOUNT, REGION, "bucket", "out/")) == [ObjectInfo("out/model.tar.gz", 5_000_000, etag)]
+    (found,) = port.list(ACCOUNT, REGION, "bucket", "out/")
+    assert found == ObjectInfo("out/model.tar.gz", 5_000_000, etag, found.modified_ms)
+    assert found.modified_ms > 0
     port.download(ACCOUNT, REGION, "bucket", "out/model.tar.gz", target)
     assert target.read_bytes() == source.read_bytes()
     target.write_bytes(b"a copy of its own")

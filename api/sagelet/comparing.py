@@ -1,0 +1,60 @@
+"""`sagelet.compare`: the comparison that `sagelet compare` prints, as an object."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+
+from rich.console import Console
+
+from sagelet.connection import checked_account, checked_endpoint
+from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.comparison import files, html, table
+from sagelet_engine.comparison import result
+from sagelet_engine.errors import SageletError
+from sagelet_engine.settings import default_data_directory
+
+
+class NotComparable(SageletError):
+    """A comparison of the jobs means nothing; the message says why."""
+
+
+@dataclass(frozen=True)
+class Comparison(result.Comparison):
+    """Two jobs or more, measured by the first. In a notebook it shows itself."""
+
+    def to_html(self, path: Path | str) -> Path:
+        """Writes one file that needs nothing else, and returns its path."""
+        return files.write_html(self, Path(path))
+
+    def to_png(self, directory: Path | str) -> list[Path]:
+        """Writes throughput.png, loss.png, time.png and cost.png. Raises NoPillow without `sagelet[plots]`."""
+        return files.write_pngs(self, Path(directory))
+
+    def __str__(self) -> str:
+        console = Console(highlight=False, width=100, color_system=None)
+        with console.capture() as captured:
+            table.show(self, console)
+        return captured.get()
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self)
+
+
+def compare_jobs(
+    jobs: Sequence[str], endpoint: str | None, account: str, region: str, data: Path | str | None, anyway: bool
+) -> Comparison:
+    """See `sagelet.compare`."""
+    directory = Path(data or os.environ.get("SAGELET_DATA") or default_data_directory()).expanduser().absolute()
+    query = [*(("job", job) for job in jobs), ("account", checked_account(account)), ("region", region)]
+    query += [("anyway", "1")] if anyway else []
+    try:
+        answer = ask("GET", f"{checked_endpoint(endpoint)}/_sagelet/compare?{urlencode(query)}", data=directory)
+    except ServerRefused as error:
+        if isinstance(error.__cause__, HTTPError) and error.__cause__.code == HTTPStatus.CONFLICT:
+            raise NotComparable(f"{error} To compare all the same: anyway=True") from error
+        raise
+    return Comparison.from_json(answer)

@@ -1,0 +1,53 @@
+"""`sagelet compare`: jobs against each other, native against compiled."""
+
+from http import HTTPStatus
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+
+import click
+
+from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.output import console, echo_json
+from sagelet_api.cli.training_jobs import JobName
+from sagelet_api.comparison import files, table
+from sagelet_engine.comparison.result import Comparison
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="NATIVE COMPILED [...]", type=JobName())
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a report in one file.")
+@click.option("--png", type=click.Path(file_okay=False, path_type=Path), help="Write the four pictures to a directory.")
+@click.option("--anyway", is_flag=True, help="Also jobs that are not comparable; the answer says why they are not.")
+@json_option
+@server_options
+def compare(
+    jobs: tuple[str, ...],
+    html: Path | None,
+    png: Path | None,
+    as_json: bool,
+    anyway: bool,
+    server: Server,
+) -> None:
+    """Compare jobs with the first: throughput, loss, training time, billable seconds and cost.
+
+    Jobs are names, or ARNs for those of other accounts and regions. Jobs that are not comparable are refused, with the
+    reasons: other data or instances, or one that has not completed.
+    """
+    query = urlencode([*(("job", name) for name in jobs), ("account", server.account), ("region", server.region)])
+    try:
+        answer = ask("GET", server.control_url(f"compare?{query}{'&anyway=1' if anyway else ''}"))
+    except ServerRefused as error:
+        if isinstance(error.__cause__, HTTPError) and error.__cause__.code == HTTPStatus.CONFLICT:
+            raise ServerRefused(f"{error} To compare all the same: --anyway") from error
+        raise
+    if as_json:
+        echo_json(answer)
+    comparison = Comparison.from_json(answer)
+    if not as_json:
+        table.show(comparison, console())
+    written = [files.write_html(comparison, html)] if html else []
+    written += files.write_pngs(comparison, png) if png else []
+    for path in written:
+        click.echo(f"wrote {path}", err=as_json)

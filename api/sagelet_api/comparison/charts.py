@@ -1,0 +1,145 @@
+"""Two kinds of picture: bars, one a job, and lines, one a job."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sagelet_api.comparison.axes import Scale, tick_text, ticks
+from sagelet_api.comparison.drawing import Dot, Label, Path, Picture, Rect, Shape, shortened, text_width
+
+WIDTH, HEIGHT = 480.0, 320.0
+TOP, RIGHT, BOTTOM = 56.0, 16.0, 60.0
+#: Colours there are; a picture of more jobs begins anew.
+COLOURS = 8
+#: A curve with fewer points gets a dot at each.
+FEW_POINTS = 60
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all pictures have around them."""
+
+    name: str
+    title: str
+    #: Under the title: `Higher is better`.
+    subtitle: str
+    #: Beside the vertical axis.
+    unit: str
+    #: Below the picture.
+    note: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Bar:
+    label: str
+    #: None: not known.
+    value: float | None
+    #: The value as people read it.
+    text: str
+    #: The part of the value at its top that is told apart, and its name.
+    part: float = 0.0
+    part_text: str = ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    label: str
+    points: tuple[tuple[float, float], ...]
+
+
+def bar_picture(frame: Frame, bars: Sequence[Bar]) -> Picture:
+    known = [bar.value for bar in bars if bar.value is not None]
+    marks = ticks(0, max([*known, 0.0]) * 1.08)
+    scale = Scale(marks[0], marks[-1], HEIGHT - BOTTOM, TOP)
+    left = _left(marks)
+    slot = (WIDTH - RIGHT - left) / len(bars)
+    shapes = [*_frame(frame, left), *_horizontals(marks, scale, left)]
+    for index, bar in enumerate(bars):
+        shapes += _bar(bar, left + slot * (index + 0.5), slot, scale, f"series-{index % COLOURS}")
+    shapes.append(Path(((left, scale.start), (WIDTH - RIGHT, scale.start)), "axis"))
+    return Picture(frame.name, frame.title, frame.description, WIDTH, HEIGHT, tuple(shapes))
+
+
+def _bar(bar: Bar, middle: float, slot: float, scale: Scale, role: str) -> Iterator[Shape]:
+    width = min(96.0, slot * 0.6)
+    yield Label(middle, HEIGHT - BOTTOM + 18, shortened(bar.label, slot - 4, 12))
+    if bar.value is None:
+        yield Label(middle, scale.start - 8, shortened(bar.text, slot - 4, 12), "quiet")
+        return
+    top, split = scale.at(bar.value), scale.at(bar.value - bar.part)
+    yield Rect(middle - width / 2, split, width, scale.start - split, role)
+    if bar.part:
+        yield Rect(middle - width / 2, top, width, split - top, role, light=True)
+    yield Label(middle, top - 6, shortened(bar.text, slot - 4, 12), bold=True)
+    if bar.part and split - top >= 16:
+        yield Label(middle, (top + split) / 2 + 4, shortened(bar.part_text, width - 4, 10), size=10)
+
+
+def line_picture(frame: Frame, x_title: str, curves: Sequence[Curve], empty: str) -> Picture:
+    """`empty`: what the picture says when no curve has a point."""
+    points = [point for curve in curves for point in curve.points]
+    if not points:
+        shapes = [*_frame(frame, 60), Label(WIDTH / 2, HEIGHT / 2, empty, "quiet")]
+        return Picture(frame.name, frame.title, frame.description, WIDTH, HEIGHT, tuple(shapes))
+    horizontal, vertical = ticks(*_range(points, 0)), ticks(*_range(points, 1))
+    left = _left(vertical)
+    along = Scale(horizontal[0], horizontal[-1], left, WIDTH - RIGHT)
+    up = Scale(vertical[0], vertical[-1], HEIGHT - BOTTOM, TOP)
+    shapes = [*_frame(frame, left), *_horizontals(vertical, up, left)]
+    for mark in horizontal:
+        text = tick_text(mark, horizontal[1] - horizontal[0])
+        shapes.append(Label(along.at(mark), HEIGHT - BOTTOM + 16, text, "quiet", size=11))
+    shapes.append(Path(((left, up.start), (WIDTH - RIGHT, up.start)), "axis"))
+    shapes.append(Label((left + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 32, x_title, "quiet", size=11))
+    for index, curve in enumerate(curves):
+        shapes += _curve(curve, index, along, up)
+    shapes += _legend([curve.label for curve in curves])
+    return Picture(frame.name, frame.title, frame.description, WIDTH, HEIGHT, tuple(shapes))
+
+
+def _curve(curve: Curve, index: int, along: Scale, up: Scale) -> Iterator[Shape]:
+    role = f"series-{index % COLOURS}"
+    points = tuple((along.at(x), up.at(y)) for x, y in curve.points)
+    if len(points) > 1:
+        # Curves that lie on each other are both seen.
+        yield Path(points, role, width=4.0 if index == 0 else 2.0, dashed=index > 0)
+    if len(points) < FEW_POINTS:
+        yield from (Dot(x, y, role, 4.0 if index == 0 else 2.5) for x, y in points)
+
+
+def _legend(labels: Sequence[str]) -> Iterator[Shape]:
+    x, y = WIDTH - RIGHT, TOP + 14
+    width = max(text_width(label, 12) for label in labels)
+    for index, label in enumerate(labels):
+        row = y + 18 * index
+        line = ((x - width - 34, row - 4), (x - width - 8, row - 4))
+        yield Path(line, f"series-{index % COLOURS}", width=4.0 if index == 0 else 2.0, dashed=index > 0)
+        yield Label(x - width, row, label, anchor="start")
+
+
+def _range(points: Sequence[tuple[float, float]], which: int) -> tuple[float, float]:
+    numbers = [point[which] for point in points]
+    return min(numbers), max(numbers)
+
+
+def _left(marks: Sequence[float]) -> float:
+    """Room for the unit and the ticks' texts."""
+    step = marks[1] - marks[0]
+    return 34 + max(text_width(tick_text(mark, step), 11) for mark in marks)
+
+
+def _frame(frame: Frame, left: float) -> Iterator[Shape]:
+    yield Label(WIDTH / 2, 20, frame.title, size=15, bold=True)
+    if frame.subtitle:
+        yield Label(WIDTH / 2, 38, frame.subtitle, "quiet")
+    yield Label(16, (TOP + HEIGHT - BOTTOM) / 2, frame.unit, "quiet", size=11, upward=True)
+    if frame.note:
+        yield Label((left + WIDTH - RIGHT) / 2, HEIGHT - 10, frame.note, bold=True)
+
+
+def _horizontals(marks: Sequence[float], scale: Scale, left: float) -> Iterator[Shape]:
+    step = marks[1] - marks[0]
+    for mark in marks:
+        y = scale.at(mark)
+        yield Path(((left, y), (WIDTH - RIGHT, y)), "grid")
+        yield Label(left - 6, y + 4, tick_text(mark, step), "quiet", anchor="end", size=11)

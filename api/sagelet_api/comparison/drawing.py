@@ -1,0 +1,77 @@
+"""Pictures as lists of shapes, which `svg.py` and `png.py` draw alike. Lengths are pixels, y grows downward.
+
+A shape's `role` says what it is, not how it looks: `series-0` .. `series-7`, `axis`, `grid`, `text`, `quiet`; the style
+sheet and the painter of PNGs have a colour for each.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rect:
+    x: float
+    y: float
+    width: float
+    height: float
+    role: str
+    #: A weaker tone of the same colour, with an outline.
+    light: bool = False
+
+
+@dataclass(frozen=True)
+class Path:
+    """Straight lines from point to point."""
+
+    points: tuple[tuple[float, float], ...]
+    role: str
+    width: float = 1.0
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Dot:
+    x: float
+    y: float
+    role: str
+    radius: float = 2.5
+
+
+@dataclass(frozen=True)
+class Label:
+    x: float
+    #: Of the line that letters stand on.
+    y: float
+    text: str
+    role: str = "text"
+    #: start, middle, end
+    anchor: str = "middle"
+    size: float = 12.0
+    bold: bool = False
+    #: Written upward.
+    upward: bool = False
+
+
+Shape = Rect | Path | Dot | Label
+
+
+@dataclass(frozen=True)
+class Picture:
+    #: Names its file: throughput, loss, time, cost.
+    name: str
+    title: str
+    #: For those who do not see it: all that the picture shows, in words.
+    description: str
+    width: float
+    height: float
+    shapes: tuple[Shape, ...]
+
+
+def text_width(text: str, size: float) -> float:
+    """About how wide a text is; fonts differ."""
+    return 0.56 * size * len(text)
+
+
+def shortened(text: str, width: float, size: float) -> str:
+    """The text, or its beginning and an ellipsis where it is wider."""
+    room = int(width / (0.56 * size))
+    return text if len(text) <= room else text[: max(1, room - 1)] + "…"

@@ -1,0 +1,46 @@
+"""One HTML file that needs nothing else: pictures and style sheet are inside, and there is no script."""
+
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import sagelet_engine
+from sagelet_api.comparison.view import view
+from sagelet_engine.comparison.result import Comparison
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_DARK = ':root[data-theme="dark"] .comparison'
+
+
+def report(comparison: Comparison) -> str:
+    template = _environment().get_template("report.html")
+    return template.render(view=view(comparison), style=_style(), version=sagelet_engine.__version__, link=None)
+
+
+def fragment(comparison: Comparison) -> str:
+    """For a page that is there already, a notebook's: with its style, without `html` and `body`."""
+    template = _environment().get_template("_comparison.html")
+    return f"<style>{_style()}</style>" + template.render(view=view(comparison), link=None)
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader
+
+    loader = PackageLoader("sagelet_api.comparison", "templates")
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+
+
+@cache
+def _style() -> str:
+    """Dark where the reader's system is: there is no button, and so no `data-theme`."""
+    from markupsafe import Markup
+
+    files = resources.files("sagelet_api.comparison").joinpath("static")
+    rules = files.joinpath("comparison.css").read_text(encoding="utf-8")
+    before, _, rest = rules.partition(_DARK)
+    dark, _, after = rest.partition("}\n")
+    by_system = f"@media (prefers-color-scheme: dark) {{ .comparison{dark}}} }}\n"
+    return Markup(before + by_system + after + files.joinpath("report.css").read_text(encoding="utf-8"))

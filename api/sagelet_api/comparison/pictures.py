@@ -1,0 +1,110 @@
+"""The four pictures of AWS's blog "How to Speed Up Open Source LLMs Training and Cut Down Billing Time with Amazon
+SageMaker": throughput, loss, training time, billable seconds; titles and axes as in its notebook."""
+
+from sagelet_api.comparison.charts import Bar, Curve, Frame, bar_picture, line_picture
+from sagelet_api.comparison.drawing import Picture
+from sagelet_api.comparison.wording import UNKNOWN, value_text
+from sagelet_engine.comparison.result import Comparison, Job, Row
+
+NO_LOSS = "No training loss: neither in the log nor by a metric definition"
+
+
+def pictures(comparison: Comparison) -> tuple[Picture, ...]:
+    return (_throughput(comparison), _loss(comparison), _time(comparison), _cost(comparison))
+
+
+def captions(comparison: Comparison) -> dict[str, str]:
+    """What stands below each picture, by its name: the blog's words."""
+    if [job.label for job in comparison.jobs] == ["native", "compiled"]:
+        against = "without Training Compiler vs. with Training Compiler"
+    else:
+        against = " vs. ".join(job.label for job in comparison.jobs)
+    return {
+        "throughput": f"Training data throughput: {against}",
+        "loss": f"Training loss convergence: {against}",
+        "time": f"Training time: {against}",
+        "cost": f"Training cost (billable seconds): {against}",
+    }
+
+
+def _throughput(comparison: Comparison) -> Picture:
+    return _bars(
+        comparison, "throughput", "throughput", "Training Throughput", "Higher is better", "Samples/sec", "throughput"
+    )
+
+
+def _cost(comparison: Comparison) -> Picture:
+    title = "Training Cost (billable seconds)"
+    return _bars(comparison, "cost", "billable_seconds", title, "Lower is better", "Billable seconds", "", "usd")
+
+
+def _bars(
+    comparison: Comparison, name: str, key: str, title: str, subtitle: str, unit: str, note: str, beside: str = ""
+) -> Picture:
+    """`note`: the kind of sentence below, where there are two jobs; `beside`: a figure in brackets behind the value."""
+    row, more = _row(comparison, key), _row(comparison, beside)
+    bars = [
+        Bar(job.label, _value(row, index), _text(row, index) + (f" ({_text(more, index)})" if more else ""))
+        for index, job in enumerate(comparison.jobs)
+    ]
+    below = _note(comparison, note)
+    return bar_picture(Frame(name, title, subtitle, unit, below, _described(bars, below)), bars)
+
+
+def _time(comparison: Comparison) -> Picture:
+    row, compiling = _row(comparison, "runtime"), _row(comparison, "compile_seconds")
+    bars = [
+        Bar(job.label, _value(row, index), _text(row, index), *_part(compiling, index, _value(row, index)))
+        for index, job in enumerate(comparison.jobs)
+    ]
+    frame = Frame("time", "Training Time", "Lower is better", "Seconds (train_runtime)", "", _described(bars, ""))
+    return bar_picture(frame, bars)
+
+
+def _part(compiling: Row | None, index: int, whole: float | None) -> tuple[float, str]:
+    seconds = _value(compiling, index)
+    if not seconds or compiling is None or whole is None or seconds > whole:
+        return 0.0, ""
+    return seconds, f"compiling {value_text(compiling, seconds)}"
+
+
+def _loss(comparison: Comparison) -> Picture:
+    by_epoch = all(point.epoch is not None for job in comparison.jobs for point in job.losses)
+    curves = [Curve(job.label, _points(job, by_epoch)) for job in comparison.jobs]
+    told = [
+        f"{curve.label}: {len(curve.points)} points, from {curve.points[0][1]:.4g} to {curve.points[-1][1]:.4g}"
+        for curve in curves
+        if curve.points
+    ]
+    title = "Plot of Training Loss"
+    frame = Frame("loss", title, "", "Training Loss", "", "; ".join(told) or NO_LOSS)
+    return line_picture(frame, "Epoch" if by_epoch else "Entry of the log", curves, NO_LOSS)
+
+
+def _points(job: Job, by_epoch: bool) -> tuple[tuple[float, float], ...]:
+    if by_epoch:
+        return tuple((point.epoch or 0.0, point.loss) for point in job.losses)
+    return tuple((float(number), point.loss) for number, point in enumerate(job.losses, 1))
+
+
+def _described(bars: list[Bar], note: str) -> str:
+    texts = [f"{bar.label}: {bar.text}{f', of which {bar.part_text}' if bar.part else ''}" for bar in bars]
+    return "; ".join(texts) + (f". {note}" if note else "")
+
+
+def _note(comparison: Comparison, kind: str) -> str:
+    """AWS's line below its picture; a longer sentence has its place beside the picture."""
+    found = [one.text[one.text.find("====>") :] for one in comparison.sentences if one.kind == kind]
+    return found[0] if len(comparison.jobs) == 2 and found and found[0].startswith("====>") else ""
+
+
+def _row(comparison: Comparison, key: str) -> Row | None:
+    return next((row for row in comparison.rows if row.key == key), None)
+
+
+def _value(row: Row | None, index: int) -> float | None:
+    return None if row is None else row.values[index]
+
+
+def _text(row: Row | None, index: int) -> str:
+    return UNKNOWN if row is None else value_text(row, row.values[index])

@@ -1,0 +1,107 @@
+"""What the templates show of a comparison: texts, in order."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from sagelet_api.comparison.pictures import captions, pictures
+from sagelet_api.comparison.svg import svg
+from sagelet_api.comparison.wording import change_text, value_text, verdict
+from sagelet_engine.comparison.comparable import Difference
+from sagelet_engine.comparison.result import Comparison, Job, Row
+
+#: Which sentences stand beside which picture; those of the first are in the picture where there is room.
+_BESIDE = {"throughput": ("throughput",), "loss": ("loss",), "time": ("runtime",), "cost": ("billable", "cost")}
+
+
+@dataclass(frozen=True)
+class Cell:
+    value: str
+    change: str
+    #: better, worse or empty.
+    verdict: str
+
+
+@dataclass(frozen=True)
+class TableRow:
+    title: str
+    source: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """The Trainers' summaries: the notebook's table."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class View:
+    title: str
+    jobs: tuple[Job, ...]
+    blocking: tuple[Difference, ...]
+    differing: tuple[Difference, ...]
+    sentences: tuple[str, ...]
+    #: Picture, caption, sentences.
+    pictures: tuple[tuple[Markup, str, tuple[str, ...]], ...]
+    rows: tuple[TableRow, ...]
+    stats: Stats
+    remarks: tuple[str, ...]
+
+
+def view(comparison: Comparison) -> View:
+    return View(
+        title(comparison),
+        comparison.jobs,
+        tuple(one for one in comparison.differences if one.blocks),
+        tuple(one for one in comparison.differences if not one.blocks),
+        tuple(one.text for one in comparison.sentences),
+        tuple(_pictures(comparison)),
+        tuple(table_row(row) for row in comparison.rows),
+        _stats(comparison),
+        comparison.remarks,
+    )
+
+
+def title(comparison: Comparison) -> str:
+    first, *others = comparison.jobs
+    return f"{', '.join(job.name for job in others)} against {first.name}"
+
+
+def table_row(row: Row) -> TableRow:
+    sources = ", ".join(dict.fromkeys(filter(None, row.sources)))
+    changes = (None, *row.changes[1:])
+    cells = (
+        Cell(value_text(row, value), change_text(change), verdict(row, change))
+        for value, change in zip(row.values, changes, strict=True)
+    )
+    return TableRow(row.title, sources, tuple(cells))
+
+
+def _pictures(comparison: Comparison) -> Iterator[tuple[Markup, str, tuple[str, ...]]]:
+    below = captions(comparison)
+    for picture in pictures(comparison):
+        kinds = _BESIDE[picture.name]
+        texts = tuple(
+            one.text for one in comparison.sentences if one.kind in kinds and not _is_in(one.text, comparison)
+        )
+        # Every text in it is escaped where it is made.
+        yield Markup(svg(picture)), below[picture.name], texts
+
+
+def _is_in(text: str, comparison: Comparison) -> bool:
+    """Whether the picture has the sentence already."""
+    return "====>" in text and len(comparison.jobs) == 2
+
+
+def _stats(comparison: Comparison) -> Stats:
+    names = tuple(dict.fromkeys(name for job in comparison.jobs for name in job.summary))
+    rows = tuple((job.label, tuple(_number(job.summary.get(name)) for name in names)) for job in comparison.jobs)
+    return Stats(names, rows)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.6g}"

@@ -1,0 +1,1 @@
+"""Jobs against each other, native against compiled: pure rules on frozen facts."""

@@ -1,0 +1,149 @@
+"""The rules: facts of two or more jobs in, their comparison out. The first job is what the others are measured by."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from sagelet_engine.comparison import sentences
+from sagelet_engine.comparison.comparable import Difference, differences, instances_text
+from sagelet_engine.comparison.facts import JobFacts
+from sagelet_engine.comparison.measured import Value, measure
+from sagelet_engine.comparison.result import BreakEven, Comparison, Job, Row
+from sagelet_engine.comparison.side import Side
+from sagelet_engine.errors import SageletError
+from sagelet_engine.instances.catalogue import PRICES_REGION
+
+#: Jobs of one comparison: more than a picture can show apart.
+MOST_JOBS = 8
+
+
+class CannotCompare(SageletError):
+    """Too few jobs, too many, or one twice."""
+
+
+class NotComparable(SageletError):
+    """A comparison of these jobs means nothing."""
+
+    def __init__(self, found: Sequence[Difference]) -> None:
+        self.differences = tuple(found)
+        reasons = "; ".join(dict.fromkeys(f"{one.job}: {one.text}" for one in found))
+        super().__init__(f"Not comparable. {reasons}.")
+
+
+def compare(jobs: Sequence[JobFacts], *, anyway: bool = False) -> Comparison:
+    """`anyway`: also jobs whose differences make the comparison mean nothing. Raises NotComparable, CannotCompare."""
+    _check(jobs)
+    found = [one for other in jobs[1:] for one in differences(jobs[0], other)]
+    blocking = [one for one in found if one.blocks]
+    if blocking and not anyway:
+        raise NotComparable(blocking)
+    sides = [Side(job, measure(job), label) for job, label in zip(jobs, labels(jobs), strict=True)]
+    evens = {side.facts.name: even for side in sides[1:] if (even := break_even(sides[0], side)) is not None}
+    return Comparison(
+        tuple(_job(side) for side in sides),
+        tuple(_rows(sides)),
+        tuple(line for side in sides[1:] for line in sentences.of(sides[0], side, evens.get(side.facts.name))),
+        tuple(found),
+        tuple(evens.values()),
+        tuple(_remarks(sides)),
+    )
+
+
+def _check(jobs: Sequence[JobFacts]) -> None:
+    if len(jobs) < 2:
+        raise CannotCompare("A comparison takes two jobs or more: name the native one first, then the compiled ones")
+    if len(jobs) > MOST_JOBS:
+        raise CannotCompare(f"{len(jobs)} jobs are more than a comparison shows apart: name at most {MOST_JOBS}")
+    places = [(job.account, job.region, job.name) for job in jobs]
+    if twice := next((place for place in places if places.count(place) > 1), None):
+        raise CannotCompare(f"{twice[2]} is named twice: a job is not compared with itself")
+
+
+def labels(jobs: Sequence[JobFacts]) -> list[str]:
+    """native, compiled; with a number from the second of a kind on."""
+    kinds = ["compiled" if job.compiled else "native" for job in jobs]
+    numbers = [kinds[: index + 1].count(kind) for index, kind in enumerate(kinds)]
+    return [kind if number == 1 else f"{kind} {number}" for kind, number in zip(kinds, numbers, strict=True)]
+
+
+def _job(side: Side) -> Job:
+    facts = side.facts
+    return Job(
+        facts.name,
+        side.label,
+        facts.account,
+        facts.region,
+        facts.status,
+        facts.compiled,
+        instances_text(facts),
+        dict(facts.log.summary),
+        side.measured.losses,
+        facts.bill.as_of.isoformat(),
+    )
+
+
+#: Key (the name in Measured), title, unit, which is better.
+ROWS = (
+    ("throughput", "Throughput of the whole training", "samples/s", "higher"),
+    ("steady_throughput", "Throughput without the time of compiling", "samples/s", "higher"),
+    ("runtime", "Training loop (train_runtime)", "s", "lower"),
+    ("training_seconds", "Training time (TrainingTimeInSeconds)", "s", "lower"),
+    ("outside", "Of it before and after the loop", "s", ""),
+    ("billable_seconds", "Billable time (BillableTimeInSeconds)", "s", "lower"),
+    ("usd", "Cost", "USD", "lower"),
+    ("compile_seconds", "Compiling", "s", ""),
+    ("compiles", "Compiled programs", "", ""),
+    ("first_step", "First step", "s", ""),
+    ("steady_step", "Step that compiled nothing (median)", "s", ""),
+    ("last_loss", "Last training loss", "", ""),
+    ("steps", "Steps", "", ""),
+    ("samples", "Samples", "", ""),
+    ("rows", "Rows of a step, all workers", "", ""),
+)
+
+
+def _rows(sides: Sequence[Side]) -> Iterator[Row]:
+    """Those of which at least one value is known."""
+    for key, title, unit, better in ROWS:
+        values: list[Value] = [getattr(side.measured, key) for side in sides]
+        numbers = tuple(value.number for value in values)
+        if any(number is not None for number in numbers):
+            changes = tuple(change(numbers[0], number) for number in numbers)
+            sources = tuple(value.source if value.number is not None else "" for value in values)
+            yield Row(key, title, unit, better, numbers, changes, sources)
+
+
+def change(before: float | None, after: float | None) -> float | None:
+    """In percent of `before`."""
+    if before is None or after is None or before <= 0:
+        return None
+    return (after / before - 1) * 100
+
+
+def break_even(baseline: Side, side: Side) -> BreakEven | None:
+    """None where the two are not a native and a compiled job, or the speed of one is not known.
+
+    A step of the compiled job saves what its rows take longer natively. Both speeds are those of steps that compile
+    nothing.
+    """
+    if baseline.facts.compiled or not side.facts.compiled:
+        return None
+    native, compiled = (one.measured.steady_throughput.number for one in (baseline, side))
+    seconds, rows, ran = (getattr(side.measured, key).number for key in ("compile_seconds", "rows", "steps"))
+    if not native or not compiled or not rows or seconds is None:
+        return None
+    saved = rows / native - rows / compiled
+    steps = math.ceil(seconds / saved) if saved > 0 else None
+    return BreakEven(side.facts.name, seconds, steps, int(ran or 0), (1 - native / compiled) * 100)
+
+
+def _remarks(sides: Sequence[Side]) -> Iterator[str]:
+    for side in sides:
+        if side.facts.stand_in:
+            yield f"{side.facts.name}: {side.facts.stand_in}. Seconds are this machine's, not AWS's"
+    unpriced = [name for side in sides for name, _ in side.facts.bill.instances if side.facts.bill.usd is None]
+    if unpriced:
+        yield f"No cost: the price of {', '.join(dict.fromkeys(unpriced))} is not known"
+    else:
+        dates = ", ".join(sorted({side.facts.bill.as_of.isoformat() for side in sides}))
+        price = f"AWS's on-demand price of training in {PRICES_REGION}, list of {dates}"
+        yield f"Cost: billable seconds x instances x {price}"

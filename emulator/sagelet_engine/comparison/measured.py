@@ -1,0 +1,186 @@
+"""The figures of one job, each from the best source that has it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sagelet_engine.comparison.facts import JobFacts
+from sagelet_engine.telemetry.series import Sample
+
+TRAINER = "Trainer's log"
+REPORT = "compile report"
+RECORD = "DescribeTrainingJob"
+#: Points of a loss curve that are kept: more than a picture can show.
+MOST_POINTS = 1000
+
+
+@dataclass(frozen=True)
+class Value:
+    """A figure and where it is from."""
+
+    number: float | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class LossPoint:
+    loss: float
+    #: None where nothing tells it.
+    epoch: float | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds, samples per second, US dollars. A Value without number: not known."""
+
+    throughput: Value
+    steady_throughput: Value
+    runtime: Value
+    training_seconds: Value
+    #: Training time before and after the loop: input data, the start of Python and its imports, upload.
+    outside: Value
+    billable_seconds: Value
+    usd: Value
+    compile_seconds: Value
+    compiles: Value
+    steady_step: Value
+    first_step: Value
+    last_loss: Value
+    steps: Value
+    samples: Value
+    #: Rows that all workers take in a step.
+    rows: Value
+    losses: tuple[LossPoint, ...]
+
+
+def measure(job: JobFacts) -> Measured:
+    total = job.report.total
+    losses = _losses(job)
+    source = TRAINER if job.log.train else "metric definition"
+    return Measured(
+        throughput=_first(
+            _summary(job, "train_samples_per_second"),
+            _metric(job, _is_throughput),
+            _reported(_average_throughput(job)),
+        ),
+        steady_throughput=_first(
+            _steady_throughput(job), _metric(job, _is_steady), _reported(total.samples_per_second)
+        ),
+        runtime=_runtime(job),
+        training_seconds=Value(job.training_seconds, RECORD),
+        outside=_outside(job),
+        billable_seconds=Value(job.billable_seconds, RECORD),
+        usd=Value(None if job.billable_seconds is None else job.bill.usd, f"price list of {job.bill.as_of}"),
+        compile_seconds=Value(total.compile_seconds, REPORT) if job.report.compiled else Value(),
+        compiles=Value(total.compiles, REPORT) if job.report.compiled else Value(),
+        steady_step=_reported(total.steady_step_seconds),
+        first_step=_reported(total.first_step_seconds),
+        last_loss=Value(losses[-1].loss, source) if losses else Value(),
+        steps=_reported(total.steps or total.optimizer_steps),
+        samples=_reported(total.samples),
+        rows=_reported(_rows(job)),
+        losses=_thinned(losses),
+    )
+
+
+def _runtime(job: JobFacts) -> Value:
+    return _first(
+        _summary(job, "train_runtime"),
+        _metric(job, lambda name: name.endswith("train_runtime")),
+        _reported(_span(job)),
+    )
+
+
+def _outside(job: JobFacts) -> Value:
+    loop = _runtime(job).number
+    if loop is None or job.training_seconds is None or loop > job.training_seconds:
+        return Value()
+    return Value(job.training_seconds - loop, RECORD)
+
+
+def _steady_throughput(job: JobFacts) -> Value:
+    """All samples over the time of the training loop in which nothing was compiled.
+
+    A mean, as the throughput of the whole is, so that the two and the time of compiling add up. The report's median
+    would leave out what slows single steps down, on a busy machine most of the time.
+    """
+    total, seconds = job.report.total, _runtime(job)
+    if not seconds.number or not total.samples or total.compile_seconds >= seconds.number:
+        return Value()
+    source = seconds.source if seconds.source == REPORT else f"{seconds.source}, {REPORT}"
+    return Value(total.samples / (seconds.number - total.compile_seconds), source)
+
+
+def _first(*values: Value) -> Value:
+    return next((value for value in values if value.number is not None), Value())
+
+
+def _reported(number: float) -> Value:
+    """Of the compile report, where 0 is "not known"."""
+    return Value(number, REPORT) if number else Value()
+
+
+def _summary(job: JobFacts, name: str) -> Value:
+    number = job.log.summary.get(name)
+    return Value() if number is None else Value(number, TRAINER)
+
+
+def _metric(job: JobFacts, fits: Callable[[str], bool]) -> Value:
+    """The last value of the first metric whose name fits."""
+    for name, samples in sorted(job.metrics.items()):
+        if samples and fits(name.lower()):
+            return Value(samples[-1].value, f"metric definition {name}")
+    return Value()
+
+
+def _is_steady(name: str) -> bool:
+    return "steady" in name and _speaks_of_throughput(name)
+
+
+def _is_throughput(name: str) -> bool:
+    return _speaks_of_throughput(name) and not any(other in name for other in ("steady", "eval", "test", "valid"))
+
+
+def _speaks_of_throughput(name: str) -> bool:
+    return name.endswith(("samples_per_second", "samples/s", "samples_per_sec")) or "throughput" in name
+
+
+def _span(job: JobFacts) -> float:
+    """Seconds from the start of the first step to the end of the last, of the slowest worker; 0: not known."""
+    spans = [
+        (one.last_step_ms - one.started_ms) / 1000 - one.time_to_first_step_seconds + one.first_step_seconds
+        for one in job.report.workers
+        if one.last_step_ms and one.started_ms and one.time_to_first_step_seconds
+    ]
+    return max([0.0, *spans])
+
+
+def _average_throughput(job: JobFacts) -> float:
+    seconds = _span(job)
+    return job.report.total.samples / seconds if seconds else 0.0
+
+
+def _rows(job: JobFacts) -> int:
+    """Most batches' rows, added up over the workers."""
+    shapes = [one.batch_shapes[0].shape for one in job.report.workers if one.batch_shapes]
+    return sum(shape[0] for shape in shapes if shape)
+
+
+def _losses(job: JobFacts) -> list[LossPoint]:
+    if job.log.train:
+        return [LossPoint(entry["loss"], entry.get("epoch")) for entry in job.log.train]
+    losses = _named(job, ("loss", "train_loss", "train:loss", "training_loss", "train-loss"))
+    epochs = {sample.time_ms: sample.value for sample in _named(job, ("epoch", "train:epoch", "train_epoch"))}
+    return [LossPoint(sample.value, epochs.get(sample.time_ms)) for sample in losses]
+
+
+def _named(job: JobFacts, names: Iterable[str]) -> tuple[Sample, ...]:
+    lower = {name.lower(): samples for name, samples in job.metrics.items()}
+    return next((lower[name] for name in names if lower.get(name)), ())
+
+
+def _thinned(points: list[LossPoint]) -> tuple[LossPoint, ...]:
+    """At most MOST_POINTS, the first and the last among them."""
+    if len(points) <= MOST_POINTS:
+        return tuple(points)
+    stride = (len(points) - 1) / (MOST_POINTS - 1)
+    return tuple(points[round(index * stride)] for index in range(MOST_POINTS))

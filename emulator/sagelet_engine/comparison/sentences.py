@@ -1,0 +1,157 @@
+"""What the figures say, in the words of AWS's notebook.
+
+"Compile and Train the GPT2 Model using the Transformers Trainer API with the wikitext Dataset for Multi-Node Multi-GPU
+Training" ends in three percentages, which it works out so, n natively and o compiled:
+
+    round((o.train_samples_per_second / n.train_samples_per_second - 1) * 100)
+    int((n.train_runtime - o.train_runtime) * 100 / n.train_runtime)
+    int((n.BillableTimeInSeconds - o.BillableTimeInSeconds) * 100 / n.BillableTimeInSeconds)
+
+Its words are for a compiled job that is faster. One that is slower gets the same words with "slower" in place of
+"faster", and a pair that is not a native and a compiled job gets its names in place of the product's.
+"""
+
+from collections.abc import Iterator
+
+from sagelet_engine.comparison.result import BreakEven, Sentence
+from sagelet_engine.comparison.side import Side
+
+#: Largest relative difference of losses at the same epoch that is still called similar.
+SIMILAR = 0.05
+
+
+def of(baseline: Side, side: Side, even: BreakEven | None) -> Iterator[Sentence]:
+    """About `side` against `baseline`; none on what is not known."""
+    name = side.facts.name
+    texts = {
+        "throughput": _throughput(baseline, side),
+        "loss": _loss(baseline, side),
+        "runtime": _runtime(baseline, side),
+        "billable": _billable(baseline, side),
+        "cost": _cost(baseline, side),
+        "compilation": _compilation(side),
+        "break-even": "" if even is None else _break_even(even),
+    }
+    return (Sentence(kind, name, text) for kind, text in texts.items() if text)
+
+
+def is_pair(baseline: Side, side: Side) -> bool:
+    """A native job and a compiled one: what AWS's words are about."""
+    return side.facts.compiled and not baseline.facts.compiled
+
+
+def _throughput(baseline: Side, side: Side) -> str:
+    before, after = baseline.measured.throughput.number, side.measured.throughput.number
+    if not before or after is None:
+        return ""
+    percent = round((after / before - 1) * 100)
+    if is_pair(baseline, side) and percent > 0:
+        return f"Training throughput ====> {percent}% Compiler savings <===="
+    if percent == 0:
+        return f"{side.facts.name} has the same training throughput as {baseline.facts.name}, within 1%."
+    how = f"{abs(percent)}% {'higher' if percent > 0 else 'lower'}"
+    return f"{side.facts.name} has a {how} training throughput than {baseline.facts.name}."
+
+
+def _runtime(baseline: Side, side: Side) -> str:
+    who = "SageMaker Training Compiler is" if is_pair(baseline, side) else f"{side.facts.name} is"
+    percent = _less(baseline.measured.runtime.number, side.measured.runtime.number)
+    if percent is None:
+        return ""
+    if percent == 0:
+        return f"{who} as fast{_as(baseline, side)} in terms of total training time, within 1%."
+    how = f"about {abs(percent)}% {_faster(percent)}{_than(baseline, side)}"
+    return f"{who} {how} in terms of total training time."
+
+
+def _billable(baseline: Side, side: Side) -> str:
+    who = "SageMaker Training Compiler integrated PyTorch" if is_pair(baseline, side) else side.facts.name
+    percent = _less(baseline.measured.billable_seconds.number, side.measured.billable_seconds.number)
+    if percent is None:
+        return ""
+    if percent == 0:
+        return f"{who} was as fast{_as(baseline, side)} in summary, within 1%."
+    return f"{who} was {abs(percent)}% {_faster(percent)}{_than(baseline, side)} in summary."
+
+
+def _less(before: float | None, after: float | None) -> int | None:
+    """By how many whole percent `after` is less, cut off as the notebook does; below 0: more."""
+    return None if not before or after is None else int((before - after) * 100 / before)
+
+
+def _faster(percent: int) -> str:
+    return "faster" if percent > 0 else "slower"
+
+
+def _than(baseline: Side, side: Side) -> str:
+    return "" if is_pair(baseline, side) else f" than {baseline.facts.name}"
+
+
+def _as(baseline: Side, side: Side) -> str:
+    return "" if is_pair(baseline, side) else f" as {baseline.facts.name}"
+
+
+def _cost(baseline: Side, side: Side) -> str:
+    before, after = baseline.measured.usd.number, side.measured.usd.number
+    if before is None or after is None:
+        return ""
+    saved = before - after
+    how = f"${abs(saved):.4f} {'less' if saved >= 0 else 'more'}"
+    return f"{side.facts.name} costs ${after:.4f}, {how} than {baseline.facts.name} (${before:.4f})."
+
+
+def _loss(baseline: Side, side: Side) -> str:
+    difference = loss_difference(baseline, side)
+    if difference is None:
+        return ""
+    percent = f"at most {difference:.2%}" if difference >= 0.00005 else "less than 0.01%"
+    at_most = f"they differ by {percent} at the same place"
+    if difference <= SIMILAR:
+        words = "with and without SageMaker Training Compiler" if is_pair(baseline, side) else "in both jobs"
+        return f"The decrease in training loss is similar {words}: {at_most}."
+    return f"The training losses of {baseline.facts.name} and {side.facts.name} are not similar: {at_most}."
+
+
+def loss_difference(baseline: Side, side: Side) -> float | None:
+    """The largest difference of losses at the same place, relative to the first; None: no place has both.
+
+    Places are epochs; where a job does not tell them, the numbers of its points, if both jobs have as many.
+    """
+    one, two = (_by_epoch(job) for job in (baseline, side))
+    if not one or not two:
+        one, two = (_by_number(job) for job in (baseline, side))
+        if len(one) != len(two):
+            return None
+    both = [(one[place], two[place]) for place in one.keys() & two.keys() if one[place]]
+    return max((abs(after - before) / abs(before) for before, after in both), default=None)
+
+
+def _by_epoch(side: Side) -> dict[float, float]:
+    """Loss by epoch; empty where a point has no epoch."""
+    points = side.measured.losses
+    found = {round(point.epoch, 4): point.loss for point in points if point.epoch is not None}
+    return found if len(found) == len(points) else {}
+
+
+def _by_number(side: Side) -> dict[float, float]:
+    return {float(number): point.loss for number, point in enumerate(side.measured.losses)}
+
+
+def _compilation(side: Side) -> str:
+    seconds, runtime = side.measured.compile_seconds.number, side.measured.runtime.number
+    if not side.facts.compiled or seconds is None:
+        return ""
+    share = f" of the {runtime:.1f} s of training" if runtime else ""
+    return f"{side.facts.name} compiled for {seconds:.1f} s{share}, once; a longer training compiles no longer."
+
+
+def _break_even(even: BreakEven) -> str:
+    if even.steps is None:
+        return (
+            f"The steps of {even.job} that compile nothing are no faster than native ones here, so the time that "
+            "compiling took is never won back."
+        )
+    long_run = f"a long training comes near {int(even.long_run_percent)}% less time"
+    if even.ran >= even.steps:
+        return f"{even.job} won the time of compiling back by step {even.steps} of {even.ran}; {long_run}."
+    return f"{even.job} ran {even.ran} steps; it would win the time of compiling back by step {even.steps}: {long_run}."

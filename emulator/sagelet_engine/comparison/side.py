@@ -1,0 +1,16 @@
+"""One job of a comparison."""
+
+from dataclasses import dataclass
+
+from sagelet_engine.comparison.facts import JobFacts
+from sagelet_engine.comparison.measured import Measured
+
+
+@dataclass(frozen=True)
+class Side:
+    """A job with what was measured of it."""
+
+    facts: JobFacts
+    measured: Measured
+    #: For legends.
+    label: str

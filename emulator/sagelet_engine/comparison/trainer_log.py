@@ -1,0 +1,74 @@
+"""What a Hugging Face Trainer prints: dictionaries with losses, and one with a summary at the end.
+
+Read as the notebook "Compile and Train the GPT2 Model using the Transformers Trainer API with the wikitext Dataset for
+Multi-Node Multi-GPU Training" reads it: what is between the braces of a line is a literal of Python; one with `loss` is
+of training, one with `eval_loss` of evaluation, one with `train_runtime` is the summary.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+#: Characters of a dictionary; a Trainer's has a few hundred.
+LONGEST = 4096
+_MARKS = ("loss'", 'loss"', "train_runtime")
+#: No literals of Python, though repr() prints them.
+_NO_LITERAL = re.compile(r"(?<![\w'\"])-?(?:nan|inf)(?![\w'\"])")
+
+Entry = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class TrainerLog:
+    #: Dictionaries of training, in order: `loss`, `epoch`, `learning_rate`, ...
+    train: tuple[Entry, ...] = ()
+    evaluations: tuple[Entry, ...] = ()
+    #: The last summary: `train_runtime` (seconds), `train_samples_per_second`, `train_loss`, ...
+    summary: Entry = field(default_factory=dict)
+
+
+def worth_reading(line: str) -> bool:
+    """Whether a line may hold such a dictionary; quick, as logs are long."""
+    return "{" in line and any(mark in line for mark in _MARKS)
+
+
+def parse(lines: Iterable[str]) -> TrainerLog:
+    train: list[Entry] = []
+    evaluations: list[Entry] = []
+    summary: Entry = {}
+    for line in lines:
+        entry = _numbers(line) if worth_reading(line) else {}
+        if "loss" in entry:
+            train.append(entry)
+        elif "eval_loss" in entry:
+            evaluations.append(entry)
+        elif "train_runtime" in entry:
+            summary = entry
+    return TrainerLog(tuple(train), tuple(evaluations), summary)
+
+
+def _numbers(line: str) -> Entry:
+    """The numbers of a line's dictionary by name; none where it is none. NaN and infinity are left out."""
+    begin, end = line.find("{"), line.find("}")
+    if end < begin or end - begin > LONGEST:
+        return {}
+    try:
+        literal = ast.literal_eval(_NO_LITERAL.sub("None", line[begin : end + 1]))
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return {}
+    if not isinstance(literal, dict):
+        return {}
+    found = {str(name): _number(value) for name, value in literal.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _number(value: object) -> float | None:
+    """Transformers 5 prints numbers as strings."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if abs(number) < float("inf") else None

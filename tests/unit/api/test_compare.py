@@ -1,0 +1,201 @@
+"""Jobs against each other: endpoint, command, Python call and page, on what jobs of a fake runtime have left."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import sagelet
+from sagelet.comparing import NotComparable
+from sagelet_api.cli.main import main
+from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.errors import SageletError
+from sagelet_engine.telemetry.compiler.worker import BatchShape
+from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.doctor_cases import native_worker, worker
+from support.world import request, until
+
+COMPILED = {"sagemaker_training_compiler_enabled": "true"}
+LOSSES = "{{'loss': {}, 'learning_rate': 1e-05, 'epoch': {}}}"
+SUMMARY = "{{'train_runtime': {}, 'train_samples_per_second': {}, 'train_loss': 3.0, 'epoch': 2.0}}"
+
+
+def channel(uri: str) -> dict[str, Any]:
+    source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
+    return {"ChannelName": "train", "DataSource": {"S3DataSource": source}}
+
+
+@pytest.fixture
+def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    with ApiWorld(tmp_path, bridge) as running:
+        running.objects.put("data", "a/x.txt", b"text")
+        yield running
+
+
+def train(world: ApiWorld, name: str, seconds: int, *, compiled: bool, script: str = "train()", **changes: Any) -> None:
+    """A job that has trained on the channel and ended, 10 s after its training loop."""
+    body = {
+        "HyperParameters": {"sagemaker_program": '"train.py"', **(COMPILED if compiled else {})},
+        "ResourceConfig": {"InstanceType": "ml.g4dn.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1},
+        "InputDataConfig": [channel("s3://data/a")],
+    }
+    account = changes.pop("account", ACCOUNT)
+    world.client("sagemaker", account=account).create_training_job(**request(name, **{**body, **changes}))
+    job = until(lambda: next((one for one in world.engine._store.unfinished() if one.key.name == name), None))
+    hosts = until(lambda: len(world.runtime.find(job.launch_id)) == 2 and world.runtime.find(job.launch_id))
+    first, second = (world.runtime.hosts[handle.ref] for handle in hosts)
+    directory = JobDirectories.of(world.settings.data, job).host("algo-1").opt_ml
+    (directory / "code" / "train.py").write_text(script)
+    (directory / "output" / "sagelet").mkdir(parents=True, exist_ok=True)
+    usual = {"samples": 100, "batch_shapes": (BatchShape((10, 32), 10),), "steps": 10}
+    made = worker(**usual, compile_seconds=6.0) if compiled else native_worker(**usual)
+    (directory / "output" / "sagelet" / "worker-0.json").write_text(json.dumps(asdict(made)))
+    first.say(LOSSES.format(4.0, 1.0), LOSSES.format(2.0, 2.0), SUMMARY.format(seconds, 100 / seconds))
+    world.clock.turn(seconds + 10)
+    for host in (first, second):
+        host.end(0)
+    until(lambda: world.engine.job(job.key).terminal)
+
+
+def run(world: ApiWorld, *arguments: str) -> Result:
+    command = ["compare", *arguments, "--endpoint", endpoint(world), "--account", ACCOUNT, "--region", REGION]
+    return CliRunner().invoke(main, command, env={"COLUMNS": "200"})
+
+
+def endpoint(world: ApiWorld) -> str:
+    return f"http://127.0.0.1:{world.port}"
+
+
+def both(world: ApiWorld) -> None:
+    train(world, "plain", 50, compiled=False)
+    train(world, "fast", 31, compiled=True)
+
+
+def test_a_native_and_a_compiled_job(world: ApiWorld, tmp_path: Path) -> None:
+    both(world)
+    answer = json.loads(run(world, "plain", "fast", "--json").stdout)
+    assert answer["comparable"]
+    assert answer["differences"] == []
+    rows = {row["key"]: row for row in answer["rows"]}
+    assert rows["throughput"]["values"] == [2.0, pytest.approx(100 / 31)]
+    assert rows["runtime"]["values"] == [50.0, 31.0]
+    assert rows["billable_seconds"]["values"] == [60, 41]
+    # Two instances, $0.7364 an hour each.
+    assert rows["usd"]["values"] == [pytest.approx(2 * 60 * 0.7364 / 3600), pytest.approx(2 * 41 * 0.7364 / 3600)]
+    assert rows["compile_seconds"]["values"] == [None, 6.0]
+    assert rows["steady_throughput"]["values"] == [2.0, 4.0]
+    assert answer["jobs"][0]["losses"] == [{"loss": 4.0, "epoch": 1.0}, {"loss": 2.0, "epoch": 2.0}]
+    # 10 rows a step save 5 - 2.5 s.
+    assert answer["break_evens"][0]["steps"] == 3
+
+    shown = run(world, "plain", "fast", "--html", str(tmp_path / "r.html"), "--png", str(tmp_path / "png"))
+    assert shown.exit_code == 0, shown.output
+    assert "SageMaker Training Compiler is about 38% faster in terms of total training time." in shown.output
+    assert "SageMaker Training Compiler integrated PyTorch was 31% faster in summary." in shown.output
+    assert "Training throughput ====> 61% Compiler savings <====" in shown.output
+    assert (tmp_path / "r.html").read_text().count("<svg") == 4
+    assert len(list((tmp_path / "png").glob("*.png"))) == 4
+
+    page = world.page("/_sagelet/ui/compare?job=plain&job=fast")
+    text = page.data.decode()
+    assert page.status == 200
+    assert text.count('<svg class="chart"') == 4
+    assert '<a href="/_sagelet/ui/jobs/fast">' in text
+    assert "was 31% faster in summary." in text
+    # The pages' policy allows neither.
+    assert "style=" not in text
+    assert "<style" not in text
+    assert world.page("/_sagelet/ui/compare/static/comparison.css").status == 200
+
+
+def test_the_python_call(world: ApiWorld, tmp_path: Path) -> None:
+    both(world)
+    found = sagelet.compare("plain", "fast", endpoint=endpoint(world))
+    assert found.row("billable_seconds").values == (60.0, 41.0)
+    assert found.to_html(tmp_path / "report.html").stat().st_size > 10_000
+    with pytest.raises(SageletError, match="has no training job slow"):
+        sagelet.compare("plain", "slow", endpoint=endpoint(world))
+    with pytest.raises(SageletError, match="two jobs or more"):
+        sagelet.compare("plain", endpoint=endpoint(world))
+
+
+def test_jobs_that_are_not_comparable_are_refused_unless_asked_for_all_the_same(world: ApiWorld) -> None:
+    train(world, "plain", 50, compiled=False)
+    world.objects.put("data", "b/x.txt", b"other text")
+    train(world, "fast", 31, compiled=True, InputDataConfig=[channel("s3://data/b")])
+    why = "the channel train has other data: s3://data/b, not s3://data/a"
+    refused = run(world, "plain", "fast")
+    assert refused.exit_code == 1
+    assert why in refused.output
+    assert "--anyway" in refused.output
+    with pytest.raises(NotComparable, match="anyway=True"):
+        sagelet.compare("plain", "fast", endpoint=endpoint(world))
+    page = world.page("/_sagelet/ui/compare?job=plain&job=fast")
+    assert page.status == 409
+    assert why in page.data.decode()
+    assert 'href="?job=plain&amp;job=fast&amp;anyway=1"' in page.data.decode()
+
+    shown = run(world, "plain", "fast", "--anyway")
+    assert shown.exit_code == 0, shown.output
+    assert f"NOT COMPARABLE: fast: {why}." in shown.output
+    assert (
+        "These jobs are not comparable" in world.page("/_sagelet/ui/compare?job=plain&job=fast&anyway=1").data.decode()
+    )
+
+
+def test_data_is_told_by_its_content_and_scripts_by_theirs(world: ApiWorld) -> None:
+    train(world, "plain", 50, compiled=False)
+    world.objects.put("data", "copy/x.txt", b"text")
+    train(world, "fast", 31, compiled=True, InputDataConfig=[channel("s3://data/copy")], script="train(xla)")
+    (difference,) = sagelet.compare("plain", "fast", endpoint=endpoint(world)).differences
+    assert (difference.what, difference.blocks) == ("script", False)
+    # What the first job trained on is gone: nobody can tell whether it was the same.
+    world.objects.put("data", "a/x.txt", b"new")
+    world.objects.written["data", "a/x.txt"] = world.clock.now_ms()
+    with pytest.raises(NotComparable):
+        sagelet.compare("plain", "fast", endpoint=endpoint(world))
+
+
+def test_objects_that_were_written_since_are_told(world: ApiWorld) -> None:
+    train(world, "plain", 50, compiled=False)
+    world.objects.written["data", "a/x.txt"] = world.clock.now_ms()
+    train(world, "fast", 31, compiled=True)
+    (difference,) = sagelet.compare("plain", "fast", endpoint=endpoint(world)).differences
+    assert difference.text.startswith("objects of the channel train were written after plain had started")
+
+
+def test_a_job_that_runs_is_compared_when_asked_for(world: ApiWorld) -> None:
+    train(world, "plain", 50, compiled=False)
+    world.create("still", HyperParameters=COMPILED)
+    world.host("still").say(LOSSES.format(4.0, 1.0))
+    assert "still still runs" in run(world, "plain", "still").output
+    found = sagelet.compare("plain", "still", endpoint=endpoint(world), anyway=True)
+    assert found.row("training_seconds").values == (60.0, None)
+    assert found.row("usd").values[1] is None
+
+
+def test_jobs_of_another_account_by_their_arns(world: ApiWorld) -> None:
+    train(world, "plain", 50, compiled=False)
+    train(world, "fast", 31, compiled=True, account="999999999999")
+    arn = f"arn:aws:sagemaker:{REGION}:999999999999:training-job/fast"
+    assert "has no training job fast" in run(world, "plain", "fast").output
+    found = sagelet.compare("plain", arn, endpoint=endpoint(world), anyway=True)
+    assert [job.account for job in found.jobs] == [ACCOUNT, "999999999999"]
+    assert any(one.what == "account" for one in found.differences)
+    page = world.page(f"/_sagelet/ui/compare?job=plain&job={arn}&anyway=1")
+    assert '<a href="/_sagelet/ui/jobs/fast?account=999999999999">' in page.data.decode()
+
+
+def test_the_page_without_jobs_is_a_form(world: ApiWorld) -> None:
+    world.waiting_job("one")
+    page = world.page("/_sagelet/ui/compare?job=one")
+    assert page.status == 200
+    assert '<option value="one">InProgress</option>' in page.data.decode()
+    assert 'value="one"></label>' in page.data.decode()
+    assert world.page("/_sagelet/ui/compare?job=one&job=one").status == 400
+    assert world.page("/_sagelet/ui/compare?job=one&job=none").status == 404

@@ -1,0 +1,296 @@
+"""The rules of the comparison, on facts made by hand."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sagelet_engine.comparison.comparing import MOST_JOBS, CannotCompare, NotComparable, compare
+from sagelet_engine.comparison.facts import ChannelFacts, JobFacts
+from sagelet_engine.comparison.result import Comparison
+from sagelet_engine.comparison.trainer_log import TrainerLog
+from sagelet_engine.instances.bill import Bill
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.series import Sample
+from support.comparison_facts import compiled, facts, native, report, trainer
+
+
+def words(comparison: Comparison) -> dict[str, str]:
+    return {one.kind: one.text for one in comparison.sentences}
+
+
+def numbers(comparison: Comparison, key: str) -> tuple[Any, ...]:
+    return comparison.row(key).values
+
+
+def test_the_notebooks_percentages_in_its_words() -> None:
+    found = compare([native(), compiled()])
+    said = words(found)
+    # round((16.67 / 10 - 1) * 100), int((100 - 60) * 100 / 100), int((120 - 90) * 100 / 120)
+    assert said["throughput"] == "Training throughput ====> 67% Compiler savings <===="
+    assert said["runtime"] == "SageMaker Training Compiler is about 40% faster in terms of total training time."
+    assert said["billable"] == "SageMaker Training Compiler integrated PyTorch was 25% faster in summary."
+    assert said["cost"] == "fast costs $0.0900, $0.0300 less than plain ($0.1200)."
+    similar = "The decrease in training loss is similar with and without SageMaker Training Compiler"
+    assert said["loss"] == f"{similar}: they differ by less than 0.01% at the same place."
+    assert found.comparable
+    assert [(job.name, job.label) for job in found.jobs] == [("plain", "native"), ("fast", "compiled")]
+
+
+def test_percentages_are_cut_off_as_the_notebook_does() -> None:
+    found = compare([native(), compiled(log=trainer(60.1))])
+    assert "about 39% faster" in words(found)["runtime"]
+
+
+def test_a_compiled_job_that_is_slower_is_called_so() -> None:
+    slow = facts("slow", compiled=True, seconds=150, log=trainer(125))
+    said = words(compare([native(), slow]))
+    assert said["throughput"] == "slow has a 20% lower training throughput than plain."
+    assert said["runtime"] == "SageMaker Training Compiler is about 25% slower in terms of total training time."
+    assert said["billable"] == "SageMaker Training Compiler integrated PyTorch was 25% slower in summary."
+    assert said["cost"] == "slow costs $0.1500, $0.0300 more than plain ($0.1200)."
+
+
+def test_no_difference_is_neither_faster_nor_slower() -> None:
+    same = facts("same", compiled=True, seconds=120, log=trainer(100.4))
+    said = words(compare([native(), same]))
+    assert said["throughput"] == "same has the same training throughput as plain, within 1%."
+    assert said["runtime"] == "SageMaker Training Compiler is as fast in terms of total training time, within 1%."
+    assert said["billable"] == "SageMaker Training Compiler integrated PyTorch was as fast in summary, within 1%."
+
+
+@pytest.mark.parametrize("both_compiled", [True, False])
+def test_what_is_no_pair_of_native_and_compiled_is_not_credited_to_the_compiler(both_compiled: bool) -> None:
+    one = facts("one", compiled=both_compiled, seconds=120, log=trainer(100))
+    two = facts("two", compiled=both_compiled, seconds=90, log=trainer(60))
+    said = words(compare([one, two]))
+    assert said["throughput"] == "two has a 67% higher training throughput than one."
+    assert said["runtime"] == "two is about 40% faster than one in terms of total training time."
+    assert said["billable"] == "two was 25% faster than one in summary."
+    assert not any("Compiler" in text for text in said.values())
+
+
+def test_compiling_stands_apart_and_pays_from_a_step_on() -> None:
+    found = compare([native(), compiled()])
+    assert numbers(found, "compile_seconds") == (None, 10.0)
+    # 1,000 samples in 100 s; in 60 - 10 s.
+    assert numbers(found, "steady_throughput") == (10.0, 20.0)
+    assert numbers(found, "outside") == (20.0, 30.0)
+    # A step of 10 rows saves 1 - 0.5 s of the 10 s.
+    (even,) = found.break_evens
+    assert (even.steps, even.ran, even.long_run_percent) == (20, 100, 50.0)
+    said = words(found)
+    assert said["compilation"].startswith("fast compiled for 10.0 s of the 60.0 s of training, once")
+    assert said["break-even"] == (
+        "fast won the time of compiling back by step 20 of 100; a long training comes near 50% less time."
+    )
+
+
+def test_a_short_job_is_told_when_compiling_would_pay() -> None:
+    small = {"samples": 100, "rows": 10}
+    plain = facts("plain", compiled=False, seconds=20, log=trainer(10, 100), report=report(False, **small))
+    fast = facts("fast", compiled=True, seconds=25, log=trainer(15, 100), report=report(True, **small))
+    said = words(compare([plain, fast]))
+    assert "50% slower" in said["runtime"]
+    assert said["break-even"] == (
+        "fast ran 10 steps; it would win the time of compiling back by step 20: a long training comes near 50% less "
+        "time."
+    )
+
+
+def test_steps_that_are_no_faster_never_win_the_time_back() -> None:
+    slow = facts("slow", compiled=True, seconds=150, log=trainer(120))
+    found = compare([native(), slow])
+    assert found.break_evens[0].steps is None
+    assert words(found)["break-even"].endswith("so the time that compiling took is never won back.")
+
+
+def test_losses_that_drift_apart_are_not_called_similar() -> None:
+    drifted = compiled(log=trainer(60, losses=(4.0, 3.3, 2.0)))
+    said = words(compare([native(), drifted]))["loss"]
+    assert said == (
+        "The training losses of plain and fast are not similar: they differ by at most 10.00% at the same place."
+    )
+
+
+@pytest.mark.parametrize(("losses", "said"), [((), False), ((4.0,), True)])
+def test_no_loss_or_one(losses: tuple[float, ...], said: bool) -> None:
+    found = compare([native(), compiled(log=trainer(60, losses=losses))])
+    assert len(found.jobs[1].losses) == len(losses)
+    assert ("loss" in words(found)) is said
+    assert numbers(found, "last_loss") == (2.0, losses[-1] if losses else None)
+
+
+def test_losses_and_throughput_of_metric_definitions_where_no_trainer_prints() -> None:
+    metrics = {
+        "train_loss": (Sample(1000, 4.0), Sample(2000, 3.0)),
+        "epoch": (Sample(1000, 1.0), Sample(2000, 2.0)),
+        "steady_samples_per_second": (Sample(3000, 99.0),),
+        "eval_samples_per_second": (Sample(3000, 98.0),),
+        "throughput": (Sample(3000, 12.5),),
+        "summary_train_runtime": (Sample(3000, 80.0),),
+    }
+    plain = facts("plain", compiled=False, seconds=120, metrics=metrics, report=CompilerReport())
+    found = compare([plain, compiled()])
+    assert [(point.epoch, point.loss) for point in found.jobs[0].losses] == [(1.0, 4.0), (2.0, 3.0)]
+    assert numbers(found, "throughput")[0] == 12.5
+    assert numbers(found, "steady_throughput")[0] == 99.0
+    assert numbers(found, "runtime")[0] == 80.0
+    assert found.row("throughput").sources == ("metric definition throughput", "Trainer's log")
+
+
+def test_a_script_without_trainer_and_metrics_is_measured_by_its_compile_report() -> None:
+    times = {"started_ms": 1_000, "time_to_first_step_seconds": 6.0, "first_step_seconds": 1.0, "last_step_ms": 56_000}
+    plain = facts("plain", compiled=False, seconds=60, report=report(False, **times))
+    found = compare([plain, compiled()])
+    # From 5 s after the start (the first step began) to 55 s after it.
+    assert numbers(found, "runtime")[0] == 50.0
+    assert numbers(found, "throughput")[0] == 20.0
+    assert found.row("throughput").sources[0] == "compile report"
+
+
+def test_what_is_not_known_is_left_out_of_the_words() -> None:
+    bare = facts("bare", compiled=True, seconds=90, report=CompilerReport())
+    found = compare([native(), bare])
+    assert set(words(found)) == {"billable", "cost"}
+    assert numbers(found, "throughput") == (10.0, None)
+    assert found.row("throughput").changes == (0.0, None)
+
+
+def test_a_price_that_is_not_known_is_no_cost() -> None:
+    bills = {"bill": Bill(90, (("ml.p2.xlarge", 1),), None, native().bill.as_of)}
+    found = compare([native(**bills), compiled(**bills)])
+    assert "cost" not in words(found)
+    assert all(row.key != "usd" for row in found.rows)
+    assert any("ml.p2.xlarge is not known" in remark for remark in found.remarks)
+
+
+def test_several_jobs_are_measured_by_the_first() -> None:
+    found = compare([native(), compiled(), facts("other", compiled=True, seconds=60, log=trainer(50))])
+    assert [job.label for job in found.jobs] == ["native", "compiled", "compiled 2"]
+    assert numbers(found, "runtime") == (100.0, 60.0, 50.0)
+    assert found.row("runtime").changes == pytest.approx((0.0, -40.0, -50.0))
+    assert [one.text for one in found.sentences if one.kind == "billable"] == [
+        "SageMaker Training Compiler integrated PyTorch was 25% faster in summary.",
+        "SageMaker Training Compiler integrated PyTorch was 50% faster in summary.",
+    ]
+
+
+CHANNEL = ChannelFacts("train", "s3://data/a", "f1", 500)
+OTHER = ChannelFacts("train", "s3://data/b", "f2", 500)
+
+
+@pytest.mark.parametrize(
+    ("what", "text", "changes"),
+    [
+        ("status", "fast did not complete: it is Failed", {"status": "Failed"}),
+        ("status", "fast still runs", {"status": "InProgress", "training_seconds": None, "billable_seconds": None}),
+        ("instances", "1 x ml.g5.xlarge, not on 1 x ml.p3.2xlarge", {
+            "bill": Bill(90, (("ml.g5.xlarge", 1),), 0.1, native().bill.as_of)
+        }),
+        ("data", "only plain has the channel train", {"channels": ()}),
+        ("data", "s3://data/b, not s3://data/a", {"channels": (OTHER,)}),
+        ("data", "s3://data/b, not s3://data/a", {"channels": (replace(OTHER, fingerprint=""),)}),
+        ("data", "dataset_name is wikitext, and not set", {"hyperparameters": {"dataset_name": "wikitext"}}),
+    ],
+)  # fmt: skip
+def test_what_makes_a_comparison_meaningless_refuses_it(what: str, text: str, changes: dict[str, Any]) -> None:
+    if "hyperparameters" in changes:
+        changes = {"hyperparameters": {**native().hyperparameters, **changes["hyperparameters"]}}
+    jobs = [native(channels=(CHANNEL,)), replace(compiled(), **{"channels": (CHANNEL,), **changes})]
+    with pytest.raises(NotComparable) as refused:
+        compare(jobs)
+    assert [one.what for one in refused.value.differences] == [what]
+    assert text in str(refused.value)
+    found = compare(jobs, anyway=True)
+    assert not found.comparable
+    assert found.differences[0].blocks
+    assert text in found.differences[0].text
+
+
+@pytest.mark.parametrize(
+    ("what", "text", "changes"),
+    [
+        ("script", "its scripts are not the same files", {"code": "other"}),
+        ("script", "its entry point is run.py, not train.py", {
+            "hyperparameters": {"sagemaker_program": "distributed_training_launcher.py", "training_script": "run.py"}
+        }),
+        ("seed", "seed is 7, and not set in the first job", {"hyperparameters": {"seed": "7"}}),
+        ("batch", "a step takes 20 rows (1 worker), not 10 (1 worker)", {"report": report(True, rows=20)}),
+        ("batch", "a step takes 40 rows (4 workers), not 10 (1 worker)", {"report": report(True, workers=4)}),
+        ("work", "it trained on 2000 samples, not 1000", {"report": report(True, samples=2000)}),
+        ("learning rate", "lr is 0.1, and not set in the first job", {"hyperparameters": {"lr": "0.1"}}),
+        ("hyperparameters", "model is b, and not set", {"hyperparameters": {"model": "b"}}),
+        ("compilation", "it asked for the compiler and trained natively: no plugin", {
+            "compiled": False, "reason": "no plugin", "report": report(False)
+        }),
+        ("spot", "fast is managed spot training", {"spot": True}),
+        ("attempts", "its seconds are of 2 attempts", {"attempt": 2}),
+        ("account", "it is of account 210987654321 in eu-west-1", {"account": "210987654321", "region": "eu-west-1"}),
+        ("data", "were written after fast had started", {"channels": (replace(CHANNEL, newest_ms=1500),)}),
+    ],
+)  # fmt: skip
+def test_other_differences_are_said(what: str, text: str, changes: dict[str, Any]) -> None:
+    usual = native().hyperparameters
+    changes = {"channels": (CHANNEL,), **changes}
+    if "hyperparameters" in changes:
+        changes["hyperparameters"] = {**usual, **changes["hyperparameters"]}
+    found = compare([native(channels=(CHANNEL,)), replace(compiled(), **changes)])
+    assert found.comparable
+    assert [one.what for one in found.differences] == [what]
+    assert text in found.differences[0].text
+
+
+def test_the_same_data_elsewhere_is_the_same_data() -> None:
+    moved = (replace(CHANNEL, source="s3://elsewhere/copy"), ChannelFacts("code", "s3://only/here"))
+    assert compare([native(channels=(CHANNEL,)), compiled(channels=moved)]).differences == ()
+
+
+def test_hyperparameters_tell_of_batch_and_work_where_no_report_does() -> None:
+    bare = {"report": CompilerReport(), "log": TrainerLog()}
+    plain = facts("plain", compiled=False, seconds=9, hyperparameters={"epochs": "3", "batch_size": "8"}, **bare)
+    fast = facts("fast", compiled=True, seconds=9, hyperparameters={"epochs": "1", "batch_size": "16"}, **bare)
+    assert [one.text for one in compare([plain, fast]).differences] == [
+        "batch_size is 16, not 8",
+        "epochs is 1, not 3: seconds and dollars are of other amounts of work",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "text"),
+    [
+        (lambda: [native()], "two jobs or more"),
+        (lambda: [native(), native()], "plain is named twice"),
+        (lambda: [replace(native(), name=str(number)) for number in range(MOST_JOBS + 1)], "at most 8"),
+    ],
+)
+def test_too_few_too_many_or_one_twice(jobs: Callable[[], list[JobFacts]], text: str) -> None:
+    with pytest.raises(CannotCompare, match=text):
+        compare(jobs())
+
+
+def test_stand_ins_are_told() -> None:
+    found = compare([native(stand_in="1 CPU worker stands in"), compiled()])
+    assert found.remarks[0] == "plain: 1 CPU worker stands in. Seconds are this machine's, not AWS's"
+
+
+def test_json_and_back() -> None:
+    found = compare([native(), compiled(code="other")])
+    assert Comparison.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+@pytest.mark.parametrize(
+    "value", [[], {}, {"jobs": 1, "rows": [], "sentences": []}, {"jobs": [{}], "rows": [], "sentences": []}]
+)
+def test_what_is_no_comparison(value: Any) -> None:
+    with pytest.raises(ValueError, match="another version of sagelet"):
+        Comparison.from_json(value)
+
+
+def test_a_long_curve_keeps_its_ends() -> None:
+    losses = [10 - number / 1000 for number in range(5001)]
+    points = compare([native(), compiled(log=trainer(60, losses=losses))]).jobs[1].losses
+    assert len(points) == 1000
+    assert (points[0].loss, points[-1].loss) == (10.0, 5.0)
