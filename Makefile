@@ -82,9 +82,10 @@ bench-s3: setup
 bench-models: setup
 	$(BIN)/python tests/bench/models.py $(BENCH_ARGS)
 
-# What counting for the compile report adds to a step, on and off in turns.
+# What counting for the compile report adds to a step, on and off in turns; BENCH_ARGS=--write puts the table into
+# docs/reference/compiler-report.md.
 bench-report: setup
-	PYTHONPATH=images/runtime $(BIN)/python tests/bench/report.py $(BENCH_ARGS)
+	$(BIN)/python tests/bench/report.py $(BENCH_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -39,7 +39,9 @@ and of one severity those that cost most:
 - **warning**: it costs a share of the training that is worth a change;
 - **info**: good to know.
 
-The scripts below are in `examples/best_practices`; `make doctor-scripts` runs them all and records what they report.
+The scripts below are in `examples/best_practices`. `make doctor-scripts` runs them all, those for several workers with
+two, and records what they report, which the tests replay; it ends the one that stalls when nothing comes of it.
+`SAGELET_TEST_DOCTOR=all pytest tests/acceptance/test_doctor.py` runs all but that one as jobs in Docker.
 What the rules compare with a native job needs one that ran here before: it completed, with the same scripts and the
 same hyperparameters but for batch size, learning rate, steps and epochs.
 

@@ -1,4 +1,4 @@
-"""xm.optimizer_step averages the gradients over all workers. (gradients-not-reduced)"""
+"""Averages the gradients over all workers, and the loss. (gradients-not-reduced)"""
 
 import torch
 import torch_xla.core.xla_model as xm
@@ -15,3 +15,6 @@ for step in range(600):
     loss = torch.nn.functional.cross_entropy(model(inputs), labels)
     loss.backward()
     xm.optimizer_step(optimizer, barrier=True)
+    if step % 50 == 0:
+        mean = xm.all_reduce("sum", loss.detach(), scale=1.0 / xm.xrt_world_size())
+        xm.master_print(f"step {step} loss {mean:.4f}")

@@ -20,7 +20,7 @@ config = GPT2Config(n_layer=1, n_embd=64, n_head=2, n_positions=32, vocab_size=2
 arguments = TrainingArguments(
     output_dir="trainer",
     per_device_train_batch_size=32,
-    num_train_epochs=1,
+    num_train_epochs=2,
     logging_steps=50,
     save_strategy="no",
     report_to=[],

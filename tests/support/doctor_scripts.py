@@ -11,17 +11,21 @@ from typing import Any
 
 from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup
 from sagelet_engine.doctor.diagnosis import diagnose
+from sagelet_engine.doctor.rules import stall
 from sagelet_engine.doctor.sources import Sources
 from sagelet_engine.telemetry.compiler.reading import workers_of
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from support.training_host import TrainingHost
+from support.training_host import TrainingHost, poll
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "best_practices"
 RECORDS = ROOT / "tests" / "data" / "doctor"
 COMPILED = {"sagemaker_training_compiler_enabled": "true"}
+SEVERAL = {"sagemaker_pytorch_xla_multi_worker_enabled": "true"}
 #: Lines that are recorded of a job that failed, from its first traceback on.
 MOST_LINES = 200
+#: Of one that failed without.
+LAST_LINES = 40
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,9 @@ class Run:
     fails: bool = False
     #: The run of the native job to compare with.
     native: str = ""
+    workers: int = 1
+    #: Optimizer steps after which nothing comes any more; 0: it ends.
+    stalls_at: int = 0
 
     @property
     def file(self) -> str:
@@ -75,6 +82,13 @@ RUNS = [
     *_pair("cpu_fallback", "cpu-fallback"),
     *_pair("out_of_memory", "out-of-memory", fails=True),
     *_pair("unreadable_checkpoint", "unreadable-checkpoint", fails=True),
+    *_pair("compiler_fault", "compiler-fault", fails=True),
+    *_pair("xla_flags", "compiler-fault", fails=True),
+    Run("stall_wrong", "stall", stalls_at=600),
+    Run("stall_right"),
+    Run("gradients_wrong", "gradients-not-reduced", workers=2),
+    Run("gradients_right", workers=2),
+    Run("trainer_right_workers", script="trainer_right", workers=2),
     NATIVE,
     _batch("batch_size_same", 16, 0.1, "batch-size"),
     _batch("batch_size_larger", 64, 0.1, "learning-rate"),
@@ -84,23 +98,41 @@ RUNS = [
 
 def run(one: Run, base: Path) -> dict[str, Any]:
     """Runs the script as `train` does in a container; returns its record."""
-    host = TrainingHost(base)
+    host = TrainingHost(base, {"SAGELET_INSTANCE_GPUS": json.dumps({"ml.p3.2xlarge": one.workers})})
     host.script((EXAMPLES / one.file).read_text(), one.file)
-    ended = host.run({**one.hyperparameters, **(COMPILED if one.compiled else {})}, one.file)
-    report = CompilerReport.of(one.name, workers_of(base, "algo-1"), final=True)
+    parameters = {**one.hyperparameters, **(COMPILED if one.compiled else {}), **(SEVERAL if one.workers > 1 else {})}
+    ended = _stalled(one, host, parameters) if one.stalls_at else host.run(parameters, one.file)
+    report = CompilerReport.of(one.name, workers_of(base, "algo-1"), final=ended is not None)
     record = {
-        "exit_code": ended.code,
+        "exit_code": ended.code if ended else None,
         "report": {name: value for name, value in report.to_json().items() if name != "total"},
-        "last_lines": [_portable(line, base) for line in _failure(ended.log.splitlines())] if ended.code else [],
+        "last_lines": [_portable(line, base) for line in _failure(ended.log)] if ended and ended.code else [],
     }
     # As it is when it is read back: JSON has no tuples.
     read_back: dict[str, Any] = json.loads(json.dumps(record))
     return read_back
 
 
-def _failure(log: list[str]) -> list[str]:
-    first = next((number for number, line in enumerate(log) if "Traceback" in line), 0)
-    return log[first : first + MOST_LINES]
+def _stalled(one: Run, host: TrainingHost, parameters: dict[str, str]) -> None:
+    """Runs a script until it has done what it will ever do, and ends it."""
+    process = host.start(parameters, one.file)
+
+    def steps() -> int:
+        assert process.poll() is None, host.log
+        return min((worker.optimizer_steps for worker in workers_of(host.base, "algo-1")), default=0)
+
+    try:
+        poll(lambda: steps() == one.stalls_at, f"{one.stalls_at} steps of {one.file}")
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def _failure(log: str) -> list[str]:
+    """From the first traceback on; the end of a log without one."""
+    lines = log.splitlines()
+    first = next((number for number, line in enumerate(lines) if "Traceback" in line), None)
+    return lines[-LAST_LINES:] if first is None else lines[first : first + MOST_LINES]
 
 
 def _portable(line: str, base: Path) -> str:
@@ -113,11 +145,12 @@ def _portable(line: str, base: Path) -> str:
 
 def case(one: Run, record: dict[str, Any], native: dict[str, Any] | None = None) -> Case:
     status = "Failed" if record["exit_code"] else "Completed"
+    progress = Progress(status, exit_code=record["exit_code"], last_lines=record["last_lines"])
     return Case(
         CompilerReport.from_json(record["report"]),
         Sources({one.file: (EXAMPLES / one.file).read_text()}),
         Setup((("ml.p3.2xlarge", 1),), one.hyperparameters, one.compiled),
-        Progress(status, exit_code=record["exit_code"], last_lines=record["last_lines"]),
+        Progress("InProgress", silent_seconds=stall.SILENT.value) if one.stalls_at else progress,
         Baseline(one.native, CompilerReport.from_json(native["report"]).workers) if native else None,
     )
 

@@ -13,7 +13,7 @@ from support.doctor_scripts import RUNS, Run, findings, run, save
 pytestmark = pytest.mark.xla
 
 RECORDING = os.environ.get("SAGELET_RECORD") == "1"
-LIVE = ("dynamic_shapes_wrong", "missing_mark_step_wrong", "device_mixing_wrong", "trainer_right")
+LIVE = ("dynamic_shapes_wrong", "missing_mark_step_wrong", "device_mixing_wrong", "trainer_right_workers")
 #: Rules whose finding hangs on how fast this machine is now.
 TIMED = {"short-training", "input-bound"}
 

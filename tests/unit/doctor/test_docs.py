@@ -12,9 +12,9 @@ from sagelet_engine.doctor.finding import TITLES, Rule, Section
 from sagelet_engine.doctor.rules import RULES
 from sagelet_engine.doctor.text import MOST, PREFIX, log_lines
 
-#: Of the request, or of what only real jobs meet: no script shows them.
+#: Of the request: no script shows them.
 WITHOUT_SCRIPT = {
-    "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger", "compiler-fault", "stall",
+    "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger",
 }  # fmt: skip
 FINDING = {
     "rule": "explicit-evaluation",

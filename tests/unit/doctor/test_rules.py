@@ -415,11 +415,19 @@ def test_a_checkpoint_that_cannot_be_loaded() -> None:
         "SMTrainingCompiler Error: ExecuteUserScriptError",
         "RuntimeError: Bad StatusOr access: INTERNAL: ptxas exited with non-zero error code 65280",
         "F0000 parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --xla_gpu_typo",
+        "NotImplementedError: Could not run 'aten::_sparse_coo_tensor' with arguments from the 'SparseXLA' backend.",
         "RuntimeError: No PjRtPlugin registered for: CUDA. Make sure the environment is configured correctly.",
     ],
 )
 def test_the_compiler_gave_up(line: str) -> None:
     assert set(found(case(progress=failed(line)))) == {"compiler-fault"}
+
+
+def test_a_flag_that_xla_does_not_know_is_found_in_the_script() -> None:
+    line = "F external/xla/xla/parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --xla_typo=1"
+    script = 'import os\nos.environ["XLA_FLAGS"] = "--xla_typo=1"'
+    assert found(case(script=script, progress=failed(line)))["compiler-fault"].to_json()["line"] == 2
+    assert "line" not in found(case(script="import os", progress=failed(line)))["compiler-fault"].to_json()
 
 
 def test_the_compilers_mark_alone_says_nothing_of_what_failed() -> None:

@@ -1,11 +1,13 @@
 """Faults of the compiler and of its runtime."""
 
+import re
 from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case
-from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.doctor.finding import Place, Rule, Section, Seen, Severity
 from sagelet_engine.doctor.rules import device_mixing, out_of_memory, unreadable_checkpoint
 from sagelet_engine.doctor.rules.failures import failed_at, last_match, quoted
+from sagelet_engine.doctor.sources import Sources
 
 #: In the failure of a compiled job whose traceback leads into torch_xla; what failed is said elsewhere.
 MARK = r"SMTrainingCompiler Error"
@@ -13,11 +15,13 @@ ERROR = r"^(?!ExecuteUserScriptError)[\w.]*(Error|Exception)\b: \S"
 PATTERNS = (
     r"\bXlaRuntimeError\b",
     r"RuntimeError: (Bad StatusOr access: )?(INTERNAL|UNIMPLEMENTED|INVALID_ARGUMENT|FAILED_PRECONDITION): ",
+    r"Could not run 'aten::\S+' with arguments from the '\w*XLA' backend",
     r"Unknown flags? in XLA_FLAGS",
     r"Missing XLA configuration",
     r"No PjRtPlugin registered for",
     r"Check failed: .*\b(xla|torch_xla)\b",
 )
+_FLAG = re.compile(r"Unknown flags? in XLA_FLAGS: (--\w+)")
 
 
 def check(case: Case) -> Iterator[Seen]:
@@ -28,8 +32,18 @@ def check(case: Case) -> Iterator[Seen]:
     line = last_match(case, PATTERNS) or (marked and last_match(case, (ERROR,))) or marked
     if line is None:
         return
-    place = failed_at(case)
+    place = failed_at(case) or _flag(case.sources, line)
     yield Seen(Severity.ERROR, f"XLA gave up: {quoted(line)}{case.sources.quoted(place)}", place)
+
+
+def _flag(sources: Sources, line: str) -> Place | None:
+    """Where a script sets the flag that XLA does not know: it ends the process without a traceback."""
+    found = _FLAG.search(line)
+    for script in sources if found else ():
+        for number, text in enumerate(script.text.splitlines(), 1):
+            if found and found[1] in text:
+                return Place(script.path, number)
+    return None
 
 
 RULE = Rule(
