@@ -9,7 +9,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import HTTPSHandler, ProxyHandler, build_opener
+from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
 
 import boto3
 
@@ -90,18 +90,22 @@ def _authority(endpoint: str, directory: Path) -> str | None:
 
 def _health(endpoint: str, authority: str | None) -> Mapping[str, Any]:
     """What the server says of itself. Raises NoServer."""
-    # The server is this machine or a neighbour, whatever proxy the environment names for the world outside.
-    handlers: list[Any] = [ProxyHandler({})]
-    if authority is not None:
-        handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=authority)))
     try:
-        with build_opener(*handlers).open(f"{endpoint}/_sagelet/health", timeout=TIMEOUT_S) as response:
+        with opener(authority).open(f"{endpoint}/_sagelet/health", timeout=TIMEOUT_S) as response:
             health = json.load(response)
     except (OSError, HTTPException, ValueError) as error:
         raise NoServer(f"No sagelet server answers at {endpoint}: {error}. {_remedy(error)}") from error
     if not isinstance(health, dict) or "version" not in health:
         raise NoServer(f"{endpoint} is no sagelet server. {_remedy(None)}")
     return health
+
+
+def opener(authority: str | None) -> OpenerDirector:
+    """Of requests to the server, which is this machine or a neighbour whatever proxy the environment names."""
+    handlers: list[Any] = [ProxyHandler({})]
+    if authority is not None:
+        handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=authority)))
+    return build_opener(*handlers)
 
 
 def _remedy(error: Exception | None) -> str:

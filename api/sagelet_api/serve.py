@@ -111,6 +111,10 @@ class Sagelet:
             self.stop()
             raise
 
+    def forget_others(self) -> None:
+        """For a server that is not the first of its process: moto's services are empty again."""
+        self._bridge.forget()
+
     def stop(self) -> list[TrainingJob]:
         """Closes the port and lets go of the jobs; returns those that run on."""
         # Pages that wait for news would hold the port.

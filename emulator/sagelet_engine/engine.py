@@ -180,6 +180,10 @@ class Engine:
     def jobs(self, query: JobQuery) -> JobPage:
         return self._store.page(query)
 
+    def unfinished(self) -> list[TrainingJob]:
+        """Every job that has not ended, oldest first, of all accounts and regions."""
+        return self._store.unfinished()
+
     def stop(self, key: JobKey) -> None:
         """Asks a job to stop; one that is being stopped already is left at it. Raises JobNotFound, JobNotStoppable."""
         while True:

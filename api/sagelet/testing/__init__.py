@@ -8,10 +8,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sagelet.testing.fast_forward import FastForward as FastForward
+    from sagelet.testing.faults import Fault as Fault
+    from sagelet.testing.faults import Faults as Faults
+    from sagelet.testing.job import Job as Job
+    from sagelet.testing.job import Terminated as Terminated
     from sagelet.testing.server import Server as Server
     from sagelet.testing.server import ServerFailed as ServerFailed
 
 _WHERE = {
+    "Fault": "faults",
+    "Faults": "faults",
+    "FastForward": "fast_forward",
+    "Job": "job",
+    "Terminated": "job",
     "Server": "server",
     "ServerFailed": "server",
 }

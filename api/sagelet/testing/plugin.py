@@ -13,6 +13,8 @@ import pytest
 if TYPE_CHECKING:
     import boto3
 
+    from sagelet.testing.fast_forward import FastForward
+    from sagelet.testing.faults import Faults
     from sagelet.testing.server import Server
 
 Scope = Literal["session", "package", "module", "class", "function"]
@@ -79,3 +81,22 @@ def sagelet_environment(sagelet_server: "Server", monkeypatch: pytest.MonkeyPatc
 
     redirect(monkeypatch, sagelet_server.endpoint, sagelet_server.data)
     return sagelet_server
+
+
+@pytest.fixture
+def sagelet_faults(sagelet_server: "Server") -> "Iterator[Faults]":
+    """Faults of the server, for jobs that are there and for calls. Nothing is throttled any more after the test."""
+    faults = sagelet_server.faults()
+    yield faults
+    faults.clear_throttling()
+
+
+@pytest.fixture
+def sagelet_fast_forward(
+    tmp_path_factory: pytest.TempPathFactory, sagelet_options: Mapping[str, Any]
+) -> "Iterator[FastForward]":
+    """A `sagelet.testing.FastForward`: a server whose jobs are Python functions, in a time of its own."""
+    from sagelet.testing.fast_forward import FastForward
+
+    with FastForward(tmp_path_factory.mktemp("sagelet"), **sagelet_options) as server:
+        yield server

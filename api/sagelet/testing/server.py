@@ -18,6 +18,8 @@ from sagelet_engine.settings import Settings
 if TYPE_CHECKING:
     import boto3
 
+    from sagelet.testing.faults import Faults
+
 #: Seconds until a server that says nothing counts as failed; it takes one.
 START_TIMEOUT_S = 120.0
 #: Seconds that a server gets to end its jobs' processes.
@@ -106,6 +108,12 @@ class Server:
         from sagelet.connection import connect_to
 
         return connect_to(self.endpoint, account=account, region=region, data=self.data, quick_waiters=True)
+
+    def faults(self, *, account: str = ACCOUNT, region: str = REGION) -> "Faults":
+        """Faults for jobs that are there, and for calls."""
+        from sagelet.testing.faults import Faults
+
+        return Faults(self.endpoint, self.data, account=account, region=region)
 
     def _first_word(self, process: "subprocess.Popen[str]", settings: str) -> str:
         """The endpoint."""

@@ -8,26 +8,15 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
+from sagelet.testing.settings import settings_from
 from sagelet_api.serve import Sagelet
 from sagelet_engine.clock import SystemClock
 from sagelet_engine.errors import SageletError
 from sagelet_engine.runtimes.choose import every_runtime
-from sagelet_engine.settings import GpuPolicy, RuntimeChoice, Settings
+from sagelet_engine.settings import RuntimeChoice
 from sagelet_engine.state.resetting import end_hosts
-
-#: What JSON has no type for.
-_TYPES = {"data": Path, "runtime": RuntimeChoice, "gpus": GpuPolicy, "image_rules": Path}
-
-
-def settings_from(values: dict[str, Any]) -> Settings:
-    """Raises SettingsError; TypeError and ValueError for what is no setting."""
-    converted = {name: _TYPES.get(name, _as_is)(value) for name, value in values.items()}
-    if "file_systems" in converted:
-        converted["file_systems"] = {name: Path(path) for name, path in converted["file_systems"].items()}
-    return Settings(**converted)
 
 
 def main() -> NoReturn:
@@ -54,10 +43,6 @@ def main() -> NoReturn:
 
 def _say(answer: dict[str, str]) -> None:
     print(json.dumps(answer), flush=True)
-
-
-def _as_is(value: Any) -> Any:
-    return value
 
 
 if __name__ == "__main__":

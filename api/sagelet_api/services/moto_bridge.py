@@ -7,6 +7,7 @@ pins it and `tests/unit/api/test_moto_bridge.py` is the contract.
 
 import logging
 import math
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -61,6 +62,15 @@ class MotoBridge:
     def warm_up(self) -> None:
         """Loads moto in the background, so that the first call that it answers does not wait for it."""
         threading.Thread(target=self._warm_up, name="sagelet-moto-warm-up", daemon=True).start()
+
+    def forget(self) -> None:
+        """Empties every service of moto's: its state is this process's, and a server in it may not be the first."""
+        if self._app is None and "moto.core.base_backend" not in sys.modules:
+            return
+        with LOADING, self._seeding:
+            import_module("moto.core.base_backend").BackendDict.reset()
+            import_module("moto.core.model_instances").reset_model_data()
+            self._seeded.clear()
 
     def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Answers a signed request; what moto lacks or fails at becomes an error of the caller's protocol."""

@@ -144,14 +144,24 @@ def starting(job: TrainingJob, now_ms: int) -> tuple[Delay, float] | None:
 
 def training(job: TrainingJob, now_ms: int) -> None:
     """Raises InjectedFault when the attempt under way has trained for as long as the tag lets it."""
+    at_ms = training_ms(job)
+    if at_ms is not None and now_ms >= at_ms:
+        raise InjectedFault(verdict.INTERNAL)
+
+
+def training_ms(job: TrainingJob) -> float | None:
+    """When that is so, ms since the epoch; None: never, as far as the tag knows."""
     internal = of(job).internal
     if internal is None or internal.after is None or job.secondary is not SecondaryStatus.TRAINING:
-        return
-    if now_ms >= job.transitions[-1].start_ms + internal.after * 1000:
-        _strike(job, internal)
+        return None
+    return job.transitions[-1].start_ms + internal.after * 1000 if _met(job) < internal.times else None
 
 
 def _strike(job: TrainingJob, fault: InternalFault) -> None:
-    met = sum(attempt.ended_by is SecondaryStatus.RESTARTING for attempt in job.attempts)
-    if met < fault.times:
+    if _met(job) < fault.times:
         raise InjectedFault(verdict.INTERNAL)
+
+
+def _met(job: TrainingJob) -> int:
+    """How many attempts an internal fault has ended."""
+    return sum(attempt.ended_by is SecondaryStatus.RESTARTING for attempt in job.attempts)

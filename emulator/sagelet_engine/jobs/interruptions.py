@@ -48,9 +48,15 @@ def _wrong(value: str) -> ScheduleError:
 
 def due(job: TrainingJob, now_ms: int) -> bool:
     """Whether the attempt under way has trained for as long as its job's tag lets it."""
+    at_ms = due_ms(job)
+    return at_ms is not None and now_ms >= at_ms
+
+
+def due_ms(job: TrainingJob) -> float | None:
+    """When that is so, ms since the epoch; None: never, as far as the tag knows."""
     value = job.tags.get(TAG)
     if value is None or not job.spot or job.secondary is not SecondaryStatus.TRAINING:
-        return False
+        return None
     times = schedule(value)
     done = sum(attempt.ended_by is SecondaryStatus.INTERRUPTED for attempt in job.attempts)
-    return done < len(times) and now_ms >= job.transitions[-1].start_ms + times[done] * 1000
+    return job.transitions[-1].start_ms + times[done] * 1000 if done < len(times) else None

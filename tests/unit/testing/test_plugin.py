@@ -102,9 +102,18 @@ def test_the_option_outranks_the_ini_file(pytester: pytest.Pytester) -> None:
         seen = []
         def test_one(sagelet_endpoint): seen.append(sagelet_endpoint)
         def test_two(sagelet_endpoint): assert seen != [sagelet_endpoint]
+
+        def test_fast_forward(sagelet_fast_forward):
+            assert sagelet_fast_forward.endpoint not in seen
+            before = sagelet_fast_forward.clock.now()
+            sagelet_fast_forward.clock.advance(3600)
+            assert (sagelet_fast_forward.clock.now() - before).total_seconds() == 3600
+
+        def test_faults(sagelet_faults, sagelet_session):
+            sagelet_faults.throttle("*", service="logs")
         """
     )
-    pytester.runpytest_subprocess(*OPTIONS, "--sagelet-scope", "function").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess(*OPTIONS, "--sagelet-scope", "function").assert_outcomes(passed=4)
 
 
 def test_a_wrong_scope_is_named(pytester: pytest.Pytester) -> None:

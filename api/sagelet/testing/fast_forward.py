@@ -1,0 +1,214 @@
+"""Fast-forward: the container of a job is a Python function of the test, and an hour's training takes no time.
+
+All else is sagelet as it is: the API and its checks, inputs and artifacts in S3, logs, metrics, statuses, spot,
+retries, bills. Only what runs the jobs and what tells the time are others (`sagelet_engine.simulation`).
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from sagelet.testing.faults import Faults
+from sagelet.testing.job import Job
+from sagelet.testing.settings import settings_from
+from sagelet_api.serve import Sagelet
+from sagelet_engine.errors import ClientFault, SageletError
+from sagelet_engine.jobs.record import JobKey
+from sagelet_engine.runtimes.choose import Choice
+from sagelet_engine.runtimes.port import LaunchPlan
+from sagelet_engine.settings import GpuPolicy
+from sagelet_engine.simulation.clock import SimulatedClock
+from sagelet_engine.simulation.functions import Function, FunctionRuntime
+from sagelet_engine.simulation.pacemaker import Pacemaker
+
+if TYPE_CHECKING:
+    import boto3
+
+#: Trains; returns the exit code, None being 0. An exception fails the job and becomes its FailureReason.
+TrainingFunction = Callable[[Job], int | None]
+F = TypeVar("F", bound=TrainingFunction)
+ACCOUNT, REGION = "123456789012", "us-east-1"
+ENDED = ("Completed", "Failed", "Stopped")
+#: Any image is there.
+IMAGE_RULES = "[[rule]]\nname = 'function'\nmatch = '''(?s).*'''\nimage = '{uri}'\n"
+#: More than a test submits at once; a test of waiting for capacity sets max_jobs.
+MANY = 64
+
+
+class NotInTime(SageletError, AssertionError):
+    """A job did not get where the test waits for it."""
+
+
+class TestClock:
+    """The simulated time, as the test sees it."""
+
+    __test__ = False  # for pytest, which takes its name for a test's
+
+    def __init__(self, clock: SimulatedClock) -> None:
+        self._clock = clock
+
+    def now(self) -> datetime:
+        """In UTC."""
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, timezone.utc)
+
+    def advance(self, seconds: float) -> None:
+        """Lets so much time pass: jobs go on meanwhile."""
+        self._clock.sleep(seconds)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within it time passes only by `advance`, so that the test can act at a moment of its choice."""
+        with self._clock.held():
+            yield
+
+
+class FastForward:
+    """A server in this process, with its own port, data directory and time. Usable as a context manager.
+
+    moto's services, which answer what sagelet does not serve itself, are one for the whole process: they are emptied at
+    the start, and do not go together with moto's own `mock_aws`.
+
+    `options` are the fields of `sagelet_engine.settings.Settings`; `start` is what its clock shows at first (by default
+    now). Without `directory` it is a temporary one that goes with the server.
+    """
+
+    def __init__(self, directory: Path | str | None = None, *, start: datetime | None = None, **options: Any) -> None:
+        begin = start or datetime.now(timezone.utc)
+        # Whole seconds: AWS counts those, and durations come out as the test says them.
+        self._simulated = SimulatedClock(int(begin.timestamp()) * 1000)
+        self.clock = TestClock(self._simulated)
+        self._given = None if directory is None else Path(directory).absolute()
+        self._options = options
+        self._functions: list[tuple[str, str, TrainingFunction]] = []
+        self._server: Sagelet | None = None
+        self._clients: dict[tuple[str, str], Any] = {}
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> "FastForward":
+        """Returns when the server answers. Raises SettingsError."""
+        self.directory = self._given or Path(tempfile.mkdtemp(prefix="sagelet-test-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
+        rules = self.directory / "image-rules.toml"
+        rules.write_text(IMAGE_RULES)
+        defaults = {"port": 0, "gpus": GpuPolicy.OFF, "max_jobs": MANY, "max_hosts": 8 * MANY, "image_rules": rules}
+        settings = settings_from({**defaults, **self._options, "data": self.data})
+        runtime = FunctionRuntime(self._simulated, self._function_of)
+        self._server = Sagelet(settings, self._simulated, Choice(runtime, "fast-forward"))
+        self._runtime = runtime
+        self._pacemaker = Pacemaker(self._simulated, runtime, settings, self._server.engine.unfinished)
+        self._server.forget_others()
+        self._server.start()
+        self._pacemaker.start()
+        return self
+
+    def stop(self) -> None:
+        """Ends the server and its jobs. May be called twice."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        self._pacemaker.close()
+        for job in server.stop():
+            self._runtime.reap(job.launch_id)
+        if self._given is None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> "FastForward":
+        return self.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    # --- for the test -----------------------------------------------------------------------------------------
+
+    @property
+    def endpoint(self) -> str:
+        """`http://127.0.0.1:PORT`."""
+        return self._running.server.endpoint
+
+    @property
+    def data(self) -> Path:
+        """The data directory: objects of S3 are files in `s3/BUCKET/KEY`."""
+        return self.directory / "data"
+
+    def session(self, *, account: str = ACCOUNT, region: str = REGION) -> "boto3.Session":
+        """As `sagelet.connect`, with waiters that look ten times a second."""
+        from sagelet.connection import connect_to
+
+        return connect_to(self.endpoint, account=account, region=region, data=self.data, quick_waiters=True)
+
+    def faults(self, *, account: str = ACCOUNT, region: str = REGION) -> Faults:
+        """Faults for jobs that are there, and for calls."""
+        return Faults(self.endpoint, self.data, account=account, region=region)
+
+    @overload
+    def train(self, function: F, *, image: str = ..., job: str = ...) -> F: ...
+    @overload
+    def train(self, function: None = None, *, image: str = ..., job: str = ...) -> Callable[[F], F]: ...
+    def train(self, function: F | None = None, *, image: str = "*", job: str = "*") -> F | Callable[[F], F]:
+        """The function that trains jobs from now on; also a decorator.
+
+        `image` and `job` are patterns (`*pytorch-training*`, as file names have them) of the TrainingImage and the
+        TrainingJobName; of the functions that match a job the one given last trains it. Each host calls it.
+        """
+
+        def take(given: F) -> F:
+            self._functions.append((image, job, given))
+            return given
+
+        return take if function is None else take(function)
+
+    def wait(self, job_name: str, *statuses: str, seconds: float = 60, region: str = REGION) -> dict[str, Any]:
+        """DescribeTrainingJob's answer, once the job has one of the statuses, primary or secondary.
+
+        Without statuses: once it has ended. Raises NotInTime, also when it ended otherwise.
+        """
+        sagemaker = self._client("sagemaker", region)
+        wanted, deadline = statuses or ENDED, time.monotonic() + seconds
+        while True:
+            answer: dict[str, Any] = sagemaker.describe_training_job(TrainingJobName=job_name)
+            seen = (answer["TrainingJobStatus"], answer["SecondaryStatus"])
+            if set(seen) & set(wanted):
+                return answer
+            if seen[0] in ENDED or time.monotonic() > deadline:
+                reason = answer.get("FailureReason", "")
+                raise NotInTime(f"{job_name} is {' / '.join(seen)} and not {' or '.join(wanted)}. {reason}".strip())
+            Event().wait(0.02)
+
+    def log(self, job_name: str, *, region: str = REGION) -> list[str]:
+        """The lines of a job's log, host by host."""
+        logs = self._client("logs", region)
+        where = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamNamePrefix": f"{job_name}/"}
+        pages = logs.get_paginator("filter_log_events").paginate(**where)
+        return [event["message"] for page in pages for event in page["events"]]
+
+    # --- inner ------------------------------------------------------------------------------------------------
+
+    def _client(self, service: str, region: str) -> Any:
+        """Making one takes longer than a job."""
+        if (service, region) not in self._clients:
+            self._clients[service, region] = self.session(region=region).client(service)
+        return self._clients[service, region]
+
+    @property
+    def _running(self) -> Sagelet:
+        if self._server is None:
+            raise SageletError("This server does not run: start() it, or use it as a context manager")
+        return self._server
+
+    def _function_of(self, plan: LaunchPlan) -> Function:
+        """Raises ClientFault."""
+        region, account, _ = plan.environment["TRAINING_JOB_ARN"].split(":", 5)[3:]
+        record = self._running.engine.job(JobKey(account, region, plan.job_name))
+        image = record.request["AlgorithmSpecification"].get("TrainingImage", "")
+        for image_pattern, job_pattern, function in reversed(self._functions):
+            if fnmatchcase(image, image_pattern) and fnmatchcase(plan.job_name, job_pattern):
+                return lambda host: function(Job(record, host))
+        raise ClientFault(f"No function trains {plan.job_name} ({image}): give one to FastForward.train")

@@ -1,0 +1,134 @@
+"""What a training function gets: its job as the code in a container of SageMaker's finds it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.simulation.functions import FunctionHost
+from sagelet_engine.simulation.functions import Terminated as Terminated
+
+ROOT = "/opt/ml"
+
+
+@dataclass(frozen=True)
+class JobClock:
+    """The time of the job. Nothing takes time but what is said here."""
+
+    _host: FunctionHost
+
+    def now(self) -> datetime:
+        """In UTC."""
+        return datetime.fromtimestamp(self._host.clock.now_ms() / 1000, timezone.utc)
+
+    def advance(self, seconds: float) -> None:
+        """Trains for so long: what happens meanwhile (limits, interruptions, faults) happens on time.
+
+        Raises Terminated when the job is stopped, interrupted, or out of time.
+        """
+        if seconds < 0:
+            raise ValueError(f"advance({seconds}): time does not go back")
+        self._host.sleep(seconds)
+
+
+class Job:
+    """One host of a training job.
+
+    Directories are those of this host on this machine (`/opt/ml/model` has another path here, which is why they are
+    attributes). Every method raises Terminated when the host was asked to end: catch it to save a checkpoint.
+    """
+
+    def __init__(self, record: TrainingJob, host: FunctionHost) -> None:
+        self._record = record
+        self._host = host
+        self.clock = JobClock(host)
+
+    @property
+    def name(self) -> str:
+        """TrainingJobName."""
+        return self._record.key.name
+
+    @property
+    def arn(self) -> str:
+        return self._record.key.arn
+
+    @property
+    def request(self) -> Mapping[str, Any]:
+        """The CreateTrainingJob request."""
+        return self._record.request
+
+    @property
+    def attempt(self) -> int:
+        """From 1; more after a spot interruption, or an internal fault that was retried."""
+        return self._record.attempt
+
+    @cached_property
+    def hyperparameters(self) -> Mapping[str, Any]:
+        """Decoded as SageMaker's toolkit does: `"3"` is 3, `"true"` True, `"[1]"` a list, and other text stays text."""
+        return {name: _decoded(value) for name, value in self._config("hyperparameters").items()}
+
+    @cached_property
+    def channels(self) -> Mapping[str, Path]:
+        """The directory of each input channel (in Pipe mode the FIFOs are beside it: `NAME_0`, `NAME_1`, ...)."""
+        return {name: self.opt_ml / "input/data" / name for name in self._config("inputdataconfig")}
+
+    @property
+    def opt_ml(self) -> Path:
+        """What is /opt/ml in a container."""
+        return self._host.host.opt_ml
+
+    @property
+    def model_dir(self) -> Path:
+        """Becomes model.tar.gz."""
+        return self.opt_ml / "model"
+
+    @property
+    def output_data_dir(self) -> Path:
+        """Becomes output.tar.gz."""
+        return self.opt_ml / "output/data"
+
+    @cached_property
+    def checkpoint_dir(self) -> Path | None:
+        """Goes to and comes from S3 as CheckpointConfig says; None for a job without one."""
+        if "CheckpointConfig" not in self.request:
+            return None
+        below: str = self._config("checkpointconfig")["LocalPath"].removeprefix(ROOT)
+        return self.opt_ml / below.lstrip("/")
+
+    @property
+    def current_host(self) -> str:
+        """`algo-1`."""
+        return self._host.handle.host
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return self._record.hosts
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The container's environment variables: the platform's and those of the request."""
+        return self._host.plan.environment
+
+    def print(self, *values: object, sep: str = " ") -> None:
+        """Prints to the job's log; metric definitions find their values in it. Raises Terminated."""
+        self._host.say(sep.join(str(value) for value in values))
+
+    def hang(self) -> None:
+        """Does nothing more until the job is stopped, interrupted or out of time. Raises Terminated then."""
+        self._host.sleep(float("inf"))
+
+    def _config(self, name: str) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.opt_ml / f"input/config/{name}.json").read_text())
+        return content
+
+
+def _decoded(value: str) -> Any:
+    """github.com/aws/sagemaker-training-toolkit, params.py: JSON where it is JSON."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

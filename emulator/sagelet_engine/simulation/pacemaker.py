@@ -1,0 +1,109 @@
+"""Turns a simulated clock: to the next moment at which a function or the engine has something to do.
+
+Time must not pass while the engine still works on a job. Whether it does follows from the job's record and from what
+its hosts are doing, so nothing here depends on how fast the machine is.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from sagelet_engine.jobs import lifecycle, timetable
+from sagelet_engine.jobs.host_watch import REMAINING_GRACE_SECONDS
+from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob
+from sagelet_engine.settings import Settings
+from sagelet_engine.simulation.clock import SimulatedClock
+from sagelet_engine.simulation.functions import FunctionHost, FunctionRuntime
+
+log = logging.getLogger(__name__)
+S = SecondaryStatus
+
+#: Real seconds between two looks.
+PULSE = 0.01
+#: Looks after which a job that could have its place, and does not get it, is taken to wait.
+PATIENCE_LOOKS = 200
+
+
+class Pacemaker(threading.Thread):
+    """`unfinished` gives the jobs that have not ended, oldest first."""
+
+    def __init__(
+        self,
+        clock: SimulatedClock,
+        runtime: FunctionRuntime,
+        settings: Settings,
+        unfinished: Callable[[], Sequence[TrainingJob]],
+    ) -> None:
+        super().__init__(name="pacemaker", daemon=True)
+        self._clock = clock
+        self._runtime = runtime
+        self._settings = settings
+        self._unfinished = unfinished
+        self._closing = threading.Event()
+        #: How often in a row a job was seen waiting for a place that is free.
+        self._waits = 0
+
+    def close(self) -> None:
+        """Time stands still from now on."""
+        self._closing.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self._closing.wait(PULSE):
+            try:
+                self.look()
+            except Exception:
+                log.exception("the simulated clock could not be turned; trying again")
+                self._closing.wait(1.0)
+
+    def look(self) -> None:
+        """Turns the clock, if nobody has anything to do now."""
+        if self._clock.at_work:
+            return
+        now, jobs = self._clock.now_ms(), self._unfinished()
+        if self._is_placing(jobs):
+            return
+        next_ms = self._clock.next_wake_ms()
+        for job in jobs:
+            moment = self._next_ms(job, now)
+            if moment is None or moment <= now:
+                return
+            next_ms = min(next_ms, moment)
+        self._clock.turn_to(next_ms)
+
+    def _is_placing(self, jobs: Sequence[TrainingJob]) -> bool:
+        """Whether the scheduler is about to give a waiting job its hosts. A warm pool may have the last ones."""
+        placed = [job for job in jobs if job.placed_ms is not None]
+        waiting = next((job for job in jobs if job.placed_ms is None), None)
+        hosts = sum(len(job.hosts) for job in placed)
+        free = len(placed) < self._settings.max_jobs and (
+            waiting is not None and hosts + len(waiting.hosts) <= self._settings.host_limit
+        )
+        self._waits = self._waits + 1 if free else 0
+        return 0 < self._waits <= PATIENCE_LOOKS
+
+    def _next_ms(self, job: TrainingJob, now_ms: int) -> float | None:
+        """When something is to happen to a job; None: the engine is at it."""
+        due_ms = timetable.next_ms(job, now_ms)
+        if job.placed_ms is None:
+            return due_ms if job.secondary is S.PENDING else None
+        if timetable.slow_start_seconds(job, now_ms) is not None:
+            return due_ms
+        hosts = self._runtime.hosts(job.launch_id)
+        live = [host for host in hosts if host.ended is None]
+        if not live or not job.launched or job.secondary in (S.DOWNLOADING, S.UPLOADING):
+            return None
+        ending = job.secondary not in lifecycle.RUNNING or any(host.failed for host in hosts)
+        if not ending:
+            return due_ms
+        if any(host.asked_ms is None for host in live):
+            return None
+        return min(due_ms, *(self._killed_ms(job, host) for host in live))
+
+    def _killed_ms(self, job: TrainingJob, host: FunctionHost) -> float:
+        """When the grace of a host is over that was asked to end."""
+        assert host.asked_ms is not None
+        if job.secondary in lifecycle.RUNNING:
+            return host.asked_ms + REMAINING_GRACE_SECONDS * 1000
+        since = job.stop_ms or job.transitions[-1].start_ms
+        return since + self._settings.stop_grace_seconds * 1000
