@@ -37,6 +37,7 @@ def value(ended: Ended, name: str) -> Any:
 
 OLD_API = """
     import os
+    import numpy
     import torch
     import torch_xla.core.xla_model as xm
     import torch_xla.distributed.parallel_loader as pl
@@ -71,6 +72,7 @@ OLD_API = """
     xm.optimizer_step(optimizer, barrier=True)
     print("losses=" + str(losses))
     print("world=" + str([xm.xrt_world_size(), xm.get_ordinal()]))
+    print("accuracy=" + str(float(xm.mesh_reduce("accuracy", numpy.float64(0.5), numpy.mean))))
     xm.save(model.state_dict(), os.environ["SM_MODEL_DIR"] + "/model.pt")
     """
 
@@ -86,6 +88,7 @@ def test_script_of_torch_xla_1(old_api: tuple[TrainingHost, Ended]) -> None:
     losses = value(ended, "losses")
     assert losses[-1] < losses[0]
     assert value(ended, "world") == [1, 0]
+    assert value(ended, "accuracy") == 0.5
     torch = pytest.importorskip("torch")
     weights = torch.load(host.model / "model.pt")
     assert {tensor.device.type for tensor in weights.values()} == {"cpu"}

@@ -10,12 +10,13 @@ from support.xla_workers import EndedWorker, results, run_workers
 pytestmark = pytest.mark.xla
 
 PROGRAM = Path(__file__).with_name("programs") / "collectives.py"
+IMAGE = {"SAGELET_TRAINING_IMAGE": "pytorch-trcomp-training:1.13.1-gpu-py39-cu117-ubuntu20.04-sagemaker"}
 
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[EndedWorker], list[dict[str, Any]]]:
     directory = tmp_path_factory.mktemp("collectives")
-    return run_workers(2, [PROGRAM], directory), results(directory, 2)
+    return run_workers(2, [PROGRAM], directory, IMAGE), results(directory, 2)
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,26 @@
 """Parts of the world that need torch, in one process: meeting at the store, and how tensors are reduced."""
 
+import importlib
+import multiprocessing
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from sagelet_runtime.world import peers, store
+from sagelet_runtime import spawn
+from sagelet_runtime.world import ddp, peers, store
 from sagelet_runtime.world.errors import WorkerLost, WorldError
 from sagelet_runtime.world.layout import Layout, read_layout
 from sagelet_runtime.world.reduction import Scratch, plan
-from support.xla_workers import free_port
+from support.xla_workers import RUNTIME, free_port
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.xla
@@ -61,10 +69,13 @@ def test_a_rank_0_that_is_never_up_is_named() -> None:
 def test_a_worker_waits_for_rank_0_and_meets_it() -> None:
     port = free_port()
     met: dict[int, list[peers.Peer]] = {}
+    kept: list[Any] = []
 
     def work(rank: int) -> None:
         own = layout(rank, port)
+        # Until both have met: the store is gone with the last who holds that of rank 0.
         opened = store.open_store(own, agent_serves=False)
+        kept.append(opened)
         met[rank] = store.meet(opened, own, peers.this_worker(rank, "127.0.0.1"))
 
     second = threading.Thread(target=work, args=(1,), daemon=True)
@@ -85,6 +96,82 @@ def test_attempts_of_a_launcher_that_keeps_the_store_do_not_meet_each_other(tmp_
     opened.set("left", "by the first attempt")
     assert opened.check(["left"])
     assert not later.check(["left"])
+
+
+def test_jobs_at_one_port_do_not_meet_each_other() -> None:
+    first = layout(0, free_port(), seconds=1)
+    opened = store.open_store(replace(first, job="a"), agent_serves=False)
+    other = store.open_store(replace(first, job="b", rank=1), agent_serves=False)
+    store_of_a = replace(first, job="a", rank=1)
+    opened.set("worker/0", peers.this_worker(0, "127.0.0.1").encode())
+    assert store.open_store(store_of_a, agent_serves=False).check(["worker/0"])
+    assert not other.check(["worker/0"])
+
+
+def test_ddps_buckets_of_a_backward_pass_that_failed_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    reduced: list[list[float]] = []
+
+    def reduce(_group: object, _kind: str, tensors: list[Any], _scale: float) -> list[Any]:
+        reduced.append([tensor.item() for tensor in tensors])
+        return tensors
+
+    monkeypatch.setattr(ddp.calls, "reduce", reduce)
+    hooks: list[Any] = []
+    model = SimpleNamespace(_comm_hooks=[], register_comm_hook=lambda _state, hook: hooks.append(hook))
+    one = ddp.OneReduce(SimpleNamespace(size=2))
+
+    def bucket(value: float, *, last: bool) -> Any:
+        made = SimpleNamespace(buffer=lambda: torch.tensor(value), is_last=lambda: last)
+        return hooks[0](None, made)
+
+    one.begin(model)
+    bucket(1.0, last=False)  # the script catches an error of the rest of this backward pass
+    one.begin(model)
+    first, second = bucket(2.0, last=False), bucket(3.0, last=True)
+    assert reduced == [[2.0, 3.0]]
+    assert (first.wait().item(), second.wait().item()) == (2.0, 3.0)
+    assert len(hooks) == 1
+
+
+def test_smddp_on_gpus_waits_as_long_as_the_script_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(RUNTIME / "sagelet_runtime" / "native"))
+    smddp = importlib.import_module("smdistributed.dataparallel.torch.torch_smddp")
+    made: list[Any] = []
+
+    class FakeNCCL:
+        """torch without CUDA has none."""
+
+        Options = SimpleNamespace
+
+        def __init__(self, *arguments: Any) -> None:
+            made.append(arguments)
+
+    monkeypatch.setattr(smddp.dist, "ProcessGroupNCCL", FakeNCCL, raising=False)
+    monkeypatch.setattr(smddp.torch.cuda, "is_available", lambda: True)
+    smddp._make("store", 1, 2, timedelta(seconds=7))
+    (*where, options) = made[0]
+    assert (where, options._timeout) == (["store", 1, 2], timedelta(seconds=7))
+
+
+class Unpicklable:
+    """The second time: the first worker is started, and the next cannot be."""
+
+    times = 0
+
+    def __reduce__(self) -> tuple[type[Any], tuple[()]]:
+        Unpicklable.times += 1
+        if Unpicklable.times > 1:
+            raise ValueError("cannot be pickled")
+        return object, ()
+
+
+def test_workers_of_which_one_cannot_be_started_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ValueError, match="cannot be pickled"):
+        spawn.start(print, (Unpicklable(),), 2, daemon=False, method="spawn")
+    assert Unpicklable.times == 2
+    assert not multiprocessing.active_children()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

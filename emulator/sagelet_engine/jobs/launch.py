@@ -105,6 +105,10 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
         "S3_ENDPOINT_URL": url,
         "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
         "DMLC_INTERFACE": "eth0",
+        # Sets the store at which its workers meet apart from another job's.
+        "SAGELET_JOB_ID": job.launch_id,
+        # Hosts with GPUs have to agree on what they do with them.
+        "SAGELET_JOB_GPUS": str(len(job.gpus)),
         # How many workers each host of a distribution has: the container knows its type, not the catalogue.
         "SAGELET_INSTANCE_GPUS": json.dumps({each.instance_type: gpu_count(each.instance_type) for each in groups}),
         "SAGELET_TRAINING_IMAGE": job.request["AlgorithmSpecification"].get("TrainingImage", ""),

@@ -27,9 +27,17 @@ def command_of(plan: LaunchPlan, image_command: tuple[str, ...]) -> list[str]:
 
 
 def environment_of(
-    plan: LaunchPlan, host: HostPlan, image_command: tuple[str, ...], python_path: str, server: Mapping[str, str]
+    plan: LaunchPlan,
+    host: HostPlan,
+    image_command: tuple[str, ...],
+    python_path: str,
+    server: Mapping[str, str],
+    master_port: int,
 ) -> dict[str, str]:
-    """The environment of the command. The lease of GPUs outranks the plan's own CUDA_VISIBLE_DEVICES."""
+    """The environment of the command. The lease of GPUs outranks the plan's own CUDA_VISIBLE_DEVICES.
+
+    `master_port`: leased to the job.
+    """
     passed = {name: value for name, value in server.items() if name in PASSED or name.startswith(PASSED_PREFIXES)}
     environment = {
         **passed,
@@ -39,7 +47,7 @@ def environment_of(
         # Without it sagemaker-training waits up to 15 minutes for DNS to know `algo-1`.
         "SM_STUDIO_LOCAL_MODE": "true",
         # Read by our framework module: jobs share this machine's ports.
-        "SAGELET_MASTER_PORT": str(master_port(plan.job_id)),
+        "SAGELET_MASTER_PORT": str(master_port),
         **({} if host.gpu_uuids else {"NVIDIA_VISIBLE_DEVICES": "void"}),
         **plan.environment,
     }
@@ -50,23 +58,10 @@ def environment_of(
 
 def addresses_of(plan: LaunchPlan) -> dict[str, str]:
     """A loopback address for each host: hosts may listen on one port, and jobs on the same as others."""
-    digest = _digest(plan.job_id)
+    digest = hashlib.sha256(plan.job_id.encode()).digest()
     # Not 127.0.x: that is where the services of this machine are.
     network = f"127.{digest[0] % 254 + 1}.{digest[1]}"
     return {host.name: f"{network}.{number}" for number, host in enumerate(plan.hosts, 1)}
-
-
-def master_port(job_id: str) -> int:
-    """MASTER_PORT of a job: the same for all of its hosts and, most likely, not another job's.
-
-    torch's rendezvous listens on every address, so addresses alone keep no two jobs apart. Below Linux's range of
-    ports that any connection may take (32768).
-    """
-    return 20_000 + int.from_bytes(_digest(job_id)[:4], "big") % 12_000
-
-
-def _digest(job_id: str) -> bytes:
-    return hashlib.sha256(job_id.encode()).digest()
 
 
 def _joined(*paths: str) -> str:

@@ -25,6 +25,7 @@ from sagelet_engine.runtimes import host_files
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of
 from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Mount, Observation, Usage
+from sagelet_engine.runtimes.ports import PortLeases
 
 #: How a host gets its own /opt/ml: mount namespace as root, as an ordinary user, or not at all (paths are rewritten).
 Namespaces = Literal["root", "user", "none"]
@@ -90,6 +91,7 @@ class ProcessRuntime:
         self._namespaces = namespaces
         self._can_isolate: bool | None = None
         self._probing = threading.Lock()
+        self._ports = PortLeases(state_dir / "ports")
 
     def namespaces(self) -> Namespaces:
         """What this machine allows; found by trial, once."""
@@ -117,7 +119,8 @@ class ProcessRuntime:
         """See the port. ClientFault: more isolation is asked than processes can give."""
         if plan.network_isolation:
             self._check_isolation(plan)
-        return [self._launch_host(plan, host) for host in plan.hosts]
+        master_port = self._ports.lease(plan.job_id)
+        return [self._launch_host(plan, host, master_port) for host in plan.hosts]
 
     def find(self, job_id: str) -> list[Handle]:
         handles = []
@@ -170,6 +173,7 @@ class ProcessRuntime:
         for handle in self.find(job_id):
             self.stop(handle, force=True)
         shutil.rmtree(self._index(job_id), ignore_errors=True)
+        self._ports.release(job_id)
 
     def _index(self, job_id: str) -> Path:
         return self._state_dir / "hosts" / quote(job_id, safe="")
@@ -189,17 +193,17 @@ class ProcessRuntime:
                 "Start sagelet with --runtime docker, or submit the job without network isolation."
             )
 
-    def _launch_host(self, plan: LaunchPlan, host: HostPlan) -> Handle:
+    def _launch_host(self, plan: LaunchPlan, host: HostPlan, master_port: int) -> Handle:
         host.run_dir.mkdir(parents=True, exist_ok=True)
         if not (host.run_dir / host_files.STARTED).exists():
-            self._write_plan(plan, host)
+            self._write_plan(plan, host, master_port)
             self._start_keeper(host)
         return self._started(host.name, host.run_dir)
 
-    def _write_plan(self, plan: LaunchPlan, host: HostPlan) -> None:
-        namespaces, mounts = self.namespaces(), _mounts(host)
-        command = command_of(plan, self._stand_in.command)
-        environment = environment_of(plan, host, self._stand_in.command, self._stand_in.python_path, os.environ)
+    def _write_plan(self, plan: LaunchPlan, host: HostPlan, master_port: int) -> None:
+        namespaces, mounts, image = self.namespaces(), _mounts(host), self._stand_in
+        command = command_of(plan, image.command)
+        environment = environment_of(plan, host, image.command, image.python_path, os.environ, master_port)
         if namespaces == "none":
             paths = OptMlPaths(host.opt_ml)
             paths.rewrite_hyperparameters()

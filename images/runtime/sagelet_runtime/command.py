@@ -44,6 +44,9 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
         log_level=int(environ.get("SM_LOG_LEVEL", "20")),
         num_gpus=gpus,
         hosts=resources["hosts"],
+        distribution_hosts=resources["hosts"],
+        master_hostname=resources["hosts"][0],
+        network_interface_name=resources.get("network_interface_name", "eth0"),
         current_host=resources["current_host"],
     )
     added = framework.thread_environment(environ) | framework.compiler_environment(job, environ)

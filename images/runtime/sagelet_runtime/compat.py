@@ -1,10 +1,23 @@
-"""Names of torch_xla 1.x that AWS's documents tell scripts to call and that 2.9 has no more.
+"""What scripts of torch_xla 1.x call and 2.9 has no more, or does otherwise.
 
-Removed upstream: xrt_world_size, get_ordinal, parse_xla_device (pytorch/xla #8927).
+Removed upstream: xrt_world_size, get_ordinal, parse_xla_device (pytorch/xla #8927), and the rendezvous at the end of
+xm.save (#4926). Broken since torch.load became strict: xm.mesh_reduce of anything but tensors and plain numbers.
 """
 
+import functools
+import io
+import os
+import sys
 import warnings
+from collections.abc import Callable, Mapping
+from types import CodeType
 from typing import Any
+
+from sagelet_runtime import image
+
+#: What torch_xla 1.5 to 2.0 called the rendezvous of xm.save, and what scripts of 2.1 on call their own.
+SAVE_TAG = "torch_xla.core.xla_model.save"
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 def install(_torch_xla: Any) -> None:
@@ -22,5 +35,57 @@ def install(_torch_xla: Any) -> None:
     for name, function in removed.items():
         if not hasattr(xm, name):
             setattr(xm, name, function)
+    xm.mesh_reduce = mesh_reduce
+    xm.save = meeting_save(xm.save, os.environ)
     # mark_step and xla_device still work; one warning a step would bury the script's own lines.
     warnings.filterwarnings("ignore", message=r"Use torch_xla\.(sync|device) instead", category=DeprecationWarning)
+
+
+def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
+    """`reduce_fn` of every worker's `data`, tensors as CPU tensors, whatever the objects are (NumPy's, for one)."""
+    import torch
+    import torch_xla
+    import torch_xla.core.xla_model as xm
+    import torch_xla.runtime as xr
+
+    buffer = io.BytesIO()
+    torch.save(xm._maybe_convert_to_cpu(data), buffer)
+    payload = buffer.getvalue()
+    if xr.world_size() > 1:
+        seen = xm.rendezvous(tag, payload)
+    else:
+        # What a rendezvous of one comes to; torch_xla's own compiles a program for each length of the payload.
+        torch_xla.sync()
+        seen = [payload]
+    return reduce_fn([torch.load(io.BytesIO(other), weights_only=False) for other in seen])
+
+
+def meeting_save(original: Callable[..., None], environ: Mapping[str, str]) -> Callable[..., None]:
+    """xm.save that returns once all workers have saved, in jobs whose image had a torch_xla of which this was true.
+
+    Scripts of then read the file right after it. A library of this image is made for today's torch_xla, and may call
+    xm.save in one worker alone.
+    """
+    if not waits_for_all(environ):
+        return original
+
+    @functools.wraps(original)
+    def save(data: Any, file_or_path: Any, master_only: bool = True, global_master: bool = False) -> None:
+        import torch_xla.core.xla_model as xm
+        import torch_xla.runtime as xr
+
+        original(data, file_or_path, master_only, global_master)
+        if xr.world_size() > 1 and not is_librarys(sys._getframe(1).f_code):
+            xm.rendezvous(SAVE_TAG)
+
+    return save
+
+
+def waits_for_all(environ: Mapping[str, str]) -> bool:
+    """Whether the job's image had PyTorch 1.x, and so a torch_xla whose xm.save ended with a rendezvous."""
+    return image.versions_of(environ.get("SAGELET_TRAINING_IMAGE", "")).get("torch", "").startswith("1.")
+
+
+def is_librarys(code: CodeType) -> bool:
+    """Of an installed package, not of the script."""
+    return any(directory in code.co_filename for directory in _PACKAGES)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sagemaker_training import entry_point, environment, errors
 
-from sagelet_runtime import compilation, compiler, device, gpu, image, installed, uncompiled
+from sagelet_runtime import agreement, compilation, compiler, device, gpu, image, installed, uncompiled
 from sagelet_runtime.hugging_face import activation
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.say import say
@@ -151,7 +151,7 @@ def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
         if not config.enabled and not config.multi_worker:
             return native_environment(environ)
         return _compiled_environment(config, job, environ)
-    except (compiler.CompilerConfigurationError, installed.TorchXlaUnavailable) as error:
+    except (compiler.CompilerConfigurationError, installed.TorchXlaUnavailable, agreement.HostsDisagree) as error:
         raise errors.ClientError(str(error)) from error
 
 
@@ -185,7 +185,7 @@ def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Ma
     else:
         added = {compiler.CONFIGURED: "1"}
         say("the compiler is not enabled, but distribution pytorchxla runs its workers on PyTorch/XLA all the same")
-    choice = device.choose_device(environ, gpu.gpu_count(environ, job.num_gpus), torch_xla)
+    choice = _agreed(device.choose_device(environ, gpu.gpu_count(environ, job.num_gpus), torch_xla), job, environ)
     compilation.write(job.output_data_dir, job.current_host, choice)
     if not choice.compiled:
         return _uncompiled_environment(choice)
@@ -200,6 +200,16 @@ def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Ma
         # the Trainer prints no losses.
         "LOCAL_RANK": environ.get("LOCAL_RANK", "0"),
     }
+
+
+def _agreed(choice: device.DeviceChoice, job: Any, environ: Mapping[str, str]) -> device.DeviceChoice:
+    """The device of this host, in accordance with the other hosts of the distribution. Raises HostsDisagree."""
+    hosts = job.distribution_hosts
+    if not agreement.wanted(hosts, job.current_host, environ):
+        return choice
+    basic = basic_environment(job, environ)
+    address, port = basic["MASTER_ADDR"], basic["MASTER_PORT"]
+    return agreement.agreed(choice, agreement.meeting_of(hosts, job.current_host, address, port, environ))
 
 
 def _uncompiled_environment(choice: device.DeviceChoice) -> dict[str, str]:

@@ -10,9 +10,10 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from sagelet_runtime import uncompiled
 from sagelet_runtime.say import say_once
 
 #: How many workers a script gets that names none, in the order in which they are asked.
@@ -20,15 +21,27 @@ _COUNTS = ("GPU_NUM_DEVICES", "CPU_NUM_DEVICES")
 _starting = threading.Lock()
 
 
-def install(_torch_xla: Any) -> None:
+def install(torch_xla: Any) -> None:
     import torch_xla.distributed.xla_multiprocessing as xmp
 
-    if os.environ.get("PJRT_DEVICE") == "CPU":
-        xmp.spawn = make_spawn(xmp.spawn)
+    torch_xla.launch = make_launch(torch_xla.launch)
+    xmp.spawn = make_spawn(xmp.spawn, starts_workers=os.environ.get("PJRT_DEVICE") == "CPU")
 
 
-def make_spawn(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`original`: torch_xla's, which runs one worker."""
+def make_launch(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`original`: torch_xla's, which below torchrun calls the function with the local rank for its ordinal."""
+
+    def launch(fn: Callable[..., Any], args: tuple[Any, ...] = (), start_method: str = "spawn", **settings: Any) -> Any:
+        """Calls `fn(ordinal, *args)` in a started worker."""
+        if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+            return fn(int(os.environ["RANK"]), *args)
+        return original(fn, args=args, start_method=start_method, **settings)
+
+    return launch
+
+
+def make_spawn(original: Callable[..., Any], *, starts_workers: bool) -> Callable[..., Any]:
+    """`original`: what runs one worker. `starts_workers`: those of a plain script are ours, else `original`'s, too."""
 
     def spawn(
         fn: Callable[..., Any],
@@ -44,6 +57,8 @@ def make_spawn(original: Callable[..., Any]) -> Callable[..., Any]:
             if nprocs not in (None, 1, launched, int(os.environ.get("LOCAL_WORLD_SIZE") or launched)):
                 say_once(f"xmp.spawn(nprocs={nprocs}): the job was started with {launched} workers, and has these")
             return fn(int(os.environ["RANK"]), *args)
+        if not starts_workers:
+            return original(fn, args=args, nprocs=nprocs, join=join, daemon=daemon, start_method=start_method)
         count = worker_count(nprocs, os.environ)
         if count == 1:
             return original(fn, args=args, nprocs=1, start_method=start_method)
@@ -71,30 +86,46 @@ def worker_count(nprocs: int | None, environ: Mapping[str, str]) -> int:
 def start(fn: Callable[..., Any], args: tuple[Any, ...], count: int, daemon: bool, method: str) -> Any:
     """Workers of one host, as torch's own ProcessContext: it ends the others when one fails, and raises its error."""
     import torch.multiprocessing as mp
-    import torch_xla
     from torch.multiprocessing.spawn import ProcessContext, _wrap
 
     if method not in ("spawn", "fork"):
         raise ValueError(f"xmp.spawn(start_method={method!r}) cannot start workers on CPUs; use 'spawn' or 'fork'")
-    if method == "fork" and torch_xla._XLAC._xla_runtime_is_initialized():
-        raise RuntimeError("Runtime is already initialized. Do not use the XLA device before calling xmp.spawn.")
+    if method == "fork":
+        _check_no_device()
     context = mp.get_context(method)
     port = free_port()
-    directory = tempfile.mkdtemp(prefix="sagelet-spawn-")
-    processes, errors = [], []
-    for rank in range(count):
-        errors.append(os.path.join(directory, f"{rank}.pickle"))
-        process = context.Process(target=_wrap, args=(_work, rank, (fn, args, method), errors[-1]), daemon=daemon)
-        with worker_environment(rank, count, port):
-            process.start()
-        processes.append(process)
-    started = ProcessContext(processes, errors)
+    with ExitStack() as undone:
+        directory = tempfile.mkdtemp(prefix="sagelet-spawn-")
+        undone.callback(shutil.rmtree, directory)
+        processes, errors = [], []
+        for rank in range(count):
+            errors.append(os.path.join(directory, f"{rank}.pickle"))
+            process = context.Process(target=_wrap, args=(_work, rank, (fn, args, method), errors[-1]), daemon=daemon)
+            with worker_environment(rank, count, port):
+                process.start()
+            undone.callback(_end, process)
+            processes.append(process)
+        started = ProcessContext(processes, errors)
+        undone.pop_all()
     weakref.finalize(started, shutil.rmtree, directory, ignore_errors=True)
     return started
 
 
+def _check_no_device() -> None:
+    import torch_xla
+
+    if torch_xla._XLAC._xla_runtime_is_initialized():
+        raise RuntimeError("Runtime is already initialized. Do not use the XLA device before calling xmp.spawn.")
+
+
+def _end(process: Any) -> None:
+    """A worker whose peers could not be started."""
+    process.kill()
+    process.join()
+
+
 def _work(rank: int, fn: Callable[..., Any], args: tuple[Any, ...], method: str) -> None:
-    if method == "fork":
+    if method == "fork" and uncompiled.NOT_COMPILED not in os.environ:
         # The script has imported torch_xla before it had workers.
         import torch_xla
 

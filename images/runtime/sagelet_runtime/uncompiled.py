@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sagelet_runtime import compat
+from sagelet_runtime import uncompiled_calls as calls
 from sagelet_runtime.say import say_once
 
 #: Set where a job that asks for the compiler is not compiled; holds the reason.
@@ -37,16 +39,8 @@ def device(torch: Any) -> Any:
     return chosen
 
 
-def rank() -> int:
-    return int(os.environ.get("RANK", "0"))
-
-
 def local_rank() -> int:
     return int(os.environ.get("LOCAL_RANK", "0"))
-
-
-def world_size() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def moved(data: Any, to: Any) -> Any:
@@ -113,15 +107,20 @@ def _worlds(torch: Any) -> None:
     import torch_xla.core.xla_model as xm
     import torch_xla.runtime as xr
 
-    xr.world_size, xr.global_ordinal, xr.local_ordinal = world_size, rank, local_rank
-    xm.xrt_world_size = lambda defval=1: world_size()  # noqa: ARG005 - part of the name's contract
-    xm.get_ordinal = lambda defval=0: rank()  # noqa: ARG005 - part of the name's contract
+    xr.world_size, xr.global_ordinal, xr.local_ordinal = calls.world_size, calls.rank, local_rank
+    xm.xrt_world_size = lambda defval=1: calls.world_size()  # noqa: ARG005 - part of the name's contract
+    xm.get_ordinal = lambda defval=0: calls.rank()  # noqa: ARG005 - part of the name's contract
     xm.get_local_ordinal = local_rank
-    xm.is_master_ordinal = lambda local=True: (local_rank() if local else rank()) == 0
-    xm.all_reduce = _all_reduce(torch)
-    xm.all_gather = _all_gather(torch)
-    xm.rendezvous = _rendezvous(torch)
-    xm.mesh_reduce = _mesh_reduce(torch)
+    xm.is_master_ordinal = lambda local=True: (local_rank() if local else calls.rank()) == 0
+    for call in (
+        calls.all_reduce,
+        calls.all_gather,
+        calls.reduce_scatter,
+        calls.collective_broadcast,
+        calls.rendezvous,
+    ):
+        setattr(xm, call.__name__, call)
+    xm.mesh_reduce = mesh_reduce
     original = torch.distributed.init_process_group
 
     def init_process_group(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
@@ -133,65 +132,9 @@ def _worlds(torch: Any) -> None:
     torch.distributed.init_process_group = init_process_group
 
 
-def _ready(torch: Any) -> Any:
-    """torch.distributed with its group; the script may have made it."""
-    distributed = torch.distributed
-    if not distributed.is_initialized():
-        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    return distributed
-
-
-def _all_reduce(torch: Any) -> Callable[..., Any]:
-    def reduced(reduce_type: str, tensor: Any, scale: float) -> Any:
-        if world_size() > 1:
-            distributed = _ready(torch)
-            operations = {"sum": "SUM", "mul": "PRODUCT", "min": "MIN", "max": "MAX"}
-            distributed.all_reduce(tensor, getattr(distributed.ReduceOp, operations[reduce_type]))
-        return tensor.mul_(scale) if scale != 1.0 else tensor
-
-    def all_reduce(reduce_type: str, inputs: Any, scale: float = 1.0, *_groups: Any, **_more: Any) -> Any:
-        """A list is reduced in place; of one tensor the result is a new one, as with torch_xla."""
-        with torch.no_grad():
-            if isinstance(inputs, list | tuple):
-                for tensor in inputs:
-                    reduced(reduce_type, tensor, scale)
-                return None
-            return reduced(reduce_type, inputs.clone(), scale)
-
-    return all_reduce
-
-
-def _all_gather(torch: Any) -> Callable[..., Any]:
-    def all_gather(value: Any, dim: int = 0, *_groups: Any, **_more: Any) -> Any:
-        if world_size() == 1:
-            return value.clone()
-        parts = [torch.empty_like(value) for _ in range(world_size())]
-        _ready(torch).all_gather(parts, value.contiguous())
-        return torch.cat(parts, dim)
-
-    return all_gather
-
-
-def _rendezvous(torch: Any) -> Callable[..., Any]:
-    def rendezvous(_tag: str, payload: bytes = b"", *_more: Any, **_others: Any) -> list[bytes]:
-        if world_size() == 1:
-            return [payload]
-        found: list[Any] = [None] * world_size()
-        _ready(torch).all_gather_object(found, payload)
-        return found
-
-    return rendezvous
-
-
-def _mesh_reduce(torch: Any) -> Callable[..., Any]:
-    def mesh_reduce(_tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
-        found: list[Any] = [moved(data, "cpu")]
-        if world_size() > 1:
-            here, found = found[0], [None] * world_size()
-            _ready(torch).all_gather_object(found, here)
-        return reduce_fn(found)
-
-    return mesh_reduce
+def mesh_reduce(_tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
+    """`reduce_fn` of every worker's `data`, tensors as CPU tensors."""
+    return reduce_fn(calls.gathered_objects(moved(data, "cpu")))
 
 
 def _steps(torch: Any) -> None:
@@ -201,25 +144,16 @@ def _steps(torch: Any) -> None:
     def nothing(*_args: Any, **_kwargs: Any) -> None:
         """Ends no graph: there is none."""
 
-    def reduce_gradients(optimizer: Any, *_groups: Any, **_more: Any) -> None:
-        if world_size() > 1:
-            xm.all_reduce("sum", xm._fetch_gradients(optimizer), scale=1.0 / world_size())
-
-    def optimizer_step(optimizer: Any, barrier: bool = False, optimizer_args: Any = None, **_more: Any) -> Any:  # noqa: ARG001
-        reduce_gradients(optimizer)
-        return optimizer.step(**(optimizer_args or {}))
-
     def add_step_closure(closure: Callable[..., Any], args: tuple[Any, ...] = (), **_more: Any) -> None:
         closure(*args)
 
-    def save(data: Any, file: Any, master_only: bool = True, global_master: bool = False) -> None:
+    def save(data: Any, file_or_path: Any, master_only: bool = True, global_master: bool = False) -> None:
         if not master_only or xm.is_master_ordinal(local=not global_master):
-            torch.save(moved(data, "cpu"), file)
-        xm.rendezvous("torch_xla.core.xla_model.save")
+            torch.save(moved(data, "cpu"), file_or_path)
 
+    # Those that reduce gradients and make a step are torch_xla's own, over these names.
     torch_xla.sync = xm.mark_step = xm.wait_device_ops = nothing
-    xm.reduce_gradients, xm.optimizer_step = reduce_gradients, optimizer_step
-    xm.add_step_closure, xm.save = add_step_closure, save
+    xm.add_step_closure, xm.save = add_step_closure, compat.meeting_save(save, os.environ)
 
 
 def _loaders(_torch: Any) -> None:
@@ -229,13 +163,16 @@ def _loaders(_torch: Any) -> None:
 
 
 def _launchers(torch_xla: Any) -> None:
-    """Whoever started the workers did so before: this process is one of them."""
+    """In a plain script they start the workers, as in a compiled job; in a worker they call the function."""
     import torch_xla.distributed.xla_multiprocessing as multiprocessing
 
-    def spawn(function: Callable[..., Any], args: tuple[Any, ...] = (), *_more: Any, **_others: Any) -> None:
-        function(rank(), *args)
+    from sagelet_runtime import spawn
 
-    multiprocessing.spawn = torch_xla.launch = spawn
+    def alone(function: Callable[..., Any], args: tuple[Any, ...] = (), **_settings: Any) -> None:
+        function(0, *args)
+
+    multiprocessing.spawn = spawn.make_spawn(alone, starts_workers=True)
+    torch_xla.launch = spawn.make_launch(torch_xla.launch)
 
 
 def _precision(torch: Any) -> None:

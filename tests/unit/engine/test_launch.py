@@ -59,6 +59,8 @@ def test_the_environment_of_a_real_container() -> None:
         "S3_ENDPOINT_URL": "http://endpoint:1234",
         "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
         "DMLC_INTERFACE": "eth0",
+        "SAGELET_JOB_GPUS": "0",
+        "SAGELET_JOB_ID": "job-id",
         "SAGELET_INSTANCE_GPUS": '{"ml.m5.large": 0}',
         "SAGELET_TRAINING_IMAGE": IMAGE,
     }

@@ -1,5 +1,8 @@
 """Who the workers of a job are, what they are told, and how a worker runs its script. Nothing is started here."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +14,7 @@ from sagelet_runtime.spawn_modules import stand_in
 from sagelet_runtime.workers import cause, deaths, distribution, script, sm_dist
 from sagelet_runtime.workers.deaths import Death
 from sagelet_runtime.workers.world import World, from_environment, from_json
+from support.training_host import RUNTIME
 
 TWO_HOSTS = World(("algo-1", "algo-2"), (4, 2), "algo-2", "10.0.0.1", 7777)
 XLA, DDP, TORCHRUN = (
@@ -178,15 +182,19 @@ def test_a_launcher_hands_a_stop_on_itself(launcher: str) -> None:
     assert stop_targets(table, 1) == [10, 11, 13, 14]
 
 
+def note(directory: Path, death: Death, attempt: int = 0) -> None:
+    deaths.note(deaths.attempt_directory(directory, attempt), death)
+
+
 def test_the_first_death_is_the_cause(tmp_path: Path) -> None:
     assert deaths.first(tmp_path, {}) is None
     for death in (Death(0, 1000), Death(1, 1500, "ValueError"), Death(2, 1499, "RuntimeError"), Death(3, 900)):
-        deaths.note(tmp_path, death)
+        note(tmp_path, death)
     assert deaths.first(tmp_path, {}) == Death(2, 1499, "RuntimeError")
     assert deaths.first(tmp_path, {3: 7, 1: 1}) == Death(3, 900)
-    deaths.note(tmp_path, Death(0, 2900, "killed by SIGKILL", killed=True))
+    note(tmp_path, Death(0, 2900, "killed by SIGKILL", killed=True))
     assert deaths.first(tmp_path, {0: -9}) == Death(0, 2900, "killed by SIGKILL", killed=True)
-    deaths.note(tmp_path, Death(1, 100))
+    note(tmp_path, Death(1, 100))
     assert deaths.first(tmp_path, {1: 1}) == Death(0, 2900, "killed by SIGKILL", killed=True)
 
 
@@ -215,7 +223,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_error_of_a_job_names_its_worker(tmp_path: Path) -> None:
-    deaths.note(tmp_path, Death(4, 1000, 'Traceback (most recent call last):\n  File "a"\n    go()\nValueError: bad'))
+    note(tmp_path, Death(4, 1000, 'Traceback (most recent call last):\n  File "a"\n    go()\nValueError: bad'))
     text = cause.explain(environment(tmp_path), 1, [])
     assert text == (
         'worker 4 of 6 (algo-2, local rank 0):\n Traceback (most recent call last):\n File "a"\n go()\n ValueError: bad'
@@ -224,21 +232,58 @@ def test_the_error_of_a_job_names_its_worker(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_torchrun_saw_killed_outranks_its_peers(tmp_path: Path) -> None:
-    deaths.note(tmp_path, Death(4, 1000, "RuntimeError: Connection closed by peer"))
+    note(tmp_path, Death(4, 1000, "RuntimeError: Connection closed by peer"))
     text = cause.explain(environment(tmp_path), 1, TORCHRUN_REPORT.splitlines())
     assert text == "worker 5 of 6 (algo-2, local rank 1) was killed by SIGKILL"
 
 
+def test_only_the_last_attempt_of_workers_that_were_started_again_counts(tmp_path: Path) -> None:
+    note(tmp_path, Death(4, 1000, "ValueError: of the first attempt"))
+    note(tmp_path, Death(5, 2000, "KeyError: of the second"), attempt=1)
+    assert (
+        cause.explain(environment(tmp_path), 1, []) == "worker 5 of 6 (algo-2, local rank 1): KeyError: of the second"
+    )
+
+
+def test_an_attempt_that_left_no_note_outdates_those_before_it(tmp_path: Path) -> None:
+    note(tmp_path, Death(4, 1000, "ValueError: of the first attempt"), attempt=9)
+    deaths.attempt_directory(tmp_path, 10).mkdir()
+    assert cause.explain(environment(tmp_path), 1, []) is None
+
+
+WORKER = """
+import os, subprocess, sys
+subprocess.run([sys.executable, "-c", "raise KeyError('of a program that the worker started')"])
+subprocess.run([sys.executable, "-c", ""])
+if os.fork() == 0:
+    raise LookupError("of a fork")
+os.wait()
+if sys.argv[1] == "raise":
+    raise ValueError("of the worker")
+"""
+
+
+@pytest.mark.parametrize(("end", "text"), [("raise", "ValueError: of the worker"), ("leave", "")])
+def test_only_the_worker_itself_leaves_a_note(tmp_path: Path, end: str, text: str) -> None:
+    variables = {"RANK": "3", "TORCHELASTIC_RESTART_COUNT": "2", "SAGELET_WORKER_NOTES": str(tmp_path)}
+    environ = {**os.environ, **variables, "PYTHONPATH": f"{RUNTIME / 'sagelet_runtime' / 'startup'}:{RUNTIME}"}
+    subprocess.run([sys.executable, "-c", WORKER, end], env=environ, capture_output=True, timeout=120, check=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["attempt-2"]
+    died = deaths.first(tmp_path, {3: 1})
+    assert died is not None
+    assert (died.rank, died.text.splitlines()[-1:]) == (3, [text] if text else [])
+
+
 def test_a_job_that_ended_well_or_says_nothing_has_no_cause(tmp_path: Path) -> None:
     assert cause.explain(environment(tmp_path), 1, []) is None
-    deaths.note(tmp_path, Death(4, 1000, "ValueError: bad"))
+    note(tmp_path, Death(4, 1000, "ValueError: bad"))
     assert cause.explain(environment(tmp_path), 0, []) is None
     assert cause.explain({}, 1, []) is None
 
 
 def test_a_long_traceback_fits_the_failure_reason(tmp_path: Path) -> None:
     frames = "".join(f'  File "train.py", line {n}, in f\n    f()\n' for n in range(500))
-    deaths.note(tmp_path, Death(4, 1000, f"Traceback (most recent call last):\n{frames}ValueError: {'x' * 3000}"))
+    note(tmp_path, Death(4, 1000, f"Traceback (most recent call last):\n{frames}ValueError: {'x' * 3000}"))
     text = cause.explain(environment(tmp_path), 1, []) or ""
     assert len(text) <= 960
     assert text.startswith("worker 4 of 6 (algo-2, local rank 0):\n Traceback")

@@ -157,6 +157,60 @@ def test_no_worker_outlives_a_launcher_that_is_killed(tmp_path: Path) -> None:
     assert_gone(log.read_text())
 
 
+#: A launcher whose patience is short.
+IMPATIENT = """
+import os, sys
+from sagelet_runtime.workers import launcher
+from sagelet_runtime.workers.world import from_environment
+launcher.GRACE = launcher.LATE = 1.0
+sys.exit(launcher.Launcher(from_environment(os.environ), [sys.executable, "train.py"], os.environ).run())
+"""
+
+
+def impatient(directory: Path, script: str) -> "subprocess.Popen[str]":
+    """Its two workers run `script`."""
+    write(directory, script)
+    environment = {**os.environ, "PYTHONPATH": str(RUNTIME), "GPU_NUM_DEVICES": "2", "PYTHONUNBUFFERED": "1"}
+    with (directory / "log.txt").open("w") as log:
+        command = [sys.executable, "-c", IMPATIENT]
+        return subprocess.Popen(command, env=environment, cwd=directory, stdout=log, stderr=log, text=True)
+
+
+ENDLESS = """
+import os, subprocess, sys
+if os.environ["RANK"] == "0":
+    prints = "import time\\nwhile 1: print('x', flush=True); time.sleep(0.01)"
+    subprocess.Popen([sys.executable, "-c", prints], start_new_session=True)
+"""
+
+
+def test_a_daemon_that_prints_without_end_does_not_hold_the_launcher_up(tmp_path: Path) -> None:
+    launcher = impatient(tmp_path, ENDLESS)
+    assert launcher.wait(60) == 0
+
+
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", os.environ["RANK"], os.getpid())
+while os.environ["RANK"] == "0":
+    time.sleep(0.01)
+while not os.path.exists("fail"):
+    time.sleep(0.01)
+sys.exit(3)
+"""
+
+
+def test_a_stop_after_a_workers_failure_does_not_spare_its_peers(tmp_path: Path) -> None:
+    launcher = impatient(tmp_path, STUBBORN)
+    log = tmp_path / "log.txt"
+    poll(lambda: log.read_text().count("up ") == 2, "the workers are up")
+    (tmp_path / "fail").touch()
+    poll(lambda: "ended with exit code 3" in log.read_text(), "the failure was seen")
+    launcher.send_signal(signal.SIGTERM)
+    assert launcher.wait(60) == 3
+
+
 LAUNCHER = '''
 # distributed_training_launcher.py
 

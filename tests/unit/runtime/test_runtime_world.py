@@ -14,6 +14,7 @@ from sagelet_runtime.world.layout import LayoutError, read_layout
 from sagelet_runtime.world.peers import Peer
 from sagelet_runtime.world.reduction import buckets
 from sagelet_runtime.world.store import name_ranks
+from support.training_host import poll
 
 LAUNCHED = {
     "RANK": "5",
@@ -152,6 +153,29 @@ def test_gloos_line_is_left_out_and_nothing_else(capfd: pytest.CaptureFixture[st
     assert "from Python\n" in written
     assert written.endswith("after\n")
     assert "connected peer ranks" not in written
+
+
+def test_what_is_printed_meanwhile_is_passed_on_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """gloo may connect for as long as another worker takes, and this one be killed before."""
+    seen = ""
+
+    def comes(text: str) -> None:
+        def look() -> bool:
+            nonlocal seen
+            seen += capfd.readouterr().out
+            return text in seen
+
+        poll(look, text)
+
+    child = [sys.executable, "-c", "input(); print('of a child')"]
+    with quiet.without_gloo_lines():
+        print("[Gloo] of the script's own", flush=True)
+        comes("of the script's own\n")
+        process = subprocess.Popen(child, stdin=subprocess.PIPE)
+        os.write(1, b"no line feed")
+    comes("no line feed")
+    process.communicate(b"\n", timeout=60)
+    comes("of a child\n")
 
 
 def test_figures_add_up() -> None:

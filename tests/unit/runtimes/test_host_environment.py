@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of, master_port
+from sagelet_engine.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of
 from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
 
 HOST = HostPlan("algo-1", Path("/ml"), Path("/run"))
@@ -39,7 +39,7 @@ def test_only_what_is_listed_passes_from_the_server() -> None:
         "PATH": "/bin",
     }
     plan = LaunchPlan("id", "name", "image", (), environment={"HTTPS_PROXY": "mine"})
-    assert environment_of(plan, HOST, TRAIN, "/runtime", server) == {
+    assert environment_of(plan, HOST, TRAIN, "/runtime", server, 20_002) == {
         "HOME": "/home/me",
         "HTTPS_PROXY": "mine",
         "PIP_CERT": "/ca",
@@ -48,7 +48,7 @@ def test_only_what_is_listed_passes_from_the_server() -> None:
         "PYTHONPATH": "/runtime",
         "PYTHONUNBUFFERED": "1",
         "SM_STUDIO_LOCAL_MODE": "true",
-        "SAGELET_MASTER_PORT": str(master_port("id")),
+        "SAGELET_MASTER_PORT": "20002",
         "NVIDIA_VISIBLE_DEVICES": "void",
         "CUDA_VISIBLE_DEVICES": "",
     }
@@ -56,12 +56,12 @@ def test_only_what_is_listed_passes_from_the_server() -> None:
 
 def test_hosts_with_gpus_see_theirs() -> None:
     plan = LaunchPlan("id", "name", "image", (), environment={"CUDA_VISIBLE_DEVICES": "9"})
-    environment = environment_of(plan, replace(HOST, gpu_uuids=("GPU-a", "GPU-b")), TRAIN, "", {})
+    environment = environment_of(plan, replace(HOST, gpu_uuids=("GPU-a", "GPU-b")), TRAIN, "", {}, 20_002)
     assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
     assert "NVIDIA_VISIBLE_DEVICES" not in environment
 
 
-def test_hosts_have_loopback_addresses_of_their_own_and_jobs_ports_of_theirs() -> None:
+def test_hosts_have_loopback_addresses_of_their_own() -> None:
     names = [f"algo-{number}" for number in range(1, 4)]
     plans = [
         LaunchPlan(job, "name", "image", tuple(replace(HOST, name=name) for name in names)) for job in ("a", "b", "c")
@@ -70,9 +70,6 @@ def test_hosts_have_loopback_addresses_of_their_own_and_jobs_ports_of_theirs() -
     assert len(set(addresses)) == 9
     assert all(ip_address(address).is_loopback and not address.startswith("127.0.") for address in addresses)
     assert addresses_of(plans[0]) == addresses_of(plans[0])
-    ports = {master_port(plan.job_id) for plan in plans}
-    assert len(ports) == 3
-    assert all(20_000 <= port < 32_768 for port in ports)
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,20 @@
 When one worker fails, the others fail right after it, because it is gone; and on another host that may be seen before
 the failed one has ended. So a worker notes its exception at once, before its connections close, and the notes are
 compared by time. All hosts of a job share one clock.
+
+A launcher may start failed workers again (torchrun's `--max_restarts`): each attempt's notes are by themselves, and
+those of the last one count.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +24,11 @@ from typing import Any
 
 #: The directory of the notes; set for every process of a job of several workers.
 DIRECTORY = "SAGELET_WORKER_NOTES"
-#: Beside it: the first failure of this host, for the engine, which compares the hosts'.
+#: Process id of the worker: what it starts (a data loader's helpers, other programs) has its RANK and is no worker.
+PROCESS = "SAGELET_WORKER_PROCESS"
+#: Set by torchrun in each worker.
+ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
+#: Beside the notes: the first failure of this host, for the engine, which compares the hosts'.
 FIRST = "failure.json"
 #: Peers see a killed worker's connections close before its launcher sees its end. Milliseconds.
 HEAD_START_MS = 2000
@@ -47,22 +55,35 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def note(directory: Path, death: Death) -> None:
-    """A later note about the same worker takes the place of the first only if that had nothing to say."""
-    before = _read(_file(directory, death.rank))
+def attempt_directory(directory: Path, attempt: int) -> Path:
+    return directory / f"attempt-{attempt}"
+
+
+def last_attempt(directory: Path) -> Path:
+    """Where the notes of the workers are that were started last."""
+    found = [name for path in directory.glob("attempt-*") if (name := path.name.removeprefix("attempt-")).isdigit()]
+    return attempt_directory(directory, max(map(int, found), default=0))
+
+
+def note(attempt: Path, death: Death) -> None:
+    """Into the directory of an attempt.
+
+    A later note about the same worker takes the place of the first only if that had nothing to say.
+    """
+    before = _read(_file(attempt, death.rank))
     if before is not None and (before.text or not death.text):
         return
-    directory.mkdir(parents=True, exist_ok=True)
-    _write(_file(directory, death.rank), asdict(death))
+    attempt.mkdir(parents=True, exist_ok=True)
+    _write(_file(attempt, death.rank), asdict(death))
 
 
 def first(directory: Path, codes: Mapping[int, int]) -> Death | None:
-    """The first of this host's workers to fail.
+    """The first of this host's workers to fail, of the last attempt.
 
     `codes`: exit codes by rank of those that failed by themselves; a worker that raised an exception has failed, too,
     whether it has ended or not.
     """
-    notes = (_read(file) for file in directory.glob("worker-*.json"))
+    notes = (_read(file) for file in last_attempt(directory).glob("worker-*.json"))
     deaths = [death for death in notes if death is not None and (death.text or death.rank in codes)]
     return min(deaths, key=lambda death: death.order, default=None)
 
@@ -73,7 +94,8 @@ def published(directory: Path) -> Death | None:
         found = json.loads((directory / FIRST).read_text())
     except FileNotFoundError:
         return None
-    return _read(_file(directory, found["rank"])) or Death(found["rank"], found["time_ms"], killed=found["killed"])
+    noted = _read(_file(last_attempt(directory), found["rank"]))
+    return noted or Death(found["rank"], found["time_ms"], killed=found["killed"])
 
 
 def killed_by(rank: int, code: int) -> Death | None:
@@ -87,25 +109,36 @@ def killed_by(rank: int, code: int) -> Death | None:
 
 def publish(directory: Path, death: Death) -> None:
     """Tells the engine, in few bytes, when this host's first worker failed."""
-    note(directory, death)
+    note(last_attempt(directory), death)
     _write(directory / FIRST, {"rank": death.rank, "time_ms": death.time_ms, "killed": death.killed})
 
 
-def install(environ: Mapping[str, str]) -> None:
-    """In a worker, before its script: notes the exception that ends it, and when it left otherwise."""
-    if DIRECTORY not in environ or not environ.get("RANK", "").isdigit():
+def install(environ: MutableMapping[str, str]) -> None:
+    """In a worker, before its script: notes the exception that ends it, and when it left otherwise.
+
+    Does nothing in what a worker starts, which finds the worker's process id in its environment.
+    """
+    owner, rank, attempt = os.getpid(), environ.get("RANK", ""), environ.get(ATTEMPT, "0")
+    if DIRECTORY not in environ or not rank.isdigit() or environ.get(PROCESS, str(owner)) != str(owner):
         return
-    directory, rank, owner, hook = Path(environ[DIRECTORY]), int(environ["RANK"]), os.getpid(), sys.excepthook
+    environ[PROCESS] = str(owner)
+    directory = attempt_directory(Path(environ[DIRECTORY]), int(attempt) if attempt.isdigit() else 0)
+    hook = sys.excepthook
 
     def noting(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        text = "".join(traceback.format_exception(kind, error, trace)).rstrip("\n")
-        _try_to_note(directory, Death(rank, now_ms(), text[-_LIMIT:]))
+        if os.getpid() == owner:
+            text = "".join(traceback.format_exception(kind, error, trace)).rstrip("\n")
+            _try_to_note(directory, Death(int(rank), now_ms(), text[-_LIMIT:]))
         hook(kind, error, trace)
 
     def leaving() -> None:
         if os.getpid() == owner:
-            _try_to_note(directory, Death(rank, now_ms()))
+            _try_to_note(directory, Death(int(rank), now_ms()))
 
+    # That this attempt was begun outdates the notes of those before it. A disk that fails here fails at the note, too,
+    # which says so.
+    with contextlib.suppress(OSError):
+        directory.mkdir(parents=True, exist_ok=True)
     sys.excepthook = noting
     atexit.register(leaving)
 

@@ -28,6 +28,8 @@ GRACE = 5.0
 LOOK = 0.1
 #: Seconds without output after which the pipes of ended workers are given up: a daemon of theirs holds them.
 QUIET = 1.0
+#: Seconds that a daemon's output is passed on after the last worker's end, when it prints without end.
+LATE = 10.0
 _CHUNK = 256 * 1024
 
 #: From a local rank and `stdout` or `stderr` to what stands before each line.
@@ -79,7 +81,8 @@ class Launcher:
                 self._pass_on(LOOK)
                 self._attend()
             self._attend()
-            while self._pass_on(QUIET):
+            give_up = time.monotonic() + LATE
+            while time.monotonic() < give_up and self._pass_on(QUIET):
                 pass
         finally:
             self._kill()
@@ -114,10 +117,10 @@ class Launcher:
         return bool(ready)
 
     def _attend(self) -> None:
-        """Ends the others when one has failed. While a stop is under way each ends in its own time."""
-        if signals.stop_requested():
-            return
+        """Ends the others when one has failed. A stop that came before leaves each its own time."""
         if self._kill_at is None:
+            if signals.stop_requested():
+                return
             self._failed = {
                 local_rank: code
                 for local_rank, worker in enumerate(self._workers)
@@ -138,7 +141,7 @@ class Launcher:
         for local_rank, code in self._failed.items():
             death = deaths.killed_by(self._world.first_rank + local_rank, code)
             if death is not None and self._notes is not None:
-                deaths.note(self._notes, death)
+                deaths.note(deaths.last_attempt(self._notes), death)
 
     def _signal(self, number: int) -> None:
         for worker in self._workers:

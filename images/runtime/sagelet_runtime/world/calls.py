@@ -1,6 +1,5 @@
 """xm's collectives, over the world of workers. Signatures and meanings are those of torch_xla 2.9's `xla_model`."""
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -183,20 +182,6 @@ class Calls:
 
     def rendezvous(self, tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> list[bytes]:
         return self.xla_rendezvous(payload, list(replicas) or None, tag)
-
-    def mesh_reduce(self, tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
-        """`reduce_fn` of every worker's `data`, tensors as CPU tensors.
-
-        torch_xla's own reads tensors and plain numbers only since torch.load became strict; scripts reduce NumPy
-        arrays with it.
-        """
-        import torch
-        import torch_xla.core.xla_model as xm
-
-        buffer = io.BytesIO()
-        torch.save(xm._maybe_convert_to_cpu(data), buffer)
-        seen = self.xla_rendezvous(buffer.getvalue(), None, tag)
-        return reduce_fn([torch.load(io.BytesIO(other), weights_only=False) for other in seen])
 
 
 def reduce(group: HostGroup, reduce_type: str, tensors: Sequence[Any], scale: float = 1.0) -> list[Any]:

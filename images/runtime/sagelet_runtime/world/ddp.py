@@ -19,7 +19,7 @@ def install() -> None:
         original(self, module, *args, **settings)
         if hasattr(self.process_group, "host"):
             reducer = OneReduce(self.process_group.host)
-            self.register_forward_pre_hook(lambda model, _inputs: reducer.attach(model))
+            self.register_forward_pre_hook(lambda model, _inputs: reducer.begin(model))
 
     ddp.__init__ = init
 
@@ -32,10 +32,15 @@ class OneReduce:
         self._waiting: list[tuple[Any, Any]] = []
         self._attached = False
 
-    def attach(self, model: Any) -> None:
-        """Before the first forward pass, so that a communication hook of the script's own comes first."""
+    def begin(self, model: Any) -> None:
+        """Before each forward pass. Buckets of a backward pass that raised an error are of no use to the next one.
+
+        The hook comes with the first, so that a communication hook of the script's own comes before it.
+        """
         import torch
         from torch.distributed import GradBucket
+
+        self._waiting = []
 
         # torch looks at the hook's annotations.
         def collect(_state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:

@@ -31,7 +31,6 @@ def install(torch_xla: Any) -> None:
         "collective_broadcast",
         "xla_rendezvous",
         "rendezvous",
-        "mesh_reduce",
     ):
         # A name that this torch_xla has not would be a patch of nothing.
         getattr(xm, name)

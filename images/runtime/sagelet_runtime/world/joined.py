@@ -15,7 +15,7 @@ from sagelet_runtime.world import peers as peer_list
 from sagelet_runtime.world.address import own_address
 from sagelet_runtime.world.errors import WorkerLost, WorldError
 from sagelet_runtime.world.group import HostGroup
-from sagelet_runtime.world.layout import COLLECTIVE_TIMEOUT, Layout
+from sagelet_runtime.world.layout import COLLECTIVE_TIMEOUT, Layout, own_group
 from sagelet_runtime.world.peers import Peer
 from sagelet_runtime.world.quiet import without_gloo_lines
 from sagelet_runtime.world.store import meet, name_ranks, open_store
@@ -51,19 +51,8 @@ class World:
             return self._groups[members]
 
     def member_group(self, groups: Sequence[Sequence[int]] | None) -> HostGroup:
-        """The group of this worker in `groups`, as `xm`'s collectives take them. Raises ValueError.
-
-        Every ordinal must be in exactly one of them, as XLA's replica groups need it.
-        """
-        if not groups:
-            return self.group()
-        if sorted(rank for group in groups for rank in group) != list(self.everyone):
-            raise ValueError(
-                f"groups={[list(group) for group in groups]} must hold each of the {self.layout.size} ordinals exactly "
-                "once; put those that have nothing to exchange into groups of their own, or use "
-                "torch.distributed.new_group, whose collectives only its members call"
-            )
-        return self.group(next(group for group in groups if self.layout.rank in group))
+        """The group of this worker in `groups`, as `xm`'s collectives take them. Raises ValueError."""
+        return self.group(own_group(groups, self.layout.rank, self.layout.size) if groups else None)
 
     def adopt(self, store: Any, rank: int, size: int, timeout: timedelta) -> HostGroup:
         """A group that torch.distributed made: `rank` of `size`, on a store of its own."""

@@ -1,6 +1,6 @@
 """Who this worker is, from the variables that launchers set (torchrun's names)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -9,6 +9,8 @@ JOIN_TIMEOUT = "SAGELET_WORLD_JOIN_TIMEOUT"
 #: Seconds that a worker waits inside one collective. Other workers may preprocess data meanwhile, or compile.
 COLLECTIVE_TIMEOUT = "SAGELET_COLLECTIVE_TIMEOUT"
 _DEFAULT_TIMEOUT = 1800
+#: Unique for each launch of a job; from the platform.
+JOB_ID = "SAGELET_JOB_ID"
 
 
 class LayoutError(ValueError):
@@ -29,6 +31,8 @@ class Layout:
     port: int
     join_timeout: timedelta
     collective_timeout: timedelta
+    #: Of the job, empty outside of one: another job may have the same port at another time.
+    job: str
     #: Differs between the attempts of a launcher that starts failed workers again, with the store that it kept.
     attempt: str
 
@@ -58,8 +62,23 @@ def read_layout(environ: Mapping[str, str]) -> Layout | None:
         port=_number(environ, "MASTER_PORT"),
         join_timeout=_seconds(environ, JOIN_TIMEOUT),
         collective_timeout=_seconds(environ, COLLECTIVE_TIMEOUT),
+        job=environ.get(JOB_ID, ""),
         attempt=environ.get("TORCHELASTIC_RESTART_COUNT", "0"),
     )
+
+
+def own_group(groups: Sequence[Sequence[int]], rank: int, size: int) -> tuple[int, ...]:
+    """The group of `rank` in `groups`, as `xm`'s collectives take them. Raises ValueError.
+
+    Every ordinal must be in exactly one of them, as XLA's replica groups need it.
+    """
+    if sorted(one for group in groups for one in group) != list(range(size)):
+        raise ValueError(
+            f"groups={[list(group) for group in groups]} must hold each of the {size} ordinals exactly "
+            "once; put those that have nothing to exchange into groups of their own, or use "
+            "torch.distributed.new_group, whose collectives only its members call"
+        )
+    return tuple(next(group for group in groups if rank in group))
 
 
 def _required(environ: Mapping[str, str], name: str) -> str:

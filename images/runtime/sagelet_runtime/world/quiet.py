@@ -4,30 +4,87 @@ import ctypes
 import os
 import re
 import sys
-import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _LINE = re.compile(
     rb"\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected number of connected peer ranks is : \d+\r?\n"
 )
+_GLOO = b"[Gloo] Rank "
+_MARK = b"\0sagelet "
+_CHUNK = 64 * 1024
 
 
 @contextmanager
 def without_gloo_lines() -> Iterator[None]:
-    """Holds back what this process writes on its standard output meanwhile, then passes all but gloo's line on."""
+    """Standard output goes through a pipe meanwhile, whose other end passes all but gloo's line on, at once.
+
+    A child that another thread starts meanwhile keeps the pipe, and what it prints is passed on to its end.
+    """
     _flush()
-    with tempfile.TemporaryFile() as kept:
-        standard_output = os.dup(1)
-        os.dup2(kept.fileno(), 1)
+    filtered = _Filter()
+    try:
+        yield
+    finally:
+        _flush()
+        filtered.end()
+
+
+class _Filter:
+    """What stands in the place of file descriptor 1."""
+
+    def __init__(self) -> None:
+        self._mark = _MARK + os.urandom(16).hex().encode() + b"\n"
+        self._marked = threading.Event()
+        self._standard_output, self._passed_on = os.dup(1), os.dup(1)
+        self._pipe, end = os.pipe()
+        os.dup2(end, 1)
+        os.close(end)
+        threading.Thread(target=self._pass_on, name="without-gloo-lines", daemon=True).start()
+
+    def end(self) -> None:
+        """Returns when all that was written before is passed on."""
         try:
-            yield
+            _write(1, self._mark)
         finally:
-            _flush()
-            os.dup2(standard_output, 1)
-            os.close(standard_output)
-            kept.seek(0)
-            _write(_LINE.sub(b"", kept.read()))
+            os.dup2(self._standard_output, 1)
+            os.close(self._standard_output)
+        self._marked.wait()
+
+    def _pass_on(self) -> None:
+        try:
+            self._copy()
+        finally:
+            # Also when nobody reads the standard output any more.
+            self._marked.set()
+            os.close(self._pipe)
+            os.close(self._passed_on)
+
+    def _copy(self) -> None:
+        kept = b""
+        while chunk := os.read(self._pipe, _CHUNK):
+            text, mark, after = (kept + chunk).partition(self._mark)
+            text = _LINE.sub(b"", text) + after
+            done = len(text) if mark else _settled(text)
+            _write(self._passed_on, text[:done])
+            kept = text[done:]
+            if mark:
+                self._marked.set()
+        _write(self._passed_on, kept)
+
+
+def _settled(text: bytes) -> int:
+    """Bytes before what may be half of gloo's line, or of the mark."""
+    start = text.rfind(b"\n") + 1
+    return start + min(_begin(text[start:], begin) for begin in (_GLOO, _MARK))
+
+
+def _begin(line: bytes, begin: bytes) -> int:
+    """Where in `line`, which goes on, something may begin with `begin`."""
+    if begin in line:
+        return line.index(begin)
+    return next((len(line) - size for size in range(len(begin), 0, -1) if line.endswith(begin[:size])), len(line))
 
 
 def _flush() -> None:
@@ -36,6 +93,6 @@ def _flush() -> None:
     ctypes.CDLL(None).fflush(None)
 
 
-def _write(data: bytes) -> None:
+def _write(file: int, data: bytes) -> None:
     while data:
-        data = data[os.write(1, data) :]
+        data = data[os.write(file, data) :]

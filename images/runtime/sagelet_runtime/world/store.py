@@ -16,10 +16,11 @@ _REMIND = 60.0
 
 
 def open_store(layout: Layout, agent_serves: bool) -> Any:
-    """The store, under a prefix of ours, so that the script may use the same port for groups of its own.
+    """The store, under a prefix of ours and of the job's, so that the script may use the same port for its own groups.
 
-    `agent_serves`: the launcher's own process serves it (torchrun), not rank 0. Raises WorkerLost when nobody serves
-    it in time, WorldError when the port is another program's.
+    A worker that comes to another job's store finds none of its peers there. `agent_serves`: the launcher's own process
+    serves it (torchrun), not rank 0. Raises WorkerLost when nobody serves it in time, WorldError when the port is
+    another program's.
     """
     import torch.distributed as dist
 
@@ -42,7 +43,7 @@ def open_store(layout: Layout, agent_serves: bool) -> Any:
         raise WorldError(
             f"rank {layout.rank} cannot {'serve' if serves else 'reach'} the store ({place}): {error}"
         ) from None
-    return dist.PrefixStore(f"sagelet/{layout.attempt}", store)
+    return dist.PrefixStore(f"sagelet/{layout.job}/{layout.attempt}", store)
 
 
 def _await_server(layout: Layout) -> None:

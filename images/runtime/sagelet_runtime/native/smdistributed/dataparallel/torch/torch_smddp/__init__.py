@@ -3,15 +3,19 @@
 NCCL where the process has a GPU, gloo elsewhere: the collectives are the same, AWS's speed on EFA is not to be had.
 """
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 
 BACKEND = "smddp"
 
 
-def _make(store: dist.Store, rank: int, size: int, timeout: object) -> dist.ProcessGroup:
+def _make(store: dist.Store, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroup:
     if torch.cuda.is_available():
-        return dist.ProcessGroupNCCL(store, rank, size)
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = timeout
+        return dist.ProcessGroupNCCL(store, rank, size, options)
     return dist.ProcessGroupGloo(store, rank, size, timeout)
 
 
