@@ -16,6 +16,7 @@ from sagelet_api.protocol import WsgiApp
 from sagelet_api.strict_headers import StrictRequest
 from sagelet_api.tls import Certificate, TlsAdapter, TlsConnection
 from sagelet_engine.errors import SettingsError
+from sagelet_engine.machine.ports import listener
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class AddressInUse(SettingsError):
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
-            f"{host}:{port} is in use by {_listener(port)}. Stop it, or choose another port with --port (SAGELET_PORT)."
+            f"{host}:{port} is in use by {listener(port)}. Stop it, or choose another port with --port (SAGELET_PORT)."
         )
 
 
@@ -173,15 +174,3 @@ class _HttpServer(wsgi.Server):
 
     def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
         _log.log(level, msg, exc_info=traceback)
-
-
-def _listener(port: int) -> str:
-    """Who listens on a port, as far as this user may know."""
-    import psutil
-
-    try:
-        connections: list[Any] = psutil.net_connections("tcp")
-        pids = [c.pid for c in connections if c.status == psutil.CONN_LISTEN and c.laddr.port == port and c.pid]
-        return f"process {pids[0]} ({psutil.Process(pids[0]).name()})" if pids else "another process"
-    except psutil.Error:
-        return "another process"

@@ -65,7 +65,7 @@ class Engine:
     ) -> None:
         """`lock`: of the data directory, where the caller took it already; from now on the engine's."""
         self._settings = settings
-        self._images = Resolver(settings.image_rules)
+        self._images = Resolver(settings.image_rules, settings.data)
         self._lock = lock or lock_directory(settings.data)
         try:
             #: Whoever has it owns this server.

@@ -12,6 +12,7 @@ from sagelet_engine.errors import SettingsError
 
 #: Hosts at the same time, unless more jobs than that may run.
 DEFAULT_MAX_HOSTS = 8
+DEFAULT_PORT = 4599
 #: Bytes; a compiled training step for a GPU is some megabytes.
 DEFAULT_COMPILE_CACHE = 5 * 1024**3
 
@@ -61,7 +62,7 @@ class Settings:
 
     data: Path = field(default_factory=default_data_directory)
     host: str = "127.0.0.1"
-    port: int = 4599
+    port: int = DEFAULT_PORT
     runtime: RuntimeChoice = RuntimeChoice.AUTO
     gpus: GpuPolicy = GpuPolicy.AUTO
     #: Jobs that run at the same time; the others wait for capacity.

@@ -1,36 +1,75 @@
-"""`sagelet doctor`: what in a job costs time or made it fail, and what to write instead."""
+"""`sagelet doctor`: is this machine ready, or what in a job costs time or made it fail; and what to do about it."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.exit_codes import DONE, ERROR
 from sagelet_api.cli.options import Server, json_option, server_options
 from sagelet_api.cli.output import console, echo_json
 from sagelet_api.cli.training_jobs import JobName, known
 from sagelet_engine.doctor.text import place
+from sagelet_engine.machine.check import Check
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 @click.command()
-@click.argument("job", type=JobName())
+@click.argument("job", required=False, type=JobName())
 @json_option
+@click.pass_context
 @server_options
-def doctor(job: str, as_json: bool, server: Server) -> None:
-    """What in a job costs time or made it fail.
+def doctor(context: click.Context, job: str | None, as_json: bool, server: Server) -> None:
+    """Check this machine, or what a job does wrong.
 
-    AWS's best practices for compiled training, on the job's report and scripts; also while the job runs.
+    Without JOB: Docker, image, packages, GPUs and NVIDIA's toolkit, disk, port, and the SDKs found, each with what to
+    do about it; exits with 1 when something is missing that jobs need. With JOB: what in it costs time or made it
+    fail, by AWS's best practices for compiled training; also while it runs.
     """
+    if job is None:
+        context.exit(_machine(server, as_json=as_json))
     with known(server, job):
         answer = ask("GET", server.job_url(job, "doctor"))
     if as_json:
         echo_json(answer)
         return
     show(answer, console())
+
+
+def _machine(server: Server, *, as_json: bool) -> int:
+    from sagelet_api.cli.sdks import check_sdks
+    from sagelet_engine.machine.checks import check_machine
+
+    out = console()
+    with console(stderr=True).status("looking at this machine"):
+        checks = [*check_machine(server.data), *check_sdks()]
+    if as_json:
+        echo_json([asdict(check) for check in checks])
+    else:
+        show_checks(checks, out)
+    return DONE if all(check.good or not check.needed for check in checks) else ERROR
+
+
+def show_checks(checks: Sequence[Check], out: Console) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for check in checks:
+        mark = ("ok", "green") if check.good else ("BAD", "bold red") if check.needed else ("note", "yellow")
+        table.add_row(Text(*mark), check.name, Text(check.found))
+        if check.remedy:
+            table.add_row("", "", Text.assemble(("-> ", "dim"), check.remedy))
+    out.print(table)
+    bad = sum(not check.good and check.needed for check in checks)
+    out.print(Text("Jobs can run here." if not bad else f"{bad} thing{'s' if bad > 1 else ''} to mend first."))
 
 
 def show(answer: dict[str, Any], out: Console) -> None:

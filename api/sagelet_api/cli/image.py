@@ -1,11 +1,12 @@
 """`sagelet image`: the training image, and what stands in for which URI."""
 
+from operator import itemgetter
 from pathlib import Path
 
 import click
 
-from sagelet_api.cli.options import json_option
-from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.options import data_option, json_option
+from sagelet_api.cli.output import Column, echo_json, show_rows
 
 
 @click.group()
@@ -98,11 +99,12 @@ def list_(as_json: bool) -> None:
     help="TOML file with your image rules.",
 )
 @json_option
-def resolve(uri: str, image_rules: Path | None, as_json: bool) -> None:
+@data_option
+def resolve(uri: str, image_rules: Path | None, as_json: bool, data: Path) -> None:
     """Which local image stands in for URI."""
     from sagelet_engine.images.resolve import Resolver
 
-    found = Resolver(image_rules).resolve(uri)
+    found = Resolver(image_rules, data).resolve(uri)
     if as_json:
         names = {"image": found.local_image, "gpu_image": found.gpu_image, "rule": found.rule}
         echo_json({"uri": uri, **names, "refusal": found.refusal})
@@ -111,3 +113,35 @@ def resolve(uri: str, image_rules: Path | None, as_json: bool) -> None:
     else:
         gpus = f"; with GPUs {found.gpu_image}, if it is there" if found.gpu_image else ""
         click.echo(f"{found.local_image}  (rule: {found.rule}{gpus})")
+
+
+@image.command("map")
+@click.argument("uri", required=False)
+@click.argument("local", metavar="[LOCAL_IMAGE]", required=False)
+@click.option("--remove", is_flag=True, help="Nothing is mapped for URI any more.")
+@json_option
+@data_option
+def map_(uri: str | None, local: str | None, remove: bool, as_json: bool, data: Path) -> None:
+    """Let a local image stand in for just this URI.
+
+    Durable, for the jobs of this data directory, and heeded at once by a server that runs. It comes before the rules of
+    --image-rules. Without arguments, list what is mapped.
+    """
+    from sagelet_engine.images.mapped import mappings, put_mapping, remove_mapping
+
+    if remove + (local is not None) != (uri is not None):
+        raise click.UsageError("Give URI and LOCAL_IMAGE, or URI and --remove, or nothing for a list")
+    if uri is not None and local is not None:
+        put_mapping(data, uri, local)
+    elif uri is not None:
+        remove_mapping(data, uri)
+    found = mappings(data)
+    if as_json:
+        echo_json(found)
+    elif uri is not None:
+        click.echo(f"{uri}: {local}" if local else f"{uri}: not mapped any more")
+    elif found:
+        columns: list[Column[tuple[str, str]]] = [Column("URI", itemgetter(0)), Column("LOCAL IMAGE", itemgetter(1))]
+        show_rows(columns, list(found.items()))
+    else:
+        click.echo(f"nothing is mapped for {data}", err=True)

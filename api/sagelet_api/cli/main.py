@@ -12,8 +12,8 @@ from sagelet_api.cli.describe import describe
 from sagelet_api.cli.doctor import doctor
 from sagelet_api.cli.exit_codes import INTERRUPTED
 from sagelet_api.cli.fault import fault, throttle
-from sagelet_api.cli.gpus import gpus
 from sagelet_api.cli.image import image
+from sagelet_api.cli.instances import instances
 from sagelet_api.cli.job_actions import delete, interrupt, stop
 from sagelet_api.cli.jobs import jobs
 from sagelet_api.cli.logs import logs
@@ -28,10 +28,10 @@ from sagelet_engine.errors import SageletError
 
 #: As `sagelet --help` shows them.
 SECTIONS: Mapping[str, Sequence[click.Command]] = {
-    "The server": (up, down, status, doctor, gpus),
+    "The server": (up, down, status, doctor),
     "Programs that use it": (run, env),
     "Training jobs": (jobs, describe, logs, wait, stop, interrupt, delete, report, compare),
-    "What it has and keeps": (image, cache, s3, reset, export, import_),
+    "What it has and keeps": (image, instances, cache, s3, reset, export, import_),
     "Tests and shells": (fault, throttle, completion),
 }
 

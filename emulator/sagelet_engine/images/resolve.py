@@ -1,11 +1,11 @@
 """From the image URI of a request to the local image that stands in for it."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from sagelet_engine.images.facts import ImageFacts, facts_of
-from sagelet_engine.images.rules import BUILT_IN, load_rules
+from sagelet_engine.images.mapped import mapped_rules
+from sagelet_engine.images.rules import BUILT_IN, Rule, load_rules
 
 #: The rule of a URI that no rule matches.
 LITERAL = "literal"
@@ -31,20 +31,29 @@ class Resolution:
 
 
 class Resolver:
-    """Resolves image URIs by ordered rules: the user's first, then sagelet's own. The first match decides."""
+    """Resolves image URIs by ordered rules; the first match decides.
 
-    def __init__(self, extra_rules_file: Path | None = None) -> None:
+    First what `sagelet image map` says for the data directory, then the user's rules file, then sagelet's own.
+    """
+
+    def __init__(self, extra_rules_file: Path | None = None, data: Path | None = None) -> None:
         """Raises SettingsError when a rules file is wrong, naming the file and the rule."""
         own = [] if extra_rules_file is None else load_rules(extra_rules_file)
         self._rules = tuple(own + load_rules(BUILT_IN))
+        self._data = data
+        self._mapped()
 
     def resolve(self, uri: str) -> Resolution:
+        """Raises SettingsError when somebody has made `image-rules.toml` wrong meanwhile."""
         facts = facts_of(uri)
-        for rule in self._rules:
+        for rule in (*self._mapped(), *self._rules):
             if match := rule.pattern.fullmatch(uri):
                 refusal = None if rule.refusal is None else _refusal(uri, rule.refusal)
                 return Resolution(uri, rule.image_for(match), rule.name, facts, refusal, rule.gpu_image_for(match))
         return Resolution(uri, uri, LITERAL, facts)
+
+    def _mapped(self) -> list[Rule]:
+        return [] if self._data is None else mapped_rules(self._data)
 
 
 def explain_unmapped(uri: str) -> str:
@@ -71,7 +80,4 @@ def _refusal(uri: str, reason: str) -> str:
 
 
 def _how_to_map(uri: str) -> str:
-    return (
-        "map it in the file that SAGELET_IMAGE_RULES names:\n"
-        f'[[rule]]\nname = "mine"\nmatch = \'{re.escape(uri)}\'\nimage = "LOCAL_IMAGE"'
-    )
+    return f"map it: `sagelet image map {uri} LOCAL_IMAGE`"

@@ -20,7 +20,7 @@ from sagelet_engine.data.checkpoints import Checkpoints
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.staging import Stager
 from sagelet_engine.database import StoreUnavailable
-from sagelet_engine.errors import ClientFault
+from sagelet_engine.errors import ClientFault, SettingsError
 from sagelet_engine.images.resolve import explain_absent
 from sagelet_engine.instances.gpus import NoCapacity
 from sagelet_engine.jobs import compile_reports, distributions, faults, lifecycle, verdict
@@ -147,7 +147,11 @@ class Supervisor(threading.Thread):
         uri = self._job.request["AlgorithmSpecification"].get("TrainingImage")
         if not uri:
             raise ClientFault("AlgorithmSpecification.AlgorithmName: sagelet has no algorithms; name a TrainingImage")
-        resolution = self._services.images.resolve(uri)
+        try:
+            resolution = self._services.images.resolve(uri)
+        except SettingsError as error:
+            # Somebody has changed the data directory's own rules by hand.
+            raise ClientFault(str(error)) from error
         has_image = self._services.runtime.has_image
         try:
             image, stand_in = self._under_way.patiently(partial(choose_image, self._job, resolution, has_image))

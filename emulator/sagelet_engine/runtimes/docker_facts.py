@@ -25,6 +25,8 @@ class DockerFacts:
     gpus: bool
     #: The engine runs as an ordinary user: root in a container is that user.
     rootless: bool
+    #: Directory of images and containers, on the engine's machine.
+    root: str = ""
 
 
 def probe(client: docker.DockerClient | None = None) -> DockerFacts | None:
@@ -46,6 +48,7 @@ def facts(client: docker.DockerClient) -> DockerFacts:
         bridge_gateway=_bridge_gateway(client),
         gpus=_has_gpus(info),
         rootless=any("name=rootless" in option for option in info.get("SecurityOptions") or ()),
+        root=str(info.get("DockerRootDir") or ""),
     )
 
 

@@ -1,14 +1,11 @@
 """The checks of a machine for GPU jobs, with stand-ins for what there is."""
 
-import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from sagelet_api.cli.main import main
 from sagelet_engine.images.variants import CU12
-from sagelet_engine.instances import gpu_checks as checks
+from sagelet_engine.machine import gpus as checks
 from sagelet_engine.runtimes.docker_facts import DockerFacts
 
 ENGINE = DockerFacts(version="28.2.2", bridge_gateway=None, gpus=True, rootless=False)
@@ -80,11 +77,12 @@ def test_the_packages_of_the_process_runtime() -> None:
     assert lacking.remedy == "pip install torch==2.8.0 torch_xla==2.8.1 jax-cuda12-pjrt==0.6.2"
 
 
-def test_the_command_shows_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+def test_where_there_is_no_gpu_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    shown = CliRunner().invoke(main, ["gpus"])
-    assert shown.exit_code == 0, shown.output
-    assert "--  driver    nvidia-smi is not on PATH" in shown.output
-    listed = json.loads(CliRunner().invoke(main, ["gpus", "--json"]).output)
-    assert [check["name"] for check in listed] == ["driver", "nvml", "docker", "image", "packages"]
+    (check,) = checks.check_gpus(ENGINE, checks.ask_driver())
+    assert (check.good, check.needed, check.found) == (False, False, checks.NO_TOOL)
+
+
+def test_where_there_is_one_each_thing_has_a_line() -> None:
+    names = [check.name for check in checks.check_gpus(None, [ROW])]
+    assert names == ["gpus", "gpu metrics", "gpu docker", "gpu image", "gpu packages"]

@@ -1,0 +1,159 @@
+"""Whether this machine is ready for a server and its jobs: one check for each thing that has to be there.
+
+Nothing here raises: what cannot be found out is a check that is not good.
+"""
+
+import platform
+import shutil
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import sagelet_engine
+from sagelet_engine.errors import SageletError, SettingsError
+from sagelet_engine.images.listing import LocalImage, list_images
+from sagelet_engine.images.variants import training_image
+from sagelet_engine.machine import gpus
+from sagelet_engine.machine.check import Check
+from sagelet_engine.machine.ports import listener
+from sagelet_engine.runtimes.choose import missing_modules
+from sagelet_engine.runtimes.docker_facts import DockerFacts, probe
+from sagelet_engine.settings import DEFAULT_PORT
+from sagelet_engine.state.notice import read_notice
+from sagelet_engine.state.owner import owner_of
+
+#: Bytes that a few jobs with their archives take, and below which the next upload may fail.
+ENOUGH, TOO_LITTLE = 5 * 10**9, 10**9
+#: Bytes of the training image and what building it takes beside it.
+IMAGE_BYTES = 15 * 10**9
+
+
+def check_machine(data: Path, port: int = DEFAULT_PORT) -> list[Check]:
+    facts = probe()
+    images = _images(facts)
+    missing = missing_modules()
+    image = check_image(facts, images)
+    packages = check_packages(missing)
+    return [
+        check_python(),
+        check_docker(facts),
+        image,
+        packages,
+        check_runtimes(image, packages),
+        *gpus.check_gpus(facts, gpus.ask_driver()),
+        check_disk(data, shutil.disk_usage(_existing(data)).free),
+        check_image_disk(image, _docker_root(facts), lambda root: shutil.disk_usage(root).free),
+        check_server(data),
+        check_port(data, port),
+    ]
+
+
+def check_python() -> Check:
+    return Check("python", True, f"sagelet {sagelet_engine.__version__} on Python {platform.python_version()}")
+
+
+def check_docker(facts: DockerFacts | None) -> Check:
+    if facts is None:
+        return Check(
+            "docker",
+            False,
+            "no Docker Engine answers",
+            "start it, or let DOCKER_HOST name one; without it jobs are processes of this machine",
+            needed=False,
+        )
+    return Check("docker", True, f"Docker Engine {facts.version}" + (", rootless" if facts.rootless else ""))
+
+
+def check_image(facts: DockerFacts | None, images: Sequence[LocalImage]) -> Check:
+    if facts is None:
+        return Check("image", False, "no Docker Engine, no image", needed=False)
+    found = next((one for one in images if one.reference == training_image()), None)
+    if found is None:
+        return Check(
+            "image",
+            False,
+            f"{training_image()} is not there, so jobs are processes of this machine",
+            "`sagelet image build` makes it: 9 GB, a few minutes",
+            needed=False,
+        )
+    return Check("image", True, f"{found.reference}, {found.size / 1e9:.1f} GB, of {found.created:%Y-%m-%d}")
+
+
+def check_packages(missing: Sequence[str]) -> Check:
+    """What jobs that are processes train with."""
+    if not missing:
+        return Check("packages", True, "this Python has what jobs that are processes train with")
+    return Check(
+        "packages",
+        False,
+        f"this Python has no {', '.join(missing)}, which jobs that are processes need",
+        "pip install 'sagelet[xla]'",
+        needed=False,
+    )
+
+
+def check_runtimes(image: Check, packages: Check) -> Check:
+    if image.good:
+        return Check("runtime", True, "jobs run in containers (--runtime docker)")
+    if packages.good:
+        return Check("runtime", True, "jobs run as processes (--runtime process)")
+    remedy = " or ".join(part for part in (image.remedy, packages.remedy) if part)
+    return Check("runtime", False, "nothing here can run a job: neither the image nor the packages", remedy)
+
+
+def check_disk(data: Path, free: int) -> Check:
+    found = f"{free / 1e9:.1f} GB free for {data}"
+    if free >= ENOUGH:
+        return Check("disk", True, found)
+    remedy = "free some, delete jobs (`sagelet delete`), or name another place: --data (SAGELET_DATA)"
+    return Check("disk", False, found, remedy, needed=free < TOO_LITTLE)
+
+
+def check_image_disk(image: Check, root: Path | None, free: Callable[[Path], int]) -> Check:
+    """Only who still has to build the image needs the place."""
+    if root is None or not root.is_dir():
+        return Check("docker disk", True, "not on this machine's disks")
+    found = f"{free(root) / 1e9:.1f} GB free for Docker ({root})"
+    if image.good or free(root) >= IMAGE_BYTES:
+        return Check("docker disk", True, found)
+    remedy = "the training image needs about 15 GB while it is built: `docker system prune` frees what nothing uses"
+    return Check("docker disk", False, found, remedy, needed=False)
+
+
+def check_server(data: Path) -> Check:
+    notice = read_notice(data)
+    if notice is not None:
+        return Check("server", True, f"runs on {data}: {notice.endpoint} (process {notice.pid})")
+    if (owner := owner_of(data)) is not None:
+        return Check("server", True, f"process {owner}, no `sagelet up` that is ready, uses {data}")
+    return Check("server", True, f"none runs on {data}; `sagelet up` starts one")
+
+
+def check_port(data: Path, port: int) -> Check:
+    notice = read_notice(data)
+    if notice is not None and notice.endpoint.endswith(f":{port}"):
+        return Check("port", True, f"{port} is the server's")
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            return Check("port", True, f"{port} is free")
+    except OSError:
+        taken = f"{port} is taken by {listener(port)}"
+        return Check("port", False, taken, "`sagelet up --port 0` takes a free one", needed=False)
+
+
+def _images(facts: DockerFacts | None) -> list[LocalImage]:
+    try:
+        return [] if facts is None else list_images()
+    except SageletError:
+        return []
+
+
+def _docker_root(facts: DockerFacts | None) -> Path | None:
+    return None if facts is None or not facts.root else Path(facts.root)
+
+
+def _existing(data: Path) -> Path:
+    for path in (data, *data.parents):
+        if path.exists():
+            return path
+    raise SettingsError(f"--data {data}: not even its file system is there")
