@@ -13,7 +13,7 @@ help:
 	@echo "make test    set up, run the tests that this machine can run"
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
-	@echo "make docs    docs/reference/training-job-api.md, from botocore's model; docs/reference/doctor.md, from the doctor's rules"
+	@echo "make docs    the pages of docs/reference that are made of the program: API, doctor, commands, settings"
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make bench-s3  S3 against moto_server: ratios of one run"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
@@ -69,6 +69,8 @@ properties: setup
 docs: setup
 	$(BIN)/python docs/training_job_api.py
 	$(BIN)/python docs/doctor_rules.py
+	$(BIN)/python docs/command_line.py
+	$(BIN)/python docs/settings_page.py
 
 # Runs every script of examples/best_practices and records what it reports, for the tests of the doctor's rules.
 doctor-scripts: setup

@@ -26,7 +26,10 @@ def cache(context: click.Context, data: Path) -> None:
 @json_option
 @click.pass_obj
 def ls(store: CacheStore, as_json: bool) -> None:
-    """The entries, the least recently used first: these go first when the cache is full."""
+    """List the entries.
+
+    The least recently used come first: these go first when the cache is full.
+    """
     entries = store.entries()
     if as_json:
         echo_json([asdict(entry) for entry in entries])

@@ -30,10 +30,11 @@ def compare(
     anyway: bool,
     server: Server,
 ) -> None:
-    """Compare jobs with the first: throughput, loss, training time, billable seconds and cost.
+    """Compare jobs, native against compiled.
 
-    Jobs are names, or ARNs for those of other accounts and regions. Jobs that are not comparable are refused, with the
-    reasons: other data or instances, or one that has not completed.
+    Each with the first: throughput, loss, training time, billable seconds and cost. Jobs are names, or ARNs for those
+    of other accounts and regions. Jobs that are not comparable are refused, with the reasons: other data or instances,
+    or one that has not completed.
     """
     query = urlencode([*(("job", name) for name in jobs), ("account", server.account), ("region", server.region)])
     try:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from sagelet_engine.state.notice import Notice, read_notice
 from sagelet_engine.state.owner import owner_of
 
 LOG = "server.log"
+#: Set for a server that is started so.
+DETACHED = "SAGELET_DETACHED"
 #: Bytes; a longer log makes room for a new one at the next start, and takes the place of the one before.
 LONG_LOG = 10_000_000
 #: Seconds that a server may take to let go of its jobs.
@@ -38,8 +40,8 @@ class Started:
     output: str
 
 
-def start_detached(data: Path, marker: str) -> Started:
-    """Starts this command line again, without --detach and with the variable `marker`; returns when it is ready.
+def start_detached(data: Path, words: Sequence[str]) -> Started:
+    """Starts `sagelet WORDS`, a server on `data`, in a session of its own; returns when it is ready.
 
     Raises NotStarted with what the server said, DataDirectoryInUse.
     """
@@ -48,16 +50,17 @@ def start_detached(data: Path, marker: str) -> Started:
     make_private(data)
     log = _open_log(data)
     before = log.stat().st_size
-    command = [sys.executable, *(word for word in sys.orig_argv[1:] if word not in ("-d", "--detach", "--json"))]
+    # As this program was started: `sys.argv[1:]` are the last words of that.
+    program = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
     with log.open("ab") as output:
         server = subprocess.Popen(
-            command,
+            [sys.executable, *program, *words],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             # Its own session: neither Ctrl-C here nor the terminal's end reaches it.
             start_new_session=True,
-            env={**os.environ, marker: "1"},
+            env={**os.environ, DETACHED: "1"},
         )
     try:
         while (notice := read_notice(data)) is None or notice.pid != server.pid:

@@ -39,7 +39,10 @@ def build(
     force: bool,
     pull: bool,
 ) -> None:
-    """Build the training image; does nothing where it is there and up to date."""
+    """Build the training image.
+
+    Does nothing where it is there and up to date.
+    """
     from sagelet_api.cli.progress import BuildProgress
     from sagelet_engine.images.builder import BuildOptions
     from sagelet_engine.images.builder import build as build_image

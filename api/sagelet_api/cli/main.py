@@ -8,6 +8,7 @@ import sagelet_engine
 from sagelet_api.cli.cache import cache
 from sagelet_api.cli.compare import compare
 from sagelet_api.cli.completion import completion
+from sagelet_api.cli.demo import demo
 from sagelet_api.cli.describe import describe
 from sagelet_api.cli.doctor import doctor
 from sagelet_api.cli.exit_codes import INTERRUPTED
@@ -29,7 +30,7 @@ from sagelet_engine.errors import SageletError
 #: As `sagelet --help` shows them.
 SECTIONS: Mapping[str, Sequence[click.Command]] = {
     "The server": (up, down, status, doctor),
-    "Programs that use it": (run, env),
+    "Programs that use it": (demo, run, env),
     "Training jobs": (jobs, describe, logs, wait, stop, interrupt, delete, report, compare),
     "What it has and keeps": (image, instances, cache, s3, reset, export, import_),
     "Tests and shells": (fault, throttle, completion),
@@ -66,8 +67,9 @@ class Sectioned(click.Group):
 def main() -> None:
     """A local SageMaker that really runs compiled training jobs.
 
-    The first five minutes: `sagelet doctor` checks this machine, `sagelet up` starts the server, and `sagelet run --
-    COMMAND` brings a program of boto3 or the SageMaker SDKs to it.
+    The first five minutes: `sagelet doctor` checks this machine, `sagelet demo` trains a small model natively and
+    compiled, `sagelet up` starts the server, and `sagelet run -- COMMAND` brings a program of boto3 or the SageMaker
+    SDKs to it.
     """
 
 

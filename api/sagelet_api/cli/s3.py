@@ -28,9 +28,10 @@ def s3() -> None:
 @account_option
 @region_option
 def import_(directory: Path, target: str, copy: bool, as_json: bool, data: Path, account: str, region: str) -> None:
-    """Make objects of all files in DIRECTORY, under S3://BUCKET/PREFIX; a bucket that is not there is made.
+    """Make objects of the files in a directory.
 
-    The server of the data directory may run meanwhile.
+    All files in DIRECTORY become objects under S3://BUCKET/PREFIX; a bucket that is not there is made. The server of
+    the data directory may run meanwhile.
 
     Nothing is copied where the file system allows: the objects share blocks with the files (btrfs, XFS), or they are
     hard links to them. Leave a linked file alone afterwards: an object whose file has changed is refused.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import sagelet_engine
-from sagelet_api.cli.detached import start_detached
+from sagelet_api.cli.detached import DETACHED, start_detached
 from sagelet_api.cli.options import json_option
 from sagelet_api.cli.output import echo_json
 from sagelet_api.cli.up_options import settings_of, settings_options
@@ -22,9 +22,6 @@ from sagelet_engine.state.notice import Notice, post_notice, withdraw_notice
 
 if TYPE_CHECKING:
     from sagelet_api.serve import Sagelet
-
-#: Set by `up --detach` for the server that it starts.
-DETACHED = "SAGELET_DETACHED"
 
 
 @click.command()
@@ -53,7 +50,8 @@ def up(detach: bool, log_level: str, as_json: bool, **options: Any) -> None:
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         _serve(settings)
         return
-    started = start_detached(settings.data, DETACHED)
+    words = [word for word in sys.argv[1:] if word not in ("-d", "--detach", "--json")]
+    started = start_detached(settings.data, words)
     if as_json:
         echo_json({"endpoint": started.notice.endpoint, "pid": started.notice.pid, "data": str(settings.data)})
         return

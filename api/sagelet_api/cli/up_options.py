@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def option(name: str, **attributes: Any) -> Callable[[F], F]:
     """An option that is also an environment variable SAGELET_*."""
     variable = f"SAGELET_{name.removeprefix('--').replace('-', '_').upper()}"
-    return click.option(name, envvar=variable, show_envvar=True, show_default=True, **attributes)
+    return click.option(name, **{"envvar": variable, "show_envvar": True, "show_default": True, **attributes})
 
 
 def choices(values: type[RuntimeChoice] | type[GpuPolicy]) -> click.Choice[str]:
@@ -52,7 +52,13 @@ OPTIONS = (
     data_option,
     option("--runtime", default="auto", type=choices(RuntimeChoice), help="What runs the jobs."),
     option("--gpus", default="auto", type=choices(GpuPolicy), help="What a job of a GPU instance type gets."),
-    option("--max-jobs", default=default_max_jobs, type=int, help="Jobs that run at the same time."),
+    option(
+        "--max-jobs",
+        default=default_max_jobs,
+        show_default="half of the CPU cores, at least 2",
+        type=int,
+        help="Jobs that run at the same time.",
+    ),
     option("--max-hosts", type=int, default=None, help="Hosts of all jobs at the same time, so the most of one job."),
     option("--stop-grace", default=120, type=int, help="Seconds between SIGTERM and SIGKILL of a stopped job."),
     option("--spot-discount", default=0.7, type=float, help="Share of its time that a spot job is not billed for."),

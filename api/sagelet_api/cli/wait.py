@@ -66,24 +66,28 @@ def wait(context: click.Context, names: tuple[str, ...], timeout: float | None, 
     Tells what they do meanwhile. Exits with 3 when one failed, 4 when one was stopped, 5 when the time was over.
     --json gives what DescribeTrainingJob answers, a list of one for each job.
     """
-    aws = Aws(server)
-    deadline = None if timeout is None else time.monotonic() + timeout
-    with Progress(console(stderr=True)).shown() as progress:
-        while True:
-            jobs = [describe(aws, server, name) for name in names]
-            running = [job for job in jobs if job["TrainingJobStatus"] not in ENDED]
-            if not running:
-                break
-            progress.tell(server, running)
-            if deadline is not None and time.monotonic() >= deadline:
-                break
-            time.sleep(EVERY if deadline is None else max(0.0, min(EVERY, deadline - time.monotonic())))
+    jobs = until_ended(Aws(server), server, names, timeout)
     if as_json:
         echo_json(jobs)
     else:
         for job in jobs:
             click.echo(outcome(job))
     context.exit(exit_code(jobs))
+
+
+def until_ended(aws: Aws, server: Server, names: Sequence[str], timeout: float | None = None) -> list[Job]:
+    """The jobs' descriptions when all have ended, or the seconds are over; what they do meanwhile goes to stderr."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with Progress(console(stderr=True)).shown() as progress:
+        while True:
+            jobs = [describe(aws, server, name) for name in names]
+            running = [job for job in jobs if job["TrainingJobStatus"] not in ENDED]
+            if not running:
+                return jobs
+            progress.tell(server, running)
+            if deadline is not None and time.monotonic() >= deadline:
+                return jobs
+            time.sleep(EVERY if deadline is None else max(0.0, min(EVERY, deadline - time.monotonic())))
 
 
 def exit_code(jobs: Sequence[Job]) -> int:

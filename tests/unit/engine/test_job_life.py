@@ -83,7 +83,7 @@ def test_an_unknown_image_fails_the_job_and_says_how_to_map_it(world: World) -> 
     job = world.ended("one")
     assert job.failure_reason is not None
     assert job.failure_reason.startswith("ClientError: No image stands in for my/own:1")
-    assert "[[rule]]" in job.failure_reason
+    assert "`sagelet image map " in job.failure_reason
     assert job.training_start_ms is None
     assert job.training_seconds is None
 

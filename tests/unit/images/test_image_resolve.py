@@ -1,10 +1,13 @@
 """Image URIs of requests: the forms that the SageMaker SDKs produce, and what users write by hand."""
 
+import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import sagelet_engine
+from sagelet_api.cli.main import main
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.images.resolve import LITERAL, Resolver, explain_absent, explain_unmapped
 
@@ -88,7 +91,7 @@ def test_tensorflow_is_refused(resolver: Resolver, image: str) -> None:
     assert ("jit_compile=True" in resolution.refusal) == compiler
     assert uri in resolution.refusal
     assert "TensorFlow" in resolution.refusal
-    assert "[[rule]]" in resolution.refusal
+    assert f"`sagelet image map {uri} LOCAL_IMAGE`" in resolution.refusal
     assert explain_absent(resolution) == resolution.refusal
 
 
@@ -191,15 +194,15 @@ def test_a_missing_rules_file_is_an_error(tmp_path: Path) -> None:
         Resolver(tmp_path / "none.toml")
 
 
-def test_the_snippet_of_the_message_works(tmp_path: Path) -> None:
-    """What the message tells the user to put into the file maps the URI."""
+def test_the_command_of_the_message_works(tmp_path: Path) -> None:
+    """What the message tells the user to do maps the URI."""
     uri = "111122223333.dkr.ecr.us-east-1.amazonaws.com/my-training:v1.0+x"
     message = explain_unmapped(uri)
     assert f"No image stands in for {uri}: " in message
     assert "`docker pull`" in message
-    rules = tmp_path / "rules.toml"
-    rules.write_text(message[message.index("[[rule]]") :])
-    assert Resolver(rules).resolve(uri).local_image == "LOCAL_IMAGE"
+    command = re.findall(r"`sagelet (image map [^`]+)`", message)[0]
+    assert CliRunner().invoke(main, [*command.split(), "--data", str(tmp_path)]).exit_code == 0
+    assert Resolver(data=tmp_path).resolve(uri).local_image == "LOCAL_IMAGE"
 
 
 def test_messages_fit_into_a_failure_reason(resolver: Resolver) -> None:

@@ -1,0 +1,197 @@
+"""`sagelet demo`: one training twice, native and compiled, with nothing but what is installed."""
+
+import io
+import socket
+import sysconfig
+import tarfile
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+import click
+from click.core import ParameterSource
+
+import sagelet_api
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.detached import start_detached, stop_server
+from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.output import console, echo_json
+from sagelet_api.cli.training_jobs import Job
+from sagelet_api.cli.wait import exit_code, outcome, until_ended
+from sagelet_api.comparison import table
+from sagelet_api.services import execution_role
+from sagelet_engine.comparison.result import Comparison
+from sagelet_engine.errors import SageletError
+from sagelet_engine.settings import DEFAULT_PORT
+from sagelet_engine.state.notice import read_notice
+
+BUCKET = "sagelet-demo"
+TEXT_BYTES = 500_000
+REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+#: What the SDK's PyTorch estimator would name, without and with its TrainingCompilerConfig.
+IMAGES = {
+    "native": f"{REGISTRY}/pytorch-training:1.13.1-gpu-py39",
+    "compiled": f"{REGISTRY}/pytorch-trcomp-training:1.13.1-gpu-py39",
+}
+NUMBER = "([0-9.e+-]+)"
+METRICS = [
+    {"Name": "train_loss", "Regex": f"'loss': {NUMBER}"},
+    {"Name": "train_samples_per_second", "Regex": f"'train_samples_per_second': {NUMBER}"},
+]
+
+
+class NoDemo(SageletError):
+    """Something that the demo needs is not installed."""
+
+
+@click.command()
+@click.option("--steps", type=click.IntRange(min=20), default=30, show_default=True, help="Training steps of each job.")
+@click.option("--down", "end", is_flag=True, help="End the server afterwards, where the demo has started it.")
+@json_option
+@click.pass_context
+@server_options
+def demo(context: click.Context, steps: int, end: bool, as_json: bool, server: Server) -> None:
+    """Train a small GPT-2 natively and compiled; compare them.
+
+    Needs no checkout and no SDK. It trains on the sources of Python's standard library, on the server that runs, or on
+    one that it starts and leaves running. Exits with 3 when a job fails.
+    """
+    named = context.get_parameter_source("endpoint") is not ParameterSource.DEFAULT
+    server, own = _running(server, named=named, quiet=as_json)
+    aws = Aws(server)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    jobs = []
+    for kind in IMAGES:
+        name = f"demo-{kind}-{stamp}"
+        _submit(aws, server, name, kind, steps)
+        _say(f"{name}: submitted ({IMAGES[kind]})", quiet=as_json)
+        jobs += until_ended(aws, server, [name])
+        _say(outcome(jobs[-1]), quiet=as_json)
+        if code := exit_code(jobs):
+            _say(f"`sagelet logs {name}` shows what it printed; `sagelet doctor` checks the machine", quiet=False)
+            context.exit(code)
+    _compare(server, jobs, as_json=as_json)
+    if own and end:
+        stop_server(server.data)
+    elif not as_json:
+        _what_next(server, jobs, own=own)
+
+
+def _running(server: Server, *, named: bool, quiet: bool) -> tuple[Server, bool]:
+    """The server of the data directory, or that which is `named`; and whether it was started for this."""
+    if named or read_notice(server.data) is not None:
+        ask("GET", server.control_url("health"))
+        return server, False
+    started = start_detached(server.data, ["up", "--data", str(server.data), "--port", str(_port())])
+    _say(started.output.rstrip(), quiet=quiet)
+    return Server(started.notice.endpoint, server.account, server.region, server.data), True
+
+
+def _port() -> int:
+    """The one that every document names, if it is free."""
+    try:
+        with socket.create_server(("127.0.0.1", DEFAULT_PORT)):
+            return DEFAULT_PORT
+    except OSError:
+        return 0
+
+
+def _submit(aws: Aws, server: Server, name: str, kind: str, steps: int) -> None:
+    try:
+        aws.call("s3", "create_bucket", Bucket=BUCKET, **_place(server))
+    except ServerRefused as refused:
+        if refused.code != "BucketAlreadyOwnedByYou":
+            raise
+    sources = f"{name}/sourcedir.tar.gz"
+    aws.call("s3", "put_object", Bucket=BUCKET, Key=sources, Body=_archive(scripts()))
+    aws.call("s3", "put_object", Bucket=BUCKET, Key="train/stdlib.txt", Body=_text())
+    compiler = {"sagemaker_training_compiler_enabled": "true"} if kind == "compiled" else {}
+    aws.call(
+        "sagemaker",
+        "create_training_job",
+        TrainingJobName=name,
+        AlgorithmSpecification={
+            "TrainingImage": IMAGES[kind],
+            "TrainingInputMode": "File",
+            "MetricDefinitions": METRICS,
+        },
+        RoleArn=f"arn:aws:iam::{server.account}:role/service-role/{execution_role.NAME}",
+        InputDataConfig=[
+            {
+                "ChannelName": "train",
+                "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": f"s3://{BUCKET}/train"}},
+            }
+        ],
+        OutputDataConfig={"S3OutputPath": f"s3://{BUCKET}/"},
+        ResourceConfig={"InstanceType": "ml.g4dn.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 10},
+        StoppingCondition={"MaxRuntimeInSeconds": 3600},
+        HyperParameters={
+            "sagemaker_program": '"train.py"',
+            "sagemaker_submit_directory": f'"s3://{BUCKET}/{sources}"',
+            "max_steps": str(steps),
+            "batch_size": "8",
+            **compiler,
+        },
+    )
+
+
+def _place(server: Server) -> dict[str, object]:
+    """As S3 has it: us-east-1 is what is not named."""
+    if server.region == "us-east-1":
+        return {}
+    return {"CreateBucketConfiguration": {"LocationConstraint": server.region}}
+
+
+def scripts() -> Path:
+    """The directory of train.py: in an installed wheel `sagelet_api/_demo`, in a checkout `examples/gpt2/scripts`."""
+    package = Path(sagelet_api.__file__).resolve().parent
+    for found in (package / "_demo", package.parents[1] / "examples" / "gpt2" / "scripts"):
+        if (found / "train.py").is_file():
+            return found
+    raise NoDemo(f"The demo's training script is not there ({package / '_demo'}): install sagelet again")
+
+
+def _archive(directory: Path) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as opened:
+        opened.add(directory / "train.py", "train.py")
+    return buffer.getvalue()
+
+
+def _text() -> bytes:
+    """Real text that every machine has: the sources of Python's standard library."""
+    parts: list[bytes] = []
+    for source in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        if sum(map(len, parts)) >= TEXT_BYTES:
+            break
+        parts.append(source.read_bytes())
+    return b"".join(parts)
+
+
+def _compare(server: Server, jobs: list[Job], *, as_json: bool) -> None:
+    names = [("job", job["TrainingJobName"]) for job in jobs]
+    query = urlencode([*names, ("account", server.account), ("region", server.region)])
+    answer = ask("GET", server.control_url(f"compare?{query}"))
+    if as_json:
+        echo_json(answer)
+        return
+    click.echo()
+    table.show(Comparison.from_json(answer), console())
+
+
+def _what_next(server: Server, jobs: list[Job], *, own: bool) -> None:
+    native, compiled = (job["TrainingJobName"] for job in jobs)
+    lines = [
+        f"sagelet report {compiled}",
+        f"sagelet compare {native} {compiled} --html report.html",
+        "sagelet run -- python YOUR_PROGRAM.py      # boto3, the SageMaker SDKs",
+        f"{server.endpoint}/      # in a browser",
+    ]
+    if own:
+        lines.append("sagelet down      # the server that this has started runs on until then")
+    click.echo("\nWhat next:\n" + "\n".join(f"  {line}" for line in lines))
+
+
+def _say(text: str, *, quiet: bool) -> None:
+    click.echo(text, err=quiet)

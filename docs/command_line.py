@@ -1,0 +1,96 @@
+"""Makes docs/reference/command-line.md of the commands themselves. `make docs` runs it."""
+
+from collections.abc import Iterator
+from inspect import cleandoc
+from pathlib import Path
+
+import click
+
+from sagelet_api.cli.completion import SETUP
+from sagelet_api.cli.exit_codes import MEANINGS
+from sagelet_api.cli.main import SECTIONS, main
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
+_INTRODUCTION = """\
+# The command line
+
+Made by `make docs` from the commands in `api/sagelet_api/cli`; do not edit. `sagelet COMMAND --help` says the same.
+
+A command finds its server by `--endpoint` (`SAGELET_ENDPOINT`); else it is the one that runs on the data directory
+(`--data`, `SAGELET_DATA`), else http://127.0.0.1:4599. It speaks for the account and region that the environment names
+for boto3, and needs no credentials of AWS's.
+
+On a terminal there are tables, colours (not with `NO_COLOR`) and, while something takes long, a line that says what is
+going on. In a pipe a row is a line with tabs between its cells, without a heading; with `--json` the output is one JSON
+document (of `logs`: one object a line). Results go to stdout, remarks and errors to stderr. Times in JSON and in pipes
+are UTC.
+"""
+
+
+def page() -> str:
+    return "\n".join([_INTRODUCTION, *_exit_codes(), *_completion(), *_sections()])
+
+
+def _exit_codes() -> Iterator[str]:
+    yield "## Exit codes\n"
+    yield "| code | |\n| --- | --- |"
+    yield from (f"| {code} | {meaning} |" for code, meaning in MEANINGS.items())
+    yield "\n`sagelet run` ends as the program that it runs; 126 and 127 where that cannot be run, or is not there.\n"
+
+
+def _completion() -> Iterator[str]:
+    yield "## Completion\n"
+    yield "Of commands, options, their values, and names of jobs, which come from the server:\n"
+    yield "```sh"
+    yield from SETUP.values()
+    yield "```\n"
+
+
+def _sections() -> Iterator[str]:
+    for title, commands in SECTIONS.items():
+        yield f"## {title}\n"
+        for command in commands:
+            yield from _command(command, click.Context(main, info_name="sagelet"))
+
+
+def _command(command: click.Command, parent: click.Context) -> Iterator[str]:
+    context = click.Context(command, info_name=command.name, parent=parent)
+    yield f"### {context.command_path}\n"
+    yield f"```text\n{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n```\n"
+    yield f"{_prose(cleandoc(command.help or ''))}\n"
+    rows = [_row(parameter, context) for parameter in command.params if isinstance(parameter, click.Option)]
+    if rows:
+        yield "| option | default | |\n| --- | --- | --- |"
+        yield from rows
+        yield ""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from _command(inner, context)
+
+
+def _prose(text: str) -> str:
+    """Blocks that click leaves as they are become code."""
+    parts = []
+    for block in text.split("\n\n"):
+        kept = block.strip().startswith("\b")
+        parts.append(f"```text\n{block.strip().removeprefix(chr(8)).strip(chr(10))}\n```" if kept else block)
+    return "\n\n".join(parts)
+
+
+def _row(option: click.Option, context: click.Context) -> str:
+    extra = option.get_help_extra(context)
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    metavar = "" if option.is_flag else f" {option.make_metavar(context)}"
+    variables = "".join(f"; `{name}`" for name in extra.get("envvars", ()))
+    default = "" if option.is_flag else extra.get("default", "").strip("()")
+    return f"| {names}{_escaped(metavar)}{variables} | {_escaped(default)} | {_escaped(option.help or '')} |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,84 @@
+"""Makes docs/reference/settings.md: the settings of a server, and all environment variables. `make docs` runs it."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from sagelet_api.cli.up import up
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
+_INTRODUCTION = """\
+# Settings
+
+Made by `make docs` from the options of `sagelet up` and from `docs/settings_page.py`; do not edit.
+
+Each setting of a server is an option of `sagelet up` and an environment variable; the option wins. There is no
+configuration file. A wrong setting ends the start with one line that names it.
+"""
+#: Of the other commands and of client programs.
+CLIENTS: Mapping[str, str] = {
+    "SAGELET_ENDPOINT": "the server that commands and `sagelet.connect` speak to; `sagelet run` sets it",
+    "SAGELET_DATA": "the data directory; commands find in it the server, its key pair and its certificate",
+    "AWS_ACCESS_KEY_ID": "where it is 12 digits, the account that commands speak for",
+    "AWS_REGION, AWS_DEFAULT_REGION": "the region that commands speak for",
+    "PIP_INDEX_URL": "`sagelet image build`: where pip finds packages (`--index-url`)",
+    "PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE": "`sagelet image build`: certificates for the image to trust",
+    "DOCKER_HOST": "the Docker Engine, as for `docker`",
+    "NO_COLOR": "no colours on the terminal",
+    "XDG_DATA_HOME": "the default data directory is `sagelet` in it, otherwise `~/.local/share/sagelet`",
+}
+#: In CreateTrainingJob's Environment.
+JOBS: Mapping[str, str] = {
+    "SAGELET_REPORT_DIR": "set to nothing, no compile report is made; otherwise where workers write it",
+    "SAGELET_XLA_CUT": "`0`: steps of a compiled job on CPUs are not cut at the optimizer",
+    "SAGELET_WORLD_JOIN_TIMEOUT": "seconds that a worker waits for the others to reach their first collective",
+    "SAGELET_COLLECTIVE_TIMEOUT": "seconds that a worker waits inside one collective",
+    "SAGELET_PEER_LOST_SILENCE": "seconds that a worker whose peer is gone stays silent, so that the cause comes first",
+    "SAGELET_GPU_PROBE_SECONDS": "seconds that the trial of the GPU plugin before a compiled job may take",
+}
+#: Set by sagelet for its own processes. They are no interface.
+INTERNAL = frozenset(
+    {
+        "SAGELET_COMPILER_PARAMETERS", "SAGELET_COMPILE_CACHE", "SAGELET_COMPILE_KEY", "SAGELET_DETACHED",
+        "SAGELET_HOST_COOKIE", "SAGELET_INSTANCE_GPUS", "SAGELET_MASTER_PORT", "SAGELET_NOT_COMPILED",
+        "SAGELET_OLD_TRANSFORMERS", "SAGELET_PJRT_FRONT", "SAGELET_PJRT_NAME", "SAGELET_PJRT_PLUGIN",
+        "SAGELET_TRAINING_IMAGE", "SAGELET_WORKER_NOTES", "SAGELET_WORLD",
+    }
+)  # fmt: skip
+
+
+def server_options() -> dict[str, click.Option]:
+    """By environment variable."""
+    options = [one for one in up.params if isinstance(one, click.Option)]
+    return {one.envvar: one for one in options if isinstance(one.envvar, str)}
+
+
+def page() -> str:
+    return "\n".join([_INTRODUCTION, *_server(), *_variables("Commands and client programs", CLIENTS), *_jobs()])
+
+
+def _server() -> Iterator[str]:
+    context = click.Context(up, info_name="up")
+    yield "## The server\n"
+    yield "| option of `sagelet up` | variable | default | |\n| --- | --- | --- | --- |"
+    for variable, option in server_options().items():
+        default = "off" if option.is_flag else option.get_help_extra(context).get("default", "none").strip("()")
+        values = "" if option.is_flag else f" {option.make_metavar(context)}".replace("|", "\\|")
+        yield f"| `{option.opts[0]}`{values} | `{variable}` | {default} | {option.help} |"
+    yield ""
+
+
+def _variables(title: str, variables: Mapping[str, str]) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield "| variable | |\n| --- | --- |"
+    yield from (f"| `{name.replace(', ', '`, `')}` | {text} |" for name, text in variables.items())
+    yield ""
+
+
+def _jobs() -> Iterator[str]:
+    yield from _variables("Jobs, in CreateTrainingJob's Environment", JOBS)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

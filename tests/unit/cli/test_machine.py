@@ -1,0 +1,222 @@
+"""What commands say of the machine, its images and the instance types; stand-ins for what there is."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sagelet_api.cli.doctor import show_checks
+from sagelet_api.cli.instances import stand_in
+from sagelet_api.cli.main import main
+from sagelet_api.cli.output import Column, span, table
+from sagelet_api.cli.sdks import check_sdk
+from sagelet_engine.images.mapped import FILE
+from sagelet_engine.images.resolve import Resolver
+from sagelet_engine.images.variants import training_image
+from sagelet_engine.instances.catalogue import every, find
+from sagelet_engine.machine import checks
+from sagelet_engine.machine.check import Check
+from sagelet_engine.runtimes.docker_facts import DockerFacts
+from sagelet_engine.state.notice import Notice, post_notice, read_notice
+from sagelet_engine.state.owner import lock_directory, owner_of
+
+URI = "123456789012.dkr.ecr.us-east-1.amazonaws.com/mine:1.0"
+ENGINE = DockerFacts("28.2.2", None, gpus=False, rootless=True)
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, words)
+
+
+# --- doctor -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_has_a_remedy_and_only_what_jobs_need_is_bad() -> None:
+    docker, image = checks.check_docker(None), checks.check_image(None, [])
+    absent = checks.check_image(ENGINE, [])
+    assert (docker.good, docker.needed) == (image.good, image.needed) == (absent.good, absent.needed) == (False, False)
+    assert "`sagelet image build`" in absent.remedy
+    nothing = checks.check_runtimes(absent, checks.check_packages(["torch"]))
+    assert (nothing.good, nothing.needed) == (False, True)
+    assert nothing.remedy == f"{absent.remedy} or pip install 'sagelet[xla]'"
+    assert checks.check_runtimes(absent, checks.check_packages([])).good
+
+
+def test_the_disk() -> None:
+    judged = [checks.check_disk(Path("/d"), free) for free in (6 * 10**9, 2 * 10**9, 10**8)]
+    assert [(one.good, one.needed) for one in judged] == [(True, True), (False, False), (False, True)]
+    there = Path("/")
+    built = checks.check_image(ENGINE, [])
+    assert not checks.check_image_disk(built, there, lambda _: 10**9).good
+    assert checks.check_image_disk(Check("image", True, ""), there, lambda _: 10**9).good
+
+
+def test_a_port_that_somebody_has(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = checks.check_port(tmp_path, taken.getsockname()[1])
+    assert (found.good, found.needed) == (False, False)
+    assert "is taken by process" in found.found
+    assert "--port 0" in found.remedy
+
+
+def test_sdks() -> None:
+    assert check_sdk("python3", (3, 11), {"sagemaker": "2.257.0", "boto3": "1.40.1"}).good
+    old = check_sdk("python3", (3, 8), {"boto3": "1.26.0"})
+    assert "`sagelet run" in old.remedy
+    assert "3.8" in check_sdk("python3", (3, 7), {}).remedy
+    assert check_sdk("python3", (3, 11), {}).found == "python3 (Python 3.11): no SDK of AWS"
+    assert not check_sdk("/nowhere", (), {}).good
+
+
+def test_the_doctor_of_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    monkeypatch.setattr("sagelet_api.cli.sdks.check_sdks", list)
+    monkeypatch.setattr(checks, "missing_modules", lambda: [])
+    assert run("doctor", "--data", str(tmp_path)).stdout.endswith("Jobs can run here.\n")
+    monkeypatch.setattr(checks, "missing_modules", lambda: ["torch"])
+    bad = run("doctor", "--data", str(tmp_path))
+    assert bad.exit_code == 1
+    assert "BAD   runtime" in bad.stdout
+    assert bad.stdout.endswith("1 thing to mend first.\n")
+    found = json.loads(run("doctor", "--data", str(tmp_path), "--json").stdout)
+    assert {"python", "docker", "image", "packages", "runtime", "gpus", "disk", "server", "port"} <= {
+        one["name"] for one in found
+    }
+
+
+# --- images -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_mapping_is_durable_and_comes_first(tmp_path: Path) -> None:
+    resolver = Resolver(data=tmp_path)
+    assert resolver.resolve(URI).is_literal
+    mapped = run("image", "map", URI, "own:{1}", "--data", str(tmp_path))
+    assert mapped.stdout == f"{URI}: own:{{1}}\n"
+    # By a server that runs, too, and nothing but this URI.
+    assert resolver.resolve(URI).local_image == "own:{1}"
+    assert resolver.resolve(URI.replace(".", "x")).is_literal
+    trcomp = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
+    run("image", "map", trcomp, "other:1", "--data", str(tmp_path))
+    assert resolver.resolve(trcomp).local_image == "other:1"
+    assert run("image", "resolve", trcomp, "--data", str(tmp_path)).stdout.startswith("other:1  (rule: mapped: ")
+    assert json.loads(run("image", "map", "--json", "--data", str(tmp_path)).stdout) == {
+        URI: "own:{1}", trcomp: "other:1",
+    }  # fmt: skip
+    assert run("image", "map", trcomp, "--remove", "--data", str(tmp_path)).exit_code == 0
+    assert resolver.resolve(trcomp).local_image == training_image()
+    assert run("image", "map", "--data", str(tmp_path)).stdout == f"{URI}\town:{{1}}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([URI], 2, "URI and LOCAL_IMAGE, or URI and --remove"),
+        ([URI, "own:1", "--remove"], 2, "URI and LOCAL_IMAGE, or URI and --remove"),
+        (["--remove"], 2, "URI and LOCAL_IMAGE, or URI and --remove"),
+        ([URI, "--remove"], 1, f"Nothing is mapped for {URI}"),
+        ([URI, "two words"], 1, "is no local image"),
+    ],
+)
+def test_what_cannot_be_mapped(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    result = run("image", "map", *words, "--data", str(tmp_path))
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert not (tmp_path / FILE).exists()
+
+
+def test_mappings_that_were_made_wrong_by_hand_fail_at_start(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("[[rule]]\nmatch = '('\nimage = 'x'\n")
+    result = run("up", "--runtime", "process", "--port", "0", "--data", str(tmp_path))
+    assert result.exit_code == 1
+    assert str(tmp_path / FILE) in result.stderr
+    (tmp_path / FILE).write_text("[[rule]]\nmatch = '.*'\nimage = 'x'\n")
+    assert "has a rule of another kind" in run("image", "map", "--data", str(tmp_path)).stderr
+
+
+# --- instances --------------------------------------------------------------------------------------------------------
+
+
+def test_what_stands_in_for_an_instance() -> None:
+    cpu, one, eight = find("ml.m5.large"), find("ml.g4dn.xlarge"), find("ml.p4d.24xlarge")
+    assert cpu is not None
+    assert one is not None
+    assert eight is not None
+    assert stand_in(cpu, 4) == "this machine's CPUs"
+    assert stand_in(one, 0) == "1 CPU worker"
+    assert stand_in(one, 1) == "1 of this machine's GPUs"
+    assert stand_in(eight, 4) == "8 CPU workers"
+
+
+def test_the_catalogue() -> None:
+    assert len(run("instances").stdout.splitlines()) == len(every())
+    assert len(run("instances", "--gpu").stdout.splitlines()) == sum(one.gpus > 0 for one in every())
+    (row,) = run("instances", "g4dn.xl").stdout.splitlines()
+    assert row.split("\t")[:5] == ["ml.g4dn.xlarge", "4", "16", "1 x NVIDIA T4 16 GiB", "0.736"]
+    (found,) = json.loads(run("instances", "P4D.", "--json").stdout)
+    assert (found["name"], found["gpus"], found["gpu_model"]) == ("ml.p4d.24xlarge", 8, "NVIDIA A100")
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_narrow_terminal_has_fewer_columns_and_whole_names() -> None:
+    columns: list[Column[str]] = [
+        Column("NAME", str),
+        Column("A", lambda _: "a" * 20, optional=1),
+        Column("B", lambda _: "b" * 20, optional=2),
+    ]
+
+    def shown(width: int) -> list[object]:
+        return [one.header for one in table(columns, ["x" * 40], width).columns]
+
+    assert shown(100) == ["NAME", "A", "B"]
+    assert shown(70) == ["NAME", "A"]
+    assert shown(10) == ["NAME"]
+
+
+def test_times_as_people_read_them() -> None:
+    assert [span(seconds) for seconds in (0, 38.9, 60, 250, 3600, 10_920, 90_000)] == [
+        "0 s", "38 s", "1 m", "4 m 10 s", "1 h", "3 h 2 m", "1 d 1 h",
+    ]  # fmt: skip
+
+
+def test_checks_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from sagelet_api.cli.output import console
+
+    show_checks([Check("disk", True, "fine"), Check("gpus", False, "none", "buy one", needed=False)], console())
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["ok    disk  fine", "note  gpus  none", "            -> buy one", "Jobs can run here."]
+
+
+# --- the note of a server ---------------------------------------------------------------------------------------------
+
+
+def test_a_note_is_believed_while_its_server_has_the_lock(tmp_path: Path) -> None:
+    assert (owner_of(tmp_path), read_notice(tmp_path)) == (None, None)
+    lock = lock_directory(tmp_path)
+    owner = owner_of(tmp_path)
+    assert owner is not None
+    notice = Notice(owner, "http://127.0.0.1:1", 0)
+    post_notice(tmp_path, notice)
+    assert read_notice(tmp_path) == notice
+    post_notice(tmp_path, Notice(owner + 1, "http://127.0.0.1:1", 0))
+    assert read_notice(tmp_path) is None, "of a server that was killed"
+    lock.close()
+    post_notice(tmp_path, notice)
+    assert read_notice(tmp_path) is None
+    (tmp_path / "server.json").write_text("{")
+    assert read_notice(tmp_path) is None
+
+
+def test_a_look_at_the_lock_keeps_no_server_out(tmp_path: Path) -> None:
+    """Who looks holds the lock for an instant: a server that starts just then tries again."""
+    import fcntl
+    import threading
+
+    lock_directory(tmp_path).close()
+    with (tmp_path / "lock").open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        threading.Timer(0.02, lambda: fcntl.flock(looking, fcntl.LOCK_UN)).start()
+        lock_directory(tmp_path).close()

@@ -1,0 +1,86 @@
+"""The reference pages are what the program says of itself, and nothing of it is left out."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import command_line
+import pytest
+import settings_page
+from flask import Flask
+
+from sagelet_api.cli.main import main
+from sagelet_api.cli.up_options import OPTIONS, settings_of
+from sagelet_api.control import create_app
+from sagelet_api.serve import Sagelet
+from sagelet_engine.settings import RuntimeChoice, Settings
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("made", [command_line, settings_page])
+def test_the_pages_are_made_of_the_program(made: "command_line | settings_page") -> None:  # type: ignore[valid-type]
+    assert made.PAGE.read_text(encoding="utf-8") == made.page(), "run `make docs`"
+
+
+def every_command(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
+    found = [(path, command)]
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            found += every_command(inner, (*path, name))
+    return found
+
+
+@pytest.mark.parametrize(("path", "command"), every_command(main)[1:], ids=lambda one: str(one))
+def test_a_command_says_what_it_and_its_options_do(path: tuple[str, ...], command: click.Command) -> None:
+    assert command.help, path
+    assert len(command.help.split(".")[0]) <= 66, "the first sentence is what `sagelet --help` has room for"
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert option.help, f"{path} {option.opts}"
+    if len(path) == 1:
+        assert path[0] in main.list_commands(click.Context(main)), "put it into SECTIONS"
+
+
+def test_every_setting_is_an_option() -> None:
+    """Each field of Settings is set by an option; none of them is left at its default by oversight."""
+    names = {field.name for field in fields(Settings)}
+    renamed = {"stop_grace": "stop_grace_seconds", "compile_cache_size": "compile_cache_bytes"}
+
+    def command() -> None: ...
+
+    for option in OPTIONS:
+        option(command)
+    options = [one.name for one in command.__click_params__]  # type: ignore[attr-defined]
+    assert {renamed.get(name, name) for name in options} - {"file_system"} | {"file_systems"} == names
+    assert settings_of.__kwdefaults__ is None
+
+
+def test_every_environment_variable_is_documented() -> None:
+    sources = [path for name in ("api", "emulator", "images") for path in (ROOT / name).rglob("*") if path.is_file()]
+    texts = (path.read_text(encoding="utf-8") for path in sources if path.suffix in (".py", ".c", ".sh"))
+    used = {name for text in texts for name in re.findall(r"\bSAGELET_[A-Z_]*[A-Z]\b", text)}
+    known = {*settings_page.server_options(), *settings_page.CLIENTS, *settings_page.JOBS, *settings_page.INTERNAL}
+    assert used <= known
+    assert {*settings_page.JOBS, *settings_page.INTERNAL} <= used, "they are gone"
+
+
+def test_every_control_endpoint_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apps: list[Flask] = []
+
+    def made(engine: object, throttling: object, *parts: object) -> object:
+        apps.append(create_app(engine, throttling, *(part() for part in parts)))  # type: ignore[arg-type, operator]
+        return apps[0]
+
+    monkeypatch.setattr("sagelet_api.serve.control_app", made)
+    server = Sagelet(Settings(data=tmp_path, port=0, runtime=RuntimeChoice.PROCESS))
+    server.engine.close()
+    there = {
+        f"{method} {rule.rule}"
+        for rule in apps[0].url_map.iter_rules()
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+        if rule.rule.startswith("/_sagelet/")
+    }
+    page = (ROOT / "docs" / "reference" / "control-api.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([A-Z]+ /_sagelet/\S+)`", page, re.MULTILINE)) == there
