@@ -271,6 +271,16 @@ def test_too_few_too_many_or_one_twice(jobs: Callable[[], list[JobFacts]], text:
         compare(jobs())
 
 
+def test_jobs_of_one_name_are_told_apart_by_their_accounts() -> None:
+    there = replace(compiled(name="plain"), account="999999999999")
+    found = compare([native(), there, replace(there, region="eu-west-1", billable_seconds=60)])
+    assert words(compare([native(), there]))["cost"] == (
+        "plain (999999999999, us-east-1) costs $0.0900, $0.0300 less than plain (123456789012, us-east-1) ($0.1200)."
+    )
+    billable = {one.label: one.text for one in found.sentences if one.kind == "billable"}
+    assert {label: "25%" in text for label, text in billable.items()} == {"compiled": True, "compiled 2": False}
+
+
 def test_stand_ins_are_told() -> None:
     found = compare([native(stand_in="1 CPU worker stands in"), compiled()])
     assert found.remarks[0] == "plain: 1 CPU worker stands in. Seconds are this machine's, not AWS's"
