@@ -3,6 +3,7 @@
 Uses Docker where an engine answers (and builds the training image first, once), plain processes otherwise.
 """
 
+import os
 import re
 import signal
 import subprocess
@@ -58,7 +59,8 @@ def main() -> None:
         subprocess.run([SAGELET, "image", "build"], check=True)
     server, endpoint = start(DATA)
     try:
-        environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "AWS_ENDPOINT_URL": endpoint}
+        steps = {name: os.environ[name] for name in ("DEMO_STEPS",) if name in os.environ}
+        environment = {**steps, "PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "AWS_ENDPOINT_URL": endpoint}
         native, compiled = submit(environment)
         comparison = sagelet.compare(native, compiled, endpoint=endpoint, data=DATA)
         print(f"\n{comparison}\nreport: {comparison.to_html(DATA / 'compare.html')}", flush=True)

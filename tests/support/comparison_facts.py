@@ -34,12 +34,12 @@ def report(compiled: bool, rows: int = 10, samples: int = 1000, workers: int = 1
 
 def native(**changes: Any) -> JobFacts:
     """100 s of training, 120 s in all."""
-    return facts("plain", **{"compiled": False, "seconds": 120, "log": trainer(100), **changes})
+    return facts(**{"name": "plain", "compiled": False, "seconds": 120, "log": trainer(100), **changes})
 
 
 def compiled(**changes: Any) -> JobFacts:
     """60 s of training, 10 s of them compiling; 90 s in all."""
-    return facts("fast", **{"compiled": True, "seconds": 90, "log": trainer(60), **changes})
+    return facts(**{"name": "fast", "compiled": True, "seconds": 90, "log": trainer(60), **changes})
 
 
 def facts(name: str, *, compiled: bool, seconds: int | None, **changes: Any) -> JobFacts:

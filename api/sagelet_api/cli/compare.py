@@ -43,12 +43,13 @@ def compare(
         if isinstance(error.__cause__, HTTPError) and error.__cause__.code == HTTPStatus.CONFLICT:
             raise ServerRefused(f"{error} To compare all the same: --anyway") from error
         raise
-    if as_json:
-        echo_json(answer)
     comparison = Comparison.from_json(answer)
-    if not as_json:
-        table.show(comparison, console())
+    # Before anything is printed: `| head` ends the command.
     written = [files.write_html(comparison, html)] if html else []
     written += files.write_pngs(comparison, png) if png else []
+    if as_json:
+        echo_json(answer)
+    else:
+        table.show(comparison, console())
     for path in written:
         click.echo(f"wrote {path}", err=as_json)

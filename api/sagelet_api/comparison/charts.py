@@ -34,11 +34,13 @@ class Bar:
     label: str
     #: None: not known.
     value: float | None
-    #: The value as people read it.
+    #: The value as people read it, without the axis's unit.
     text: str
     #: The part of the value at its top that is told apart, and its name.
     part: float = 0.0
     part_text: str = ""
+    #: A second line, above the value.
+    above: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class Curve:
 
 def bar_picture(frame: Frame, bars: Sequence[Bar]) -> Picture:
     known = [bar.value for bar in bars if bar.value is not None]
-    marks = ticks(0, max([*known, 0.0]) * 1.08)
+    # Room above the highest bar for its texts.
+    marks = ticks(0, max([*known, 0.0]) * (1.18 if any(bar.above for bar in bars) else 1.1))
     scale = Scale(marks[0], marks[-1], HEIGHT - BOTTOM, TOP)
     left = _left(marks)
     slot = (WIDTH - RIGHT - left) / len(bars)
@@ -62,7 +65,8 @@ def bar_picture(frame: Frame, bars: Sequence[Bar]) -> Picture:
 
 def _bar(bar: Bar, middle: float, slot: float, scale: Scale, role: str) -> Iterator[Shape]:
     width = min(96.0, slot * 0.6)
-    yield Label(middle, HEIGHT - BOTTOM + 18, shortened(bar.label, slot - 4, 12))
+    for number, line in enumerate(_lines(bar.label, slot - 4)):
+        yield Label(middle, HEIGHT - BOTTOM + 18 + 14 * number, shortened(line, slot, 11), size=11)
     if bar.value is None:
         yield Label(middle, scale.start - 8, shortened(bar.text, slot - 4, 12), "quiet")
         return
@@ -71,8 +75,15 @@ def _bar(bar: Bar, middle: float, slot: float, scale: Scale, role: str) -> Itera
     if bar.part:
         yield Rect(middle - width / 2, top, width, split - top, role, light=True)
     yield Label(middle, top - 6, shortened(bar.text, slot - 4, 12), bold=True)
+    if bar.above:
+        yield Label(middle, top - 21, shortened(bar.above, slot - 4, 11), "quiet", size=11)
     if bar.part and split - top >= 16:
         yield Label(middle, (top + split) / 2 + 4, shortened(bar.part_text, width - 4, 10), size=10)
+
+
+def _lines(label: str, width: float) -> list[str]:
+    """`compiled 2` in two lines where bars are narrow."""
+    return [label] if text_width(label, 11) <= width else label.rsplit(" ", 1)
 
 
 def line_picture(frame: Frame, x_title: str, curves: Sequence[Curve], empty: str) -> Picture:

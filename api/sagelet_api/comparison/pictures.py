@@ -41,10 +41,10 @@ def _cost(comparison: Comparison) -> Picture:
 def _bars(
     comparison: Comparison, name: str, key: str, title: str, subtitle: str, unit: str, note: str, beside: str = ""
 ) -> Picture:
-    """`note`: the kind of sentence below, where there are two jobs; `beside`: a figure in brackets behind the value."""
+    """`note`: the kind of sentence below, where there are two jobs; `beside`: a figure above the value."""
     row, more = _row(comparison, key), _row(comparison, beside)
     bars = [
-        Bar(job.label, _value(row, index), _text(row, index) + (f" ({_text(more, index)})" if more else ""))
+        Bar(job.label, _value(row, index), _text(row, index), above=_known(more, index))
         for index, job in enumerate(comparison.jobs)
     ]
     below = _note(comparison, note)
@@ -57,7 +57,8 @@ def _time(comparison: Comparison) -> Picture:
         Bar(job.label, _value(row, index), _text(row, index), *_part(compiling, index, _value(row, index)))
         for index, job in enumerate(comparison.jobs)
     ]
-    frame = Frame("time", "Training Time", "Lower is better", "Seconds (train_runtime)", "", _described(bars, ""))
+    subtitle = "Lower is better" + ("; the light part is compiling" if any(bar.part for bar in bars) else "")
+    frame = Frame("time", "Training Time", subtitle, "Seconds (train_runtime)", "", _described(bars, ""))
     return bar_picture(frame, bars)
 
 
@@ -88,7 +89,12 @@ def _points(job: Job, by_epoch: bool) -> tuple[tuple[float, float], ...]:
 
 
 def _described(bars: list[Bar], note: str) -> str:
-    texts = [f"{bar.label}: {bar.text}{f', of which {bar.part_text}' if bar.part else ''}" for bar in bars]
+    texts = [
+        f"{bar.label}: {bar.text}"
+        + (f" ({bar.above})" if bar.above else "")
+        + (f", of which {bar.part_text}" if bar.part else "")
+        for bar in bars
+    ]
     return "; ".join(texts) + (f". {note}" if note else "")
 
 
@@ -107,4 +113,11 @@ def _value(row: Row | None, index: int) -> float | None:
 
 
 def _text(row: Row | None, index: int) -> str:
-    return UNKNOWN if row is None else value_text(row, row.values[index])
+    """Short, as bars are narrow: samples/s is what the axis says."""
+    if row is None:
+        return UNKNOWN
+    return value_text(row, row.values[index]).removesuffix(" samples/s")
+
+
+def _known(row: Row | None, index: int) -> str:
+    return "" if _value(row, index) is None else _text(row, index)

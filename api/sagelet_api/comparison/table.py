@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sagelet_api.comparison.view import table_row, title
+from sagelet_api.comparison.wording import in_words
 from sagelet_engine.comparison.result import Comparison
 
 _STYLES = {"better": "green", "worse": "red", "": ""}
@@ -18,8 +19,11 @@ def show(comparison: Comparison, console: Console) -> None:
         _paragraph(console, Text.assemble((f"{kind}: ", style), f"{one.job}: {one.text}."))
     console.print()
     console.print(_table(comparison))
-    for sentence in comparison.sentences:
-        _paragraph(console, Text(sentence.text))
+    for heading, sentences in in_words(comparison):
+        if heading:
+            console.print(Text(heading, "bold"))
+        for sentence in sentences:
+            _paragraph(console, Text(sentence))
     console.print()
     for remark in comparison.remarks:
         _paragraph(console, Text(f"{remark}.", "dim"))

@@ -7,11 +7,11 @@ from markupsafe import Markup
 
 from sagelet_api.comparison.pictures import captions, pictures
 from sagelet_api.comparison.svg import svg
-from sagelet_api.comparison.wording import change_text, value_text, verdict
+from sagelet_api.comparison.wording import change_text, in_words, value_text, verdict
 from sagelet_engine.comparison.comparable import Difference
 from sagelet_engine.comparison.result import Comparison, Job, Row
 
-#: Which sentences stand beside which picture; those of the first are in the picture where there is room.
+#: Which sentences stand below which picture of two jobs; that with the arrows is in the picture.
 _BESIDE = {"throughput": ("throughput",), "loss": ("loss",), "time": ("runtime",), "cost": ("billable", "cost")}
 
 
@@ -44,7 +44,8 @@ class View:
     jobs: tuple[Job, ...]
     blocking: tuple[Difference, ...]
     differing: tuple[Difference, ...]
-    sentences: tuple[str, ...]
+    #: Heading and sentences, job by job.
+    words: tuple[tuple[str, tuple[str, ...]], ...]
     #: Picture, caption, sentences.
     pictures: tuple[tuple[Markup, str, tuple[str, ...]], ...]
     rows: tuple[TableRow, ...]
@@ -58,7 +59,7 @@ def view(comparison: Comparison) -> View:
         comparison.jobs,
         tuple(one for one in comparison.differences if one.blocks),
         tuple(one for one in comparison.differences if not one.blocks),
-        tuple(one.text for one in comparison.sentences),
+        tuple(in_words(comparison)),
         tuple(_pictures(comparison)),
         tuple(table_row(row) for row in comparison.rows),
         _stats(comparison),
@@ -84,17 +85,10 @@ def table_row(row: Row) -> TableRow:
 def _pictures(comparison: Comparison) -> Iterator[tuple[Markup, str, tuple[str, ...]]]:
     below = captions(comparison)
     for picture in pictures(comparison):
-        kinds = _BESIDE[picture.name]
-        texts = tuple(
-            one.text for one in comparison.sentences if one.kind in kinds and not _is_in(one.text, comparison)
-        )
+        beside = _BESIDE[picture.name] if len(comparison.jobs) == 2 else ()
+        texts = (one.text for one in comparison.sentences if one.kind in beside and "====>" not in one.text)
         # Every text in it is escaped where it is made.
-        yield Markup(svg(picture)), below[picture.name], texts
-
-
-def _is_in(text: str, comparison: Comparison) -> bool:
-    """Whether the picture has the sentence already."""
-    return "====>" in text and len(comparison.jobs) == 2
+        yield Markup(svg(picture)), below[picture.name], tuple(texts)
 
 
 def _stats(comparison: Comparison) -> Stats:

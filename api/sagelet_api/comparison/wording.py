@@ -1,6 +1,6 @@
 """Numbers as people read them."""
 
-from sagelet_engine.comparison.result import Row
+from sagelet_engine.comparison.result import Comparison, Row
 
 UNKNOWN = "not known"
 
@@ -38,3 +38,12 @@ def verdict(row: Row, change: float | None) -> str:
 
 def _significant(value: float) -> str:
     return f"{value:,.1f}" if value >= 100 else f"{value:.3g}"
+
+
+def in_words(comparison: Comparison) -> list[tuple[str, tuple[str, ...]]]:
+    """The sentences, job by job, each with its heading; without one where there is one job against the first."""
+    made = []
+    for job in comparison.jobs[1:]:
+        heading = "" if len(comparison.jobs) == 2 else f"{job.label}: {job.name}"
+        made.append((heading, tuple(one.text for one in comparison.sentences if one.label == job.label)))
+    return made

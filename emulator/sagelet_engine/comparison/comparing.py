@@ -36,12 +36,13 @@ def compare(jobs: Sequence[JobFacts], *, anyway: bool = False) -> Comparison:
     blocking = [one for one in found if one.blocks]
     if blocking and not anyway:
         raise NotComparable(blocking)
-    sides = [Side(job, measure(job), label) for job, label in zip(jobs, labels(jobs), strict=True)]
-    evens = {side.facts.name: even for side in sides[1:] if (even := break_even(sides[0], side)) is not None}
+    named = zip(jobs, labels(jobs), _names(jobs), strict=True)
+    sides = [Side(job, measure(job), label, name) for job, label, name in named]
+    evens = {side.label: even for side in sides[1:] if (even := break_even(sides[0], side)) is not None}
     return Comparison(
         tuple(_job(side) for side in sides),
         tuple(_rows(sides)),
-        tuple(line for side in sides[1:] for line in sentences.of(sides[0], side, evens.get(side.facts.name))),
+        tuple(line for side in sides[1:] for line in sentences.of(sides[0], side, evens.get(side.label))),
         tuple(found),
         tuple(evens.values()),
         tuple(_remarks(sides)),
@@ -63,6 +64,12 @@ def labels(jobs: Sequence[JobFacts]) -> list[str]:
     kinds = ["compiled" if job.compiled else "native" for job in jobs]
     numbers = [kinds[: index + 1].count(kind) for index, kind in enumerate(kinds)]
     return [kind if number == 1 else f"{kind} {number}" for kind, number in zip(kinds, numbers, strict=True)]
+
+
+def _names(jobs: Sequence[JobFacts]) -> list[str]:
+    """Of jobs in sentences: with account and region where two have the same."""
+    names = [job.name for job in jobs]
+    return [job.name if names.count(job.name) == 1 else f"{job.name} ({job.account}, {job.region})" for job in jobs]
 
 
 def _job(side: Side) -> Job:
@@ -139,7 +146,7 @@ def break_even(baseline: Side, side: Side) -> BreakEven | None:
 def _remarks(sides: Sequence[Side]) -> Iterator[str]:
     for side in sides:
         if side.facts.stand_in:
-            yield f"{side.facts.name}: {side.facts.stand_in}. Seconds are this machine's, not AWS's"
+            yield f"{side.name}: {side.facts.stand_in}. Seconds are this machine's, not AWS's"
     unpriced = [name for side in sides for name, _ in side.facts.bill.instances if side.facts.bill.usd is None]
     if unpriced:
         yield f"No cost: the price of {', '.join(dict.fromkeys(unpriced))} is not known"

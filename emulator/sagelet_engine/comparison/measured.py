@@ -76,10 +76,18 @@ def measure(job: JobFacts) -> Measured:
         first_step=_reported(total.first_step_seconds),
         last_loss=Value(losses[-1].loss, source) if losses else Value(),
         steps=_reported(total.steps or total.optimizer_steps),
-        samples=_reported(total.samples),
+        samples=_samples(job),
         rows=_reported(_rows(job)),
         losses=_thinned(losses),
     )
+
+
+def _samples(job: JobFacts) -> Value:
+    """The Trainer's own number: the report of a native job under Accelerate misses the last batch of each epoch."""
+    rate, seconds = (job.log.summary.get(name) for name in ("train_samples_per_second", "train_runtime"))
+    if rate and seconds:
+        return Value(round(rate * seconds), TRAINER)
+    return _reported(job.report.total.samples)
 
 
 def _runtime(job: JobFacts) -> Value:
@@ -103,11 +111,11 @@ def _steady_throughput(job: JobFacts) -> Value:
     A mean, as the throughput of the whole is, so that the two and the time of compiling add up. The report's median
     would leave out what slows single steps down, on a busy machine most of the time.
     """
-    total, seconds = job.report.total, _runtime(job)
-    if not seconds.number or not total.samples or total.compile_seconds >= seconds.number:
+    samples, seconds, compiling = _samples(job), _runtime(job), job.report.total.compile_seconds
+    if not job.report.workers or not samples.number or not seconds.number or compiling >= seconds.number:
         return Value()
-    source = seconds.source if seconds.source == REPORT else f"{seconds.source}, {REPORT}"
-    return Value(total.samples / (seconds.number - total.compile_seconds), source)
+    sources = dict.fromkeys((samples.source, seconds.source, REPORT))
+    return Value(samples.number / (seconds.number - compiling), ", ".join(sources))
 
 
 def _first(*values: Value) -> Value:

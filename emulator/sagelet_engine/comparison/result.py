@@ -60,6 +60,8 @@ class Sentence:
     #: throughput, loss, runtime, billable, cost, compilation, break-even
     kind: str
     job: str
+    #: The job's label: other than names, no two have the same.
+    label: str
     text: str
 
 

@@ -22,7 +22,6 @@ SIMILAR = 0.05
 
 def of(baseline: Side, side: Side, even: BreakEven | None) -> Iterator[Sentence]:
     """About `side` against `baseline`; none on what is not known."""
-    name = side.facts.name
     texts = {
         "throughput": _throughput(baseline, side),
         "loss": _loss(baseline, side),
@@ -30,9 +29,9 @@ def of(baseline: Side, side: Side, even: BreakEven | None) -> Iterator[Sentence]
         "billable": _billable(baseline, side),
         "cost": _cost(baseline, side),
         "compilation": _compilation(side),
-        "break-even": "" if even is None else _break_even(even),
+        "break-even": "" if even is None else _break_even(side.name, even),
     }
-    return (Sentence(kind, name, text) for kind, text in texts.items() if text)
+    return (Sentence(kind, side.facts.name, side.label, text) for kind, text in texts.items() if text)
 
 
 def is_pair(baseline: Side, side: Side) -> bool:
@@ -48,13 +47,13 @@ def _throughput(baseline: Side, side: Side) -> str:
     if is_pair(baseline, side) and percent > 0:
         return f"Training throughput ====> {percent}% Compiler savings <===="
     if percent == 0:
-        return f"{side.facts.name} has the same training throughput as {baseline.facts.name}, within 1%."
+        return f"{side.name} has the same training throughput as {baseline.name}, within 1%."
     how = f"{abs(percent)}% {'higher' if percent > 0 else 'lower'}"
-    return f"{side.facts.name} has a {how} training throughput than {baseline.facts.name}."
+    return f"{side.name} has a {how} training throughput than {baseline.name}."
 
 
 def _runtime(baseline: Side, side: Side) -> str:
-    who = "SageMaker Training Compiler is" if is_pair(baseline, side) else f"{side.facts.name} is"
+    who = "SageMaker Training Compiler is" if is_pair(baseline, side) else f"{side.name} is"
     percent = _less(baseline.measured.runtime.number, side.measured.runtime.number)
     if percent is None:
         return ""
@@ -65,7 +64,7 @@ def _runtime(baseline: Side, side: Side) -> str:
 
 
 def _billable(baseline: Side, side: Side) -> str:
-    who = "SageMaker Training Compiler integrated PyTorch" if is_pair(baseline, side) else side.facts.name
+    who = "SageMaker Training Compiler integrated PyTorch" if is_pair(baseline, side) else side.name
     percent = _less(baseline.measured.billable_seconds.number, side.measured.billable_seconds.number)
     if percent is None:
         return ""
@@ -84,11 +83,11 @@ def _faster(percent: int) -> str:
 
 
 def _than(baseline: Side, side: Side) -> str:
-    return "" if is_pair(baseline, side) else f" than {baseline.facts.name}"
+    return "" if is_pair(baseline, side) else f" than {baseline.name}"
 
 
 def _as(baseline: Side, side: Side) -> str:
-    return "" if is_pair(baseline, side) else f" as {baseline.facts.name}"
+    return "" if is_pair(baseline, side) else f" as {baseline.name}"
 
 
 def _cost(baseline: Side, side: Side) -> str:
@@ -97,7 +96,7 @@ def _cost(baseline: Side, side: Side) -> str:
         return ""
     saved = before - after
     how = f"${abs(saved):.4f} {'less' if saved >= 0 else 'more'}"
-    return f"{side.facts.name} costs ${after:.4f}, {how} than {baseline.facts.name} (${before:.4f})."
+    return f"{side.name} costs ${after:.4f}, {how} than {baseline.name} (${before:.4f})."
 
 
 def _loss(baseline: Side, side: Side) -> str:
@@ -109,7 +108,7 @@ def _loss(baseline: Side, side: Side) -> str:
     if difference <= SIMILAR:
         words = "with and without SageMaker Training Compiler" if is_pair(baseline, side) else "in both jobs"
         return f"The decrease in training loss is similar {words}: {at_most}."
-    return f"The training losses of {baseline.facts.name} and {side.facts.name} are not similar: {at_most}."
+    return f"The training losses of {baseline.name} and {side.name} are not similar: {at_most}."
 
 
 def loss_difference(baseline: Side, side: Side) -> float | None:
@@ -142,16 +141,16 @@ def _compilation(side: Side) -> str:
     if not side.facts.compiled or seconds is None:
         return ""
     share = f" of the {runtime:.1f} s of training" if runtime else ""
-    return f"{side.facts.name} compiled for {seconds:.1f} s{share}, once; a longer training compiles no longer."
+    return f"{side.name} compiled for {seconds:.1f} s{share}, once; a longer training compiles no longer."
 
 
-def _break_even(even: BreakEven) -> str:
+def _break_even(name: str, even: BreakEven) -> str:
     if even.steps is None:
         return (
-            f"The steps of {even.job} that compile nothing are no faster than native ones here, so the time that "
+            f"The steps of {name} that compile nothing are no faster than native ones here, so the time that "
             "compiling took is never won back."
         )
     long_run = f"a long training comes near {int(even.long_run_percent)}% less time"
     if even.ran >= even.steps:
-        return f"{even.job} won the time of compiling back by step {even.steps} of {even.ran}; {long_run}."
-    return f"{even.job} ran {even.ran} steps; it would win the time of compiling back by step {even.steps}: {long_run}."
+        return f"{name} won the time of compiling back by step {even.steps} of {even.ran}; {long_run}."
+    return f"{name} ran {even.ran} steps; it would win the time of compiling back by step {even.steps}: {long_run}."

@@ -14,3 +14,5 @@ class Side:
     measured: Measured
     #: For legends.
     label: str
+    #: For sentences: jobs of several accounts may have one name.
+    name: str

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 #: Characters of a dictionary; a Trainer's has a few hundred.
 LONGEST = 4096
-_MARKS = ("loss'", 'loss"', "train_runtime")
+#: A line that has none of these holds no such dictionary.
+MARKS = ("loss'", 'loss"', "train_runtime")
 #: No literals of Python, though repr() prints them.
 _NO_LITERAL = re.compile(r"(?<![\w'\"])-?(?:nan|inf)(?![\w'\"])")
 
@@ -28,17 +29,12 @@ class TrainerLog:
     summary: Entry = field(default_factory=dict)
 
 
-def worth_reading(line: str) -> bool:
-    """Whether a line may hold such a dictionary; quick, as logs are long."""
-    return "{" in line and any(mark in line for mark in _MARKS)
-
-
 def parse(lines: Iterable[str]) -> TrainerLog:
     train: list[Entry] = []
     evaluations: list[Entry] = []
     summary: Entry = {}
     for line in lines:
-        entry = _numbers(line) if worth_reading(line) else {}
+        entry = _numbers(line) if any(mark in line for mark in MARKS) else {}
         if "loss" in entry:
             train.append(entry)
         elif "eval_loss" in entry:

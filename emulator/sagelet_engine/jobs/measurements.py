@@ -108,11 +108,11 @@ class Measurements:
         return TrainerLog()
 
     def _lines(self, stream: LogStream) -> Iterator[str]:
-        """The lines that the Trainer may have printed."""
+        """The lines that the Trainer may have printed, out of a million perhaps."""
         place = 0
-        while events := self.store.events(stream.id, at_least=place, limit=LINES):
-            yield from (event.text for event in events if trainer_log.worth_reading(event.text))
-            place = events[-1].seq + 1
+        while found := self.store.lines_holding(stream.id, trainer_log.MARKS, at_least=place, limit=LINES):
+            yield from (text for _, text in found)
+            place = found[-1][0] + 1
 
     def _metrics(self, job: TrainingJob) -> dict[str, tuple[Sample, ...]]:
         definitions: list[dict[str, Any]] = job.request["AlgorithmSpecification"].get("MetricDefinitions", [])

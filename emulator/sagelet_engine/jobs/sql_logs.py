@@ -110,6 +110,13 @@ def _bounds(rows: Rows, which: str, start_ms: int, end_ms: int) -> tuple[int, in
     return (0, 0) if first is None else (max(start_ms, first), min(end_ms, last + 1))
 
 
+def holding(rows: Rows, stream_id: int, marks: Sequence[str], at_least: int, limit: int) -> list[tuple[int, str]]:
+    """Place and text of the lines from a place on that hold one of the marks, in order."""
+    held = " OR ".join(["instr(text, ?) > 0"] * len(marks))
+    select = f"SELECT seq, text FROM log_events WHERE stream_id = ? AND seq >= ? AND ({held}) ORDER BY seq LIMIT ?"
+    return [tuple(row) for row in rows(select, (stream_id, at_least, *marks, limit))]
+
+
 class LogGroups:
     """Rows about log groups. `rows` reads, `write` opens a durable transaction."""
 

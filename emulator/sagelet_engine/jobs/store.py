@@ -308,6 +308,12 @@ class Store(Database):
                 found.append(event)
         return found
 
+    def lines_holding(
+        self, stream_id: int, marks: Sequence[str], *, at_least: int, limit: int
+    ) -> list[tuple[int, str]]:
+        """Place and text of lines of a stream; see sql_logs.holding."""
+        return sql_logs.holding(self._rows, stream_id, marks, at_least, limit)
+
     def merged_events(self, stream_ids: Sequence[int], **which: Any) -> MergedEvents:
         """Events of several streams by time; see sql_logs.merged."""
         return sql_logs.merged(self._rows, self._each_event, stream_ids, **which)
