@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 from sagelet_api.authentication import NEEDS_LOGIN
 from sagelet_api.web import PREFIX
 from sagelet_api.web.sessions import HOURS
-from sagelet_api.web.site import Site
+from sagelet_api.web.site import Site, is_static
 
 if TYPE_CHECKING:
     from flask import Blueprint
 
 #: Pages for those who are not logged in.
-_OPEN = frozenset({"login.form", "login.enter", "static"})
+_OPEN = frozenset({"login.form", "login.enter"})
 
 
 def blueprint(site: Site) -> "Blueprint":
@@ -22,7 +22,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.before_app_request
     def check() -> Any:
-        if not request.environ.get(NEEDS_LOGIN) or request.endpoint in _OPEN:
+        if not request.environ.get(NEEDS_LOGIN) or request.endpoint in _OPEN or is_static(request.endpoint):
             return None
         if site.sessions.holds(request.cookies.get(_cookie(), "")):
             return None
