@@ -6,7 +6,7 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-browser image demo up test properties docs bench-s3 bench-models lint format
-.PHONY: bench-report doctor-scripts clean
+.PHONY: bench-report bench-pages doctor-scripts clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -17,6 +17,7 @@ help:
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make bench-s3  S3 against moto_server: ratios of one run"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
+	@echo "make bench-pages  the web page with 10,000 jobs and 1,000,000 lines"
 	@echo "make bench-report  what the compile report costs a training step"
 	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-browser | image | lint | format | clean"
 
@@ -88,6 +89,10 @@ bench-s3: setup
 # Five models natively and compiled, one run; BENCH_ARGS=--write puts the table into docs/explanation/same-model.md.
 bench-models: setup
 	$(BIN)/python tests/bench/models.py $(BENCH_ARGS)
+
+# The web page with 10,000 jobs and a log of 1,000,000 lines.
+bench-pages: setup
+	$(BIN)/python tests/bench/pages.py $(BENCH_ARGS)
 
 # What counting for the compile report adds to a step, on and off in turns; BENCH_ARGS=--write puts the table into
 # docs/reference/compiler-report.md.

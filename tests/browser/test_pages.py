@@ -88,13 +88,13 @@ def test_a_job_from_submission_to_its_stop(page: Page, jobs: Jobs, server: Sagel
     page.click("td.name a")
     page.until("document.querySelector('h1')?.innerText === 'live'")
     page.goto(f"{server.endpoint}{JOB}/live/log")
-    page.until("document.getElementById('log')")
+    page.until("!!document.getElementById('log')")
     stay(page)
     first = page.until("document.getElementById('log').innerText.match(/tick (\\d+)/g)?.at(-1)")
     page.until(f"document.getElementById('log').innerText.match(/tick (\\d+)/g).at(-1) !== {first!r}")
     assert page.run("window.stayed")
     page.click("a.danger")
-    page.until("document.querySelector('button.danger')")
+    page.until("!!document.querySelector('button.danger')")
     page.click("button.danger")
     page.until("location.pathname.endsWith('/live') && document.readyState === 'complete'")
     stay(page)
@@ -172,7 +172,7 @@ def test_without_a_mouse(page: Page, jobs: Jobs, server: SageletProcess) -> None
     seen = set()
     for _ in range(60):
         page.press("Tab", 9)
-        seen.add(str(page.run("document.activeElement.innerText || document.activeElement.name || ''")))
+        seen.add(str(page.run("document.activeElement.name || document.activeElement.innerText || ''")))
     assert {"q", "status", "Search", "Name", "job", "done"} <= seen
 
 
@@ -207,9 +207,7 @@ def test_everybody_can_use(name: str, page: Page, jobs: Jobs, server: SageletPro
 def test_a_login_by_the_printed_link(page: Page, tmp_path: Path) -> None:
     process = SageletProcess(tmp_path / "data", "--runtime", "process", "--auth").start()
     try:
-        link: Any = until(
-            lambda: next((re.search(r"http\S+token=\S+", line) for line in process.output if "token=" in line), None)
-        )
+        link = until(lambda: re.search(r"http\S+token=\S+", "".join(process.output)))
         page.goto(process.endpoint)
         assert page.run("location.pathname") == "/_sagelet/ui/login"
         page.goto(link[0])

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import subprocess
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -17,6 +18,19 @@ from support.server import until
 
 #: Seconds that an answer of the browser may take, on a machine that is busy with other tests.
 PATIENCE = 120.0
+#: Chromium takes commands from descriptor 3 and answers on 4; which may be taken. (Debian's sh knows one digit.)
+_LAUNCHER = """
+import fcntl, os, sys
+commands, answers = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(commands, 3)
+os.dup2(answers, 4)
+os.closerange(5, 1024)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class DevToolsError(Exception):
+    """Chromium refuses a command."""
 
 
 class Browser:
@@ -53,7 +67,8 @@ class Browser:
             assert there, f"Chromium does not answer {method}"
             assert number in self._results, f"Chromium ended before it answered {method}"
             answer = self._results.pop(number)
-        assert "error" not in answer, f"{method}: {answer['error']}"
+        if "error" in answer:
+            raise DevToolsError(f"{method}: {answer['error']}")
         result: dict[str, Any] = answer["result"]
         return result
 
@@ -101,7 +116,7 @@ class Page:
         """Opens a page and waits until it is loaded."""
         answer = self.ask("Page.navigate", url=url)
         assert not answer.get("errorText"), answer
-        until(lambda: self.run("document.readyState") == "complete" and self.run("location.href") != "about:blank")
+        self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def run(self, script: str) -> Any:
         """The value of an expression of JavaScript; a promise is waited for."""
@@ -117,7 +132,10 @@ class Page:
         """Waits until an expression is true; a page that is being loaded has no answer yet."""
 
         def holds() -> Any:
-            answer = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+            try:
+                answer = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+            except DevToolsError:
+                return None  # It goes to another page just now.
             return answer["result"].get("value") if "exceptionDetails" not in answer else None
 
         return until(holds, PATIENCE)
@@ -187,10 +205,9 @@ def driven(profile: Path) -> Iterator[Browser]:
         "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding", "--force-color-profile=srgb",
         "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank",
     ]  # fmt: skip
-    # Chromium takes commands from descriptor 3 and answers on 4.
-    shell = ["/bin/sh", "-c", f'exec "$@" 3<&{in_read} 4>&{out_write}', "sh", program, *options]
+    command = [sys.executable, "-S", "-c", _LAUNCHER, str(in_read), str(out_write), program, *options]
     with (profile.parent / "chromium.log").open("w") as log:
-        process = subprocess.Popen(shell, stdout=log, stderr=log, pass_fds=(in_read, out_write))
+        process = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=(in_read, out_write))
     os.close(in_read)
     os.close(out_write)
     try:

@@ -51,9 +51,10 @@ async function drawCharts() {
   }
 }
 const renewCharts = oneAtATime(async () => {
+  const began = performance.now();
   await drawCharts();
-  // Lines come faster than anybody looks at curves.
-  await new Promise((done) => setTimeout(done, 2000));
+  // Lines come faster than anybody looks at curves, and long curves cost the server more.
+  await new Promise((done) => setTimeout(done, Math.max(2000, 5 * (performance.now() - began))));
 });
 
 if (curves) renewCharts();
