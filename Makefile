@@ -5,8 +5,8 @@ BIN := .venv/bin
 # Processes that the tests are dealt to, a file at a time.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup setup-sdk setup-sdk3 setup-s3 image demo up test properties docs bench-s3 bench-models lint format
-.PHONY: bench-report doctor-scripts clean
+.PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-browser image demo up test properties docs bench-s3 bench-models lint format
+.PHONY: bench-report bench-pages doctor-scripts clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -17,8 +17,9 @@ help:
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make bench-s3  S3 against moto_server: ratios of one run"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
+	@echo "make bench-pages  the web page with 10,000 jobs and 1,000,000 lines"
 	@echo "make bench-report  what the compile report costs a training step"
-	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | image | lint | format | clean"
+	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-browser | image | lint | format | clean"
 
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
 # (their pins differ), other people's S3 clients into .venv-s3, and boto3 1.26 into a directory of it.
@@ -28,6 +29,7 @@ setup: .venv/.ready
 setup-sdk: .venv-sdk/.ready
 setup-sdk3: .venv-sdk3/.ready
 setup-s3: .venv-s3/.ready
+setup-browser: .axe/.ready
 
 .venv/.ready: pyproject.toml
 	test -e .venv/bin/python || $(PYTHON) -m venv .venv
@@ -51,6 +53,12 @@ setup-s3: .venv-s3/.ready
 	"$$(cd .venv-s3 && pwd -P)"/bin/python -m pip install --disable-pip-version-check --target .venv-s3/boto3-1.26 'boto3>=1.26,<1.27'
 	touch $@
 
+# axe-core comes in a wheel, so that no npm is needed; what that wheel depends on is another way to drive a browser.
+.axe/.ready: tests/axe-requirements.txt setup
+	mkdir -p .axe
+	test -e .axe/axe_playwright_python || $(BIN)/python -m pip install --disable-pip-version-check --no-deps --target "$$(cd .axe && pwd -P)" -r $<
+	touch $@
+
 image: setup
 	$(BIN)/sagelet image build
 
@@ -60,7 +68,7 @@ demo: setup setup-sdk
 up: setup
 	$(BIN)/sagelet up
 
-test: setup setup-sdk setup-sdk3 setup-s3
+test: setup setup-sdk setup-sdk3 setup-s3 setup-browser
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 properties: setup
@@ -84,6 +92,10 @@ bench-s3: setup
 bench-models: setup
 	$(BIN)/python tests/bench/models.py $(BENCH_ARGS)
 
+# The web page with 10,000 jobs and a log of 1,000,000 lines.
+bench-pages: setup
+	$(BIN)/python tests/bench/pages.py $(BENCH_ARGS)
+
 # What counting for the compile report adds to a step, on and off in turns; BENCH_ARGS=--write puts the table into
 # docs/reference/compiler-report.md.
 bench-report: setup
@@ -99,4 +111,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-sdk .venv-sdk3 .venv-s3 .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-sdk .venv-sdk3 .venv-s3 .axe .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -72,7 +72,10 @@ def missing_s3clients() -> str | None:
 
 
 def missing_browser() -> str | None:
-    return None if find_chromium() else f"none of {', '.join(NAMES)} is there: install Chromium"
+    if not find_chromium():
+        return f"none of {', '.join(NAMES)} is there: install Chromium"
+    present = (ROOT / ".axe" / "axe_playwright_python" / "axe.min.js").exists()
+    return None if present else "axe-core is not there: run `make setup-browser`"
 
 
 NEEDS = {

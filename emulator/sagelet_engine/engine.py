@@ -18,6 +18,7 @@ from sagelet_engine.data.file_systems import FileSystemSource, directory_of
 from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.errors import JobNotDeletable, JobNotFound, JobNotStoppable, WarmPoolAvailable
 from sagelet_engine.images.resolve import Resolver
+from sagelet_engine.instances.bill import Bill, bill
 from sagelet_engine.instances.gpus import GpuPool, detect_gpus
 from sagelet_engine.jobs import compile_reports, faults, lifecycle, warm_pools
 from sagelet_engine.jobs.announcer import Announcer
@@ -342,6 +343,10 @@ class Engine:
             return JobSession(self._store.get_by_id(job_id), session_key(self.keys, job_id))
         except JobNotFound:
             return None
+
+    def bill(self, job: TrainingJob) -> Bill:
+        """What AWS would ask for the job, as of now."""
+        return bill(job, self._clock.now_ms())
 
     # --- telemetry --------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from sagelet_api.cli.detached import DETACHED, start_detached
 from sagelet_api.cli.options import json_option
 from sagelet_api.cli.output import echo_json
 from sagelet_api.cli.up_options import settings_of, settings_options
+from sagelet_api.web import LOGIN
 from sagelet_engine.clock import SystemClock
 from sagelet_engine.keys import FILE as KEY_FILE
 from sagelet_engine.keys import ca_file
@@ -93,7 +94,7 @@ def _announce(server: "Sagelet", settings: Settings, adopted: int) -> None:
         f"sagelet {sagelet_engine.__version__} ready: {server.server.endpoint} "
         f"(runtime {choice.runtime.name}: {choice.reason}; data {settings.data})"
     )
-    for line in _how_to_come_in(settings):
+    for line in _how_to_come_in(server, settings):
         click.echo(line)
     if adopted:
         click.echo(f"{adopted} unfinished job{'s are' if adopted > 1 else ' is'} taken up again")
@@ -115,11 +116,14 @@ def _start_again(port: int) -> NoReturn:
     os.execv(sys.executable, [*sys.orig_argv, "--port", str(port)])
 
 
-def _how_to_come_in(settings: Settings) -> list[str]:
+def _how_to_come_in(server: "Sagelet", settings: Settings) -> list[str]:
     lines = []
     if settings.auth:
         lines.append(
             f"signatures are checked: `sagelet run`, or AWS_SHARED_CREDENTIALS_FILE={settings.data / KEY_FILE}"
+        )
+        lines.append(
+            f"the web page, for an hour and once: {server.server.endpoint}{LOGIN}?token={server.sessions.link()}"
         )
     if settings.tls:
         lines.append(f"the certificate is of sagelet's own: `sagelet run`, or AWS_CA_BUNDLE={ca_file(settings.data)}")

@@ -2,3 +2,4 @@
 
 #: Where the page lives; `/` shows the list of jobs, too.
 PREFIX = "/_sagelet/ui"
+LOGIN = f"{PREFIX}/login"

@@ -9,7 +9,7 @@ from sagelet_api.aws_errors import AwsError
 from sagelet_api.loading import LOADING
 from sagelet_api.protocol import WsgiApp
 from sagelet_api.web import PREFIX
-from sagelet_api.web.site import Site, place
+from sagelet_api.web.site import Site, is_static, place
 
 if TYPE_CHECKING:
     from flask import Flask, Response
@@ -48,7 +48,7 @@ def web_app(make_site: Callable[[], Site]) -> WsgiApp:
 def create_app(site: Site) -> "Flask":
     from flask import Flask
 
-    from sagelet_api.web import compare, events, job, login, pages
+    from sagelet_api.web import actions, charts, code, compare, events, job, login, logs, objects, pages
     from sagelet_api.web.view import add_filters
 
     app = Flask(__name__, static_url_path=f"{PREFIX}/static")
@@ -57,7 +57,7 @@ def create_app(site: Site) -> "Flask":
     app.config["PROPAGATE_EXCEPTIONS"] = True
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     add_filters(app)
-    for module in (login, pages, events, job, compare):
+    for module in (login, pages, events, job, logs, charts, objects, actions, code, compare):
         app.register_blueprint(module.blueprint(site))
     app.after_request(_guard)
     _add_errors(app)
@@ -83,7 +83,7 @@ def _guard(response: "Response") -> "Response":
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     # Files of ours are asked for again each time, and not sent again (ETag); data is kept nowhere.
-    response.headers["Cache-Control"] = "no-cache" if request.endpoint == "static" else "no-store"
+    response.headers["Cache-Control"] = "no-cache" if is_static(request.endpoint) else "no-store"
     return response
 
 

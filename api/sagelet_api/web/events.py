@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from sagelet_api.web import PREFIX
 from sagelet_api.web.listing import Asked, listing
-from sagelet_api.web.site import Site, context
+from sagelet_api.web.logs import streams_of
+from sagelet_api.web.site import Site, context, place
 from sagelet_api.web.streams import Streams
 
 if TYPE_CHECKING:
@@ -20,10 +21,23 @@ def blueprint(site: Site) -> "Blueprint":
     @routes.get("/events")
     def jobs() -> "Response":
         """Of the list that `?q=&status=&sort=&order=&token=` ask for, as on its page."""
-        asked, caller = Asked.of(request.args), context("")
+        asked, caller = Asked.of(request.args), context()
 
         def look() -> tuple[str, dict[str, Any]]:
             return listing(site.engine, caller, asked).fingerprint, {}
+
+        return streams.answer(look)
+
+    @routes.get("/jobs/<name>/events")
+    def job(name: str) -> "Response":
+        """Of one job: `version` changes with its record, `lines` says how many each log stream has."""
+        key = place().key(name)
+        site.job(name)
+
+        def look() -> tuple[str, dict[str, Any]]:
+            job = site.engine.job(key)
+            lines = {stream.name: stream.events for stream in streams_of(site.engine, job)}
+            return f"{job.id}-{job.version}-{sum(lines.values())}", {"version": job.version, "lines": lines}
 
         return streams.answer(look)
 

@@ -3,15 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 from sagelet_api.authentication import NEEDS_LOGIN
-from sagelet_api.web import PREFIX
+from sagelet_api.web import LOGIN, PREFIX
 from sagelet_api.web.sessions import HOURS
-from sagelet_api.web.site import Site
+from sagelet_api.web.site import Site, is_static
 
 if TYPE_CHECKING:
     from flask import Blueprint
 
 #: Pages for those who are not logged in.
-_OPEN = frozenset({"login.form", "login.enter", "static"})
+_OPEN = frozenset({"login.form", "login.enter"})
 
 
 def blueprint(site: Site) -> "Blueprint":
@@ -22,15 +22,15 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.before_app_request
     def check() -> Any:
-        if not request.environ.get(NEEDS_LOGIN) or request.endpoint in _OPEN:
+        if not request.environ.get(NEEDS_LOGIN) or request.endpoint in _OPEN or is_static(request.endpoint):
             return None
         if site.sessions.holds(request.cookies.get(_cookie(), "")):
             return None
         if request.method == "GET" and request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate":
-            return redirect(f"{PREFIX}/login")
+            return redirect(LOGIN)
         raise Unauthorized("You are not logged in any more. Load the page again.")
 
-    @routes.get(f"{PREFIX}/login")
+    @routes.get(LOGIN)
     def form() -> Any:
         """`?token=`: of the link; it opens once."""
         token = request.args.get("token")
@@ -42,7 +42,7 @@ def blueprint(site: Site) -> "Blueprint":
             return render_template("login.html", message=message), 403
         return _entered(session)
 
-    @routes.post(f"{PREFIX}/login")
+    @routes.post(LOGIN)
     def enter() -> Any:
         session = site.sessions.by_keys(
             request.form.get("access_key", "").strip(), request.form.get("secret", "").strip()
@@ -54,7 +54,7 @@ def blueprint(site: Site) -> "Blueprint":
     @routes.post(f"{PREFIX}/logout")
     def leave() -> Any:
         site.sessions.end(request.cookies.get(_cookie(), ""))
-        answer = redirect(f"{PREFIX}/login", 303)
+        answer = redirect(LOGIN, 303)
         answer.delete_cookie(_cookie(), httponly=True, samesite="Strict")
         return answer
 

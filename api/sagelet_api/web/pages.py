@@ -20,7 +20,7 @@ def blueprint(site: Site) -> "Blueprint":
     def jobs() -> str:
         """`?q=&status=&sort=&order=&token=`; `part=rows`: the table alone, for a page that is shown already."""
         asked = Asked.of(request.args)
-        shown = listing(site.engine, context(""), asked)
+        shown = listing(site.engine, context(), asked)
         template = "_jobs.html" if request.args.get("part") == "rows" else "jobs.html"
         return render_template(template, **_list_values(site, asked), shown=shown)
 

@@ -66,10 +66,15 @@ def found(name: str) -> Iterator[None]:
         raise NotFound(f"Account {here.account} has no training job {name} in {here.region}.") from error
 
 
-def context(request_id: str) -> Context:
+def context() -> Context:
     """The caller of an operation: the owner, in the place that the page is about."""
     here = place()
-    return Context(here.account, here.region, request_id, here.account)
+    return Context(here.account, here.region, "", here.account)
+
+
+def is_static(endpoint: str | None) -> bool:
+    """Whether a request is for a file of ours, in which there is no data."""
+    return (endpoint or "").rpartition(".")[2] == "static"
 
 
 def without(query: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sagelet_engine.changes import Changes
+from sagelet_engine.errors import SageletError
 
 if TYPE_CHECKING:
     from flask import Response
@@ -65,7 +66,10 @@ class Streams:
                 yield ": still here\n\n"
                 continue
             count = now
-            state = look()
+            try:
+                state = look()
+            except SageletError:
+                return  # The job is gone, or the store just now; who asks again is told.
             if state[0] != seen:
                 seen = state[0]
                 yield _frame(*state)

@@ -38,15 +38,14 @@ class Lines:
         """A metric's samples in order; of more than `most`, the lowest and the highest of equal parts: peaks stay."""
         which = (job_id, name)
         where = "FROM metric_points WHERE job_id = ? AND name = ?"
-        ((count,),) = self._rows(f"SELECT count(*) {where}", which)
+        ((count, first, last),) = self._rows(f"SELECT count(*), min(seq), max(seq) {where}", which)
         if count <= most:
             return [Sample(*row) for row in self._rows(f"SELECT time_ms, value {where} ORDER BY seq", which)]
-        numbered = f"SELECT seq, time_ms, value, (row_number() OVER (ORDER BY seq) - 1) * ? / ? AS part {where}"
         # With one min or max SQLite takes the other columns from the row that has it.
-        extreme = "SELECT seq, time_ms, {}(value) AS value FROM numbered GROUP BY part"
+        extreme = f"SELECT seq, time_ms, {{}}(value) AS value {where} GROUP BY (seq - ?) * ? / ?"
+        parts = (*which, first, max(1, most // 2), last - first + 1)
         rows = self._rows(
-            f"WITH numbered AS ({numbered}) SELECT time_ms, value FROM"
-            f" ({extreme.format('min')} UNION {extreme.format('max')}) ORDER BY seq",
-            (max(1, most // 2), count, *which),
+            f"SELECT time_ms, value FROM ({extreme.format('min')} UNION {extreme.format('max')}) ORDER BY seq",
+            (*parts, *parts),
         )
         return [Sample(*row) for row in rows]

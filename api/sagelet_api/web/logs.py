@@ -1,0 +1,114 @@
+"""The log of a job, a window at a time: a million lines are never sent at once."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sagelet_api.web import PREFIX
+from sagelet_api.web.site import Site
+from sagelet_engine.engine import Engine
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.telemetry.events import LogEvent, LogStream
+
+if TYPE_CHECKING:
+    from flask import Blueprint, Response
+
+#: Lines of a window, at most, and its bytes.
+LIMIT = 500
+MAX_BYTES = 1024 * 1024
+#: Characters of a line that are shown; the file has all of them.
+MAX_LINE = 4000
+#: Lines that one search looks at before it answers; the page goes on from there.
+SCAN = 100_000
+#: Lines that one search finds at most.
+MOST_FOUND = 200
+
+
+def streams_of(engine: Engine, job: TrainingJob) -> list[LogStream]:
+    """The log streams of a job, attempt by attempt and host by host (algo-2 before algo-10)."""
+    streams = engine.log_streams(job.key.account, job.key.region, f"{job.key.name}/")
+    own = [stream for stream in streams if stream.job_id == job.id]
+    return sorted(own, key=lambda stream: (len(stream.host), stream.host, stream.created_ms, stream.id))
+
+
+def blueprint(site: Site) -> "Blueprint":
+    from flask import Blueprint, Response, render_template, request
+
+    routes = Blueprint("log", __name__, url_prefix=f"{PREFIX}/jobs/<name>/log")
+
+    @routes.get("")
+    def page(name: str) -> str:
+        """`?stream=`: of one host; none: the first. The script of the page fetches the lines."""
+        job = site.job(name)
+        streams = streams_of(site.engine, job)
+        chosen = _chosen(streams, request.args.get("stream", ""))
+        lines = [] if chosen is None else _window(site.engine, chosen, max(0, chosen.events - LIMIT), chosen.events)
+        return render_template("log.html", job=job, tab="log", streams=streams, chosen=chosen, lines=lines)
+
+    @routes.get("/lines")
+    def lines(name: str) -> dict[str, Any]:
+        """`?stream=&from=`: up to LIMIT lines from one on; with `below`, the last ones before that one."""
+        stream = _stream(site, name)
+        below = request.args.get("below", type=int)
+        start = max(0, below - LIMIT) if below is not None else request.args.get("from", 0, type=int)
+        end = below if below is not None else start + LIMIT
+        return {"total": stream.events, "lines": _window(site.engine, stream, start, end, back=below is not None)}
+
+    @routes.get("/find")
+    def find(name: str) -> dict[str, Any]:
+        """`?stream=&q=&from=`: lines that hold a text; `next`: where to go on, null at the end."""
+        stream = _stream(site, name)
+        start = max(0, request.args.get("from", 0, type=int))
+        found = site.engine.find_lines(stream, request.args.get("q", ""), at_least=start, scan=SCAN, limit=MOST_FOUND)
+        over = found.next >= stream.events
+        return {
+            "total": stream.events,
+            "lines": [_line(event) for event in found.events],
+            "next": None if over else found.next,
+        }
+
+    @routes.get("/file")
+    def file(name: str) -> "Response":
+        """The whole log of a host as text."""
+        stream = _stream(site, name)
+        answer = Response(_text(site.engine, stream), mimetype="text/plain")
+        answer.headers.set("Content-Disposition", "attachment", filename=f"{stream.name.replace('/', '-')}.log")
+        return answer
+
+    return routes
+
+
+def _chosen(streams: Sequence[LogStream], name: str) -> LogStream | None:
+    return next((stream for stream in streams if stream.name == name), streams[0] if streams else None)
+
+
+def _stream(site: Site, name: str) -> LogStream:
+    from flask import request
+    from werkzeug.exceptions import NotFound
+
+    wanted = request.args.get("stream", "")
+    for stream in streams_of(site.engine, site.job(name)):
+        if stream.name == wanted:
+            return stream
+    raise NotFound(f"The training job {name} has no log stream {wanted}.")
+
+
+def _window(
+    engine: Engine, stream: LogStream, start: int, end: int, *, back: bool = False
+) -> list[tuple[int, int, str]]:
+    """Number, time in ms and text of lines. `back`: where not all of them fit, the last ones."""
+    found = engine.log_events(stream, at_least=start, below=end, limit=LIMIT, max_bytes=MAX_BYTES, newest_first=back)
+    return [_line(event) for event in (reversed(found) if back else found)]
+
+
+def _line(event: LogEvent) -> tuple[int, int, str]:
+    text = event.text
+    if len(text) > MAX_LINE:
+        text = f"{text[:MAX_LINE]} ... ({len(text) - MAX_LINE:,} characters more are in the file)"
+    return event.seq, event.time_ms, text
+
+
+def _text(engine: Engine, stream: LogStream) -> Iterator[bytes]:
+    start = 0
+    while events := engine.log_events(stream, at_least=start, limit=10 * LIMIT, max_bytes=MAX_BYTES):
+        yield "".join(f"{event.text}\n" for event in events).encode("utf-8", "replace")
+        start = events[-1].seq + 1

@@ -1,0 +1,1 @@
+"""A CreateTrainingJob request as programs that make it again."""

@@ -1,0 +1,70 @@
+// The page of a job, kept up to date: its head, its facts, its charts. The log has a script of its own.
+import {listen, replacePart} from "./live.js";
+import {showTimes} from "./times.js";
+
+const job = document.getElementById("job");
+const curves = document.getElementById("curves");
+let version = Number(job.dataset.version);
+
+async function renew(id) {
+  const element = document.getElementById(id);
+  if (!element) return;
+  await replacePart(element, element.dataset.url);
+  showTimes(element);
+}
+
+// One at a time, and again when there was word meanwhile.
+function oneAtATime(work) {
+  let busy = false, again = false;
+  return async () => {
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    do {
+      again = false;
+      await work();
+    } while (again);
+    busy = false;
+  };
+}
+
+const renewAll = oneAtATime(async () => {
+  await renew("head");
+  await renew("facts");
+  await renew("report");
+});
+
+async function drawCharts() {
+  const answer = await fetch(curves.dataset.url, {headers: {Accept: "application/json"}});
+  if (!answer.ok) return;
+  const found = await answer.json();
+  const {sageletChart} = await import("./charts.js");
+  for (const name of ["metrics", "instances"]) {
+    const all = document.getElementById(name);
+    document.getElementById(`no-${name}`).hidden = found[name].length > 0;
+    found[name].forEach((chart, index) => {
+      if (!all.children[index]) all.append(document.createElement("div"));
+      sageletChart(all.children[index], chart);
+    });
+  }
+}
+const renewCharts = oneAtATime(async () => {
+  const began = performance.now();
+  await drawCharts();
+  // Lines come faster than anybody looks at curves, and long curves cost the server more.
+  await new Promise((done) => setTimeout(done, Math.max(2000, 5 * (performance.now() - began))));
+});
+
+if (curves) renewCharts();
+listen(job.dataset.events, {
+  onChange: (news) => {
+    if (news.version !== version) {
+      version = news.version;
+      renewAll();
+    }
+    if (curves) renewCharts();
+    document.dispatchEvent(new CustomEvent("sagelet-lines", {detail: news.lines}));
+  },
+});

@@ -1,0 +1,220 @@
+"""The pages in a real browser: a job submitted, watched, stopped and cloned; and whether everybody can use them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.devtools import Browser, Page, driven
+from support.jobs import Jobs
+from support.server import ROLE, SageletProcess, until
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[2]
+EVIL = "<img src=x onerror=alert(1)>"
+#: Prints until somebody stops it.
+TICKS = """
+    import time
+    for number in range(100_000):
+        print(f"tick {number} loss={1 / (number + 1):.5f}", flush=True)
+        time.sleep(0.2)
+"""
+DONE = f"""
+    import os, sys
+    print({EVIL!r})
+    for number in range(1_200):
+        print(f"step {{number}} loss={{1 / (number + 1):.5f}}")
+    open(os.environ["SM_MODEL_DIR"] + "/weights", "wb").write(b"0" * 1000)
+"""
+METRICS = [{"Name": f"loss {EVIL}", "Regex": r"loss=([0-9.]+)"}]
+JOB = "/_sagelet/ui/jobs"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageletProcess]:
+    process = SageletProcess(
+        tmp_path_factory.mktemp("pages") / "data", "--runtime", "process", "--stop-grace", "1"
+    ).start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def jobs(server: SageletProcess) -> Jobs:
+    """With two that are done."""
+    jobs = Jobs(server)
+    jobs.submit(DONE, name="done", metrics=METRICS, hyperparameters={"note": EVIL})
+    assert jobs.ended("done")["TrainingJobStatus"] == "Completed"
+    jobs.submit(DONE, name="done-2", metrics=METRICS, hyperparameters={"note": "2"})
+    assert jobs.ended("done-2")["TrainingJobStatus"] == "Completed"
+    return jobs
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with driven(tmp_path_factory.mktemp("browser") / "profile") as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A tab, whose console has nothing to complain of when the test is over."""
+    page = browser.page()
+    yield page
+    complaints = page.complaints()
+    page.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    return (ROOT / ".axe" / "axe_playwright_python" / "axe.min.js").read_text()
+
+
+def stay(page: Page) -> None:
+    """A page that is loaded anew forgets this."""
+    page.run("window.stayed = true")
+
+
+def test_a_job_from_submission_to_its_stop(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.goto(server.endpoint)
+    stay(page)
+    jobs.submit(TICKS, name="live", metrics=METRICS)
+    page.until("[...document.querySelectorAll('td.name a')].some(a => a.innerText === 'live')")
+    page.until("document.querySelector('tbody').innerText.includes('Training')")
+    assert page.run("window.stayed")
+    page.click("td.name a")
+    page.until("document.querySelector('h1')?.innerText === 'live'")
+    page.goto(f"{server.endpoint}{JOB}/live/log")
+    page.until("!!document.getElementById('log')")
+    stay(page)
+    first = page.until("document.getElementById('log').innerText.match(/tick (\\d+)/g)?.at(-1)")
+    page.until(f"document.getElementById('log').innerText.match(/tick (\\d+)/g).at(-1) !== {first!r}")
+    assert page.run("window.stayed")
+    page.click("a.danger")
+    page.until("!!document.querySelector('button.danger')")
+    page.click("button.danger")
+    page.until("location.pathname.endsWith('/live') && document.readyState === 'complete'")
+    stay(page)
+    page.until("document.querySelector('.status')?.innerText === 'Stopped'")
+    assert page.run("window.stayed")
+    assert jobs.describe("live")["SecondaryStatus"] == "Stopped"
+
+
+def test_the_log_is_searched_and_scrolled(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.goto(f"{server.endpoint}{JOB}/done/log")
+    page.until("document.getElementById('where').innerText.includes('of 1,')")
+    assert page.run("document.querySelectorAll('.line').length") == 500
+    page.click("#start")
+    page.until("document.querySelector('.line')?.dataset.seq === '0'")
+    page.until(f"document.getElementById('log').innerText.includes({EVIL!r})")
+    page.run("document.getElementById('log').scrollTop = 1e9")
+    page.until("document.querySelectorAll('.line').length > 500")
+    page.run("document.getElementById('needle').focus()")
+    page.type("STEP 777")
+    page.press("Enter", 13)
+    page.until("document.getElementById('where').innerText === '1 lines hold it'")
+    assert page.run("document.querySelector('mark').innerText") == "step 777"
+    page.click("button.number")
+    page.until("document.querySelector('.chosen')?.innerText.includes('step 777')")
+    assert page.run("document.querySelectorAll('.line').length") > 100
+
+
+def test_charts_and_downloads(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.goto(f"{server.endpoint}{JOB}/done")
+    page.until("document.querySelectorAll('#metrics canvas, #instances canvas').length >= 4")
+    assert page.text("#metrics h3") == f"loss {EVIL}"
+    assert page.run("document.querySelector('#metrics [role=img]').getAttribute('aria-label').includes('highest 1')")
+    assert page.run("document.querySelector('canvas').getBoundingClientRect().width > 200")
+    size = page.run(
+        "fetch(document.querySelector('a[download]').href).then(a => a.arrayBuffer()).then(b => b.byteLength)"
+    )
+    model = jobs.s3.head_object(Bucket="tests", Key="out/done/output/model.tar.gz")
+    assert size == model["ContentLength"]
+
+
+def test_a_job_is_cloned_on_its_page(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.goto(f"{server.endpoint}{JOB}/done/clone")
+    page.run(
+        "(() => { const area = document.querySelector('textarea'); const request = JSON.parse(area.value);"
+        " request.TrainingJobName = 'cloned'; request.HyperParameters.epochs = '7';"
+        " area.value = JSON.stringify(request) })()"
+    )
+    page.click("button.primary")
+    page.until("document.querySelector('h1')?.innerText === 'cloned'")
+    made = jobs.describe("cloned")
+    assert made["HyperParameters"] == {**jobs.describe("done")["HyperParameters"], "epochs": "7"}
+    assert made["RoleArn"] == ROLE
+    page.until("document.querySelector('.status')?.innerText === 'Completed'")
+
+
+def test_the_theme_is_the_systems_until_one_is_chosen(page: Page, server: SageletProcess) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    page.goto(server.endpoint)
+    light = page.run(ground)
+    page.look(1280, dark=True)
+    page.until(f"{ground} !== {light!r}")
+    page.click("#theme")
+    page.until(f"{ground} === {light!r}")
+    page.goto(f"{server.endpoint}{JOB}/none-such/../done")
+    assert page.run(ground) == light
+    page.run("localStorage.removeItem('sagelet-theme')")
+
+
+def test_without_a_mouse(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.goto(server.endpoint)
+    page.press("Tab", 9)
+    assert page.run("document.activeElement.innerText") == "Skip to content"
+    page.press("Enter", 13)
+    page.until("document.activeElement.id === 'content'")
+    seen = set()
+    for _ in range(60):
+        page.press("Tab", 9)
+        seen.add(str(page.run("document.activeElement.name || document.activeElement.innerText || ''")))
+    assert {"q", "status", "Search", "Name", "job", "done"} <= seen
+
+
+PAGES = {
+    "the list": "/",
+    "no job": "/?q=none",
+    "the overview": f"{JOB}/done",
+    "the log": f"{JOB}/done/log",
+    "the report": f"{JOB}/done/report",
+    "the request": f"{JOB}/done/request",
+    "stopping": f"{JOB}/done/stop",
+    "cloning": f"{JOB}/done/clone",
+    "objects": "/_sagelet/ui/objects?uri=s3://tests/",
+    "the comparison": "/_sagelet/ui/compare?job=done&job=done-2&anyway=1",
+    "the login": "/_sagelet/ui/login",
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_everybody_can_use(name: str, page: Page, jobs: Jobs, server: SageletProcess, axe: str) -> None:
+    """axe-core's rules in light and dark; and nothing is wider than a telephone."""
+    page.goto(f"{server.endpoint}{PAGES[name]}")
+    if name == "the overview":
+        page.until("document.querySelectorAll('canvas').length >= 4")
+    assert page.violations(axe) == []
+    page.look(390, 844, dark=True)
+    page.until("document.documentElement.dataset.theme === 'dark'")
+    assert page.violations(axe) == []
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_login_by_the_printed_link(page: Page, tmp_path: Path) -> None:
+    process = SageletProcess(tmp_path / "data", "--runtime", "process", "--auth").start()
+    try:
+        link = until(lambda: re.search(r"http\S+token=\S+", "".join(process.output)))
+        page.goto(process.endpoint)
+        assert page.run("location.pathname") == "/_sagelet/ui/login"
+        page.goto(link[0])
+        page.until("document.querySelector('h1')?.innerText === 'Training jobs'")
+        page.goto(f"{process.endpoint}/?status=Failed")
+        assert "No training job matches" in page.text()
+        page.click("header form button")
+        page.until("location.pathname === '/_sagelet/ui/login'")
+    finally:
+        process.stop()
