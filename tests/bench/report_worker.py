@@ -3,6 +3,9 @@
 `report_worker.py MODEL TURNS STEPS DIRECTORY`. Everything that counting put in place is taken out and put back between
 turns, so both see the same machine, caches and compiled programs. CPU time is the whole process's: the script's thread,
 XLA's, and the thread that writes the report, which writes as often as in a job.
+
+Then all that counting does in a step is done alone, around functions that do nothing, many times over: what that takes
+in the quickest of many rounds hardly depends on what else the machine does.
 """
 
 import json
@@ -12,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -20,12 +24,17 @@ import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as loaders
 from torch.optim.optimizer import _global_optimizer_post_hooks as HOOKS
 
-from sagelet_runtime.reporting import compiled, writer
+from sagelet_runtime.reporting import compiled, evaluations, graphs, inputs, stepping, writer
+from sagelet_runtime.reporting.counters import Counters
+from sagelet_runtime.reporting.inputs import Batches
+from sagelet_runtime.reporting.recorder import Recorder
 
 #: Steps before the first turn: they compile.
 WARM_UP = 8
 #: Writings that are timed alone.
 WRITINGS = 50
+#: Rounds of empty steps, and steps of each.
+EMPTY_ROUNDS, EMPTY_STEPS = 60, 500
 #: What counting changes; the rest of sagelet's hook stays as it is.
 PATCHED = (
     torch,
@@ -172,6 +181,66 @@ MODELS: dict[str, Callable[[], Callable[[], None]]] = {
 }
 
 
+def nothing(*_args: Any, **_kwargs: Any) -> None:
+    """What is counted, without what it does."""
+
+
+def empty_step_us() -> float:
+    """Microseconds of CPU that counting takes in a step: `trainer`'s calls, around functions that do nothing.
+
+    The quickest round with counting less the quickest without.
+    """
+    batch = [torch.zeros(2, 2)]
+    tensor = torch.zeros(2, device=torch_xla.device())
+    optimizer = torch.optim.SGD([torch.nn.Parameter(tensor)], lr=0.1)
+
+    def originals() -> tuple[Any, Any]:
+        native = SimpleNamespace(
+            _xla_step_marker=nothing, _xla_sync_live_tensors=nothing, _xla_sync_multi=nothing,
+            _xla_get_default_device=nothing,
+        )  # fmt: skip
+        loading = SimpleNamespace(__next__=lambda _: batch)
+        data = SimpleNamespace(dataloader=SimpleNamespace(_BaseDataLoaderIter=loading))
+        return native, SimpleNamespace(utils=SimpleNamespace(data=data), autograd=SimpleNamespace(backward=nothing))
+
+    recorder = Recorder(0)
+    batches = Batches(recorder, torch.Tensor)
+    counted, counted_torch = originals()
+    graphs.install(SimpleNamespace(_XLAC=counted), Counters(torch_xla), recorder)
+    inputs.install(counted_torch, batches)
+    plain = frozenset((torch.Tensor,))
+    item = evaluations._reading(nothing, "item", plain, recorder.reading, recorder)
+    to = evaluations._moving(nothing, torch.device, plain, recorder.reading, recorder)
+    native, own_torch = originals()
+    variants = [
+        (native, own_torch, nothing, nothing, nothing),
+        (counted, counted_torch, stepping.observer(recorder, batches.used), item, to),
+    ]
+    return (_quickest(*variants[1], batch, tensor, optimizer) - _quickest(*variants[0], batch, tensor, optimizer)) * 1e6
+
+
+def _quickest(
+    native: Any, its: Any, stepped: Any, item: Any, to: Any, batch: Any, tensor: Any, optimizer: Any
+) -> float:
+    """Seconds of an empty step."""
+    take, backward = its.utils.data.dataloader._BaseDataLoaderIter.__next__, its.autograd.backward
+    best = float("inf")
+    for _ in range(EMPTY_ROUNDS):
+        begin = time.thread_time()
+        for number in range(EMPTY_STEPS):
+            take(None)
+            to(batch[0], "xla")
+            to(batch[0], "xla")
+            backward()
+            native._xla_sync_live_tensors()
+            stepped(optimizer, (), {})
+            native._xla_step_marker()
+            if number % 10 == 0:
+                item(tensor)
+        best = min(best, (time.thread_time() - begin) / EMPTY_STEPS)
+    return best
+
+
 def main() -> None:
     name, turns, steps, directory = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     # Only now: the hook that came with torch_xla is not to count.
@@ -181,19 +250,19 @@ def main() -> None:
     step = MODELS[name]()
     for _ in range(WARM_UP):
         step()
-    found: dict[str, list[float]] = {"cpu": [], "wall": []}
+    found: dict[str, list[float]] = {"cpu": []}
     for turn in range(turns):
         switch.turn(turn % 4 in (1, 2))
-        wall, cpu = time.perf_counter(), time.process_time()
+        begin = time.process_time()
         for _ in range(steps):
             step()
-        found["cpu"].append((time.process_time() - cpu) / steps * 1000)
-        found["wall"].append((time.perf_counter() - wall) / steps * 1000)
+        found["cpu"].append((time.process_time() - begin) / steps * 1000)
     switch.turn(True)
     begin = time.thread_time()
     for _ in range(WRITINGS):
         switch.writer.write()
     found["writing"] = [(time.thread_time() - begin) / WRITINGS * 1000]
+    found["empty_us"] = [empty_step_us()]
     rank = os.environ.get("RANK", "0")
     (directory / f"rank-{rank}.json").write_text(json.dumps(found))
 

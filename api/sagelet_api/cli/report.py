@@ -69,7 +69,7 @@ def _rows(total: Figures, *, compiled: bool) -> list[tuple[str, str]]:
         rows += _compiler_rows(total)
     if total.collectives.count:
         one = total.collectives
-        exchanged = f"{one.count}, {size(one.bytes)}, {duration(one.seconds)}, {one.share:.0%} of the time"
+        exchanged = f"{one.count}, {size(one.bytes)}, {duration(one.seconds)}, {one.share:.0%} of the steps' time"
         rows.append(("collectives", exchanged))
     return rows
 

@@ -24,7 +24,7 @@ def summary(report: CompilerReport) -> str:
     if total.fallbacks:
         parts.append(f"on the CPU instead: {', '.join(list(total.fallbacks)[:3])}")
     if total.collectives.count:
-        parts.append(f"{total.collectives.share:.0%} of the time in collectives")
+        parts.append(f"{total.collectives.share:.0%} of the steps' time in collectives")
     if total.memory.peak_bytes:
         parts.append(f"at most {size(total.memory.peak_bytes)}")
     return "; ".join(parts) + f" (sagelet report {report.job})"
