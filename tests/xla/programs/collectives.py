@@ -15,6 +15,9 @@ import torch_xla.core.xla_model as xm
 import torch_xla.distributed.xla_backend
 import torch_xla.runtime as xr
 from torch import Tensor
+from torch_xla.distributed.zero_redundancy_optimizer import ZeroRedundancyOptimizer
+
+from sagelet_runtime.world import refusals
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 DEVICE = torch_xla.device()
@@ -140,6 +143,9 @@ def differentiable() -> None:
     x = put(1.0, 2.0).requires_grad_()
     (xf.all_reduce("sum", x * (RANK + 1)) * put(3.0, 4.0)).sum().backward()
     note("differentiable all_reduce", x.grad)
+    x = put(1.0, 2.0).requires_grad_()
+    (xf.all_gather(x * (RANK + 1)) * put(1.0, 2.0, 3.0, 4.0)).sum().backward()
+    note("differentiable all_gather", x.grad)
 
 
 def distributed() -> None:
@@ -196,6 +202,15 @@ def distributed() -> None:
     note("dist.new_group", value)
 
 
+def refused_with(name: str, value: str) -> None:
+    """As when torch_xla is imported where the variable is set."""
+    os.environ[name] = value
+    try:
+        refusals.install(torch_xla)
+    finally:
+        del os.environ[name]
+
+
 def refused() -> None:
     calls: dict[str, Callable[[], Any]] = {
         "spmd": lambda: xr.use_spmd(),
@@ -204,7 +219,12 @@ def refused() -> None:
         "fsdp": lambda: __import__("torch_xla.distributed.fsdp", fromlist=["x"]).XlaFullyShardedDataParallel(
             torch.nn.Linear(1, 1)
         ),
+        "zero": lambda: ZeroRedundancyOptimizer([], torch.optim.SGD),
         "send": lambda: xm.send(put(1), 0),
+        "recv": lambda: xm.recv(put(1), 0),
+        "spmd variable": lambda: refused_with("XLA_USE_SPMD", "1"),
+        "several devices": lambda: refused_with("CPU_NUM_DEVICES", "2"),
+        "split sizes": lambda: dist.all_to_all_single(put(1, 2), put(1, 2), [1, 1], [1, 1]),
         "partial groups": lambda: xm.all_reduce("sum", put(1), groups=[[0]]),
         "overlapping groups": lambda: xm.all_reduce("sum", put(1), groups=[[0, 1], [1]]),
         "reduce type": lambda: xm.all_reduce("average", put(1)),

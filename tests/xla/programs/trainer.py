@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
@@ -24,28 +25,38 @@ class Tokens(torch.utils.data.Dataset):
         return {"input_ids": self.rows[index], "labels": self.rows[index]}
 
 
-def trainer(steps: int) -> Trainer:
+def trainer(steps: int, **settings: Any) -> Trainer:
     torch.manual_seed(0)
     config = GPT2Config(
         n_layer=1, n_embd=32, n_head=2, n_positions=16, vocab_size=50, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
     )
-    arguments = TrainingArguments(
-        output_dir=str(RESULTS / "checkpoints"),
-        per_device_train_batch_size=8 // SIZE,
-        max_steps=steps,
-        logging_steps=1,
-        learning_rate=1e-3,
-        lr_scheduler_type="constant",
-        save_steps=2,
-        report_to=[],
-        disable_tqdm=True,
-        fp16=True,
-        optim="adamw_torch_xla",
-        dataloader_drop_last=True,
-    )
+    common: dict[str, Any] = {
+        "output_dir": str(RESULTS / "checkpoints"),
+        "per_device_train_batch_size": 8 // SIZE,
+        "max_steps": steps,
+        "logging_steps": 1,
+        "learning_rate": 1e-3,
+        "lr_scheduler_type": "constant",
+        "save_steps": 2,
+        "report_to": [],
+        "disable_tqdm": True,
+        "fp16": True,
+        "optim": "adamw_torch_xla",
+        "dataloader_drop_last": True,
+    }
+    arguments = TrainingArguments(**common | settings)
     return Trainer(model=GPT2LMHeadModel(config), args=arguments, train_dataset=Tokens())
 
 
+def weights_of(trained: Trainer) -> dict[str, list[float]]:
+    return {name: value.flatten().tolist() for name, value in trained.model.cpu().state_dict().items()}
+
+
+exact = trainer(3, fp16=False, optim="sgd", learning_rate=0.5, save_strategy="no")
+before = weights_of(exact)
+exact.train()
+in_float32 = weights_of(exact)
+rows.clear()
 trainer(2).train()
 second = trainer(4)
 second.train(resume_from_checkpoint=True)
@@ -53,7 +64,9 @@ own = RESULTS / f"model-{RANK}"
 second.save_model(str(own))
 found = {
     "losses": [entry["loss"] for entry in second.state.log_history if "loss" in entry],
-    "checksum": sum(value.double().abs().sum().item() for value in second.model.cpu().state_dict().values()),
+    "weights": weights_of(second),
+    "before": before,
+    "weights in float32": in_float32,
     "rows": rows,
     "saved": sorted(path.name for path in own.iterdir()) if own.exists() else [],
 }

@@ -196,12 +196,23 @@ def executed() -> int:
 
 
 def accelerated() -> dict[str, Any]:
-    """accelerate's own loop, fp16 as SMTC scripts ask for it, two backward passes to an update."""
-    from accelerate import Accelerator
+    """fp16 as SMTC scripts ask for it, AdamW."""
+    return with_accelerate("fp16", lambda parameters: torch.optim.AdamW(parameters, lr=1e-2))
 
-    accelerator = Accelerator(mixed_precision="fp16", gradient_accumulation_steps=2)
+
+def accelerated_in_float32() -> dict[str, Any]:
+    return with_accelerate("no", lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9))
+
+
+def with_accelerate(precision: str, make: Callable[[Any], Any]) -> dict[str, Any]:
+    """accelerate's own loop, two backward passes to an update."""
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state()
+    accelerator = Accelerator(mixed_precision=precision, gradient_accumulation_steps=2)
     model = model_on(torch.device("cpu"))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    optimizer = make(model.parameters())
     share = torch.utils.data.DataLoader(data(), batch_size=BATCH // accelerator.num_processes // 2, drop_last=True)
     model, optimizer, batches = accelerator.prepare(model, optimizer, share)
     losses = []
@@ -226,6 +237,7 @@ WAYS = {
         resumed,
         wrapped,
         accelerated,
+        accelerated_in_float32,
     )
 }
 
