@@ -60,6 +60,18 @@ def free_port() -> int:
         return port
 
 
+def quiet_port() -> int:
+    """A free port below those that the kernel gives to any connection: one that waits at it cannot reach itself."""
+    for port in range(12_000 + os.getpid() % 5_000, 20_000):
+        with socket.socket() as trial:
+            try:
+                trial.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free port")
+
+
 class Workers:
     """`size` workers that run `command`; ended, all of them, at the end of the `with`."""
 

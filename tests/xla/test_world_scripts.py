@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.xla_workers import free_port, plain_environment, results, run_workers
+from support.xla_workers import plain_environment, quiet_port, results, run_workers
 
 pytestmark = pytest.mark.xla
 
@@ -62,7 +62,16 @@ def on_two_hosts(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any
     """torchrun as AWS's toolkit calls it on each of two hosts, with two workers each."""
     directory = tmp_path_factory.mktemp("hosts")
     environment = plain_environment() | {"RESULTS": str(directory)}
-    common = ["--nnodes", "2", "--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", str(free_port())]
+    common = [
+        "--nnodes",
+        "2",
+        "--nproc_per_node",
+        "2",
+        "--master_addr",
+        "127.0.0.1",
+        "--master_port",
+        str(quiet_port()),
+    ]
     logs = [directory / f"{host}.log" for host in range(2)]
     agents = []
     for host, log in enumerate(logs):

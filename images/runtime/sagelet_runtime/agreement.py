@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sagelet_runtime.device import DeviceChoice
 from sagelet_runtime.probe import PATIENCE
@@ -105,18 +106,26 @@ def _tell(meeting: Meeting, own: dict[str, object]) -> dict[str, dict[str, objec
                 found = _line(connection, deadline - time.monotonic())
         except OSError:
             found = b""  # It is not up yet, or its end came early.
-        if found.endswith(b"\n"):
-            answer: dict[str, dict[str, object]] = json.loads(found)
+        answer = _parsed(found)
+        if set(answer) == set(meeting.hosts):
             return answer
         time.sleep(_PAUSE)
     raise HostsDisagree(_too_late(meeting, meeting.hosts[:1]))
 
 
-def _heard(connection: socket.socket) -> dict[str, object]:
+def _heard(connection: socket.socket) -> dict[str, Any]:
     """What another host says; empty for whoever else came to this port."""
     try:
-        found = json.loads(_line(connection, _EXCHANGE))
-    except (OSError, ValueError):
+        return _parsed(_line(connection, _EXCHANGE))
+    except OSError:
+        return {}
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """A JSON object; empty for anything else."""
+    try:
+        found = json.loads(line)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -1,5 +1,6 @@
 """Hosts that tell each other what their GPUs are good for."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from sagemaker_training import errors
 from sagelet_runtime import agreement, framework
 from sagelet_runtime.agreement import HostsDisagree, Meeting, agreed
 from sagelet_runtime.device import DeviceChoice
+from support.training_host import poll
+from support.xla_workers import quiet_port
 
 HOSTS = ("algo-1", "algo-2", "algo-3")
 WORKS = DeviceChoice("CUDA", "1 GPU(s), which passed its trial", {"PJRT_DEVICE": "CUDA"})
@@ -22,10 +25,7 @@ CPU = DeviceChoice("CPU", "this host has no GPU")
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
+    return quiet_port()
 
 
 def on_each_host(work: Callable[[str], Any]) -> dict[str, Any]:
@@ -93,11 +93,15 @@ def test_strangers_at_the_port_are_not_taken_for_hosts(port: int) -> None:
 
 
 def _connected(port: int) -> socket.socket:
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port), timeout=120)
-        except ConnectionRefusedError:
-            continue
+    made: list[socket.socket] = []
+
+    def connect() -> bool:
+        with contextlib.suppress(ConnectionRefusedError):
+            made.append(socket.create_connection(("127.0.0.1", port), timeout=120))
+        return bool(made)
+
+    poll(connect, "the first host listens")
+    return made[0]
 
 
 def test_hosts_of_a_job_without_gpus_do_not_ask_each_other() -> None:

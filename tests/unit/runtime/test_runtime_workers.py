@@ -187,7 +187,7 @@ if os.environ["RANK"] == "0":
 
 def test_a_daemon_that_prints_without_end_does_not_hold_the_launcher_up(tmp_path: Path) -> None:
     launcher = impatient(tmp_path, ENDLESS)
-    assert launcher.wait(60) == 0
+    assert launcher.wait(120) == 0
 
 
 STUBBORN = """
@@ -209,7 +209,7 @@ def test_a_stop_after_a_workers_failure_does_not_spare_its_peers(tmp_path: Path)
     (tmp_path / "fail").touch()
     poll(lambda: "ended with exit code 3" in log.read_text(), "the failure was seen")
     launcher.send_signal(signal.SIGTERM)
-    assert launcher.wait(60) == 3
+    assert launcher.wait(120) == 3
 
 
 LAUNCHER = '''
