@@ -183,10 +183,13 @@ class FastForward:
             Event().wait(0.02)
 
     def log(self, job_name: str, *, region: str = REGION) -> list[str]:
-        """The lines of a job's log, host by host."""
+        """The lines of a job's log by time; none when it has none yet."""
         logs = self._client("logs", region)
         where = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamNamePrefix": f"{job_name}/"}
-        pages = logs.get_paginator("filter_log_events").paginate(**where)
+        try:
+            pages = [*logs.get_paginator("filter_log_events").paginate(**where)]
+        except logs.exceptions.ResourceNotFoundException:
+            return []
         return [event["message"] for page in pages for event in page["events"]]
 
     # --- inner ------------------------------------------------------------------------------------------------

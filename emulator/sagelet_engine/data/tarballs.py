@@ -11,6 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
+from sagelet_engine.data import members
+
 #: Checkpoints hardly compress; a higher level costs minutes for a few percent.
 COMPRESS_LEVEL = 1
 _CHUNK = 1024 * 1024
@@ -47,7 +49,10 @@ def unpack(archive: Path, directory: Path) -> None:
     """
     try:
         with tarfile.open(archive) as opened:
-            opened.extractall(directory, filter="data")
+            if hasattr(tarfile, "data_filter"):
+                opened.extractall(directory, filter="data")
+            else:
+                members.extract(opened, directory)
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise tarfile.ReadError(f"the archive is damaged: {error}") from error
 

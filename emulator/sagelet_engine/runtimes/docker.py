@@ -213,6 +213,7 @@ class DockerRuntime:
                 ipv4_address=addresses.get(host.name), link_local_ips=[*spec.METADATA_ADDRESSES]
             )
             endpoint = {"EndpointsConfig": {network: address}}
+        debugpy = spec.debugpy_port(plan, host)
         created: dict[str, Any] = self._api.create_container(
             plan.image,
             name=name,
@@ -221,6 +222,7 @@ class DockerRuntime:
             command=list(plan.arguments) or None,
             environment=spec.environment(plan, host, user),
             user=user,
+            ports=None if debugpy is None else [debugpy],
             labels=spec.host_labels(plan, self._owner, host.name),
             host_config=self._api.create_host_config(**spec.host_config(plan, host, addresses, network)),
             networking_config=endpoint,

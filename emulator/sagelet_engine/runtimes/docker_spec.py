@@ -22,6 +22,12 @@ PIDS_LIMIT = 16384
 LOG_OPTIONS = {"max-size": "1024g", "max-file": "2"}
 
 
+#: Environment of the request: a port for a debugger; host N gets the one after host N-1's (images/runtime, attach.py).
+DEBUGPY = "SAGELET_DEBUGPY"
+#: The container listens everywhere, and Docker publishes that on this machine's loopback address.
+DEBUGPY_LISTEN = "SAGELET_DEBUGPY_LISTEN"
+
+
 def network_name(plan: LaunchPlan, owner: str) -> str:
     """Unique per job and owner, readable for people."""
     digest = hashlib.sha256(f"{owner}\0{plan.job_id}".encode()).hexdigest()[:12]
@@ -61,7 +67,21 @@ def environment(plan: LaunchPlan, host: HostPlan, user: str | None) -> dict[str,
     if not host.gpu_uuids:
         # As on a CPU instance of SageMaker. Images say `all`, and an nvidia default runtime would believe them.
         defaults["NVIDIA_VISIBLE_DEVICES"] = "void"
+    if debugpy_port(plan, host) is not None:
+        defaults[DEBUGPY_LISTEN] = "0.0.0.0"
     return {**defaults, **plan.environment}
+
+
+def debugpy_port(plan: LaunchPlan, host: HostPlan) -> int | None:
+    """The port on which a debugger can attach to a host; None: none is asked for, or the host has no network.
+
+    0, any free port, is for processes: what Docker publishes must be known beforehand.
+    """
+    asked = plan.environment.get(DEBUGPY, "")
+    if plan.network_isolation or not asked.isdecimal() or int(asked) == 0:
+        return None
+    port = int(asked) + [one.name for one in plan.hosts].index(host.name)
+    return port if port <= 65535 else None
 
 
 def extra_hosts(plan: LaunchPlan, addresses: Mapping[str, str]) -> dict[str, str]:
@@ -90,6 +110,8 @@ def host_config(plan: LaunchPlan, host: HostPlan, addresses: Mapping[str, str], 
         "init": False,
         "privileged": False,
     }
+    if (port := debugpy_port(plan, host)) is not None:
+        config["port_bindings"] = {port: ("127.0.0.1", port)}
     if plan.memory_bytes is not None:
         # The same limit with swap: a job that needs more memory fails, it does not crawl.
         config |= {"mem_limit": plan.memory_bytes, "memswap_limit": plan.memory_bytes}

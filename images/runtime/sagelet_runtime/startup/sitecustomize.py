@@ -18,7 +18,8 @@ def _activate() -> None:
     counted = bool(os.environ.get("SAGELET_REPORT_DIR"))
     several = "SAGELET_WORKER_NOTES" in os.environ
     old_names = "SAGELET_OLD_TRANSFORMERS" in os.environ
-    if not hooked and not several and not counted and not old_names:
+    debugged = bool(os.environ.get("SAGELET_DEBUGPY"))
+    if not hooked and not several and not counted and not old_names and not debugged:
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
@@ -38,6 +39,11 @@ def _activate() -> None:
         hook.activate()
     if counted and (native or not hooked):
         hook.activate_native()
+    if debugged:
+        from sagelet_runtime import attach
+
+        if attach.is_wanted(os.environ, sys.orig_argv):
+            attach.listen(os.environ)
 
 
 def _run_hidden() -> None:
