@@ -14,10 +14,10 @@ pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
 EVIL = "<img src=x onerror=alert(1)>"
-#: Prints until somebody stops it.
+#: Prints until somebody stops it, or for ten minutes: a test that fails leaves it behind.
 TICKS = """
     import time
-    for number in range(100_000):
+    for number in range(3_000):
         print(f"tick {number} loss={1 / (number + 1):.5f}", flush=True)
         time.sleep(0.2)
 """
