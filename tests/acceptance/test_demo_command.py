@@ -12,10 +12,10 @@ import pytest
 @pytest.mark.xla
 def test_the_demo_trains_natively_and_compiled_and_compares(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGELET_"))}
+    own = {"SAGELET_DATA": str(tmp_path / "data"), "SAGELET_RUNTIME": "process", "SAGELET_PORT": "0"}
     done = subprocess.run(
         [Path(sys.executable).with_name("sagelet"), "demo", "--steps", "20", "--json", "--down"],
-        env={**kept, "SAGELET_DATA": str(tmp_path / "data"), "SAGELET_RUNTIME": "process", "SAGELET_PORT": "0", "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=900,
+        env={**kept, **own, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     jobs = [one["name"] for one in json.loads(done.stdout)["jobs"]]
