@@ -1,6 +1,7 @@
 """`sagelet demo`: one training twice, native and compiled, with nothing but what is installed."""
 
 import io
+import os
 import socket
 import sysconfig
 import tarfile
@@ -83,7 +84,8 @@ def _running(server: Server, *, named: bool, quiet: bool) -> tuple[Server, bool]
     if named or read_notice(server.data) is not None:
         ask("GET", server.control_url("health"))
         return server, False
-    started = start_detached(server.data, ["up", "--data", str(server.data), "--port", str(_port())])
+    port = [] if "SAGELET_PORT" in os.environ else ["--port", str(_port())]
+    started = start_detached(server.data, ["up", "--data", str(server.data), *port])
     _say(started.output.rstrip(), quiet=quiet)
     return Server(started.notice.endpoint, server.account, server.region, server.data), True
 

@@ -1,16 +1,17 @@
 """`sagelet s3`: what is quicker beside S3's API than through it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from sagelet_api.cli.options import account_option, data_option, json_option, region_option
-from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.output import console, echo_json, size
 from sagelet_engine.clock import SystemClock
 from sagelet_engine.data.objects import S3Uri
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.s3.errors import NoSuchBucket
-from sagelet_engine.s3.importing import LINKED, import_directory
+from sagelet_engine.s3.importing import LINKED, Imported, import_directory
 from sagelet_engine.s3.store import S3Store
 
 
@@ -44,19 +45,31 @@ def import_(directory: Path, target: str, copy: bool, as_json: bool, data: Path,
         raise SettingsError(f"--data {data}: cannot be used as a directory: {error.strerror}") from error
     try:
         _ensure_bucket(store, uri.bucket, account, region)
-        done = list(import_directory(store, directory, uri.bucket, uri.key, copy=copy))
+        done = _shown(import_directory(store, directory, uri.bucket, uri.key, copy=copy))
     except OSError as error:
         raise SettingsError(f"{error.filename or directory}: {error.strerror}") from error
     finally:
         store.close()
-    size = sum(one.size for one in done)
+    total = sum(one.size for one in done)
     linked = sum(one.how == LINKED for one in done)
     if as_json:
-        echo_json({"uri": str(uri), "objects": len(done), "bytes": size, "links": linked})
+        echo_json({"uri": str(uri), "objects": len(done), "bytes": total, "links": linked})
         return
     click.echo(
-        f"{len(done)} objects, {size} bytes in {uri}" + (f"; {linked} are links to your files" if linked else "")
+        f"{len(done)} objects, {total} bytes in {uri}" + (f"; {linked} are links to your files" if linked else "")
     )
+
+
+def _shown(imported: Iterable[Imported]) -> list[Imported]:
+    """All of them; on a terminal with a line that counts them."""
+    done: list[Imported] = []
+    total = 0
+    with console(stderr=True).status("") as line:
+        for one in imported:
+            done.append(one)
+            total += one.size
+            line.update(f"{len(done)} objects, {size(total)}")
+    return done
 
 
 def _parsed(target: str) -> S3Uri:

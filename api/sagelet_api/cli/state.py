@@ -11,7 +11,7 @@ import click
 
 from sagelet_api.cli.control_client import ServerUnreachable, ask
 from sagelet_api.cli.options import Server, data_option, endpoint_options, json_option
-from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.output import console, echo_json
 from sagelet_engine.clock import SystemClock
 from sagelet_engine.errors import DataDirectoryInUse, SageletError
 from sagelet_engine.settings import Settings
@@ -102,7 +102,8 @@ def export(file: Path, no_job_files: bool, as_json: bool, data: Path) -> None:
     """
     from sagelet_engine.state.exporting import export_data
 
-    done = export_data(data, file.expanduser(), job_files=not no_job_files)
+    with console(stderr=True).status(f"writing {file}"):
+        done = export_data(data, file.expanduser(), job_files=not no_job_files)
     if as_json:
         echo_json({"file": str(file), **asdict(done)})
         return
@@ -125,7 +126,8 @@ def import_(file: Path, replace: bool, as_json: bool, data: Path) -> None:
     """
     from sagelet_engine.state.importing import import_data
 
-    done = import_data(file.expanduser(), data, replace=replace)
+    with console(stderr=True).status(f"reading {file}"):
+        done = import_data(file.expanduser(), data, replace=replace)
     if as_json:
         kept = [str(path) for path in done.kept]
         echo_json({"data": str(data), "jobs": done.jobs, "objects": done.objects, "kept": kept})

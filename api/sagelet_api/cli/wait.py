@@ -14,7 +14,7 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.exit_codes import FAILED, STOPPED, TIMED_OUT
 from sagelet_api.cli.options import Server, json_option, server_options
 from sagelet_api.cli.output import console, echo_json, span
-from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe, trained_seconds
+from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
 
 #: Seconds between looks.
 EVERY = 1.0
@@ -48,10 +48,12 @@ class Progress:
 
 
 def in_words(job: Job, doing: str) -> str:
-    """`my-job: Training, 1 m 2 s: compiling, step 1, 38 s`."""
-    seconds = trained_seconds(job, datetime.now(timezone.utc))
-    took = "" if seconds is None else f", {span(seconds)}"
-    return f"{job['TrainingJobName']}: {job['SecondaryStatus']}{took}" + (f": {doing}" if doing else "")
+    """`my-job: Training, 1 m 2 s: compiling, step 1, 38 s`; in other statuses AWS's message."""
+    now, last = datetime.now(timezone.utc), job["SecondaryStatusTransitions"][-1]
+    since: datetime = last["StartTime"]
+    words = doing if last["Status"] == "Training" else last.get("StatusMessage", "")
+    took = span(max(0.0, (now - since).total_seconds()))
+    return f"{job['TrainingJobName']}: {last['Status']}, {took}" + (f": {words}" if words else "")
 
 
 @click.command()

@@ -1,8 +1,10 @@
 """Commands for jobs, as a person and as a program uses them."""
 
 import json
+import re
 import threading
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from sagelet_api.cli.aws_client import _session
 from sagelet_api.cli.main import main
+from sagelet_api.cli.wait import in_words
 from sagelet_engine.jobs.record import SecondaryStatus
 from support.api_world import ACCOUNT, ApiWorld
 from support.world import until
@@ -226,3 +229,38 @@ def test_a_garbled_configuration_of_aws_is_no_obstacle(
         monkeypatch.setenv(name, str(tmp_path / "config"))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     assert names(sagelet("jobs", "--status", "Failed")) == ["broken"]
+
+
+def test_what_a_job_does_in_one_line() -> None:
+    since = datetime.now(timezone.utc) - timedelta(seconds=62)
+    job = {"TrainingJobName": "job", "SecondaryStatusTransitions": [{"Status": "Training", "StartTime": since}]}
+    assert re.fullmatch(r"job: Training, 1 m \d+ s: compiling, step 1, 38 s", in_words(job, "compiling, step 1, 38 s"))
+    waiting = {"Status": "Pending", "StartTime": since, "StatusMessage": "Training job waiting for capacity"}
+    job["SecondaryStatusTransitions"] = [waiting]
+    assert re.fullmatch(r"job: Pending, 1 m \d+ s: Training job waiting for capacity", in_words(job, ""))
+
+
+def test_the_demo_ends_with_a_job_that_fails(world: ApiWorld, sagelet: Sagelet) -> None:
+    # REST's store is not the one that this world's jobs see.
+    world.objects.put("sagelet-demo", "train/stdlib.txt", b"1")
+
+    def fail() -> None:
+        (host,) = until(lambda: list(world.runtime.hosts.values()))
+        host.end(1)
+
+    ending = threading.Thread(target=fail)
+    ending.start()
+    result = sagelet("demo")
+    ending.join()
+    assert result.exit_code == 3, result.output
+    submitted, failed, hint, *_ = result.stdout.splitlines()
+    name = submitted.partition(":")[0]
+    assert submitted.endswith(
+        "submitted (763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-gpu-py39)"
+    )
+    assert failed.startswith(f"{name}: Failed")
+    assert f"`sagelet logs {name}` shows what it printed" in result.stdout
+    assert names(sagelet("jobs")) == [name]
+    body = world.job(name).request
+    assert body["HyperParameters"]["sagemaker_program"] == '"train.py"'
+    assert hint
