@@ -6,7 +6,7 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-browser image demo up test properties docs bench-s3 bench-models lint format
-.PHONY: bench-report bench-pages doctor-scripts clean
+.PHONY: bench-report bench-pages doctor-scripts notebooks clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -15,6 +15,7 @@ help:
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
 	@echo "make docs    the pages of docs/reference that are made of the program: API, doctor, commands, settings"
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
+	@echo "make notebooks  examples/notebooks, run and written back with their outputs"
 	@echo "make bench-s3  S3 against moto_server: ratios of one run"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
 	@echo "make bench-pages  the web page with 10,000 jobs and 1,000,000 lines"
@@ -83,6 +84,10 @@ docs: setup
 # Runs every script of examples/best_practices and records what it reports, for the tests of the doctor's rules.
 doctor-scripts: setup
 	SAGELET_RECORD=1 $(BIN)/python -m pytest tests/xla/test_doctor_scripts.py $(PYTEST_ARGS)
+
+# Runs examples/notebooks and writes them back with their pictures.
+notebooks: setup setup-sdk
+	SAGELET_RECORD=1 $(BIN)/python -m pytest tests/acceptance/test_notebooks.py $(PYTEST_ARGS)
 
 # S3 of sagelet against moto_server, one run.
 bench-s3: setup

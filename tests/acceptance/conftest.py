@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from support.jobs import Jobs
+from support.proxy import RecordingProxy
 from support.server import SageletProcess
 
 RUNTIMES = [
@@ -49,3 +50,10 @@ def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sagel
     process = SageletProcess(tmp_path / "data", "--runtime", request.param).start()
     yield process
     process.stop()
+
+
+@pytest.fixture
+def proxy() -> Iterator[RecordingProxy]:
+    """What client programs would send out of the machine."""
+    with RecordingProxy() as recording:
+        yield recording

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.sdk
 
 HERE = Path(__file__).parent
 SHAPES = {"0.weight": (32, 1), "0.bias": (32,), "2.weight": (1, 32), "2.bias": (1,)}
-SCRIPTS = ROOT / "examples" / "enable_pytorch" / "scripts"
+SCRIPTS = ROOT / "examples" / "single_gpu" / "scripts"
 
 
 @pytest.fixture

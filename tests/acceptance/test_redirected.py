@@ -1,9 +1,7 @@
-"""`sagelet run`: notebooks as printed and an SDK v3 script, and nothing that leaves the machine."""
+"""`sagelet run`: an SDK v3 script, and nothing that leaves the machine. (Notebooks: test_notebooks.py.)"""
 
-import io
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,49 +19,8 @@ BUCKET = f"sagemaker-us-east-1-{ACCOUNT}"
 
 
 @pytest.fixture
-def proxy() -> Iterator[RecordingProxy]:
-    with RecordingProxy() as recording:
-        yield recording
-
-
-@pytest.fixture
 def clients(server: SageletProcess, tmp_path: Path, proxy: RecordingProxy) -> Callable[[Path], RunClients]:
     return lambda environment: RunClients(server, tmp_path, environment, proxy.environment)
-
-
-@pytest.mark.sdk
-@pytest.mark.parametrize("name", ["gpt2-multi-node", "gpt2-sst2"])
-def test_the_first_half_of_a_notebook_as_printed(
-    clients: Callable[[Path], RunClients], jobs: Jobs, proxy: RecordingProxy, tmp_path: Path, name: str
-) -> None:
-    shutil.copytree(HERE / "notebooks" / "scripts", tmp_path / "scripts")
-    notebook = HERE / "notebooks" / f"{name}.md"
-    answer = answer_of(clients(ENVIRONMENT).run("python", str(HERE / "clients" / "notebook.py"), str(notebook)))
-    assert f"sagemaker role arn: {ROLE}\n" in answer["printed"]
-    assert f"sagemaker bucket: {BUCKET}\n" in answer["printed"]
-    assert "sagemaker session region: us-east-1\n" in answer["printed"]
-    names = [json.loads(result.replace("'", '"')) for result in answer["results"]]
-    assert len(names) == (2 if name == "gpt2-sst2" else 0)
-    assert proxy.seen == []
-    if not names:
-        return
-    torch = pytest.importorskip("torch")
-    from support import one_process
-
-    for name, batch, device in ((names[0], 10, "cpu"), (names[1], 20, "xla")):
-        job = jobs.ended(name)
-        assert job["TrainingJobStatus"] == "Completed", job["FailureReason"]
-        assert job["RoleArn"] == ROLE
-        log = jobs.log(name)
-        assert any(line.endswith(f"device_type={device} batch={batch} workers=4") for line in log)
-        assert any("4 CPU worker(s) for 4 GPU(s) of ml.g4dn.12xlarge" in line for line in log)
-        metrics = {one["MetricName"]: one["Value"] for one in job["FinalMetricDataList"]}
-        assert (metrics["epoch"], metrics["summary_train_runtime"]) == (2.0, 1.5)
-        loss, before, after = one_process.notebook(4 * batch, float(job["HyperParameters"]["learning_rate"]))
-        assert metrics["train_loss"] == pytest.approx(loss, abs=1e-4)
-        trained = torch.load(io.BytesIO(jobs.artifact(name, bucket=BUCKET, prefix="")["model.pt"]))
-        for key, value in before.items():
-            torch.testing.assert_close(trained[key] - value, after[key] - value, rtol=1e-3, atol=1e-7)
 
 
 @pytest.mark.sdk

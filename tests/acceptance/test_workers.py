@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.clients import Clients
+from support.clients import ROOT, Clients
 from support.jobs import Jobs
 from support.server import SageletProcess, until
 
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.sdk
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "workers"
+TRAINER = ROOT / "examples" / "hugging_face" / "scripts" / "train.py"
 HOSTS = ("algo-1", "algo-2")
 
 
@@ -91,7 +92,7 @@ def test_the_hugging_face_trainer_on_two_workers(jobs: Jobs, names: dict[str, st
     assert "model.safetensors" in jobs.artifact(names["trainer"], bucket="sdk-workers", prefix="")
     for log in logs.values():
         assert "Invoking PT-XLA Runner" in log
-        assert any("torch_xla.distributed.xla_spawn --num_gpus 1 train_trainer.py" in line for line in log)
+        assert any("torch_xla.distributed.xla_spawn --num_gpus 1 train.py" in line for line in log)
 
 
 def trainer_losses(log: list[str]) -> Any:
@@ -103,7 +104,7 @@ def native_trainer(directory: Path) -> list[str]:
     """The same script by one process without torch_xla."""
     others = {name: value for name, value in os.environ.items() if not name.startswith(("PJRT", "WORLD", "RANK"))}
     environment = {**others, "USE_TORCH_XLA": "0", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, str(SCRIPTS / "train_trainer.py"), "--batch_size", "8", "--output_dir", str(directory)]
+    command = [sys.executable, str(TRAINER), "--batch_size", "8", "--output_dir", str(directory)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

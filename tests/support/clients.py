@@ -8,7 +8,7 @@ import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from support.server import ACCOUNT, SageletProcess
 
@@ -74,9 +74,17 @@ class RunClients:
         cleared = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGE"))}
         self._environment = {**cleared, "AWS_CONFIG_FILE": os.devnull, "SAGELET_DATA": str(server.data), **others}
 
-    def run(self, program: str, *arguments: str) -> str:
+    def run(self, program: str, *arguments: str, seconds: float = 600) -> str:
         """Runs a program of the virtual environment and returns what it printed to stdout."""
-        return run_client([*self._run, str(self._bin / program), *arguments], self.directory, self._environment)
+        return run_client(
+            [*self._run, str(self._bin / program), *arguments], self.directory, self._environment, seconds
+        )
+
+    def start(self, command: list[str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
+        """Starts any program; what it says goes to `output`."""
+        return subprocess.Popen(
+            [*self._run, *command], cwd=self.directory, env=self._environment, stdout=output, stderr=subprocess.STDOUT
+        )
 
 
 def answer_of(output: str) -> dict[str, Any]:
@@ -86,7 +94,7 @@ def answer_of(output: str) -> dict[str, Any]:
     return answer
 
 
-def run_client(command: list[str], directory: Path, environment: Mapping[str, str]) -> str:
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=600)
+def run_client(command: list[str], directory: Path, environment: Mapping[str, str], seconds: float = 600) -> str:
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout

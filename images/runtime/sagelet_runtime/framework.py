@@ -10,7 +10,7 @@ from typing import Any
 from sagemaker_training import entry_point, environment, errors
 
 from sagelet_runtime import agreement, compilation, compiler, device, gpu, image, installed, uncompiled
-from sagelet_runtime.hugging_face import activation
+from sagelet_runtime.hugging_face import activation, names
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.say import say
 from sagelet_runtime.workers import deaths, distribution, runners
@@ -93,6 +93,8 @@ def workers_environment(job: Any, environ: Mapping[str, str], name: str | None, 
     }
     if name == distribution.TORCHRUN:
         added |= device.shared_threads(environ, world.size)
+    if name in distribution.NATIVE and not compiled and not gpu.gpu_count(environ, job.num_gpus):
+        added |= {names.USE_CPU: environ.get(names.USE_CPU, "true")}
     return added
 
 

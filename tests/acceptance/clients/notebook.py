@@ -1,22 +1,31 @@
-"""Runs the Python cells of a Markdown file in a Jupyter kernel, in the working directory. Prints one JSON object."""
+"""Runs a notebook in a Jupyter kernel, in the working directory, and writes it with its outputs.
 
-import json
-import re
+`notebook.py NOTEBOOK WRITTEN`. What is said with paths of this machine is not kept: stderr, and where the SDK looks for
+its configuration.
+"""
+
 import sys
-from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 
 
 def main() -> None:
-    cells = re.findall(r"^```python\n(.*?)^```$", Path(sys.argv[1]).read_text(), re.DOTALL | re.MULTILINE)
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
-    outputs = [output for cell in notebook.cells for output in cell.outputs]
-    printed = "".join(output["text"] for output in outputs if output.get("name") == "stdout")
-    results = [output["data"]["text/plain"] for output in outputs if output["output_type"] == "execute_result"]
-    print("ANSWER " + json.dumps({"printed": printed, "results": results}))
+    source, written = sys.argv[1:]
+    notebook = nbformat.read(source, as_version=4)
+    NotebookClient(notebook, timeout=1200, kernel_name="python3", record_timing=False).execute()
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if is_kept(output)]
+    # As it was: the kernel's own version would come into it.
+    notebook.metadata["language_info"] = {"name": "python"}
+    nbformat.write(notebook, written)
+
+
+def is_kept(output: nbformat.NotebookNode) -> bool:
+    if output.get("name") == "stdout":
+        return not output["text"].startswith("sagemaker.config INFO")
+    return output.get("name") != "stderr"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Jobs of several workers as the documents' estimators of the SDK v2 ask for them. Prints their names as JSON.
 
-`workers.py SCRIPTS_DIRECTORY`; the scripts are tests/acceptance/workers.
+`workers.py SCRIPTS_DIRECTORY SUFFIX`: tests/acceptance/workers, for what is no example, and the end of the names.
 """
 
 import json
 import sys
+from pathlib import Path
+from typing import Any
 
 import boto3
 import sagemaker
@@ -13,6 +15,8 @@ from sagemaker.huggingface import TrainingCompilerConfig as HuggingFaceCompiler
 from sagemaker.pytorch import PyTorch, TrainingCompilerConfig
 
 XLA = {"pytorchxla": {"enabled": True}}
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+XLA_SCRIPT = EXAMPLES / "distributed" / "scripts" / "train.py"
 ONE_EACH = {"instance_type": "ml.p3.2xlarge", "instance_count": 2}
 
 
@@ -27,6 +31,10 @@ def main() -> None:
         "debugger_hook_config": False,
         "metric_definitions": [{"Name": "loss", "Regex": "loss=([0-9.]+);"}],
     }
+
+    def scripts_of(example: str) -> dict[str, Any]:
+        return {**common, "source_dir": str(EXAMPLES / example / "scripts")}
+
     estimators = {
         # Up to PyTorch 1.10.2 a script of the user's starts the workers: two on each of two hosts.
         "launcher": HuggingFace(
@@ -38,11 +46,12 @@ def main() -> None:
             instance_type="ml.p3.8xlarge",
             instance_count=2,
             environment={"GPU_NUM_DEVICES": "2"},
-            hyperparameters={"batch_size": 4, "n_gpus": 2, "training_script": "train_xla.py"},
-            **common,
+            hyperparameters={"batch_size": 4, "n_gpus": 2, "training_script": "train.py"},
+            dependencies=[str(XLA_SCRIPT)],
+            **scripts_of("launcher"),
         ),
         "trainer": HuggingFace(
-            entry_point="train_trainer.py",
+            entry_point="train.py",
             transformers_version="4.21.1",
             pytorch_version="1.11.0",
             py_version="py38",
@@ -50,7 +59,7 @@ def main() -> None:
             distribution=XLA,
             hyperparameters={"batch_size": 4},
             **ONE_EACH,
-            **common,
+            **scripts_of("hugging_face"),
         ),
         "smddp": PyTorch(
             entry_point="train_smddp.py",
@@ -62,14 +71,14 @@ def main() -> None:
             **common,
         ),
         "killed": PyTorch(
-            entry_point="train_xla.py",
+            entry_point="train.py",
             framework_version="1.13.1",
             py_version="py39",
             compiler_config=TrainingCompilerConfig(),
             distribution=XLA,
             hyperparameters={"batch_size": 4, "die_at": 2},
             **ONE_EACH,
-            **common,
+            **scripts_of("distributed"),
         ),
     }
     names = {}

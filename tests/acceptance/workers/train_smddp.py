@@ -1,4 +1,4 @@
-"""The same training as train_xla.py, natively, over SageMaker's data parallel library by its new and its old names."""
+"""The training of examples/distributed, natively, over SageMaker's data parallel library by its new and old names."""
 
 import argparse
 import os

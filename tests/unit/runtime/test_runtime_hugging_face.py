@@ -192,6 +192,17 @@ def test_functions_of_then() -> None:
     utils.send_example_telemetry("run_clm", object(), object())
 
 
+@pytest.mark.parametrize("cpu", [True, False])
+def test_the_trainer_s_way_with_smddp_is_for_gpus(monkeypatch: pytest.MonkeyPatch, cpu: bool) -> None:
+    monkeypatch.delenv(names.USE_CPU, raising=False)
+    if cpu:
+        monkeypatch.setenv(names.USE_CPU, "true")
+    lazy = type("_LazyModule", (ModuleType,), {"__getattr__": lambda self, name: None})
+    import_utils = SimpleNamespace(_smdistributed_available=True, _LazyModule=lazy)
+    names.install_package(import_utils)
+    assert import_utils._smdistributed_available is not cpu
+
+
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A package `transformers` with little in it, to be imported with the hooks."""

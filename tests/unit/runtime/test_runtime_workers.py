@@ -48,6 +48,7 @@ def test_workers_have_torchruns_variables_and_their_lines_stay_whole(host: Train
             print("line", number, "of", rank, "{'loss': 0.5}")
             sys.stdout.write("x"); time.sleep(0.001); sys.stdout.write("y\\n")
         names = "LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK OMPI_COMM_WORLD_RANK SM_NUM_GPUS USE_TORCH_XLA"
+        names += " ACCELERATE_USE_CPU"
         print("has", rank, *(os.environ.get(name) for name in names.split()), file=sys.stderr)
         """
     )
@@ -58,7 +59,7 @@ def test_workers_have_torchruns_variables_and_their_lines_stay_whole(host: Train
         own = [line for line in ended.log.splitlines() if line.startswith(f"{tag}<stdout>:")]
         lines = [f"{tag}<stdout>:line {n} of {rank} {{'loss': 0.5}}" for n in range(50)]
         assert own == [part for line in lines for part in (line, f"{tag}<stdout>:xy")]
-        assert f"{tag}<stderr>:has {rank} {rank} 4 4 0 {rank} 4 0\n" in ended.log
+        assert f"{tag}<stderr>:has {rank} {rank} 4 4 0 {rank} 4 0 true\n" in ended.log
     assert "Invoking SMDataParallel for native PT DDP job\n" in ended.log
     assert "pytorchddp: 4 CPU worker(s) for 4 GPU(s) of ml.p3.2xlarge, which this host does not have" in ended.log
 

@@ -1,13 +1,28 @@
 """Functions and classes of Transformers that scripts of then import."""
 
 import importlib
+import os
 from typing import Any
 
 #: Names of the package `transformers`, and the modules of it that have them.
 _OF_PACKAGE = {"AdamW": "optimization", "is_torch_tpu_available": "utils"}
 
+#: Accelerate's variable. Without it native workers that find no GPU train alone, each for itself, and nothing says so.
+USE_CPU = "ACCELERATE_USE_CPU"
+
 
 def install_package(import_utils: Any) -> None:
+    _leave_out_smddp(import_utils)
+    _add_names(import_utils)
+
+
+def _leave_out_smddp(import_utils: Any) -> None:
+    """What the Trainer does for SageMaker's library needs GPUs. Workers on CPUs exchange by gloo all the same."""
+    if os.environ.get(USE_CPU) == "true":
+        import_utils._smdistributed_available = False
+
+
+def _add_names(import_utils: Any) -> None:
     """In the class of the package, for `transformers` puts more than one object of it into sys.modules in its time."""
     lazy = import_utils._LazyModule
     original = lazy.__getattr__

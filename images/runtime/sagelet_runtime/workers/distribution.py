@@ -7,6 +7,8 @@ from sagelet_runtime import compiler
 from sagelet_runtime.workers.world import World, gpus_of
 
 XLA, DDP, SMDDP, TORCHRUN, MPI = "pytorchxla", "pytorchddp", "smdistributed", "torch_distributed", "mpi"
+#: Those whose workers train natively, unless the job is compiled.
+NATIVE = (DDP, SMDDP, TORCHRUN)
 
 #: Framework parameters and what the SDK calls them, in the order in which AWS's module for PyTorch looks at them
 #: (sagemaker_pytorch_container/training.py).

@@ -36,12 +36,13 @@ def main() -> None:
     device = xm.xla_device() if COMPILED else torch.device("cpu")
     model = torch.nn.Sequential(torch.nn.Linear(1, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
-    inputs, targets = (part.to(device) for part in read(os.environ["SM_CHANNEL_TRAINING"]))
+    inputs, targets = read(os.environ["SM_CHANNEL_TRAINING"])
     for epoch in range(options.epochs):
         for start in range(0, len(inputs) - options.batch_size + 1, options.batch_size):
             batch = slice(start, start + options.batch_size)
             optimizer.zero_grad()
-            loss = torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch])
+            # Cut on the CPU: a slice of a tensor on the device is part of the program, one to compile for each place.
+            loss = torch.nn.functional.mse_loss(model(inputs[batch].to(device)), targets[batch].to(device))
             loss.backward()
             if COMPILED:
                 xm.optimizer_step(optimizer, barrier=True)

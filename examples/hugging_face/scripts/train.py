@@ -1,4 +1,7 @@
-"""A tiny GPT-2 under the Hugging Face Trainer, with the flags that AWS's scripts set."""
+"""A tiny GPT-2 under the Hugging Face Trainer, with the flags that AWS's scripts set, on tokens made by a generator.
+
+Nothing in it is about the compiler: on an image of the Training Compiler the Trainer finds an XLA device.
+"""
 
 import argparse
 import json
@@ -7,7 +10,9 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 parser = argparse.ArgumentParser()
+parser.add_argument("--n_gpus", type=int)
 parser.add_argument("--batch_size", type=int, required=True)
+parser.add_argument("--learning_rate", type=float, default=1e-2)
 parser.add_argument("--output_dir", default="/opt/ml/model")
 args, _others = parser.parse_known_args()
 
@@ -35,7 +40,7 @@ def main() -> None:
         logging_steps=1,
         report_to=[],
         save_strategy="no",
-        learning_rate=1e-2,
+        learning_rate=args.learning_rate,
         dataloader_drop_last=True,
     )
     trainer = Trainer(GPT2LMHeadModel(config), arguments, train_dataset=Tokens())
