@@ -16,7 +16,7 @@ from sagelet_api.cli.main import main
 from sagelet_api.validation import validate
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
+EXAMPLES = ROOT / "examples" / "around"
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 WORKFLOW = EXAMPLES / "github-actions/.github/workflows/pipeline.yml"
 DEVCONTAINER = EXAMPLES / "devcontainer/.devcontainer/devcontainer.json"

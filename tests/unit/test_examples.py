@@ -10,7 +10,10 @@ from support.notebooks import Notebook
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-DIRECTORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and not path.name.startswith("_"))
+#: `around` is of other people's tools: tests/unit/test_around_it.py.
+DIRECTORIES = sorted(
+    path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name[0] != "_" and path.name != "around"
+)
 #: Those with the outputs of a run.
 NOTEBOOKS = [file for file in sorted((EXAMPLES / "notebooks").glob("*.ipynb")) if Notebook(file).outputs]
 #: The documents that sagelet began with -> the examples of each.
