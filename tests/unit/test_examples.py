@@ -11,8 +11,7 @@ from support.notebooks import Notebook
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 DIRECTORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and not path.name.startswith("_"))
-#: Those with the outputs of a run.
-NOTEBOOKS = [file for file in sorted((EXAMPLES / "notebooks").glob("*.ipynb")) if Notebook(file).outputs]
+NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
 #: The documents that sagelet began with -> the examples of each.
 DOCUMENTS = {
     "Amazon SageMaker Training Compiler": ["gpt2"],
