@@ -27,6 +27,7 @@ EXAMPLES = ROOT / "examples" / "notebooks"
 RUNNER = Path(__file__).parent / "clients" / "notebook.py"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/service-role/{execution_role.NAME}"
 PROCESS = pytest.mark.parametrize("server", [pytest.param("process", marks=pytest.mark.xla)], indirect=True)
+DOCKER = pytest.mark.parametrize("server", [pytest.param("docker", marks=pytest.mark.docker)], indirect=True)
 
 
 @pytest.fixture
@@ -118,3 +119,24 @@ def test_the_blog_post(executed: Callable[[str], Notebook], jobs: Jobs, proxy: R
     check_pictures(notebook, 4)
     (compared,) = notebook.tables
     check_comparison(compared, native, compiled)
+
+
+@DOCKER
+def test_the_multi_node_notebook(executed: Callable[[str], Notebook], jobs: Jobs, proxy: RecordingProxy) -> None:
+    notebook = executed("gpt2-multi-node")
+    check_environment(notebook, proxy)
+    native, compiled = (trained(jobs, name) for name in notebook.job_names)
+    check_training(native, "cpu", batch=13, workers=2)
+    check_training(compiled, "xla", batch=25, workers=2)
+    check_pictures(notebook, 2)
+    runtimes = [one.runtime for one in (native, compiled)]
+    faster = int((runtimes[0] - runtimes[1]) * 100 / runtimes[0])
+    assert f"SageMaker Training Compiler is about {faster}% faster in terms of total training time." in notebook.printed
+    billable = [one.job["BillableTimeInSeconds"] for one in (native, compiled)]
+    faster = int((billable[0] - billable[1]) * 100 / billable[0])
+    assert f"SageMaker Training Compiler integrated PyTorch was {faster}% faster in summary." in notebook.printed
+    *frames, compared = notebook.tables
+    check_comparison(compared, native, compiled)
+    stats, bill = ([float(cell) for cell in re.findall(r"<td>([0-9.]+)</td>", table)] for table in frames)
+    assert set(runtimes) <= set(stats)
+    assert bill == billable

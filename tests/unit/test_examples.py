@@ -14,8 +14,7 @@ EXAMPLES = ROOT / "examples"
 DIRECTORIES = sorted(
     path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name[0] != "_" and path.name != "around"
 )
-#: Those with the outputs of a run.
-NOTEBOOKS = [file for file in sorted((EXAMPLES / "notebooks").glob("*.ipynb")) if Notebook(file).outputs]
+NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
 #: The documents that sagelet began with -> the examples of each.
 DOCUMENTS = {
     "Amazon SageMaker Training Compiler": ["gpt2"],
