@@ -6,7 +6,7 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-browser image demo up test properties docs bench-s3 bench-models lint format
-.PHONY: bench-report bench-pages doctor-scripts notebooks clean
+.PHONY: bench-report bench-cache bench-pages doctor-scripts notebooks clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
 	@echo "make bench-pages  the web page with 10,000 jobs and 1,000,000 lines"
 	@echo "make bench-report  what the compile report costs a training step"
+	@echo "make bench-cache  jobs with a cold and a warm compile cache, with a stand-in for the GPU"
 	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-browser | image | lint | format | clean"
 
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
@@ -105,6 +106,10 @@ bench-pages: setup
 # docs/reference/compiler-report.md.
 bench-report: setup
 	$(BIN)/python tests/bench/report.py $(BENCH_ARGS)
+
+# Cold and warm jobs; BENCH_ARGS=--write puts the table into docs/how-to/compile-cache.md.
+bench-cache: setup
+	$(BIN)/python tests/bench/cache.py $(BENCH_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """`sagelet run`: an SDK v3 script, and nothing that leaves the machine. (Notebooks: test_notebooks.py.)"""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -36,20 +37,42 @@ def test_programs_whose_requests_would_leave_are_seen_to(
 
 
 STRICT = """
-import argparse, os
+import argparse, os, sys
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int)
 parser.add_argument("--name")
 args = parser.parse_args()
 import torch
-import torch_xla
-print("args", args.epochs, args.name, "rank", os.environ.get("RANK"))
-model = torch.nn.Linear(3, 1).to(torch_xla.device())
-model(torch.ones(1, 3, device=torch_xla.device())).sum().backward()
-torch_xla.sync()
-print("device_type", next(model.parameters()).device.type, sorted(os.listdir(os.environ["SM_CHANNEL_TRAINING"])))
-torch.save({name: value.cpu() for name, value in model.state_dict().items()}, os.environ["SM_MODEL_DIR"] + "/m.pt")
+import torch_xla.core.xla_model as xm
+rank, world, device = xm.get_ordinal(), xm.xrt_world_size(), xm.xla_device()
+# Each line in one write: torchrun's workers share a pipe, and Python runs unbuffered.
+sys.stdout.write(f"args {args.epochs} {args.name} rank {os.environ.get('RANK')} of {world}\\n")
+torch.manual_seed(7)
+model = torch.nn.Linear(3, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+rows = torch.randn(8, 3, generator=torch.Generator().manual_seed(3))[rank::world].to(device)
+for epoch in range(args.epochs):
+    optimizer.zero_grad()
+    model(rows).square().mean().backward()
+    xm.optimizer_step(optimizer, barrier=True)
+kind, files = next(model.parameters()).device.type, sorted(os.listdir(os.environ["SM_CHANNEL_TRAINING"]))
+sys.stdout.write(f"device_type {kind} {files}\\n")
+xm.save(model.state_dict(), os.environ["SM_MODEL_DIR"] + "/m.pt")
 """
+
+
+def one_process_weights(epochs: int) -> Any:
+    """What STRICT trains, natively in this process."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(7)
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rows = torch.randn(8, 3, generator=torch.Generator().manual_seed(3))
+    for _epoch in range(epochs):
+        optimizer.zero_grad()
+        model(rows).square().mean().backward()
+        optimizer.step()
+    return model.state_dict()
 
 
 @pytest.mark.sdk3
@@ -81,12 +104,15 @@ def test_a_compiled_job_of_sdk_v3(
     assert answer["status"] == "Completed"
     assert answer["role"] == answer["job_role"] == ROLE
     assert answer["hyperparameters"] == {"epochs": "3", "name": "x y", **compiler}
-    rank = "0" if driver == "torchrun" else "None"
-    printed = [line.strip() for line in output.splitlines()]
-    assert f"args 3 x y rank {rank}" in printed
-    assert "device_type xla ['data.csv']" in printed
-    assert any("Found configuration for Training Compiler" in line for line in printed)
+    ranks = ["0 of 2", "1 of 2"] if driver == "torchrun" else ["None of 1"]
+    # Not whole lines: what others of the job print may stand before them.
+    log = "\n".join(jobs.log(answer["name"]))
+    assert [log.count(f"args 3 x y rank {rank}") for rank in ranks] == [1] * len(ranks), log
+    assert log.count("device_type xla ['data.csv']") == len(ranks), log
+    assert "Found configuration for Training Compiler" in output
+    assert driver == "torchrun" or "args 3 x y rank None of 1" in output
     assert answer["model"] == f"s3://{BUCKET}/v3-{driver}/{answer['name']}/output/model.tar.gz"
-    key = answer["model"].removeprefix(f"s3://{BUCKET}/")
-    assert jobs.s3.head_object(Bucket=BUCKET, Key=key)["ContentLength"] > 0
+    torch = pytest.importorskip("torch")
+    saved = jobs.artifact(answer["name"], bucket=BUCKET, prefix=f"v3-{driver}/")["m.pt"]
+    torch.testing.assert_close(torch.load(io.BytesIO(saved)), one_process_weights(3), rtol=1e-4, atol=1e-6)
     assert proxy.seen == []

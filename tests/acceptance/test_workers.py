@@ -1,4 +1,4 @@
-"""Jobs of several workers, from the SageMaker SDK v2. Each result is that of one process at the summed batch."""
+"""Jobs from the SageMaker SDK v2, most of several workers. Each result is that of one process at the summed batch."""
 
 import io
 import json
@@ -7,15 +7,19 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.images.engine import connect
+from sagelet_engine.runtimes import docker_spec
 from support.clients import ROOT, Clients
 from support.jobs import Jobs
-from support.server import SageletProcess, until
+from support.server import GROUP, SageletProcess, until
 
 pytestmark = pytest.mark.sdk
 
@@ -23,6 +27,8 @@ HERE = Path(__file__).parent
 SCRIPTS = HERE / "workers"
 TRAINER = ROOT / "examples" / "hugging_face" / "scripts" / "train.py"
 HOSTS = ("algo-1", "algo-2")
+#: Seconds. The tests are in the order in which the jobs are submitted, so that each waits for little more than its own.
+PATIENCE = 900
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +50,14 @@ def names(server: SageletProcess, submitted: Callable[[SageletProcess], dict[str
     return submitted(server)
 
 
-def completed(jobs: Jobs, name: str) -> dict[str, list[str]]:
-    """The logs of a job's two hosts."""
-    job = jobs.ended(name, 600)
-    logs = {host: jobs.log(name, host) for host in HOSTS}
+#: Seconds; a worker waits 1,800 s for another that is only slow.
+SOON = 120
+
+
+def completed(jobs: Jobs, name: str, hosts: Sequence[str] = HOSTS) -> dict[str, list[str]]:
+    """The logs of a job's hosts."""
+    job = jobs.ended(name, PATIENCE)
+    logs = {host: jobs.log(name, host) for host in hosts}
     assert job["TrainingJobStatus"] == "Completed", (job.get("FailureReason"), logs)
     return logs
 
@@ -77,14 +87,6 @@ def test_the_launcher_script_on_two_hosts_with_two_workers_each(jobs: Jobs, name
     assert any("Python 3.8" in line for line in logs["algo-1"] if line.startswith("sagelet: "))
 
 
-def test_smddp_on_two_hosts(jobs: Jobs, names: dict[str, str]) -> None:
-    logs = completed(jobs, names["smddp"])
-    for number, log in enumerate(logs.values(), 1):
-        assert f"[1,mpirank:{number - 1},algo-{number}]<stdout>:backend=smddp local_rank=0 of 2" in log
-        assert "Invoking SMDataParallel" in log
-    assert_as_one_process(jobs, names["smddp"], logs["algo-1"])
-
-
 def test_the_hugging_face_trainer_on_two_workers(jobs: Jobs, names: dict[str, str], tmp_path: Path) -> None:
     logs = completed(jobs, names["trainer"])
     assert "on xla with 2 workers" in logs["algo-1"]
@@ -110,19 +112,68 @@ def native_trainer(directory: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+def test_native_ddp_on_two_hosts_with_four_workers_each(jobs: Jobs, names: dict[str, str]) -> None:
+    logs = completed(jobs, names["ddp"])
+    for number, log in enumerate(logs.values()):
+        assert "Invoking SMDataParallel for native PT DDP job" in log
+        for local in range(4):
+            rank = 4 * number + local
+            tag = f"[1,mpirank:{rank},algo-{number + 1}]<stdout>:"
+            assert f"{tag}rank {rank}, local rank {local} of 8" in log
+    assert_as_one_process(jobs, names["ddp"], logs["algo-1"])
+
+
+def test_four_workers_of_a_script_that_only_defines_mp_fn(jobs: Jobs, names: dict[str, str]) -> None:
+    log = completed(jobs, names["mp_fn"], HOSTS[:1])["algo-1"]
+    assert any("torch_xla.distributed.xla_spawn --num_gpus 4 train_mp_fn.py" in line for line in log)
+    assert any("step 7 of 4 workers" in line for line in log)
+    assert_as_one_process(jobs, names["mp_fn"], log)
+    assert "Training Compiler set to debug mode" in "\n".join(log)
+    report = jobs.server.report(names["mp_fn"])
+    assert [worker["rank"] for worker in report["workers"]] == [0, 1, 2, 3]
+    check_debug_files(jobs.artifact(names["mp_fn"], "output", bucket="sdk-workers", prefix=""))
+
+
+def check_debug_files(files: dict[str, bytes]) -> None:
+    """What torch_xla wrote of each worker, where AWS's users look for it."""
+    assert "compiler-report.json" in files
+    ranks = ("", ".1", ".2", ".3")
+    texts = {name.removeprefix("compiler/"): content.decode() for name, content in files.items()}
+    for rank in ranks:
+        assert "Metric: CompileTime" in texts[f"XLA_METRICS_FILE{rank}.txt"]
+        # torch_xla analyses compilations for the first worker only.
+        assert texts[f"PT_XLA_DEBUG{rank}.txt"].count("\n") > 4
+    assert "Compilation Cause" in texts["PT_XLA_DEBUG.txt"]
+    assert "_mp_fn (train_mp_fn.py:" in texts["PT_XLA_DEBUG.txt"]
+    (first, *others) = [texts[f"XLA_SAVE_TENSORS_FILE{rank}.hlo.0"] for rank in ranks]
+    assert "HloModule" in first
+    assert 'source_file="' in first
+    # What the compile cache lives by: processes that do the same make the same program, to the last byte.
+    assert [other == first for other in others] == [True, True, True]
+
+
 def test_a_worker_that_is_killed_in_a_step_fails_the_job_with_its_name(jobs: Jobs, names: dict[str, str]) -> None:
-    job = jobs.ended(names["killed"], 600)
+    job = jobs.ended(names["killed"], PATIENCE)
     logs = {host: jobs.log(names["killed"], host) for host in HOSTS}
     reason = job["FailureReason"]
     assert job["TrainingJobStatus"] == "Failed"
     assert reason.startswith("AlgorithmError: ExecuteUserScriptError:\nExitCode 137"), (reason, logs)
     assert 'ErrorMessage "worker 1 of 2 (algo-2, local rank 0) was killed by SIGKILL"' in reason
     assert len(losses(logs["algo-1"])) == 2
+    (training,) = [one for one in job["SecondaryStatusTransitions"] if one["Status"] == "Training"]
+    assert training["EndTime"].timestamp() - time_of(jobs, names["killed"], "step 1 of 2 workers") < SOON
     until(lambda: not left_over(names["killed"]))
 
 
+def time_of(jobs: Jobs, name: str, text: str) -> float:
+    """When a job's only line with this text came, in s since the epoch."""
+    found = jobs.logs.filter_log_events(logGroupName=GROUP, logStreamNamePrefix=f"{name}/")["events"]
+    (event,) = [event for event in found if text in event["message"]]
+    return float(event["timestamp"]) / 1000
+
+
 def left_over(job: str) -> list[str]:
-    """Processes of this machine that belong to a job."""
+    """Processes and containers of this machine that belong to a job."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
@@ -130,4 +181,37 @@ def left_over(job: str) -> list[str]:
                 found.append(directory.name)
         except OSError:
             continue
-    return found
+    try:
+        engine = connect()
+    except RuntimeUnavailable:
+        return found
+    with closing(engine):
+        mine = {"label": f"{docker_spec.JOB_NAME}={job}"}
+        return found + [container.id for container in engine.containers.list(all=True, filters=mine)]
+
+
+def test_smddp_on_two_hosts(jobs: Jobs, names: dict[str, str]) -> None:
+    logs = completed(jobs, names["smddp"])
+    for number, log in enumerate(logs.values(), 1):
+        assert f"[1,mpirank:{number - 1},algo-{number}]<stdout>:backend=smddp local_rank=0 of 2" in log
+        assert "Invoking SMDataParallel" in log
+    assert_as_one_process(jobs, names["smddp"], logs["algo-1"])
+
+
+def test_torch_distributed_on_two_hosts(jobs: Jobs, names: dict[str, str]) -> None:
+    logs = completed(jobs, names["torchrun"])
+    for rank, log in enumerate(logs.values()):
+        assert "Invoking TorchDistributed..." in log
+        assert f"rank {rank}, local rank 0 of 2" in log
+    assert_as_one_process(jobs, names["torchrun"], logs["algo-1"])
+
+
+def test_a_compiler_that_is_not_enabled_leaves_the_script_native(jobs: Jobs, names: dict[str, str]) -> None:
+    log = completed(jobs, names["disabled"], HOSTS[:1])["algo-1"]
+    job = jobs.describe(names["disabled"])
+    assert "pytorch-trcomp-training" in job["AlgorithmSpecification"]["TrainingImage"]
+    assert job["HyperParameters"]["sagemaker_training_compiler_enabled"] == "false"
+    assert "device=cpu torch_xla=False" in log
+    assert not [line for line in log if "Training Compiler" in line or line.startswith("sagelet: compiled")]
+    assert jobs.server.report(names["disabled"])["compiled"] is False
+    assert_as_one_process(jobs, names["disabled"], log)

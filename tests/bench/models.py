@@ -22,13 +22,14 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(Path(__file__).parent)]
+
+import page  # noqa: E402
 
 from support import same_model  # noqa: E402
 from support.same_model import TOLERANCES, Difference, Trained  # noqa: E402
 
 PAGE = ROOT / "docs" / "explanation" / "same-model.md"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PACKAGES = ("torch", "torch_xla", "transformers")
 KINDS = ("native", "compiled")
 #: Places in a chunk's figures.
@@ -175,19 +176,6 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def table(rows: list[Row]) -> str:
-    lines = [HEAD, ("---",) * len(HEAD), *(cells(row) for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def write(text: str) -> None:
-    """Puts the text between the marks of the page."""
-    page = PAGE.read_text()
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", default=",".join(TOLERANCES))
@@ -203,10 +191,10 @@ def main() -> None:
             rows.append(measure(name, Path(base, name), options))
             loads.append(os.getloadavg()[0])
             print(f"{name}: native / compiled {rows[-1].ratio():.2f}", flush=True)
-    text = f"{conditions(options, loads)}\n\n{table(rows)}"
+    text = f"{conditions(options, loads)}\n\n{page.table(HEAD, [cells(row) for row in rows])}"
     print(f"\n{text}")
     if options.write:
-        write(text)
+        page.write(PAGE, text)
     if not all(row.agrees for row in rows):
         raise SystemExit("a model does not agree")
 

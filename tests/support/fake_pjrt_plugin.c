@@ -1,9 +1,11 @@
 /* A PJRT plugin without a device: it "compiles" a program by copying it, and can read that back. FAKE_PLUGIN names what
- * it cannot do: serialize, load, compile. What the driver (pjrt_driver.py) reads of an executable is its text. */
+ * it cannot do: serialize, load, compile. FAKE_COMPILE_MS: how long it takes to compile a program. What the driver
+ * (pjrt_driver.py) reads of an executable is its text. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct { size_t size; void *extension; int major, minor; } Version;
 static struct { size_t size; void *extension; Version version; void *function[60]; } api;
@@ -36,7 +38,9 @@ static char *executable(const char *how, const char *code, size_t size) {
 }
 
 static void *compile(Compile *a) {
+  const char *lasts = getenv("FAKE_COMPILE_MS");
   fake_compilations++;
+  if (lasts) usleep(1000 * atoi(lasts));
   if (cannot("compile")) return error();
   a->executable = executable("compiled ", a->program->code, a->program->code_size);
   return NULL;

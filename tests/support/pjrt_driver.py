@@ -4,6 +4,7 @@ import ctypes as c
 import json
 import os
 import sys
+from typing import Any
 
 HEAD = [("size", c.c_size_t), ("extension", c.c_void_p)]
 
@@ -40,14 +41,14 @@ class Status(c.Structure):
     ]  # fmt: skip
 
 
-def main(front_path: str, programs: list[str]) -> None:
+def compile_all(front_path: str, programs: list[str]) -> dict[str, Any]:
+    """Compiles through the front in front of the plugin of SAGELET_PJRT_PLUGIN; what was made, and all counts."""
     front, plugin = c.CDLL(front_path), c.CDLL(os.environ["SAGELET_PJRT_PLUGIN"])
     front.GetPjrtApi.restype = c.POINTER(Api)
     front.sagelet_pjrt_front_status.restype = c.POINTER(Status)
     found = front.GetPjrtApi()
     if not found:
-        print(json.dumps({"api": None}))
-        return
+        return {"api": None}
     call = c.CFUNCTYPE(c.c_void_p, c.c_void_p)
     text = Text(c.sizeof(Text))
     call(found.contents.function[12])(c.addressof(text))
@@ -61,8 +62,8 @@ def main(front_path: str, programs: list[str]) -> None:
     status = front.sagelet_pjrt_front_status().contents
     counts = {name: getattr(status, name) for name in ("hits", "misses", "written", "failures", "enabled")}
     counts |= {name: c.c_int.in_dll(plugin, f"fake_{name}").value for name in ("compilations", "alive", "errors")}
-    print(json.dumps({"name": text.text.decode(), "made": made, "reason": status.reason.decode(), **counts}))
+    return {"name": text.text.decode(), "made": made, "reason": status.reason.decode(), **counts}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    print(json.dumps(compile_all(sys.argv[1], sys.argv[2:])))

@@ -1,6 +1,6 @@
 """The single-GPU PyTorch snippet of AWS's "Enable PyTorch", and what its user does next. Prints one JSON object.
 
-Runs in the virtual environment of the SageMaker SDK v2: `snippet.py SCRIPTS_DIRECTORY debug|plain`. The snippet's own
+Runs in the virtual environment of the SageMaker SDK v2: `snippet.py SCRIPTS_DIRECTORY`. The snippet's own
 py_version='py3' is refused by every SDK that has framework 1.13.1; it demands 'py39'.
 """
 
@@ -17,7 +17,7 @@ from sagemaker.pytorch import PyTorch, TrainingCompilerConfig
 
 
 def main() -> None:
-    source_dir, debug = sys.argv[1], sys.argv[2] == "debug"
+    source_dir = sys.argv[1]
     session = sagemaker.Session(boto3.Session(), default_bucket="sdk-tests")
     session.default_bucket()
     inputs = session.upload_string_as_file_body(
@@ -37,7 +37,7 @@ def main() -> None:
         framework_version="1.13.1",
         py_version="py39",
         hyperparameters=hyperparameters,
-        compiler_config=TrainingCompilerConfig(debug=debug),
+        compiler_config=TrainingCompilerConfig(),
         disable_profiler=True,
         debugger_hook_config=False,
         role="arn:aws:iam::123456789012:role/SageMakerRole",

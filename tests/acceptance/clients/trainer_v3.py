@@ -1,6 +1,7 @@
 """`ModelTrainer(...).train(wait=True, logs=True)` of the SageMaker SDK v3. Prints one JSON object.
 
-`trainer_v3.py SOURCE_DIRECTORY IMAGE HYPERPARAMETERS ENVIRONMENT basic|torchrun`, two of them JSON.
+`trainer_v3.py SOURCE_DIRECTORY IMAGE HYPERPARAMETERS ENVIRONMENT basic|torchrun`, two of them JSON; torchrun starts
+two workers.
 """
 
 import json
@@ -26,7 +27,7 @@ def main() -> None:
         compute=Compute(instance_type="ml.p3.2xlarge", instance_count=1),
         hyperparameters=json.loads(hyperparameters),
         environment=json.loads(environment),
-        distributed=Torchrun() if driver == "torchrun" else None,
+        distributed=Torchrun(process_count_per_node=2) if driver == "torchrun" else None,
         base_job_name=f"v3-{driver}",
         sagemaker_session=session,
     )

@@ -1,4 +1,4 @@
-"""Jobs of several workers as the documents' estimators of the SDK v2 ask for them. Prints their names as JSON.
+"""Jobs, most of several workers, as the documents' estimators of the SDK v2 ask for them. Prints their names as JSON.
 
 `workers.py SCRIPTS_DIRECTORY SUFFIX`: tests/acceptance/workers, for what is no example, and the end of the names.
 """
@@ -18,6 +18,107 @@ XLA = {"pytorchxla": {"enabled": True}}
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 XLA_SCRIPT = EXAMPLES / "distributed" / "scripts" / "train.py"
 ONE_EACH = {"instance_type": "ml.p3.2xlarge", "instance_count": 2}
+#: No type that the SDK takes has two GPUs.
+FOUR_EACH = {"instance_type": "ml.p3.8xlarge", "instance_count": 2}
+#: Half the time to compile, which is most of such a job's.
+QUICK = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+
+
+def scripts_of(example: str, common: dict[str, Any]) -> dict[str, Any]:
+    return {**common, "source_dir": str(EXAMPLES / example / "scripts")}
+
+
+def hugging_face(common: dict[str, Any]) -> dict[str, Any]:
+    return {
+        # Up to PyTorch 1.10.2 a script of the user's starts the workers: two on each of two hosts.
+        "launcher": HuggingFace(
+            entry_point="distributed_training_launcher.py",
+            transformers_version="4.17.0",
+            pytorch_version="1.10.2",
+            py_version="py38",
+            compiler_config=HuggingFaceCompiler(),
+            environment={"GPU_NUM_DEVICES": "2", **QUICK},
+            hyperparameters={"batch_size": 4, "n_gpus": 2, "training_script": "train.py"},
+            dependencies=[str(XLA_SCRIPT)],
+            **FOUR_EACH,
+            **scripts_of("launcher", common),
+        ),
+        "trainer": HuggingFace(
+            entry_point="train.py",
+            transformers_version="4.21.1",
+            pytorch_version="1.11.0",
+            py_version="py38",
+            compiler_config=HuggingFaceCompiler(),
+            distribution=XLA,
+            hyperparameters={"batch_size": 4},
+            environment=QUICK,
+            **ONE_EACH,
+            **scripts_of("hugging_face", common),
+        ),
+        # The PyTorch estimator of this SDK asks for smdistributed when it is told pytorchddp.
+        "ddp": HuggingFace(
+            entry_point="train_native.py",
+            transformers_version="4.17.0",
+            pytorch_version="1.10.2",
+            py_version="py38",
+            distribution={"pytorchddp": {"enabled": True}},
+            hyperparameters={"batch_size": 2},
+            **FOUR_EACH,
+            **common,
+        ),
+    }
+
+
+def compiled(common: dict[str, Any]) -> dict[str, Any]:
+    return {
+        # AWS's launcher on one host; in debug mode, since its files are each worker's own.
+        "mp_fn": PyTorch(
+            entry_point="train_mp_fn.py",
+            compiler_config=TrainingCompilerConfig(debug=True),
+            distribution=XLA,
+            instance_type="ml.p3.8xlarge",
+            instance_count=1,
+            hyperparameters={"batch_size": 4},
+            environment=QUICK,
+            **common,
+        ),
+        "killed": PyTorch(
+            entry_point="train.py",
+            compiler_config=TrainingCompilerConfig(),
+            distribution=XLA,
+            hyperparameters={"batch_size": 4, "die_at": 2},
+            environment=QUICK,
+            **ONE_EACH,
+            **scripts_of("distributed", common),
+        ),
+    }
+
+
+def native(common: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "smddp": PyTorch(
+            entry_point="train_smddp.py",
+            distribution={"smdistributed": {"dataparallel": {"enabled": True}}},
+            hyperparameters={"batch_size": 8},
+            **ONE_EACH,
+            **common,
+        ),
+        "torchrun": PyTorch(
+            entry_point="train_native.py",
+            distribution={"torch_distributed": {"enabled": True}},
+            hyperparameters={"batch_size": 8},
+            **ONE_EACH,
+            **common,
+        ),
+        "disabled": PyTorch(
+            entry_point="train_native.py",
+            compiler_config=TrainingCompilerConfig(enabled=False),
+            instance_type="ml.p3.2xlarge",
+            instance_count=1,
+            hyperparameters={"batch_size": 16},
+            **common,
+        ),
+    }
 
 
 def main() -> None:
@@ -31,59 +132,10 @@ def main() -> None:
         "debugger_hook_config": False,
         "metric_definitions": [{"Name": "loss", "Regex": "loss=([0-9.]+);"}],
     }
-
-    def scripts_of(example: str) -> dict[str, Any]:
-        return {**common, "source_dir": str(EXAMPLES / example / "scripts")}
-
-    estimators = {
-        # Up to PyTorch 1.10.2 a script of the user's starts the workers: two on each of two hosts.
-        "launcher": HuggingFace(
-            entry_point="distributed_training_launcher.py",
-            transformers_version="4.17.0",
-            pytorch_version="1.10.2",
-            py_version="py38",
-            compiler_config=HuggingFaceCompiler(),
-            instance_type="ml.p3.8xlarge",
-            instance_count=2,
-            environment={"GPU_NUM_DEVICES": "2"},
-            hyperparameters={"batch_size": 4, "n_gpus": 2, "training_script": "train.py"},
-            dependencies=[str(XLA_SCRIPT)],
-            **scripts_of("launcher"),
-        ),
-        "trainer": HuggingFace(
-            entry_point="train.py",
-            transformers_version="4.21.1",
-            pytorch_version="1.11.0",
-            py_version="py38",
-            compiler_config=HuggingFaceCompiler(),
-            distribution=XLA,
-            hyperparameters={"batch_size": 4},
-            **ONE_EACH,
-            **scripts_of("hugging_face"),
-        ),
-        "smddp": PyTorch(
-            entry_point="train_smddp.py",
-            framework_version="1.13.1",
-            py_version="py39",
-            distribution={"smdistributed": {"dataparallel": {"enabled": True}}},
-            hyperparameters={"batch_size": 8},
-            **ONE_EACH,
-            **common,
-        ),
-        "killed": PyTorch(
-            entry_point="train.py",
-            framework_version="1.13.1",
-            py_version="py39",
-            compiler_config=TrainingCompilerConfig(),
-            distribution=XLA,
-            hyperparameters={"batch_size": 4, "die_at": 2},
-            **ONE_EACH,
-            **scripts_of("distributed"),
-        ),
-    }
+    pytorch = {"framework_version": "1.13.1", "py_version": "py39", **common}
     names = {}
-    for name, estimator in estimators.items():
-        estimator.fit(wait=False, job_name=f"workers-{name}-{sys.argv[2]}")
+    for name, estimator in (hugging_face(common) | compiled(pytorch) | native(pytorch)).items():
+        estimator.fit(wait=False, job_name=f"workers-{name.replace('_', '-')}-{sys.argv[2]}")
         names[name] = estimator.latest_training_job.name
     print("ANSWER " + json.dumps(names))
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from sagelet_runtime import compile_cache, pjrt_front
-
-SUPPORT = Path(__file__).resolve().parents[2] / "support"
+from support.cache_jobs import SUPPORT, build_plugin
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +20,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     directory = tmp_path_factory.mktemp("pjrt")
     front, plugin = directory / "front.so", directory / "plugin.so"
     pjrt_front.build(front)
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler, "a C compiler is needed"
-    source = str(SUPPORT / "fake_pjrt_plugin.c")
-    subprocess.run([compiler, "-w", "-shared", "-fPIC", "-o", str(plugin), source], check=True)
+    build_plugin(plugin)
     return front, plugin
 
 
@@ -185,7 +181,7 @@ def test_a_worker_reports_what_the_cache_did(
 ) -> None:
     code = (
         "import json, sys, pjrt_driver; from sagelet_runtime import compile_cache; "
-        "pjrt_driver.main(sys.argv[1], sys.argv[2:]); print(json.dumps(compile_cache.figures()))"
+        "pjrt_driver.compile_all(sys.argv[1], sys.argv[2:]); print(json.dumps(compile_cache.figures()))"
     )
     environ = {
         "PYTHONPATH": f"{SUPPORT}:{pjrt_front.SOURCE.parents[1]}",
