@@ -240,6 +240,8 @@ def test_trainer_of_two_workers_ends_with_the_weights_of_one(
 def test_trainer_gives_each_worker_its_share(
     trainer_of_two: list[dict[str, Any]], trainer_alone: dict[str, Any]
 ) -> None:
+    # Of all workers: the Trainer's throughput is made of it.
+    assert [found["examples"] for found in (*trainer_of_two, trainer_alone)] == [64] * 3
     first, second = (set(found["rows"]) for found in trainer_of_two)
     assert not first & second
     assert first | second == set(trainer_alone["rows"])

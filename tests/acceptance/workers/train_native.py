@@ -1,4 +1,4 @@
-"""The training of examples/distributed without torch_xla: PyTorch's own DDP over whatever workers there are, or none."""
+"""The training of examples/distributed without torch_xla: PyTorch's own DDP over whatever workers there are."""
 
 import argparse
 import os

@@ -68,6 +68,7 @@ found = {
     "before": before,
     "weights in float32": in_float32,
     "rows": rows,
+    "examples": second.num_examples(second.get_train_dataloader()),
     "saved": sorted(path.name for path in own.iterdir()) if own.exists() else [],
 }
 (RESULTS / f"rank-{RANK}.json").write_text(json.dumps(found))
