@@ -1,4 +1,4 @@
-"""JSON of our own server back into dataclasses. What does not fit raises ValueError: it is another version's."""
+"""JSON of our own server back into dataclasses. What does not fit is another version's."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -6,11 +6,23 @@ from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from sagelet_engine.errors import SageletError
+
 T = TypeVar("T")
 
 
+class OtherVersion(SageletError):
+    """The server is of another version of sagelet than the program that asks it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: the server is another version of sagelet; start it again with this one")
+
+
 def build(kind: type[T], value: object) -> T:
-    """An instance of a dataclass of scalars, tuples, mappings and dataclasses. Unknown names are left out."""
+    """An instance of a dataclass of scalars, tuples, mappings and dataclasses. Unknown names are left out.
+
+    Raises OtherVersion.
+    """
     made: T = _fit(kind, value)
     return made
 
@@ -34,15 +46,15 @@ def _fit(hint: Any, value: object) -> Any:
         return float(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool) == isinstance(value, bool):
         return value
-    raise ValueError(f"{value!r:.80} is no {hint}: another version of sagelet made it")
+    raise OtherVersion(f"{value!r:.80} is no {hint}")
 
 
 def _dataclass(kind: Any, value: object) -> Any:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{value!r:.80} is no {kind.__name__}: another version of sagelet made it")
+        raise OtherVersion(f"{value!r:.80} is no {kind.__name__}")
     hints = _hints(cast(Hashable, kind))
     given = {one.name: _fit(hints[one.name], value[one.name]) for one in fields(kind) if one.name in value}
     missing = [one.name for one in fields(kind) if one.name not in given and one.default is MISSING]
     if missing:
-        raise ValueError(f"{kind.__name__} without {', '.join(missing)}: another version of sagelet made it")
+        raise OtherVersion(f"{kind.__name__} without {', '.join(missing)}")
     return kind(**given)

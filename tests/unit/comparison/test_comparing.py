@@ -11,6 +11,7 @@ from sagelet_engine.comparison.comparing import MOST_JOBS, CannotCompare, NotCom
 from sagelet_engine.comparison.facts import ChannelFacts, JobFacts
 from sagelet_engine.comparison.result import Comparison
 from sagelet_engine.comparison.trainer_log import TrainerLog
+from sagelet_engine.errors import SageletError
 from sagelet_engine.instances.bill import Bill
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.series import Sample
@@ -303,7 +304,7 @@ def test_json_and_back() -> None:
     "value", [[], {}, {"jobs": 1, "rows": [], "sentences": []}, {"jobs": [{}], "rows": [], "sentences": []}]
 )
 def test_what_is_no_comparison(value: Any) -> None:
-    with pytest.raises(ValueError, match="another version of sagelet"):
+    with pytest.raises(SageletError, match="another version of sagelet"):
         Comparison.from_json(value)
 
 
