@@ -155,7 +155,7 @@ def test_objects(world: ApiWorld) -> None:
     assert refusal(other.copy_object, **copy) == (403, "AccessDenied")
     assert s3.get_object(Bucket="mine-us", Key="k")["Body"].read() == b"mine"
     # Of the store that jobs use, too.
-    objects = world._s3.objects
+    objects = world.s3.objects
     assert [info.key for info in objects.list(mine, us, "mine-us", "")] == ["k"]
     assert not objects.has_bucket(theirs, "mine-us")
     with pytest.raises(SageletError):

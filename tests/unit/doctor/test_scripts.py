@@ -32,7 +32,7 @@ def test_the_right_script_has_none(one: Run) -> None:
 
 
 def test_every_script_is_run_and_every_record_is_of_a_run() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {one.file for one in RUNS}
+    assert {path.name for path in EXAMPLES.glob("*.py")} - {"submit.py"} == {one.file for one in RUNS}
     assert {path.stem for path in RECORDS.glob("*.json")} == {one.name for one in RUNS}
 
 
