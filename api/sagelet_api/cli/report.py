@@ -10,6 +10,7 @@ from sagelet_api.cli.options import Server, json_option, server_options
 from sagelet_api.cli.output import console, echo_json
 from sagelet_api.cli.training_jobs import JobName
 from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.rows import rows
 from sagelet_engine.telemetry.compiler.text import duration, size, summary
 from sagelet_engine.telemetry.compiler.worker import Figures, Place
 
@@ -51,42 +52,9 @@ def show(found: CompilerReport, out: Console) -> None:
 
 def _figures(found: CompilerReport) -> Table:
     table = Table(show_header=False)
-    for name, value in _rows(found.total, compiled=found.compiled):
+    for name, value in rows(found.total, compiled=found.compiled):
         _add(table, name, value)
     return table
-
-
-def _rows(total: Figures, *, compiled: bool) -> list[tuple[str, str]]:
-    rows = [
-        ("steps", f"{total.steps}"),
-        ("first step", duration(total.first_step_seconds)),
-        ("steady step", f"{duration(total.steady_step_seconds)} (95 %: {duration(total.step_seconds.p95)})"),
-        ("samples per second", f"{total.samples_per_second:.4g}" if total.samples_per_second else "not known"),
-        ("waited for input", duration(total.input_wait_seconds)),
-        (f"peak memory ({total.memory.kind or '-'})", size(total.memory.peak_bytes)),
-    ]
-    if compiled:
-        rows += _compiler_rows(total)
-    if total.collectives.count:
-        one = total.collectives
-        exchanged = f"{one.count}, {size(one.bytes)}, {duration(one.seconds)}, {one.share:.0%} of the steps' time"
-        rows.append(("collectives", exchanged))
-    return rows
-
-
-def _compiler_rows(total: Figures) -> list[tuple[str, str]]:
-    steps = ", ".join(map(str, total.compiling_steps[:MOST]))
-    cache = total.cache
-    sent, fetched = total.transfers.to_device, total.transfers.from_device
-    return [
-        ("compilations", f"{total.compiles} in {duration(total.compile_seconds)}"),
-        ("compiling steps", f"{total.compiling_step_count}: {steps}" if steps else "none"),
-        ("compile cache", f"{cache.hits} hits, {cache.misses} misses" if cache.enabled else f"off: {cache.reason}"),
-        ("executions", f"{total.executions} in {duration(total.execute_seconds)}"),
-        ("graph breaks", f"{total.graph.breaks} ({total.graph.breaks_per_step:.3g} a step)"),
-        ("to device", f"{sent.count} transfers, {size(sent.bytes)}"),
-        ("from device", f"{fetched.count} transfers, {size(fetched.bytes)}"),
-    ]
 
 
 def _workers(found: CompilerReport) -> Table:

@@ -14,7 +14,7 @@ from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.telemetry.compiler import reading
 from support.api_world import ApiWorld
-from support.world import request
+from support.world import request, until
 
 WORKER = {
     "compiled": True, "platform": "CPU", "steps": 40, "compiles": 3, "compile_seconds": 12.1,
@@ -30,8 +30,8 @@ def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
         yield running
 
 
-def start(world: ApiWorld, name: str, *workers: dict[str, Any]) -> None:
-    world.sagemaker.create_training_job(**request(name))
+def start(world: ApiWorld, name: str, *workers: dict[str, Any], **asked: Any) -> None:
+    world.sagemaker.create_training_job(**request(name, **asked))
     world.host(name)
     host = JobDirectories.of(world.settings.data, world.job(name)).host("algo-1")
     directory = host.opt_ml.joinpath(*reading.DIRECTORY)
@@ -91,3 +91,28 @@ def test_the_command_of_a_native_job(world: ApiWorld) -> None:
     shown = report(world, "one").output
     assert "trained natively" in shown
     assert "compil" not in shown
+
+
+def test_the_page_shows_what_the_command_shows(world: ApiWorld) -> None:
+    start(world, "one", WORKER)
+    page = world.page("/_sagelet/ui/jobs/one/report").data.decode()
+    for expected in (
+        "Compiled on CPU, 1 worker",
+        "3 in 12.1 s",
+        "3: 0, 1, 57",
+        "113 ms",
+        "[bold]train.py:5 main",
+        "8 x 128",
+    ):
+        assert expected in page
+
+
+def test_command_and_page_say_why_a_job_was_not_compiled(world: ApiWorld) -> None:
+    asked = {"sagemaker_training_compiler_enabled": "true"}
+    start(world, "one", {"compiled": False, "platform": "CUDA", "steps": 7}, HyperParameters=asked)
+    host = JobDirectories.of(world.settings.data, world.job("one")).host("algo-1")
+    told = {"version": 1, "compiled": False, "platform": "CUDA", "reason": "the plugin does not load"}
+    host.opt_ml.joinpath(*reading.DIRECTORY, "compilation.json").write_text(json.dumps(told))
+    until(lambda: get(world, "one")[1]["reason"])
+    assert "NOT COMPILED: the plugin does not load" in report(world, "one").output
+    assert "NOT COMPILED: the plugin does not load" in world.page("/_sagelet/ui/jobs/one/report").data.decode()
