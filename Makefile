@@ -5,8 +5,8 @@ BIN := .venv/bin
 # Processes that the tests are dealt to, a file at a time.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-browser image demo up test properties docs bench-s3 bench-models lint format
-.PHONY: bench-report bench-cache bench-pages doctor-scripts notebooks clean
+.PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-browser image demo up test properties docs bench-models lint format
+.PHONY: bench bench-slurm bench-report bench-cache bench-pages soak doctor-scripts notebooks clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -16,10 +16,12 @@ help:
 	@echo "make docs    the pages of docs/reference that are made of the program: API, doctor, commands, settings"
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make notebooks  examples/notebooks, run and written back with their outputs"
-	@echo "make bench-s3  S3 against moto_server: ratios of one run"
+	@echo "make bench   speed, load and cost, side by side with the peers: docs/benchmarks.md"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
+	@echo "make soak    10,000 jobs and 1,000,000 lines through one server: docs/reliability.md"
 	@echo "make bench-pages  the web page with 10,000 jobs and 1,000,000 lines"
 	@echo "make bench-report  what the compile report costs a training step"
+	@echo "make bench-slurm  long queues in front of a Slurm cluster of 200 virtual nodes"
 	@echo "make bench-cache  jobs with a cold and a warm compile cache, with a stand-in for the GPU"
 	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-browser | image | lint | format | clean"
 
@@ -90,26 +92,36 @@ doctor-scripts: setup
 notebooks: setup setup-sdk
 	SAGELET_RECORD=1 $(BIN)/python -m pytest tests/acceptance/test_notebooks.py $(PYTEST_ARGS)
 
-# S3 of sagelet against moto_server, one run.
-bench-s3: setup
-	$(BIN)/python tests/bench/s3.py $(BENCH_ARGS)
+# Everything docs/benchmarks.md shows, in one run; BENCH_ARGS names sections, --scale short, and --write, which puts the
+# figures into the page.
+bench: setup
+	PYTHONPATH=tests $(BIN)/python -m bench $(BENCH_ARGS)
 
 # Five models natively and compiled, one run; BENCH_ARGS=--write puts the table into docs/explanation/same-model.md.
 bench-models: setup
-	$(BIN)/python tests/bench/models.py $(BENCH_ARGS)
+	PYTHONPATH=tests $(BIN)/python -m bench.models $(BENCH_ARGS)
+
+# 10,000 jobs and 1,000,000 lines through one server; SOAK_ARGS=--write puts the table into docs/reliability.md.
+soak: setup
+	PYTHONPATH=tests $(BIN)/python -m reliability.soak $(SOAK_ARGS)
 
 # The web page with 10,000 jobs and a log of 1,000,000 lines.
 bench-pages: setup
-	$(BIN)/python tests/bench/pages.py $(BENCH_ARGS)
+	PYTHONPATH=tests $(BIN)/python -m bench.pages $(BENCH_ARGS)
 
 # What counting for the compile report adds to a step, on and off in turns; BENCH_ARGS=--write puts the table into
 # docs/reference/compiler-report.md.
 bench-report: setup
-	$(BIN)/python tests/bench/report.py $(BENCH_ARGS)
+	PYTHONPATH=tests $(BIN)/python -m bench.report $(BENCH_ARGS)
 
 # Cold and warm jobs; BENCH_ARGS=--write puts the table into docs/how-to/compile-cache.md.
 bench-cache: setup
-	$(BIN)/python tests/bench/cache.py $(BENCH_ARGS)
+	PYTHONPATH=tests $(BIN)/python -m bench.cache $(BENCH_ARGS)
+
+# Queues of up to 2,000 jobs in front of a Slurm cluster of 200 virtual nodes; BENCH_ARGS=--write puts the table into
+# docs/how-to/slurm.md. Needs Debian's slurmctld, slurmd, slurm-client and munge.
+bench-slurm: setup
+	$(BIN)/python tests/bench/slurm.py $(BENCH_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Makes docs/reference/command-line.md of the commands themselves. `make docs` runs it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import cleandoc
 from pathlib import Path
 
@@ -47,10 +47,10 @@ def _completion() -> Iterator[str]:
 
 
 def _sections() -> Iterator[str]:
-    for title, commands in SECTIONS.items():
+    context = click.Context(main, info_name="sagelet")
+    for title, names in SECTIONS.items():
         yield f"## {title}\n"
-        for command in commands:
-            yield from _command(command, click.Context(main, info_name="sagelet"))
+        yield from _inner(main, names, context)
 
 
 def _command(command: click.Command, parent: click.Context) -> Iterator[str]:
@@ -64,10 +64,14 @@ def _command(command: click.Command, parent: click.Context) -> Iterator[str]:
         yield from rows
         yield ""
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None
-            yield from _command(inner, context)
+        yield from _inner(command, command.list_commands(context), context)
+
+
+def _inner(group: click.Group, names: Iterable[str], context: click.Context) -> Iterator[str]:
+    for name in names:
+        command = group.get_command(context, name)
+        assert command is not None
+        yield from _command(command, context)
 
 
 def _prose(text: str) -> str:

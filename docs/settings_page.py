@@ -39,13 +39,18 @@ JOBS: Mapping[str, str] = {
     "SAGELET_PEER_LOST_SILENCE": "seconds that a worker whose peer is gone stays silent, so that the cause comes first",
     "SAGELET_GPU_PROBE_SECONDS": "seconds that the trial of the GPU plugin before a compiled job may take",
 }
+#: For sagelet's own tests.
+TESTS: Mapping[str, str] = {
+    "SAGELET_FAILPOINTS": "places in a job's life where `sagelet up` kills itself; never set it on a server that you "
+    "need ([reliability](../reliability.md#kills))",
+}
 #: Set by sagelet for its own processes. They are no interface.
 INTERNAL = frozenset(
     {
         "SAGELET_COMPILER_PARAMETERS", "SAGELET_COMPILE_CACHE", "SAGELET_COMPILE_KEY", "SAGELET_DEBUGPY_LISTEN",
         "SAGELET_DETACHED", "SAGELET_HOST_COOKIE", "SAGELET_INSTANCE_GPUS", "SAGELET_JOB_GPUS", "SAGELET_JOB_ID",
         "SAGELET_MASTER_PORT", "SAGELET_NOT_COMPILED", "SAGELET_OLD_TRANSFORMERS", "SAGELET_PJRT_FRONT",
-        "SAGELET_PJRT_NAME", "SAGELET_PJRT_PLUGIN", "SAGELET_TRAINING_IMAGE", "SAGELET_WORKER_NOTES",
+        "SAGELET_PJRT_NAME", "SAGELET_PJRT_PLUGIN", "SAGELET_TICKET", "SAGELET_TRAINING_IMAGE", "SAGELET_WORKER_NOTES",
         "SAGELET_WORKER_PROCESS", "SAGELET_WORLD",
     }
 )  # fmt: skip
@@ -58,7 +63,8 @@ def server_options() -> dict[str, click.Option]:
 
 
 def page() -> str:
-    return "\n".join([_INTRODUCTION, *_server(), *_variables("Commands and client programs", CLIENTS), *_jobs()])
+    parts = (_server(), _variables("Commands and client programs", CLIENTS), _jobs(), _variables("Tests", TESTS))
+    return "\n".join([_INTRODUCTION, *(line for part in parts for line in part)])
 
 
 def _server() -> Iterator[str]:

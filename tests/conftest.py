@@ -15,6 +15,9 @@ from sagelet_engine.images.variants import training_image
 from sagelet_engine.runtimes.choose import NEEDED_MODULES, missing_modules
 from support import front
 from support.browser import NAMES, find_chromium
+from support.disks import missing_mounts
+from support.private_docker import missing_dockerd
+from support.slurm_cluster import SlurmCluster, missing_slurm
 
 ROOT = Path(__file__).parents[1]
 UNIT = Path(__file__).parent / "unit"
@@ -38,6 +41,16 @@ def fronts() -> Iterator[None]:
     """The servers that unit tests share end with the last test."""
     yield
     front.stop()
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """Two nodes of one CPU each. Each test leaves it as it was: idle, and every node up."""
+    cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
 
 
 def missing_docker() -> str | None:
@@ -85,6 +98,9 @@ NEEDS = {
     "sdk3": missing_sdk3,
     "s3clients": missing_s3clients,
     "browser": missing_browser,
+    "mounts": missing_mounts,
+    "dockerd": missing_dockerd,
+    "slurm": missing_slurm,
 }
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from sagelet_api.aws_errors import AwsError, InternalFailure, UnknownOperationException
+from sagelet_api.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
 from sagelet_api.operations import Context, Operations, RestOperation, SharedOperation
 from sagelet_api.permissions import action_of
 from sagelet_api.protocol import (
@@ -24,6 +24,7 @@ from sagelet_api.security import FrontDoor, accepts_page, guarded
 from sagelet_api.validation import validate
 from sagelet_api.web import PREFIX as PAGE_PREFIX
 from sagelet_engine.errors import SageletError
+from sagelet_engine.turns import TURNS
 
 _log = logging.getLogger(__name__)
 
@@ -88,15 +89,15 @@ class Application:
                     return answer
             raise InternalFailure("No handler answered the request.")
         except AwsError as error:
-            return send(call, error_reply(call, error), environ, start)
+            return send(call, error_reply(call, error), start)
         except SageletError as error:
             # On purpose, and it names the remedy: the disk of the data directory is full, say.
             _log.warning("%s %s, request %s: %s", call.service, call.operation, call.request_id, error)
-            return send(call, error_reply(call, InternalFailure(str(error))), environ, start)
+            return send(call, error_reply(call, InternalFailure(str(error))), start)
         except Exception:
             _log.exception("%s %s %s failed, request %s", call.service, call.operation, call.path, call.request_id)
             failure = InternalFailure(f"sagelet failed; its log has the traceback under request {call.request_id}.")
-            return send(call, error_reply(call, failure), environ, start)
+            return send(call, error_reply(call, failure), start)
 
     def _is_for_page(self, call: Call) -> bool:
         """`/` is S3's list of buckets for whoever signs, and for what is no browser."""
@@ -145,8 +146,9 @@ class Application:
                 rewind(environ, body)
                 return None
             operation = operation.handler
-        result = operation(context, validate(call.service, call.operation, parameters))
-        return send(call, json_reply(call, result), environ, start)
+        with TURNS.taken():
+            reply = json_reply(call, operation(context, validate(call.service, call.operation, parameters)))
+        return send(call, reply, start)
 
     def _serve_query(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         """The same for services whose requests are forms: the form names the operation."""
@@ -154,6 +156,8 @@ class Application:
             return None
         form = read_form(call, environ, MAX_BODY)
         name = form.get("Action", "")
+        if not name:
+            raise MissingAction(f"The request to {call.service} is missing an action: send Action")
         operation = self._services.get(call.service, {}).get(name)
         if operation is None:
             return None
@@ -163,7 +167,7 @@ class Application:
                 return None
             operation = operation.handler
         result = operation(context, validate(call.service, name, parameters))
-        return send(call, query_reply(call, name, result), environ, start)
+        return send(call, query_reply(call, name, result), start)
 
     def _serve_own_rest(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         one = self._rest.get((call.service, call.method, call.path))
@@ -171,7 +175,7 @@ class Application:
             return None
         parameters = validate(one.model, one.operation, parse_json(read_body(environ, MAX_BODY)))
         result = one.handler(_context(call), parameters)
-        return send(call, json_reply(call, result), environ, start)
+        return send(call, json_reply(call, result), start)
 
     def _serve_others(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
         environ["sagelet.call"] = call

@@ -52,6 +52,12 @@ class UnknownOperationException(ClientError):
     code = "UnknownOperationException"
 
 
+class MissingAction(ClientError):
+    """AWS's Query protocol: a form without `Action`."""
+
+    code = "MissingAction"
+
+
 class IncompleteBody(ClientError):
     """The body ended or stalled before the length it announced, or its chunks are garbled."""
 

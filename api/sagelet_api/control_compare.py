@@ -3,14 +3,13 @@
 import re
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sagelet_api.control_calls import Controlled, place_asked_for
 from sagelet_engine.comparison.comparing import CannotCompare, NotComparable
 from sagelet_engine.errors import JobNotFound
 from sagelet_engine.jobs.record import JobKey, TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint
-
-    from sagelet_api.control import Controlled
 
 
 class Jobs(Protocol):
@@ -33,8 +32,6 @@ def keys_asked_for(engine: Jobs) -> list[JobKey]:
     from flask import request
     from werkzeug.exceptions import NotFound
 
-    from sagelet_api.control import place_asked_for
-
     account, region = place_asked_for()
     keys = [job_key(name, account, region) for name in request.args.getlist("job") if name]
     for key in keys:
@@ -52,7 +49,7 @@ def anyway_asked_for() -> bool:
     return request.args.get("anyway", "") not in ("", "0", "false")
 
 
-def blueprint(engine: "Controlled") -> "Blueprint":
+def blueprint(engine: Controlled) -> "Blueprint":
     from flask import Blueprint
     from werkzeug.exceptions import BadRequest, Conflict
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from sagelet_api.control_calls import Controlled, known_job
 from sagelet_api.services.sagemaker import MAX_TAGS
 from sagelet_api.throttling import Throttled, Throttling, ThrottlingRefused
 from sagelet_engine.errors import FaultError, TooManyTags
@@ -11,10 +12,8 @@ from sagelet_engine.jobs.record import TrainingJob
 if TYPE_CHECKING:
     from flask import Blueprint
 
-    from sagelet_api.control import Controlled
 
-
-def blueprint(engine: "Controlled", throttling: Throttling) -> "Blueprint":
+def blueprint(engine: Controlled, throttling: Throttling) -> "Blueprint":
     from flask import Blueprint
 
     routes = Blueprint("faults", __name__, url_prefix="/_sagelet")
@@ -23,11 +22,9 @@ def blueprint(engine: "Controlled", throttling: Throttling) -> "Blueprint":
     return routes
 
 
-def _add_jobs(routes: "Blueprint", engine: "Controlled") -> None:
+def _add_jobs(routes: "Blueprint", engine: Controlled) -> None:
     from flask import request
     from werkzeug.exceptions import BadRequest, Conflict
-
-    from sagelet_api.control import known_job
 
     def shown(job: TrainingJob) -> dict[str, Any]:
         return {"TrainingJobArn": job.key.arn, "faults": job.tags.get(faults.TAG, "")}

@@ -3,16 +3,14 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from sagelet_api.control_calls import Controlled, known_job
+
 if TYPE_CHECKING:
     from flask import Blueprint
 
-    from sagelet_api.control import Controlled
 
-
-def blueprint(engine: "Controlled") -> "Blueprint":
+def blueprint(engine: Controlled) -> "Blueprint":
     from flask import Blueprint
-
-    from sagelet_api.control import known_job
 
     routes = Blueprint("progress", __name__, url_prefix="/_sagelet")
 

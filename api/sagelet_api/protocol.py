@@ -54,7 +54,8 @@ class Call:
 def parse_call(environ: Environ) -> Call:
     """Never raises: an unsigned or garbled request is a Call without a credential, which the front door refuses."""
     headers = _headers(environ)
-    query = dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
+    question = environ.get("QUERY_STRING", "")
+    query = dict(parse_qsl(question, keep_blank_values=True)) if question else {}
     credential = find_credential(headers, query)
     service = credential.service if credential else ""
     return Call(
@@ -102,8 +103,9 @@ def parse_json(body: bytes) -> dict[str, Any]:
         return {}
     try:
         text = body.decode("utf-8")
-        value = json.loads(text, parse_constant=_no_constant)
-        json.dumps(value, ensure_ascii=False).encode("utf-8")  # A lone surrogate: no store could keep it.
+        value = _READER.decode(text)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # A lone surrogate: no store could keep it.
     except (ValueError, RecursionError) as error:
         raise SerializationException(f"The request body is not valid JSON: {error}") from error
     if not isinstance(value, dict):
@@ -113,6 +115,9 @@ def parse_json(body: bytes) -> dict[str, Any]:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+_READER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _headers(environ: Environ) -> dict[str, str]:

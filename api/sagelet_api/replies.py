@@ -10,11 +10,9 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from sagelet_api.aws_errors import AwsError
-from sagelet_api.protocol import Call, Environ, Protocol, StartResponse
+from sagelet_api.protocol import Call, Protocol, StartResponse
 
-#: A refused body is read to its end up to this size: a client that still sends would not see why it was refused.
-_DRAIN_LIMIT = 64 * 1024 * 1024
-_CHUNK = 64 * 1024
+_WRITER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -30,7 +28,7 @@ def json_reply(call: Call, result: Mapping[str, Any] | None) -> Reply:
 
     Times are epoch seconds as floats already; repr of a float keeps their milliseconds.
     """
-    body = b"" if result is None else json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
+    body = b"" if result is None else _WRITER.encode(result).encode()
     headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": call.request_id}
     return Reply(200, body, headers)
 
@@ -39,26 +37,11 @@ def error_reply(call: Call, error: AwsError) -> Reply:
     return _ERRORS[call.protocol](call, error)
 
 
-def send(call: Call, reply: Reply, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    """Writes a reply as WSGI. What is left of the body is read and dropped, or the connection ends if that is much."""
+def send(call: Call, reply: Reply, start_response: StartResponse) -> Iterable[bytes]:
+    """Writes a reply as WSGI."""
     headers = [*reply.headers.items(), ("Content-Length", str(len(reply.body)))]
-    if "transfer-encoding" in call.headers or not _drained(environ.get("wsgi.input")):
-        headers.append(("Connection", "close"))
     start_response(f"{reply.status} {HTTPStatus(reply.status).phrase}", headers)
     return [] if call.method == "HEAD" else [reply.body]
-
-
-def _drained(body: Any) -> bool:
-    """False when too much is left, or when the rest does not come. `remaining` is cheroot's count of unread bytes."""
-    remaining: int = getattr(body, "remaining", 0)
-    if not 0 <= remaining <= _DRAIN_LIMIT:
-        return False
-    try:
-        while body.remaining and body.read(min(_CHUNK, body.remaining)):
-            pass
-    except (AttributeError, OSError):
-        return remaining == 0
-    return True
 
 
 def _json_error(call: Call, error: AwsError) -> Reply:

@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 
 from sagelet_api.authentication import Authentication
 from sagelet_api.aws_errors import AccessDenied, MissingAuthenticationToken
+from sagelet_api.local_names import LOCAL_NAMES
 from sagelet_api.protocol import Call, Environ, StartResponse
 
-#: Names by which a server on this machine is reached from the machine and from its containers.
-LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "host.docker.internal"})
 _REQUEST_IDS = frozenset({"x-amzn-requestid", "x-amz-request-id"})
 _POLICY = "content-security-policy"
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})

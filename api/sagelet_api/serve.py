@@ -28,6 +28,7 @@ from sagelet_engine.engine import Engine
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.runtimes.choose import Choice, choose
 from sagelet_engine.settings import Settings
+from sagelet_engine.state.garbage import Garbage, Rules, collect_garbage
 from sagelet_engine.state.owner import lock_directory
 
 
@@ -69,6 +70,8 @@ class Sagelet:
             self._s3.close()
             lock.close()
             raise
+        #: Hosts of jobs may know this machine by a name of its own.
+        reached_by = self.choice.runtime.endpoint_host
         throttling = Throttling()
         self.sessions = Sessions(self.engine.keys)
         roles = bridge.may_assume if settings.enforce_iam else any_role
@@ -76,8 +79,10 @@ class Sagelet:
         authentication = Authentication(callers, everywhere=settings.auth)
         jobs = TrainingJobs(self.engine, roles)
         self.application = Application(
-            FrontDoor((settings.host, *self.choice.listen), authentication),
-            control_app(self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset)),
+            FrontDoor((settings.host, reached_by, *self.choice.listen), authentication),
+            control_app(
+                self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset, self._collect)
+            ),
             (throttling.check,) if settings.stubs else (throttling.check, refuse_what_is_not_run),
             {
                 "sagemaker": jobs.operations(),
@@ -90,7 +95,7 @@ class Sagelet:
             pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
         )
         extra = self._extra_hosts(settings)
-        certificate = server_certificate(settings.data, (settings.host, *extra)) if settings.tls else None
+        certificate = server_certificate(settings.data, (settings.host, reached_by, *extra)) if settings.tls else None
         self.server = Server(self.application, settings.host, settings.port, extra, certificate)
         self._bridge = bridge
 
@@ -124,6 +129,9 @@ class Sagelet:
             return self.engine.close()
         finally:
             self._s3.close()
+
+    def _collect(self, rules: Rules, dry_run: bool) -> Garbage:
+        return collect_garbage(self.engine, self._s3.store, rules, dry_run=dry_run)
 
     def _extra_hosts(self, settings: Settings) -> tuple[str, ...]:
         """Where hosts of jobs come in; a server that listens everywhere does so anyway."""

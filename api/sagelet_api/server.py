@@ -4,16 +4,18 @@ import errno
 import logging
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from cheroot import wsgi
-from cheroot.server import HTTPConnection
 
+from sagelet_api.arrivals import MORE, STARVED, Arrivals
 from sagelet_api.authentication import FROM_CONTAINERS
+from sagelet_api.connection import Connection
 from sagelet_api.file_body import FileBody
+from sagelet_api.incoming import WAITING
 from sagelet_api.protocol import WsgiApp
-from sagelet_api.strict_headers import StrictRequest
 from sagelet_api.tls import Certificate, TlsAdapter, TlsConnection
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.machine.ports import listener
@@ -22,9 +24,13 @@ _log = logging.getLogger(__name__)
 
 #: Requests worked on at once on each address; more wait in line.
 THREADS = 32
+#: When they wait although no machine is that slow: clients hold the workers, and there are more of them for a while.
+MOST_THREADS = 256
+#: Share of a core from which on the process is what requests wait for.
+BUSY = 0.7
 #: Connections the kernel holds before they are accepted.
 BACKLOG = 2048
-#: Seconds that a client may be silent within a request, or between two on one connection.
+#: Seconds that a client may be silent within a request; until its head is whole, from its first byte on.
 TIMEOUT = 30
 MAX_HEADER_BYTES = 256 * 1024
 
@@ -96,13 +102,14 @@ class Server:
             (host, self.port),
             self._app,
             numthreads=THREADS,
+            max=MOST_THREADS,
             request_queue_size=BACKLOG,
             timeout=TIMEOUT,
             shutdown_timeout=2,
             server_name="sagelet",
         )
         server.gateway = _Gateway
-        server.ConnectionClass = _Connection if self._certificate is None else _TlsConnection
+        server.ConnectionClass = Connection if self._certificate is None else TlsConnection
         if self._certificate is not None:
             server.ssl_adapter = TlsAdapter(self._certificate)
         server.for_containers = for_containers
@@ -132,7 +139,8 @@ class _Gateway(wsgi.Gateway_10):
                     response.send(self.req.conn.socket)
                     return
             for chunk in filter(None, response):
-                self.write(chunk)
+                with self.req.conn.wfile.together():
+                    self.write(chunk)
             self.req.ensure_headers_sent()
         finally:
             if hasattr(response, "close"):
@@ -147,14 +155,6 @@ class _Gateway(wsgi.Gateway_10):
         return environ
 
 
-class _Connection(HTTPConnection):
-    RequestHandlerClass = StrictRequest
-
-
-class _TlsConnection(TlsConnection):
-    RequestHandlerClass = StrictRequest
-
-
 class _HttpServer(wsgi.Server):
     """cheroot with our limits and our log. Objects are large, so a body has no limit here; handlers have theirs."""
 
@@ -164,6 +164,42 @@ class _HttpServer(wsgi.Server):
     max_request_header_size = MAX_HEADER_BYTES
     #: How often it looks for idle connections, in seconds; also how long `stop` may wait.
     expiration_interval = 0.2
+    #: cheroot's 10 are for workers that wait for connections; here a thread waits for all of them.
+    keep_alive_conn_limit: int | None = None  # type: ignore[assignment]  # cheroot's documentation allows it
+    _connections: Any
+    #: When `relieve` looked last, and the processor time that the process had taken by then; both in seconds.
+    _looked = (0.0, 0.0)
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._connections._selector.close()
+        self._connections = Arrivals(self)
+
+    def process_conn(self, conn: Any) -> None:
+        conn.queued = time.monotonic()
+        super().process_conn(conn)
+
+    def relieve(self) -> None:
+        """More workers while requests wait too long for clients or disks, and fewer when that is over.
+
+        Where they wait for the processor, more workers would get less done; unless most of those that there are wait.
+        """
+        pool = self.requests
+        busy = self._is_busy() and len(WAITING) <= len(pool._threads) // 2
+        with pool._queue.mutex:
+            first = next((conn for conn in pool._queue.queue if hasattr(conn, "queued")), None)
+        if first is None:
+            if len(pool._threads) > pool.min and pool.idle > len(pool._threads) // 2:
+                pool.shrink(MORE)
+        elif not busy and time.monotonic() - first.queued > STARVED:
+            for _ in range(min(MORE, pool.max - len(pool._threads))):
+                pool._threads.append(pool._spawn_worker())
+
+    def _is_busy(self) -> bool:
+        """Whether the process computed for most of the time since the last look."""
+        before, self._looked = self._looked, (time.monotonic(), time.process_time())
+        elapsed, computed = (now - then for now, then in zip(self._looked, before, strict=True))
+        return computed > BUSY * elapsed
 
     @classmethod
     def prepare_socket(cls, *arguments: Any, **options: Any) -> socket.socket:

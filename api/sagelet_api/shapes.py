@@ -103,7 +103,8 @@ class NumberRule(Rule):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             refuse_scalar(value, self._kind, path)
         if self._kind not in _INTEGER_BITS:
-            return value if abs(value) < 1e308 else refuse_scalar(value, self._kind, path)
+            # A float also where JSON has an integer, which may be larger than any that a store takes.
+            return float(value) if abs(value) < 1e308 else refuse_scalar(value, self._kind, path)
         limit = 2 ** _INTEGER_BITS[self._kind]
         if not -limit <= value < limit or value != int(value):
             refuse_scalar(value, self._kind, path)

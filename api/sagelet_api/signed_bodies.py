@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from sagelet_api.protocol import Call, Environ, Protocol, read_body, rewind
+from sagelet_api.request_body import reader_into
 from sagelet_api.signature_errors import Refused, mismatch
 from sagelet_api.signatures import UNSIGNED, Checked, Claim
 
@@ -62,6 +63,7 @@ class HashedBody:
 
     def __init__(self, source: Any, length: int | None, expected: str) -> None:
         self._source = source
+        self._fill = reader_into(source)
         self._left = length
         self._expected = expected
         self._digest = hashlib.sha256()
@@ -81,13 +83,28 @@ class HashedBody:
             if not size:
                 return b""
         data: bytes = self._source.read() if size is None or size < 0 else self._source.read(size)
+        self._took(data)
+        if self._left is None and (size is None or size < 0) and data:
+            self._compare()
+        return data
+
+    def _took(self, data: bytes | memoryview) -> None:
         self._digest.update(data)
         if self._left is not None:
             self._left -= len(data)
         # A body that is cut short is told by whoever knows its length.
-        if self._left == 0 or (self._left is None and (not data or size < 0)):
+        if self._left == 0 or (self._left is None and not data):
             self._compare()
-        return data
+
+    def readinto(self, buffer: memoryview) -> int:
+        """As `read`."""
+        if self._left is not None:
+            buffer = buffer[: self._left]
+        if not buffer:
+            return 0
+        count = self._fill(buffer)
+        self._took(buffer[:count])
+        return count
 
     def _compare(self) -> None:
         computed = self._digest.hexdigest()

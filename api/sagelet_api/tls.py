@@ -14,10 +14,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from cheroot.server import HTTPConnection
 from cheroot.ssl.builtin import BuiltinSSLAdapter
 
-from sagelet_api.security import LOCAL_NAMES
+from sagelet_api.connection import Connection
+from sagelet_api.local_names import LOCAL_NAMES
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.keys import ca_file, write_private
 
@@ -72,24 +72,41 @@ class TlsAdapter(BuiltinSSLAdapter):
         return wrapped, {"wsgi.url_scheme": "https", "HTTPS": "on"}
 
 
-class TlsConnection(HTTPConnection):
-    """Shakes hands before it reads its first request."""
+class TlsConnection(Connection):
+    """Shakes hands before its first request."""
 
+    socket: ssl.SSLSocket
     _shaken = False
+    _refusal: OSError | None = None
+
+    def gather(self) -> bool:
+        return (self._shaken or self._shake()) and (self._refusal is not None or super().gather())
+
+    def has_pending(self) -> bool:
+        return super().has_pending() or bool(self.socket.pending())
 
     def communicate(self) -> bool:
-        if not self._shaken:
-            try:
-                self.socket.do_handshake()
-            except ssl.SSLError as error:
-                if "HTTP_REQUEST" in str(error.reason):
-                    # Past the encryption, to a client that knows none.
-                    socket.socket.send(self.socket, _PLAIN)
-                return False
-            except OSError:
-                return False
-            self._shaken = True
-        return bool(super().communicate())  # type: ignore[no-untyped-call]
+        if self._refusal is None:
+            return super().communicate()
+        if isinstance(self._refusal, ssl.SSLError) and "HTTP_REQUEST" in str(self._refusal.reason):
+            # Past the encryption, to a client that knows none.
+            socket.socket.send(self.socket, _PLAIN)
+        return False
+
+    def _shake(self) -> bool:
+        """Goes on with the handshake as far as the client has; whether it is over."""
+        patience = self.socket.gettimeout()
+        self.socket.settimeout(0)
+        try:
+            self.socket.do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        except OSError as error:
+            self._refusal = error
+        finally:
+            self.socket.settimeout(patience)
+        self._shaken = True
+        return True
 
 
 def _names(addresses: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:

@@ -1,11 +1,14 @@
 """What the databases of a data directory have in common: connections, transactions, schema versions. No SQL of theirs.
 
 SQLite in write-ahead-log mode. Connections are borrowed for one statement or transaction, so there are never more than
-threads that use a database at once.
+threads that use a database at once. Writers take turns by a lock of ours: SQLite's own lets them sleep and look again.
+A commit goes to the log without a flush (`synchronous = NORMAL`), and who asked for a durable one waits for a flush of
+the log, which is what `synchronous = FULL` does for each commit alone, with the lock held.
 """
 
 import os
 import sqlite3
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -14,10 +17,19 @@ from typing import Any
 from urllib.parse import quote
 
 from sagelet_engine.errors import SageletError
+from sagelet_engine.flushing import Flusher
 
 
 class StoreUnavailable(SageletError):
     """The database cannot be read or written just now: locked for long, or its disk is full. May be tried again."""
+
+
+class NotFlushed(StoreUnavailable):
+    """A change was made and all can see it, but a crash of the machine might lose it."""
+
+
+#: Connections kept open; each has megabytes of pages. More are open while more threads ask at once.
+MOST_IDLE = 8
 
 
 class NewerSchema(SageletError):
@@ -32,6 +44,10 @@ class Database:
 
     def __init__(self, path: Path, migrations: Sequence[str]) -> None:
         self._path = path
+        self._writing = threading.Lock()
+        self._log = Flusher(path.with_name(f"{path.name}-wal"))
+        #: File systems without shared memory have no write-ahead log: there each commit is flushed by SQLite.
+        self._has_log = True
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
         _make_private(path)
@@ -45,6 +61,21 @@ class Database:
         """Closes the idle connections; one that is in use still is closed when it comes back."""
         self._closed = True
         self._close_idle()
+
+    def compact(self) -> int:
+        """Gives the disk what deleted rows took; writers wait meanwhile. Returns bytes. Needs room for a copy.
+
+        Raises StoreUnavailable.
+        """
+        before = self._bytes()
+        with self._writing, self._connection() as db:
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return max(0, before - self._bytes())
+
+    def _bytes(self) -> int:
+        paths = (self._path, self._path.with_name(self._path.name + "-wal"))
+        return sum(path.stat().st_size for path in paths if path.exists())
 
     def _close_idle(self) -> None:
         with suppress(IndexError):
@@ -61,7 +92,9 @@ class Database:
             connection = self._idle.pop()
         except IndexError:
             connection = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA journal_mode = WAL")
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            self._has_log = mode == "wal"
+            connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._has_log else 'FULL'}")
             connection.execute("PRAGMA foreign_keys = ON")
         try:
             yield connection
@@ -71,12 +104,14 @@ class Database:
             self._idle.append(connection)
             if self._closed:
                 self._close_idle()
+            elif len(self._idle) > MOST_IDLE:
+                with suppress(IndexError):
+                    self._idle.popleft().close()
 
     @contextmanager
     def _write(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """A transaction. `durable`: flushed to the disk when it returns."""
-        with self._connection() as db:
-            db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        """A transaction. `durable`: flushed to the disk when it returns. Raises NotFlushed when that failed."""
+        with self._writing, self._connection() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -85,6 +120,17 @@ class Database:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+        if durable and self._has_log:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            self._log.flush()
+        except FileNotFoundError:
+            # The last connection was closed meanwhile: SQLite brought the log into the database, with flushes.
+            return
+        except OSError as error:
+            raise NotFlushed(f"{self._path}: {error}. Look at its disk, then try again") from error
 
     def _migrate(self, migrations: Sequence[str]) -> None:
         ((version,),) = self._rows("PRAGMA user_version")

@@ -1,5 +1,6 @@
 """The engine: everything that the faces can ask for. The composition root of the packages below it."""
 
+import logging
 import threading
 import time
 import uuid
@@ -8,43 +9,52 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 import sagelet_engine
-from sagelet_engine.clock import Clock
+from sagelet_engine.clock import Clock, SteadyClock
 from sagelet_engine.comparison import comparing
 from sagelet_engine.comparison.result import Comparison
 from sagelet_engine.compile_cache.lending import Lending
 from sagelet_engine.compile_cache.store import CacheStore
-from sagelet_engine.data import removal
 from sagelet_engine.data.file_systems import FileSystemSource, directory_of
 from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
-from sagelet_engine.errors import JobNotDeletable, JobNotFound, JobNotStoppable, WarmPoolAvailable
+from sagelet_engine.database import NotFlushed, StoreUnavailable
+from sagelet_engine.errors import JobNotFound, JobNotStoppable
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.bill import Bill, bill
-from sagelet_engine.instances.gpus import GpuPool, detect_gpus
+from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.jobs import compile_reports, faults, lifecycle, warm_pools
 from sagelet_engine.jobs.announcer import Announcer
+from sagelet_engine.jobs.cluster_scheduler import ClusterScheduler
+from sagelet_engine.jobs.collector import Collected, Collector, Keep
 from sagelet_engine.jobs.consultation import Consultation
+from sagelet_engine.jobs.disk_watch import DiskWatch
 from sagelet_engine.jobs.launch import Endpoint
 from sagelet_engine.jobs.measurements import Measurements
 from sagelet_engine.jobs.pool_keeper import PoolKeeper
-from sagelet_engine.jobs.query import JobPage, JobQuery
+from sagelet_engine.jobs.query import JobPage, JobQuery, ListedJob
 from sagelet_engine.jobs.record import JobKey, StopCause, TrainingJob
+from sagelet_engine.jobs.republishing import Republishing
 from sagelet_engine.jobs.scheduler import Scheduler
 from sagelet_engine.jobs.search import JobSearch, SearchPage
 from sagelet_engine.jobs.session import JobSession, job_id_of, session_key
 from sagelet_engine.jobs.store import StaleRecord, Store
 from sagelet_engine.jobs.supervisor import Supervisor
+from sagelet_engine.jobs.tidying import Tidying
 from sagelet_engine.jobs.under_way import Services
-from sagelet_engine.keys import key_pair, make_own_private
+from sagelet_engine.keys import ca_file, key_pair, make_own_private
+from sagelet_engine.runtimes import last_used
+from sagelet_engine.runtimes.cluster import Ground
 from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.settings import GpuPolicy, Settings
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.events import FoundLines, LogEvent, LogStream, MergedEvents
-from sagelet_engine.telemetry.output import publish
-from sagelet_engine.telemetry.retention import Expiry, LogKeeper
+from sagelet_engine.telemetry.retention import LogKeeper
 from sagelet_engine.telemetry.series import Sample
 from sagelet_engine.telemetry.sink import MetricPoint, MetricSink, StatusSink
+
+log = logging.getLogger(__name__)
 
 #: Seconds that a closing engine waits for its supervisors to let go of their jobs.
 DETACH_SECONDS = 5
@@ -76,32 +86,64 @@ class Engine:
         except BaseException:
             self._lock.close()
             raise
+        steady = SteadyClock(clock)
         #: The log group as a whole: retention, tags, deletion.
-        self.log_groups = LogKeeper(self._store, clock)
+        self.log_groups = LogKeeper(self._store, steady)
         self._runtime = runtime
         self._objects = objects
         #: Every change of a job, and every line and metric point, of any job.
         self.changes = self._store.changes
         self._metrics = metrics
-        self._clock = clock
+        self._clock = steady
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
-        pool = GpuPool(self._gpus, settings.gpus)
         self._warm = PoolKeeper(self._store, settings.data)
-        self._scheduler = Scheduler(
-            self._store, clock, pool, settings.max_jobs, self._supervise, self._warm, max_hosts=settings.host_limit
-        )
-        self._cache = Lending(CacheStore(settings.data, settings.compile_cache_bytes), clock)
+        self._scheduler = self._make_scheduler()
+        self._cache = Lending(CacheStore(settings.data, settings.compile_cache_bytes), steady)
         self._cache.store.recover()
         self._cache.store.trim()
         self._announcer = Announcer(self._store, statuses)
         self._supervisors: dict[str, Supervisor] = {}
         self._guard = threading.Lock()
         self._closing = threading.Event()
+        self._disk = DiskWatch(settings.data)
         self._port = settings.port
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
-        self._expiry = Expiry(self.log_groups, self._closing)
+        self._collector = Collector(self._store, settings.data, steady)
+        keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
+        self._tidying = Tidying(self.log_groups, self._collector, keep, self._closing)
         self._unfinished = self._store.unfinished()
+        self._check_runtime()
+        steady.begin_at(max((job.modified_ms for job in self._unfinished), default=0))
+        self._republishing = Republishing(self._store, metrics, steady.now_ms(), self._closing)
         self._queue_unfinished()
+
+    def _check_runtime(self) -> None:
+        try:
+            last_used.check(self._settings, self._runtime.name, self._unfinished)
+        except BaseException:
+            self._store.close()
+            self._lock.close()
+            raise
+
+    def _make_scheduler(self) -> Scheduler | ClusterScheduler:
+        """This machine's places are ours to give; a cluster gives its own."""
+        settings, store, clock = self._settings, self._store, self._clock
+        cluster = self._runtime.cluster
+        if cluster is None:
+            pool = GpuPool(self._gpus, settings.gpus)
+            return Scheduler(
+                store, clock, pool, settings.max_jobs, self._supervise, self._warm, max_hosts=settings.host_limit
+            )
+        cluster.attach(Ground(self._objects, self.keys, self._url_for_hosts, self._authority))
+        gpus, grace = ClusterGpus(settings.gpus), settings.stop_grace_seconds
+        return ClusterScheduler(store, clock, cluster, gpus, self._supervise, self._warm, grace_seconds=grace)
+
+    def _url_for_hosts(self) -> str:
+        return Endpoint(self._port, self.keys, self._settings.tls).url(self._runtime.endpoint_host)
+
+    def _authority(self) -> str:
+        file = ca_file(self._settings.data)
+        return file.read_text() if self._settings.tls and file.exists() else ""
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -113,7 +155,8 @@ class Engine:
         self._port = port
         self._announcer.start()
         self._recovery.start()
-        self._expiry.start()
+        self._republishing.start()
+        self._tidying.start()
         return len(self._unfinished)
 
     def _queue_unfinished(self) -> None:
@@ -127,32 +170,36 @@ class Engine:
                 self._scheduler.submit(job)
 
     def _recover(self) -> None:
-        """CloudWatch first: a point that a job adds from now on must not come twice."""
-        for key, points in self._store.all_points():
-            if self._closing.is_set():
-                return
-            publish(self._metrics, key, points)
+        failpoint(Failpoint.BEFORE_RECOVERY)
         for job in self._unfinished:
             if job.placed_ms is not None or job.stop_ms is not None:
                 self._supervise(job)
+                failpoint(Failpoint.AFTER_ADOPTION)
         self._scheduler.start()
 
     def close(self) -> list[TrainingJob]:
         """Lets go of every job without stopping it; returns those that run on."""
         self._closing.set()
+        self._tidying.wake()
         self.changes.close()
         self._scheduler.close()
+        if self._runtime.cluster is not None:
+            self._runtime.cluster.close()
         self._announcer.close()
         deadline = time.monotonic() + DETACH_SECONDS
-        _join([self._recovery, self._expiry], deadline)
+        _join([self._recovery, self._republishing, self._tidying], deadline)
         _join([self._scheduler, self._announcer], deadline)
         with self._guard:
             supervisors = list(self._supervisors.values())
         _join(supervisors, deadline)
-        running = [job for job in self._store.unfinished() if job.launched]
-        self._store.close()
-        self._lock.close()
-        return running
+        try:
+            return [job for job in self._store.unfinished() if job.launched]
+        except StoreUnavailable as error:
+            log.warning("which jobs run on is not known: %s", error)
+            return []
+        finally:
+            self._store.close()
+            self._lock.close()
 
     def health(self) -> dict[str, Any]:
         return {
@@ -170,16 +217,28 @@ class Engine:
         """Makes a job durable and queues it. `request`: a validated CreateTrainingJob body. Raises JobNameInUse."""
         discount = self._settings.spot_discount
         job = lifecycle.create(key, uuid.uuid4().hex, request, tags, self._clock.now_ms(), discount)
-        self._store.insert(job)
+        failpoint(Failpoint.BEFORE_INSERT)
+        try:
+            self._store.insert(job)
+        except NotFlushed:
+            # Its client is told of an error, and the job is there.
+            self._scheduler.submit(job)
+            raise
+        failpoint(Failpoint.AFTER_INSERT)
         self._scheduler.submit(job)
+        failpoint(Failpoint.BEFORE_ANSWER)
         return job
 
     def job(self, key: JobKey) -> TrainingJob:
         """Raises JobNotFound."""
         return self._store.get(key)
 
-    def jobs(self, query: JobQuery) -> JobPage:
+    def jobs(self, query: JobQuery) -> JobPage[TrainingJob]:
         return self._store.page(query)
+
+    def listing(self, query: JobQuery) -> JobPage[ListedJob]:
+        """The same jobs, of each what a list shows."""
+        return self._store.listing(query)
 
     def unfinished(self) -> list[TrainingJob]:
         """Every job that has not ended, oldest first, of all accounts and regions."""
@@ -192,7 +251,9 @@ class Engine:
             if job.terminal:
                 raise JobNotStoppable(job.status.value)
             try:
+                failpoint(Failpoint.BEFORE_STOP)
                 job = self._store.update(lifecycle.request_stop(job, StopCause.USER, self._clock.now_ms()))
+                failpoint(Failpoint.AFTER_STOP)
                 break
             except StaleRecord:
                 continue
@@ -207,6 +268,7 @@ class Engine:
             job = self._store.get(key)
             try:
                 job = self._store.update(lifecycle.interrupt(job, self._clock.now_ms()))
+                failpoint(Failpoint.AFTER_INTERRUPT)
                 break
             except StaleRecord:
                 continue
@@ -249,23 +311,16 @@ class Engine:
             return job
 
     def delete(self, key: JobKey) -> None:
-        """Forgets a job that has ended: record, tags, logs, metrics, directory. What it put into S3 stays.
+        """See Collector.forget. Raises JobNotFound, JobNotDeletable, WarmPoolAvailable, DirectoryStays."""
+        self._collector.forget(self._store.get(key))
 
-        The directory goes first: a crash in between leaves a record that can be deleted again.
-        Raises JobNotFound, JobNotDeletable, WarmPoolAvailable, DirectoryStays.
-        """
-        job = self._store.get(key)
-        while True:
-            if not job.terminal:
-                raise JobNotDeletable(job.status.value)
-            if job.pool_available:
-                raise WarmPoolAvailable(job.key.name)
-            removal.remove_job(self._settings.data, job)
-            try:
-                self._store.delete(job)
-                return
-            except StaleRecord:
-                job = self._store.get_by_id(job.id)
+    def collect(self, keep: Keep, *, dry_run: bool = False) -> Collected:
+        """Removes what ended jobs have left, but what `keep` names. Raises StoreUnavailable."""
+        return self._collector.collect(keep, dry_run=dry_run)
+
+    def compact(self) -> int:
+        """Gives the disk what deleted jobs, logs and metrics took in the database; returns bytes."""
+        return self._store.compact()
 
     @property
     def host_limit(self) -> int:
@@ -413,6 +468,7 @@ class Engine:
             Endpoint(self._port, self.keys, self._settings.tls),
             self._cache,
             self._closing,
+            self._disk,
         )
         supervisor = Supervisor(services, job, self._ended)
         with self._guard:
@@ -431,6 +487,7 @@ class Engine:
         with self._guard:
             self._supervisors.pop(job.id, None)
         self._scheduler.ended(job)
+        self._tidying.wake()
 
 
 def _join(threads: Sequence[threading.Thread], deadline: float) -> None:

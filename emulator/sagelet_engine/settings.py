@@ -12,15 +12,51 @@ from sagelet_engine.errors import SettingsError
 
 #: Hosts at the same time, unless more jobs than that may run.
 DEFAULT_MAX_HOSTS = 8
+#: Where a cluster has them, and decides.
+CLUSTER_MAX_HOSTS = 10_000
 DEFAULT_PORT = 4599
 #: Bytes; a compiled training step for a GPU is some megabytes.
 DEFAULT_COMPILE_CACHE = 5 * 1024**3
+#: Seconds, and bytes, of what ended jobs leave in their directories.
+DEFAULT_KEEP_FILES = 30 * 86_400
+DEFAULT_KEEP_FILES_SIZE = 20 * 1024**3
 
 
 class RuntimeChoice(str, Enum):
     AUTO = "auto"
     DOCKER = "docker"
     PROCESS = "process"
+    SLURM = "slurm"
+
+
+class SlurmFiles(str, Enum):
+    """How the nodes of a cluster come to the files of their jobs."""
+
+    #: They see the data directory at the same place.
+    SHARED = "shared"
+    #: Through the endpoint's S3.
+    S3 = "s3"
+
+
+class SlurmSize(str, Enum):
+    """How many CPUs and how much memory a job asks a cluster for."""
+
+    #: Its instance type's, as far as a node has so much.
+    INSTANCE = "instance"
+    #: What rules say, and otherwise what the cluster gives.
+    NONE = "none"
+
+
+class SlurmTask(str, Enum):
+    """What a node of a cluster runs for a host."""
+
+    #: The Python that sagelet runs in.
+    PROCESS = "process"
+    #: The job's image, with the node's Docker Engine.
+    DOCKER = "docker"
+    #: The job's image, from a file of `slurm_images`.
+    APPTAINER = "apptainer"
+    ENROOT = "enroot"
 
 
 class GpuPolicy(str, Enum):
@@ -79,12 +115,25 @@ class Settings:
     stubs: bool = False
     #: Bytes of compiled programs that are kept from job to job; 0: none are.
     compile_cache_bytes: int = DEFAULT_COMPILE_CACHE
+    #: What stays of ended jobs; None: without end. See jobs/collector.py.
+    keep_files_seconds: int | None = DEFAULT_KEEP_FILES
+    keep_files_bytes: int | None = DEFAULT_KEEP_FILES_SIZE
+    keep_jobs_seconds: int | None = None
     #: Signatures are checked against the data directory's key pair, not only asked for.
     auth: bool = False
     #: HTTPS, with a certificate that is made in the data directory.
     tls: bool = False
     #: TOML file with the user's own image rules; theirs come first.
     image_rules: Path | None = None
+    #: By which name or address the nodes of a Slurm cluster reach this server; None: `host`.
+    slurm_address: str | None = None
+    slurm_files: SlurmFiles = SlurmFiles.SHARED
+    slurm_task: SlurmTask = SlurmTask.PROCESS
+    slurm_size: SlurmSize = SlurmSize.INSTANCE
+    #: A directory of the nodes with the files of images.
+    slurm_images: Path | None = None
+    #: TOML file: which jobs go to which partition, account and QOS.
+    slurm_rules: Path | None = None
     #: Directories that stand in for file systems (EFS, FSx for Lustre), by FileSystemId.
     file_systems: Mapping[str, Path] = field(default_factory=dict)
 
@@ -103,6 +152,12 @@ class Settings:
             raise SettingsError(f"--compile-cache-size {self.compile_cache_bytes}: must not be negative")
         if self.image_rules is not None and not self.image_rules.is_file():
             raise SettingsError(f"--image-rules {self.image_rules}: no such file")
+        needs_images = self.slurm_task in (SlurmTask.APPTAINER, SlurmTask.ENROOT)
+        if needs_images and (self.slurm_images is None or not self.slurm_images.is_absolute()):
+            raise SettingsError(
+                f"--slurm-task {self.slurm_task.value}: say with --slurm-images in which directory, of the nodes, "
+                "the images' files are; its path must be absolute"
+            )
         if not self.auth and not _is_loopback(self.host):
             raise SettingsError(
                 f"--host {self.host}: whoever reaches this address could run code on this machine; "
@@ -112,5 +167,7 @@ class Settings:
 
     @property
     def host_limit(self) -> int:
-        """See max_hosts."""
+        """See max_hosts; a cluster knows by itself how many hosts it has."""
+        if self.max_hosts is None and self.runtime is RuntimeChoice.SLURM:
+            return CLUSTER_MAX_HOSTS
         return max(DEFAULT_MAX_HOSTS, self.max_jobs) if self.max_hosts is None else self.max_hosts

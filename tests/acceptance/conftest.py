@@ -5,7 +5,7 @@ import pytest
 
 from support.jobs import Jobs
 from support.proxy import RecordingProxy
-from support.server import SageletProcess
+from support.server import SageletProcess, servers_by_runtime
 
 RUNTIMES = [
     pytest.param("process", marks=pytest.mark.xla),
@@ -19,18 +19,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
     No fixture with the runtime as its parameter: pytest ends such a one whenever the next test has the other runtime.
     """
-    started: dict[str, SageletProcess] = {}
-
-    def server_of(runtime: str) -> SageletProcess:
-        if runtime not in started:
-            data: Path = tmp_path_factory.mktemp(f"data-{runtime}")
-            options = ("--runtime", runtime, "--max-jobs", "2", "--stop-grace", "60")
-            started[runtime] = SageletProcess(data, *options).start()
-        return started[runtime]
-
-    yield server_of
-    for process in started.values():
-        process.stop()
+    with servers_by_runtime(tmp_path_factory.mktemp, "--max-jobs", "2", "--stop-grace", "60") as servers:
+        yield servers
 
 
 @pytest.fixture(params=RUNTIMES)

@@ -187,7 +187,9 @@ def left_over(job: str) -> list[str]:
         return found
     with closing(engine):
         mine = {"label": f"{docker_spec.JOB_NAME}={job}"}
-        return found + [container.id for container in engine.containers.list(all=True, filters=mine)]
+        return found + [
+            container.id for container in engine.containers.list(all=True, ignore_removed=True, filters=mine)
+        ]
 
 
 def test_smddp_on_two_hosts(jobs: Jobs, names: dict[str, str]) -> None:

@@ -10,22 +10,18 @@ takes, and with it what a warm start saves, it cannot show.
 import argparse
 import os
 import platform
-import sys
 import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from bench import page
+from sagelet_engine.compile_cache.store import CacheStore
+from support.cache_jobs import CacheJobs, build_plugin, install_gpu
+from support.jobs import Jobs
+from support.server import SageletProcess
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(Path(__file__).parent)]
-
-import page  # noqa: E402
-
-from sagelet_engine.compile_cache.store import CacheStore  # noqa: E402
-from support.cache_jobs import CacheJobs, build_plugin, install_gpu  # noqa: E402
-from support.jobs import Jobs  # noqa: E402
-from support.server import SageletProcess  # noqa: E402
-
 PAGE = ROOT / "docs" / "how-to" / "compile-cache.md"
 HEAD = ("job", "programs", "hits", "misses", "compiled by the stand-in", "until all are there, s", "kept afterwards")
 

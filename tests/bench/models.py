@@ -10,7 +10,6 @@ import argparse
 import os
 import platform
 import socket
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,14 +20,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench import page
+from bench.machine import processor
+from support import same_model
+from support.same_model import TOLERANCES, Difference, Trained
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(Path(__file__).parent)]
-
-import page  # noqa: E402
-
-from support import same_model  # noqa: E402
-from support.same_model import TOLERANCES, Difference, Trained  # noqa: E402
-
 PAGE = ROOT / "docs" / "explanation" / "same-model.md"
 PACKAGES = ("torch", "torch_xla", "transformers")
 KINDS = ("native", "compiled")
@@ -133,12 +130,6 @@ def measure(name: str, base: Path, options: argparse.Namespace) -> Row:
         same_model.difference(native, other),
         options.chunk,
     )
-
-
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def conditions(options: argparse.Namespace, loads: list[float]) -> str:

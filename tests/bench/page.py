@@ -2,16 +2,28 @@
 
 from pathlib import Path
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+def write(page: Path, text: str, name: str = "") -> None:
+    """Puts the text between the marks of the page; a page that has several pairs of marks names them."""
+    before, _, after = _parts(page, name)
+    page.write_text(f"{before}{_mark('begin', name)}\n\n{text}\n\n{_mark('end', name)}{after}")
 
 
-def write(page: Path, text: str) -> None:
-    """Puts the text between the marks of the page."""
-    before, begin, rest = page.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
+def read(page: Path, name: str = "") -> str:
+    """The text between the marks."""
+    return _parts(page, name)[1].strip("\n")
+
+
+def _parts(page: Path, name: str) -> tuple[str, str, str]:
+    before, begin, rest = page.read_text().partition(_mark("begin", name))
+    text, end, after = rest.partition(_mark("end", name))
     if not begin or not end:
-        raise SystemExit(f"{page} has no place for it: {BEGIN} ... {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+        raise SystemExit(f"{page} has no place for it: {_mark('begin', name)} ... {_mark('end', name)}")
+    return before, text, after
+
+
+def _mark(which: str, name: str) -> str:
+    return f"<!-- measured{f' {name}' if name else ''}: {which} -->"
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -4,13 +4,10 @@ Prints a line a page: median and 95 % of 20 requests, in milliseconds, and the s
 """
 
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from urllib.parse import quote
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_engine.telemetry.events import LogEvent

@@ -14,7 +14,6 @@ import argparse
 import os
 import platform
 import statistics
-import sys
 import tempfile
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -22,13 +21,12 @@ from importlib.metadata import version
 from math import comb
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from bench import page
+from bench.machine import processor
 from support.xla_workers import Workers, results
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "compiler-report.md"
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 #: Model, workers, and steps of a turn.
 RUNS = (("gpt2", 1, 2), ("gpt2", 2, 2), ("mlp", 1, 10), ("mlp", 2, 10))
 #: Seconds of a run, also on a machine that others use.
@@ -112,12 +110,6 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
 def conditions(rounds: int, loads: list[float]) -> str:
     return (
         f"{datetime.now(timezone.utc):%Y-%m-%d}, `make bench-report`: {processor()}, "
@@ -127,29 +119,22 @@ def conditions(rounds: int, loads: list[float]) -> str:
     )
 
 
-def write(text: str) -> None:
-    """Puts the text between the marks of the page."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--only", default="", help="gpt2 or mlp")
     parser.add_argument("--write", action="store_true", help="put the table into docs/reference/compiler-report.md")
     options = parser.parse_args()
-    lines, loads = [HEAD, ("---",) * len(HEAD)], [os.getloadavg()[0]]
+    rows, loads = [], [os.getloadavg()[0]]
     for model, workers, steps in RUNS:
         if options.only in ("", model):
-            lines.append(cells(measure(model, workers, steps, options.rounds)))
+            rows.append(cells(measure(model, workers, steps, options.rounds)))
             loads.append(os.getloadavg()[0])
-            print(*lines[-1], sep=" | ", flush=True)
-    text = conditions(options.rounds, loads) + "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+            print(*rows[-1], sep=" | ", flush=True)
+    text = f"{conditions(options.rounds, loads)}\n\n{page.table(HEAD, rows)}"
     print(f"\n{text}")
     if options.write:
-        write(text)
+        page.write(PAGE, text)
 
 
 if __name__ == "__main__":

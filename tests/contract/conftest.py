@@ -1,6 +1,8 @@
+import os
 import sys
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import docker
@@ -9,7 +11,10 @@ import pytest
 from sagelet_engine.clock import SystemClock
 from sagelet_engine.runtimes.docker import DockerRuntime
 from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.runtimes.slurm_task import ContainerTask
 from support.harness import Harness
+from support.slurm_cluster import SlurmCluster
+from support.slurm_jobs import slurm_runtime
 from support.tiny_image import ensure
 
 #: Stands for the image's `train`.
@@ -49,7 +54,37 @@ def docker_host(tmp_path: Path, docker_client: docker.DockerClient, tiny_image: 
     assert docker_client.networks.list(filters=labels) == [], "a network of the job was left"
 
 
-@pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture
+def slurm_host(tmp_path: Path, slurm_cluster: SlurmCluster) -> Iterator[Harness]:
+    owner = uuid.uuid4().hex
+    harness = Harness("slurm", lambda: slurm_runtime(slurm_cluster, tmp_path / "slurm", owner, TRAIN), tmp_path)
+    yield harness
+    harness.clean_up()
+    slurm_cluster.clear()
+
+
+@pytest.fixture
+def slurm_docker_host(tmp_path: Path, slurm_cluster: SlurmCluster, tiny_image: str) -> Iterator[Harness]:
+    owner = uuid.uuid4().hex
+    queue = partial(slurm_runtime, slurm_cluster, tmp_path / "slurm", owner, TRAIN)
+    task = ContainerTask("docker", owner, sys.executable, kill_wait=10)
+    harness = Harness("slurm_docker", lambda: queue(task=task), tmp_path, tiny_image)
+    yield harness
+    harness.clean_up()
+    slurm_cluster.clear()
+
+
+RUNTIMES = [
+    "process",
+    pytest.param("docker", marks=pytest.mark.docker),
+    pytest.param("slurm", marks=pytest.mark.slurm),
+]
+if os.environ.get("SAGELET_TEST_CONTRACT") == "all":
+    # Minutes more; tests/slurm/test_containers.py has what is its own.
+    RUNTIMES.append(pytest.param("slurm_docker", marks=[pytest.mark.slurm, pytest.mark.docker]))
+
+
+@pytest.fixture(params=RUNTIMES)
 def host(request: pytest.FixtureRequest) -> Harness:
     """Each runtime in turn: what a test says of it is true of all."""
     harness: Harness = request.getfixturevalue(f"{request.param}_host")

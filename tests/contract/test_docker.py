@@ -4,6 +4,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,12 @@ from docker.errors import NotFound
 
 from sagelet_engine.clock import SystemClock
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.runtimes import docker_client as sagelets_client
+from sagelet_engine.runtimes import docker_networks
+from sagelet_engine.runtimes import docker_spec as spec
 from sagelet_engine.runtimes.docker import DockerRuntime, probe
 from sagelet_engine.runtimes.port import Handle
-from support.harness import DEADLINE_S, Harness
+from support.harness import DEADLINE_S, Harness, wait_for
 
 pytestmark = pytest.mark.docker
 
@@ -155,6 +159,81 @@ def test_network_is_the_jobs_own_and_goes_with_the_job(
     docker_host.runtime.reap(plan.job_id)
     with pytest.raises(NotFound):
         docker_client.networks.get(name)
+
+
+def test_requests_for_many_containers_share_one_pool_of_connections() -> None:
+    """docker-py had a pool for each path, and closed the oldest of 25 under whoever was about to use it."""
+    client = sagelets_client.connect()
+    adapter = client.api.get_adapter(client.api.base_url)
+    pools = [adapter.get_connection(f"{client.api.base_url}/containers/{number}/json") for number in range(30)]
+    assert all(pool is pools[0] for pool in pools)
+    assert pools[0].pool is not None
+    runtime = DockerRuntime(client, uuid.uuid4().hex, SystemClock())
+    with ThreadPoolExecutor(40) as threads:
+        ends = threads.map(runtime.observe, [Handle("algo-1", f"none-{number}", 0) for number in range(100)])
+        assert not any(end.running for end in ends)
+    client.close()
+
+
+def hello_from(address: tuple[str, int]) -> bytes:
+    """What this machine is told there; nothing while nobody listens."""
+    try:
+        with socket.create_connection(address, timeout=5) as connection:
+            return connection.recv(100)
+    except OSError:
+        return b""
+
+
+def test_jobs_of_one_host_share_a_network_on_which_they_do_not_reach_each_other(
+    docker_host: Harness, docker_client: docker.DockerClient
+) -> None:
+    service = docker_host.start("while true; do echo hello | nc -l -p 5000; done")
+    ((name, network),) = inspect(docker_client, service)["NetworkSettings"]["Networks"].items()
+    address = (network["IPAddress"], 5000)
+    wait_for("the service", lambda: hello_from(address) == b"hello\n")
+    other = docker_host.start(f"nc -w 2 {address[0]} 5000 < /dev/null && echo reached; echo end")
+    assert list(inspect(docker_client, other)["NetworkSettings"]["Networks"]) == [name]
+    assert docker_host.text(other)[-1] == "end"
+    assert not {"hello", "reached"} & {*docker_host.text(other)}
+    docker_host.runtime.reap(docker_host.jobs[0])
+    assert docker_client.networks.get(name).name == name
+
+
+def test_where_no_network_can_be_shared_each_job_has_its_own(
+    docker_host: Harness, docker_client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_networks, "SHARED_LABELS", {"org.sagelet.network": uuid.uuid4().hex})
+    monkeypatch.setattr(docker_networks, "APART", {"com.docker.network.bridge.enable_icc": "cannot"})
+    plan = docker_host.plan("echo alone")
+    handle = docker_host.launch(plan)
+    (name,) = inspect(docker_client, handle)["NetworkSettings"]["Networks"]
+    assert docker_client.networks.get(name).attrs["Labels"]["org.sagelet.job-id"] == plan.job_id
+    assert docker_host.text(handle) == ["alone"]
+
+
+def test_of_two_shared_networks_the_older_is_taken(
+    docker_host: Harness, docker_client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two servers may make one at the same time."""
+    labels = {"org.sagelet.network": uuid.uuid4().hex}
+    monkeypatch.setattr(docker_networks, "SHARED_LABELS", labels)
+    api, found = docker_client.api, []
+    monkeypatch.setattr(docker_networks, "SHARED", f"sagelet-{uuid.uuid4().hex}")
+    make = api.create_network
+
+    def make_two(*arguments: Any, **options: Any) -> Any:
+        found.append(make(*arguments, **options)["Id"])
+        found.append(make(*arguments, **options)["Id"])
+        return {"Id": found[1]}
+
+    monkeypatch.setattr(api, "create_network", make_two)
+    try:
+        joined, _ = docker_networks.JobNetworks(api, "owner").join(docker_host.plan("true"))
+        assert joined == found[0]
+        assert [network["Id"] for network in api.networks(filters=spec.as_filters(labels))] == [joined]
+    finally:
+        for network in api.networks(filters=spec.as_filters(labels)):
+            api.remove_network(network["Id"])
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import docker
 import pytest
+from docker.errors import APIError
 
 from sagelet_engine.images.engine import connect
 from sagelet_engine.images.variants import training_image
@@ -27,15 +28,19 @@ def engine() -> docker.DockerClient:
 @pytest.fixture(params=sorted(USERS))
 def run(engine: docker.DockerClient, request: pytest.FixtureRequest) -> Run:
     def run(script: str) -> str:
-        output: bytes = engine.containers.run(
-            training_image(),
-            ["bash", "-c", script],
-            remove=True,
-            stderr=True,
-            cap_drop=["ALL"],
-            security_opt=["no-new-privileges"],
-            **USERS[request.param],
-        )
+        try:
+            output: bytes = engine.containers.run(
+                training_image(),
+                ["bash", "-c", script],
+                remove=True,
+                stderr=True,
+                cap_drop=["ALL"],
+                security_opt=["no-new-privileges"],
+                **USERS[request.param],
+            )
+        except APIError as error:
+            # In a summary's line there is no room for the URL that comes before it.
+            pytest.fail(f"the container was not started: {error.explanation or error}")
         return output.decode()
 
     return run

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import urllib3
 
@@ -100,23 +101,49 @@ class ApiWorld(World):
 
     def call(self, operation: str, body: dict[str, Any], account: str = ACCOUNT) -> tuple[int, dict[str, Any]]:
         """As `post`, in this process and without a socket: for thousands of calls."""
-        content = json.dumps(body).encode()
-        status: list[str] = []
+        status, _, answer = self.ask(
+            "POST", "/", json.dumps(body).encode(), account=account, x_amz_target=f"SageMaker.{operation}"
+        )
+        return status, json.loads(answer or "{}")
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        content: bytes,
+        *,
+        service: str = "sagemaker",
+        account: str = ACCOUNT,
+        query: str = "",
+        content_type: str = "application/x-amz-json-1.1",
+        **headers: str,
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Any signed request, in this process and without a socket. `_` in a header's name stands for `-`."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        lengths = {"content-type": content_type, "content-length": str(len(content))}
+        answered: list[Any] = []
         answer = self._application(
             {
-                "REQUEST_METHOD": "POST",
-                "PATH_INFO": "/",
-                "QUERY_STRING": "",
+                "REQUEST_METHOD": method,
+                "PATH_INFO": path.encode().decode("latin-1"),
+                "QUERY_STRING": query,
+                "RAW_URI": quote(path),
+                "REQUEST_URI": f"{quote(path)}?{query}",
+                "SERVER_NAME": "localhost",
+                "SERVER_PORT": "80",
+                "wsgi.url_scheme": "http",
                 "HTTP_HOST": "localhost",
-                "HTTP_AUTHORIZATION": _authorization(account),
-                "HTTP_X_AMZ_TARGET": f"SageMaker.{operation}",
-                "CONTENT_TYPE": "application/x-amz-json-1.1",
+                "HTTP_AUTHORIZATION": _authorization(account, service),
+                "CONTENT_TYPE": content_type,
                 "CONTENT_LENGTH": str(len(content)),
                 "wsgi.input": io.BytesIO(content),
+                "sagelet.headers": {**lengths, **given, "host": "localhost"},
+                "sagelet.metadata": {name: value for name, value in given.items() if name.startswith("x-amz-meta-")},
+                **{f"HTTP_{name.upper()}": value for name, value in headers.items()},
             },
-            lambda line, _headers: status.append(line),
+            lambda *response: answered.extend(response[:2]),
         )
-        return int(status[0].split()[0]), json.loads(b"".join(answer) or "{}")
+        return int(answered[0].split()[0]), dict(answered[1]), b"".join(answer)
 
     def page(self, path: str, method: str = "GET", **headers: str) -> urllib3.BaseHTTPResponse:
         """As a browser asks for it; redirections are not followed. `_` in a header's name stands for `-`."""
@@ -159,6 +186,6 @@ class ApiWorld(World):
         return job
 
 
-def _authorization(account: str) -> str:
-    scope = f"{account}/20260101/{REGION}/sagemaker/aws4_request"
+def _authorization(account: str, service: str = "sagemaker") -> str:
+    scope = f"{account}/20260101/{REGION}/{service}/aws4_request"
     return f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"

@@ -93,11 +93,11 @@ def contents(data: Path) -> dict[str, Any]:
     store, objects = Store(data / "sagelet.db"), S3Store(data / "s3", SystemClock())
     try:
         found: dict[str, Any] = {}
-        for account, region, job_id in store.ended_places():
-            job = store.get_by_id(job_id)
-            (stream,) = store.streams(account, region, job.key.name)
+        for ended in store.ended_jobs():
+            job = store.get_by_id(ended.id)
+            (stream,) = store.streams(ended.account, ended.region, job.key.name)
             lines = [event.text for event in store.events(stream.id, limit=100)]
-            found[job.key.arn] = (job, lines, store.last_points(job_id))
+            found[job.key.arn] = (job, lines, store.last_points(ended.id))
         for stored in objects.catalog.every_object():
             _, data_of = objects.open(stored.bucket, stored.key)
             with data_of:

@@ -16,6 +16,7 @@ from typing import BinaryIO
 from sagelet_engine.data.objects import ObjectInfo, ObjectNotFound
 from sagelet_engine.errors import RuntimeUnavailable
 from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.runtimes.cluster import Cluster
 from sagelet_engine.runtimes.port import Handle, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.telemetry.sink import MetricPoint
 
@@ -83,6 +84,9 @@ class FakeObjects:
         yield data
         self.put(bucket, key, data.getvalue())
         self.uploads.append(f"s3://{bucket}/{key}")
+
+    def make_bucket(self, account: str, region: str, bucket: str) -> None:
+        self.missing.discard(bucket)
 
     def has_bucket(self, account: str, bucket: str) -> bool:
         return bucket not in self.missing
@@ -153,6 +157,7 @@ class FakeRuntime:
 
     name = "fake"
     endpoint_host = "endpoint"
+    cluster: Cluster | None = None
     binds_read_only = False
 
     def __init__(self, clock: FakeClock) -> None:

@@ -36,6 +36,7 @@ class Jobs:
                 "TrainingImage": options.pop("image", NATIVE),
                 "TrainingInputMode": "File",
                 **({"MetricDefinitions": options.pop("metrics")} if "metrics" in options else {}),
+                **({"ContainerEntrypoint": options.pop("entrypoint")} if "entrypoint" in options else {}),
             },
             RoleArn=ROLE,
             OutputDataConfig={"S3OutputPath": "s3://tests/out"},

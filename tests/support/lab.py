@@ -43,9 +43,9 @@ class Steps:
         self._unseen: set[str] = set()
         self._open = threading.Event()
         self._known: dict[str, tuple[Any, str]] = {}
-        self._update, self._get = Store.update, Store.get_by_id
+        self._update_all, self._get = Store.update_all, Store.get_by_id
         steps = self
-        patch.setattr(Store, "update", lambda store, job: steps.update(store, job))
+        patch.setattr(Store, "update_all", lambda store, *jobs, **how: steps.update_all(store, *jobs, **how))
         patch.setattr(Store, "get_by_id", lambda store, job_id: steps.get_by_id(store, job_id))
 
     def watch(self, job_name: str) -> None:
@@ -62,11 +62,13 @@ class Steps:
         """The client has looked at what its own call changed."""
         self._unseen.discard(job_name)
 
-    def update(self, store: Store, job: TrainingJob) -> TrainingJob:
-        while _is_server() and job.key.name in self._unseen and not self._open.wait(0.01):
+    def update_all(self, store: Store, *jobs: TrainingJob, **how: bool) -> list[TrainingJob]:
+        names = {job.key.name for job in jobs}
+        while _is_server() and names & self._unseen and not self._open.wait(0.01):
             pass
-        updated = self._update(store, job)
-        self._hold(updated)
+        updated = self._update_all(store, *jobs, **how)
+        for job in updated:
+            self._hold(job)
         return updated
 
     def get_by_id(self, store: Store, job_id: str) -> TrainingJob:

@@ -76,7 +76,8 @@ def _distance(one: dict[str, Any], other: dict[str, Any]) -> float:
 def start(base: Path, *, compiled: bool, threads: int, **options: object) -> tuple[TrainingHost, subprocess.Popen[str]]:
     """A training of `bench/same_model/train.py` with these options, under way on a host of its own."""
     base.mkdir(parents=True)
-    pools = {"OMP_NUM_THREADS": str(threads), "PJRT_NPROC": str(threads)}
+    # Both on CPUs, whatever the machine has.
+    pools = {"OMP_NUM_THREADS": str(threads), "PJRT_NPROC": str(threads), "CUDA_VISIBLE_DEVICES": ""}
     # Threads that wait must not spin: the other training of a pair, or of another test, has its turn.
     host = TrainingHost(base, {**pools, "OMP_WAIT_POLICY": "passive"})
     for file in SOURCES.glob("*.py"):

@@ -1,15 +1,18 @@
 """A real `sagelet up` in a process of its own, for tests that speak to it as a client does."""
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import boto3
 
@@ -42,20 +45,47 @@ class SageletProcess:
         self._port = "0"
         self._process: subprocess.Popen[str] | None = None
         self.output: list[str] = []
+        #: More variables of the server's environment, from its next start on.
+        self.environment: dict[str, str] = {}
 
     def start(self) -> "SageletProcess":
+        self.begin()
+        assert self._ready(), f"sagelet did not start: {self.output}"
+        return self
+
+    def begin(self) -> bool:
+        """As `start`; False for one that ended before it was ready."""
         command = [str(Path(sys.executable).with_name("sagelet")), "up", "--data", str(self.data)]
         self.output = []
         self._process = subprocess.Popen(
-            [*command, "--port", self._port, *self._options],
+            [*command, "--port", self._port, *self._options], env={**os.environ, **self.environment},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         reader.start()
-        until(lambda: self._ready() or self._process.poll() is not None)
-        assert self._ready(), f"sagelet did not start: {self.output}"
+        until(lambda: self._ready() or self.ended is not None)
+        if not self._ready():
+            reader.join()
+            return False
         self._port = self.endpoint.rsplit(":", 1)[1]
-        return self
+        return True
+
+    @property
+    def ended(self) -> int | None:
+        """The exit status of a server that has ended, -9 after a `kill -9`; None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def health(self) -> dict[str, Any]:
+        """`GET /_sagelet/health`."""
+        with urlopen(f"{self.endpoint}/_sagelet/health", timeout=60) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
 
     @property
     def endpoint(self) -> str:
@@ -114,3 +144,19 @@ class SageletProcess:
         assert process.stdout is not None
         for line in process.stdout:
             self.output.append(line)
+
+
+@contextmanager
+def servers_by_runtime(directory: Callable[[str], Path], *options: str) -> Iterator[Callable[[str], SageletProcess]]:
+    """A server of each runtime that is asked for, started when it first is, with a data directory of its own."""
+    started: dict[str, SageletProcess] = {}
+
+    def server_of(runtime: str) -> SageletProcess:
+        if runtime not in started:
+            data = directory(f"data-{runtime}")
+            started[runtime] = SageletProcess(data, "--runtime", runtime, *options).start()
+        return started[runtime]
+
+    yield server_of
+    for process in started.values():
+        process.stop()

@@ -125,8 +125,12 @@ def run_workers(
     """All of them to their end; a failed one fails the test with its log."""
     with Workers(size, command, directory, extra, local_size) as workers:
         ended = [workers.ended(rank) for rank in range(size)]
-    for rank, worker in enumerate(ended):
-        assert worker.code == 0, f"rank {rank}:\n{worker.out[-4000:]}\n{worker.err[-6000:]}"
+    failed = [
+        f"rank {rank}:\n{worker.out[-4000:]}\n{worker.err[-6000:]}"
+        for rank, worker in enumerate(ended)
+        if worker.code != 0
+    ]
+    assert not failed, "\n".join(failed)
     return ended
 
 

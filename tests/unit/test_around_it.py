@@ -47,8 +47,14 @@ def test_the_images_have_the_version_of_the_package() -> None:
     assert f"-t sagelet/server{tag} " in dockerfile
 
 
+def command(name: str) -> click.Command:
+    found = main.get_command(click.Context(main), name)
+    assert found is not None, name
+    return found
+
+
 def test_variables_of_the_server_image_are_settings() -> None:
-    known = {option.envvar for option in main.commands["up"].params if isinstance(option, click.Option)}
+    known = {option.envvar for option in command("up").params if isinstance(option, click.Option)}
     dockerfile = (ROOT / "images/server/Dockerfile").read_text()
     in_compose = COMPOSE["services"]["sagelet-docker"]["environment"]
     used = {*re.findall(r"(SAGELET_\w+)=", dockerfile), *in_compose}
@@ -67,7 +73,7 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("line", commands())
 def test_commands_have_the_options_that_they_are_given(line: str) -> None:
     _, name, *words = shlex.split(line)
-    options = {text for param in main.commands[name].params for text in param.opts}
+    options = {text for param in command(name).params for text in param.opts}
     own = words[: words.index("--")] if "--" in words else words
     assert {word for word in own if word.startswith("--")} <= options
 

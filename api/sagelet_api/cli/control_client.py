@@ -2,13 +2,14 @@
 
 import json
 import ssl
+import uuid
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
-from sagelet_api.cli.options import data_directory
+from sagelet_api.cli.options import Server, data_directory
 from sagelet_api.credentials import DEFAULT_REGION
 from sagelet_engine.errors import SageletError
 from sagelet_engine.keys import KeyPair, ca_file, read_key_pair
@@ -48,6 +49,16 @@ def ask(method: str, url: str, body: Any = None, *, data: Path | None = None) ->
         untrusted = isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError)
         raise unreachable(url, error, untrusted=untrusted) from error
     return answer
+
+
+def ask_owner(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """As `ask`, of what only the owner of the server's data directory may ask: a file that we make there shows it."""
+    proof = server.data / f".proof-{uuid.uuid4().hex}"
+    proof.touch(mode=0o600)
+    try:
+        return ask("POST", server.control_url(path), {**body, "proof": proof.name}, data=server.data)
+    finally:
+        proof.unlink(missing_ok=True)
 
 
 def unreachable(url: str, error: Exception, *, untrusted: bool = False) -> ServerUnreachable:

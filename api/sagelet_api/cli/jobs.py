@@ -13,7 +13,19 @@ from rich.text import Text
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.options import Server, json_option, server_options
-from sagelet_api.cli.output import Column, age, console, echo_json, iso, plain_row, show_rows, span, status_text, table
+from sagelet_api.cli.output import (
+    Column,
+    age,
+    console,
+    echo_json,
+    iso,
+    plain_row,
+    say,
+    show_rows,
+    span,
+    status_text,
+    table,
+)
 from sagelet_api.cli.training_jobs import STATUSES, Job, Wanted, find, instances, trained_seconds
 from sagelet_engine.jobs.compilation import asks_for_compiler
 
@@ -141,6 +153,6 @@ def _watch_lines(aws: Aws, wanted: Wanted, most: int | None) -> None:
         now = find(aws, wanted, most)
         for job in reversed(now):
             if before.get(job["TrainingJobArn"]) != job["SecondaryStatus"]:
-                click.echo(plain_row(COLUMNS, job))
+                say(plain_row(COLUMNS, job))
         before = {job["TrainingJobArn"]: job["SecondaryStatus"] for job in now}
         time.sleep(_EVERY)

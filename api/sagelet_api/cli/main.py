@@ -1,64 +1,72 @@
 """The command `sagelet`."""
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 import click
 
 import sagelet_engine
-from sagelet_api.cli.cache import cache
-from sagelet_api.cli.compare import compare
-from sagelet_api.cli.completion import completion
-from sagelet_api.cli.demo import demo
-from sagelet_api.cli.describe import describe
-from sagelet_api.cli.doctor import doctor
 from sagelet_api.cli.exit_codes import INTERRUPTED
-from sagelet_api.cli.fault import fault, throttle
-from sagelet_api.cli.image import image
-from sagelet_api.cli.instances import instances
-from sagelet_api.cli.job_actions import delete, interrupt, stop
-from sagelet_api.cli.jobs import jobs
-from sagelet_api.cli.logs import logs
-from sagelet_api.cli.report import report
-from sagelet_api.cli.run import env, run
-from sagelet_api.cli.s3 import s3
-from sagelet_api.cli.state import export, import_, reset
-from sagelet_api.cli.status import down, status
-from sagelet_api.cli.up import up
-from sagelet_api.cli.wait import wait
+from sagelet_api.cli.output import printable
 from sagelet_engine.errors import SageletError
 
 #: As `sagelet --help` shows them.
-SECTIONS: Mapping[str, Sequence[click.Command]] = {
-    "The server": (up, down, status, doctor),
-    "Programs that use it": (demo, run, env),
-    "Training jobs": (jobs, describe, logs, wait, stop, interrupt, delete, report, compare),
-    "What it has and keeps": (image, instances, cache, s3, reset, export, import_),
-    "Tests and shells": (fault, throttle, completion),
+SECTIONS: Mapping[str, Sequence[str]] = {
+    "The server": ("up", "down", "status", "doctor"),
+    "Programs that use it": ("demo", "run", "env"),
+    "Training jobs": ("jobs", "describe", "logs", "wait", "stop", "interrupt", "delete", "report", "compare"),
+    "What it has and keeps": ("image", "instances", "cache", "s3", "gc", "reset", "export", "import"),
+    "Tests and shells": ("fault", "throttle", "completion"),
+}
+
+#: The modules of commands that are in another one than their own.
+_MODULES = {
+    "down": "status",
+    "env": "run",
+    "stop": "job_actions",
+    "interrupt": "job_actions",
+    "delete": "job_actions",
+    "reset": "state",
+    "export": "state",
+    "import": "state",
+    "throttle": "fault",
 }
 
 
 class Sectioned(click.Group):
-    """Commands by sections. Errors that sagelet raises on purpose are one line, with exit code 1."""
+    """Commands by sections. Errors that sagelet raises on purpose are one line, with exit code 1.
+
+    A command's module is loaded when the command is asked for: all of them together take longer than most commands.
+    """
 
     def invoke(self, context: click.Context) -> object:
         try:
             return super().invoke(context)
         except SageletError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(printable(str(error))) from error
         except KeyboardInterrupt:
             # No error: it ends what goes on for ever, with the code that shells give it.
             click.echo(err=True)
             context.exit(INTERRUPTED)
 
     def list_commands(self, _context: click.Context) -> list[str]:
-        return [str(command.name) for commands in SECTIONS.values() for command in commands]
+        return [name for names in SECTIONS.values() for name in names]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(context):
+            return None
+        module = import_module(f"sagelet_api.cli.{_MODULES.get(name, name)}")
+        # `import` is a word of Python's.
+        found: click.Command = getattr(module, "import_" if name == "import" else name)
+        return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.list_commands(context)))
-        for title, commands in SECTIONS.items():
+        for title, names in SECTIONS.items():
+            commands = [(name, self.get_command(context, name)) for name in names]
             with formatter.section(title):
                 formatter.write_dl(
-                    [(f"{command.name:{width}}", command.get_short_help_str(66)) for command in commands]
+                    [(f"{name:{width}}", command.get_short_help_str(66)) for name, command in commands if command]
                 )
 
 
@@ -71,8 +79,3 @@ def main() -> None:
     compiled, `sagelet up` starts the server, and `sagelet run -- COMMAND` brings a program of boto3 or the SageMaker
     SDKs to it.
     """
-
-
-for _commands in SECTIONS.values():
-    for _command in _commands:
-        main.add_command(_command)

@@ -1,7 +1,8 @@
 """How commands print: tables for people, lines with tabs for pipes, JSON for programs."""
 
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Generic, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import click
 from rich import box
 from rich.console import Console
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +23,12 @@ STATUS_COLOURS = {
     "Failed": "red",
     "Stopping": "yellow",
     "Stopped": "yellow",
+}
+#: What a terminal obeys (C0 but for tabs and line ends, DEL, C1): shown as U+2400 to U+2421, or as U+FFFD.
+_OBEYED = {
+    **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
 }
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
@@ -37,16 +45,39 @@ class Column(Generic[R]):
     right: bool = False
 
 
+class SafeConsole(Console):
+    """A terminal gets colours and moves of the cursor from rich alone, never from what a job said.
+
+    An escape of a job's could set the clipboard, rename the window, or write over what stands above it.
+    """
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        if not self.is_terminal:
+            return super()._render_buffer(buffer)
+        return super()._render_buffer(one if one.control else Segment(printable(one.text), one.style) for one in buffer)
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal obeys."""
+    return text.translate(_OBEYED)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """As click.echo, for text that holds what a job or a server said."""
+    is_terminal = (sys.stderr if err else sys.stdout).isatty()
+    click.echo(printable(text) if is_terminal else text, err=err)
+
+
 def console(*, stderr: bool = False) -> Console:
     """Knows NO_COLOR, and whether there is a terminal; where there is none, nothing is folded."""
-    made = Console(highlight=False, stderr=stderr)
+    made = SafeConsole(highlight=False, stderr=stderr)
     if not made.is_terminal:
         made.width = WIDE
     return made
 
 
 def echo_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, default=_jsonable, ensure_ascii=False))
+    say(json.dumps(value, indent=2, default=_jsonable, ensure_ascii=False))
 
 
 def show_rows(columns: Sequence[Column[R]], rows: Sequence[R]) -> None:
@@ -56,7 +87,7 @@ def show_rows(columns: Sequence[Column[R]], rows: Sequence[R]) -> None:
         out.print(table(columns, rows, out.width))
         return
     for row in rows:
-        click.echo(plain_row(columns, row))
+        say(plain_row(columns, row))
 
 
 def plain_row(columns: Sequence[Column[R]], row: R) -> str:

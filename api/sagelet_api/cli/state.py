@@ -1,7 +1,6 @@
 """`sagelet reset`, `sagelet export` and `sagelet import`: a data directory as a whole."""
 
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import click
 
-from sagelet_api.cli.control_client import ServerUnreachable, ask
+from sagelet_api.cli.control_client import ServerUnreachable, ask, ask_owner
 from sagelet_api.cli.options import Server, data_option, endpoint_options, json_option
 from sagelet_api.cli.output import console, echo_json
 from sagelet_engine.clock import SystemClock
@@ -69,12 +68,7 @@ def _reset_running(server: Server, scope: str, in_use: DataDirectoryInUse) -> No
         before = _instance(server)
     except ServerUnreachable as error:
         raise DataDirectoryInUse(f"{in_use}. {error}") from error
-    proof = server.data / f".reset-{uuid.uuid4().hex}"
-    proof.touch(mode=0o600)
-    try:
-        ask("POST", server.control_url("reset"), {"scope": scope, "proof": proof.name})
-    finally:
-        proof.unlink(missing_ok=True)
+    ask_owner(server, "reset", {"scope": scope})
     deadline = time.monotonic() + RESTART_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,16 +1,25 @@
 """The settings of a server as options of `sagelet up`."""
 
 import os
-import re
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from sagelet_api.cli.options import data_option
+from sagelet_api.cli.quantities import Age, Size
 from sagelet_engine.errors import SettingsError
-from sagelet_engine.settings import GpuPolicy, RuntimeChoice, Settings, default_max_jobs
+from sagelet_engine.settings import (
+    GpuPolicy,
+    RuntimeChoice,
+    Settings,
+    SlurmFiles,
+    SlurmSize,
+    SlurmTask,
+    default_max_jobs,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,7 +30,7 @@ def option(name: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(name, **{"envvar": variable, "show_envvar": True, "show_default": True, **attributes})
 
 
-def choices(values: type[RuntimeChoice] | type[GpuPolicy]) -> click.Choice[str]:
+def choices(values: type[Enum]) -> click.Choice[str]:
     return click.Choice([value.value for value in values])
 
 
@@ -30,20 +39,6 @@ class FileSystem(click.types.StringParamType):
 
     name = "ID=DIRECTORY"
     envvar_list_splitter = os.pathsep
-
-
-class Size(click.types.StringParamType):
-    """Bytes, or a number with K, M, G or T (powers of 1024; `GB` and `GiB` are `G`)."""
-
-    name = "SIZE"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, int):
-            return value
-        text = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
-        if text is None:
-            self.fail(f"{value!r} is no size; write 0, 500M or 5G", param, ctx)
-        return int(float(text[1]) * 1024 ** " KMGT".index(text[2].upper() or " "))
 
 
 OPTIONS = (
@@ -69,9 +64,41 @@ OPTIONS = (
     option(
         "--compile-cache-size", default="5G", type=Size(), help="Of compiled programs kept from job to job; 0: none."
     ),
+    option("--keep-files", default="30d", type=Age(), help="How long ended jobs' files (/opt/ml) stay, if at all."),
+    option("--keep-files-size", default="20G", type=Size(), help="Of all ended jobs' files; the youngest job's stay."),
+    option("--keep-jobs", default="forever", type=Age(), help="How long ended jobs stay, with their logs and metrics."),
     option("--auth", is_flag=True, help="Let in only what is signed with the key pair in DATA/credentials."),
     option("--tls", is_flag=True, help="HTTPS, with a certificate of its own: DATA/tls/ca.pem is for AWS_CA_BUNDLE."),
     option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules."),
+    option("--slurm-address", default=None, help="With --runtime slurm: the name by which nodes reach this server."),
+    option(
+        "--slurm-files",
+        default="shared",
+        type=choices(SlurmFiles),
+        help="With --runtime slurm: nodes see the data directory at the same place, or get their files by S3.",
+    ),
+    option(
+        "--slurm-task",
+        default="process",
+        type=choices(SlurmTask),
+        help="With --runtime slurm: what nodes run, this Python or a container of the job's image.",
+    ),
+    option(
+        "--slurm-size",
+        default="instance",
+        type=choices(SlurmSize),
+        help="With --runtime slurm: ask for CPUs and memory of the instance type, as far as nodes have them, or not.",
+    ),
+    option(
+        "--slurm-images",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="With --slurm-task apptainer or enroot: the nodes' directory of image files.",
+    ),
+    option(
+        "--slurm-rules",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="With --runtime slurm: TOML file with your rules for partitions, accounts and QOS.",
+    ),
     option(
         "--file-system",
         multiple=True,
@@ -94,6 +121,12 @@ def settings_of(
     gpus: str,
     stop_grace: int,
     compile_cache_size: int,
+    slurm_files: str,
+    slurm_task: str,
+    slurm_size: str,
+    keep_files: int | None,
+    keep_files_size: int,
+    keep_jobs: int | None,
     file_system: tuple[str, ...],
     **same: Any,
 ) -> Settings:
@@ -103,6 +136,12 @@ def settings_of(
         gpus=GpuPolicy(gpus),
         stop_grace_seconds=stop_grace,
         compile_cache_bytes=compile_cache_size,
+        slurm_files=SlurmFiles(slurm_files),
+        slurm_task=SlurmTask(slurm_task),
+        slurm_size=SlurmSize(slurm_size),
+        keep_files_seconds=keep_files,
+        keep_files_bytes=keep_files_size,
+        keep_jobs_seconds=keep_jobs,
         file_systems=_by_id(file_system),
         **same,
     )

@@ -13,7 +13,7 @@ from rich.text import Text
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.exit_codes import FAILED, STOPPED, TIMED_OUT
 from sagelet_api.cli.options import Server, json_option, server_options
-from sagelet_api.cli.output import console, echo_json, span
+from sagelet_api.cli.output import console, echo_json, say, span
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
 
 #: Seconds between looks.
@@ -73,7 +73,7 @@ def wait(context: click.Context, names: tuple[str, ...], timeout: float | None, 
         echo_json(jobs)
     else:
         for job in jobs:
-            click.echo(outcome(job))
+            say(outcome(job))
     context.exit(exit_code(jobs))
 
 

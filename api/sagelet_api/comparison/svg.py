@@ -5,8 +5,11 @@ from html import escape
 from sagelet_api.comparison.drawing import Dot, Label, Path, Picture, Rect, Shape
 
 
-def svg(picture: Picture) -> str:
-    """An element `svg`, named and described for those who do not see it."""
+def svg(picture: Picture, style: str = "") -> str:
+    """An element `svg`, named and described for those who do not see it.
+
+    `style`: a style sheet of its own, for a picture that stands in no page of ours.
+    """
     name = f"picture-{escape(picture.name)}"
     head = (
         f'<svg class="chart" role="img" viewBox="0 0 {_n(picture.width)} {_n(picture.height)}" '
@@ -14,6 +17,8 @@ def svg(picture: Picture) -> str:
         f'<title id="{name}-title">{escape(picture.title)}</title>'
         f'<desc id="{name}-text">{escape(picture.description)}</desc>'
     )
+    if style:
+        head += f"<style>{style}</style>"
     return head + "".join(map(_element, picture.shapes)) + "</svg>"
 
 

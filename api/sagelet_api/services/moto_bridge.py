@@ -1,24 +1,28 @@
 """moto, in this process: every AWS service that sagelet does not serve itself. The only file that touches moto, with
-`moto_events.py`, which gets its backends from here.
+`moto_events.py`, which gets its backends from here, and `moto_confined.py`, which keeps it in this process.
 
 moto is loaded by the first request that needs it (0.5 s). Its signatures move between releases, so the distribution
 pins it and `tests/unit/api/test_moto_bridge.py` is the contract.
 """
 
 import logging
-import math
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
 
 from sagelet_api.authentication import MAX_BODY
-from sagelet_api.aws_errors import AwsError, InternalFailure, NotImplementedOperation, UnknownOperationException
+from sagelet_api.aws_errors import (
+    AwsError,
+    InternalFailure,
+    NotImplementedOperation,
+    UnknownOperationException,
+    ValidationException,
+)
 from sagelet_api.loading import LOADING
 from sagelet_api.permissions import TRAINING_POLICY_TEXT
 from sagelet_api.protocol import (
@@ -31,10 +35,11 @@ from sagelet_api.protocol import (
     rewind,
 )
 from sagelet_api.replies import error_reply, send
-from sagelet_api.services import execution_role, moto_events
+from sagelet_api.services import execution_role, moto_events, moto_metrics
+from sagelet_api.services.moto_confined import Confined, confine
 from sagelet_api.services.trust import trusts
 from sagelet_engine.s3.records import Bucket, StoredObject
-from sagelet_engine.telemetry.sink import NAMESPACE, MetricPoint
+from sagelet_engine.telemetry.sink import MetricPoint
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +48,12 @@ _REFUSED_PATHS = ("/moto-api", "/latest/meta-data", "/latest/api")
 _RETRIES = 5
 #: The principal that runs training jobs.
 SERVICE = "sagemaker.amazonaws.com"
+_TAGS = {("sagemaker", operation) for operation in ("AddTags", "DeleteTags", "ListTags")}
 #: Forms are small; CloudFormation templates of 1 MB are the largest.
 _MAX_FORM = 8 * 1024 * 1024
+#: Marks an IAM of moto's that has its execution role, or had it.
+_SEEDED = "sagelet_execution_role"
+_WEB_PAGES = (b"<!doctype html", b"<html")
 
 
 class MotoBridge:
@@ -55,8 +64,6 @@ class MotoBridge:
         self._app: Any = None
         #: Signing names that moto has answered to.
         self._services: set[str] = set()
-        #: Account and partition of each IAM that has its execution role.
-        self._seeded: set[tuple[str, str]] = set()
         self._seeding = threading.Lock()
 
     def warm_up(self) -> None:
@@ -70,7 +77,6 @@ class MotoBridge:
         with LOADING, self._seeding:
             import_module("moto.core.base_backend").BackendDict.reset()
             import_module("moto.core.model_instances").reset_model_data()
-            self._seeded.clear()
 
     def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Answers a signed request; what moto lacks or fails at becomes an error of the caller's protocol."""
@@ -83,7 +89,7 @@ class MotoBridge:
                 self._iam(call.account, self.partition(call.region))
             return self._ask(call, _for_moto(call, environ), start_response)
         except AwsError as error:
-            return send(call, error_reply(call, error), environ, start_response)
+            return send(call, error_reply(call, error), start_response)
 
     def make_bucket(self, account: str, region: str, name: str) -> None:
         """Makes a bucket that keeps a configuration, if it is not there: moto forgets, and our store does not."""
@@ -126,19 +132,8 @@ class MotoBridge:
         return any(one.arn == role and trusts(one.assume_role_policy_document, SERVICE) for one in list(found))
 
     def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
-        """Puts points into CloudWatch; NaN and infinity are left out, which CloudWatch refuses."""
-        data = [
-            {
-                "MetricName": point.name,
-                "Dimensions": [_dimension(job_name, point.host)],
-                **({"Unit": "Percent"} if point.host else {}),
-                "Timestamp": datetime.fromtimestamp(point.time_ms / 1000, timezone.utc).replace(tzinfo=None),
-                "Value": point.value,
-            }
-            for point in points
-            if math.isfinite(point.value)
-        ]
-        self._backend("cloudwatch")[account][region].put_metric_data(NAMESPACE, data)
+        """Puts points into CloudWatch, which shows the newest."""
+        moto_metrics.publish(self._backend("cloudwatch")[account][region], job_name, points)
 
     def put_event(self, account: str, region: str, event: Mapping[str, Any]) -> None:
         """Hands an event to the rules of an account's default event bus."""
@@ -190,7 +185,8 @@ class MotoBridge:
         """moto's IAM of an account, which has the execution role from the first time it is asked for."""
         iam = self._backend("iam")[account][partition]
         with self._seeding:
-            if (account, partition) not in self._seeded:
+            # The mark is moto's, and goes when moto forgets, whoever makes it: its state is the process's.
+            if not getattr(iam, _SEEDED, False):
                 iam.create_role(
                     execution_role.NAME,
                     execution_role.TRUST_POLICY,
@@ -201,7 +197,7 @@ class MotoBridge:
                     max_session_duration="3600",
                 )
                 iam.put_role_policy(execution_role.NAME, execution_role.POLICY, TRAINING_POLICY_TEXT)
-                self._seeded.add((account, partition))
+                setattr(iam, _SEEDED, True)
         return iam
 
     def log_groups(self, account: str, region: str) -> Sequence[dict[str, Any]]:
@@ -253,7 +249,7 @@ class MotoBridge:
         return True
 
     def _ask(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Runs moto, and passes on its answer unless that is one of Flask's or Werkzeug's error pages."""
+        """Runs moto, and passes on its answer unless that is an error without words, or with a web page's."""
         answer: list[Any] = []
 
         def start(*response: Any) -> None:
@@ -261,7 +257,8 @@ class MotoBridge:
 
         body = b"".join(self._run(call, environ, start))
         status, headers = answer[0], answer[1]
-        if not status.startswith(("2", "3")) and body[:15].lower().startswith((b"<!doctype html", b"<html")):
+        speechless = not body and call.method != "HEAD"
+        if not status.startswith(("2", "3")) and (speechless or body[:15].lower().startswith(_WEB_PAGES)):
             raise _not_implemented(call) if status.startswith("4") else _failed(call, status)
         start_response(status, _with_length(call, headers, body))
         return [b"" if call.method == "HEAD" else body]
@@ -276,9 +273,14 @@ class MotoBridge:
             except AwsError:
                 # The body is not the one that was signed, or did not arrive whole.
                 raise
+            except Confined as refused:
+                raise _refused(call, str(refused)) from refused
             except (NotImplementedError, import_module("botocore.model").OperationNotFoundError) as error:
                 raise _not_implemented(call) from error
             except Exception as error:
+                if (call.service, call.operation) in _TAGS:
+                    # It breaks over an ARN of a kind that it does not have.
+                    raise ValidationException("There is no such resource, or none that has tags here.") from error
                 if not _lost_race(call, error) or attempt == _RETRIES - 1:
                     _log.exception("moto failed at %s %s, request %s", call.service, call.operation, call.request_id)
                     raise _failed(call, f"{type(error).__name__}: {error}") from error
@@ -289,17 +291,11 @@ def _default_version(policy: Any) -> str:
     return next((one.document for one in policy.versions if one.version_id == policy.default_version_id), "")
 
 
-def _dimension(job_name: str, host: str) -> dict[str, str]:
-    """AWS: instance metrics have Host, what a metric definition finds has TrainingJobName."""
-    if host:
-        return {"Name": "Host", "Value": f"{job_name}/{host}"}
-    return {"Name": "TrainingJobName", "Value": job_name}
-
-
 def _load_moto() -> Any:
     # Read once, when moto's WSGI module loads. CORS is for the front door alone, which has none.
     settings: Any = import_module("moto.settings")
     settings.DISABLE_GLOBAL_CORS = True
+    confine()
     moto_server = import_module("moto.moto_server.werkzeug_app")
     return moto_server.DomainDispatcherApplication(moto_server.create_backend_app)
 
@@ -337,7 +333,12 @@ def _lost_race(call: Call, error: Exception) -> bool:
 
 def _not_implemented(call: Call) -> AwsError:
     what = f"{call.service} {call.operation or f'{call.method} {call.path}'}"
-    message = f"{what} is not implemented by sagelet, nor by moto {import_module('moto').__version__} behind it."
+    return _refused(
+        call, f"{what} is not implemented by sagelet, nor by moto {import_module('moto').__version__} behind it."
+    )
+
+
+def _refused(call: Call, message: str) -> AwsError:
     if call.protocol in (Protocol.JSON, Protocol.CBOR):
         return UnknownOperationException(message)
     return NotImplementedOperation(message)

@@ -81,7 +81,7 @@ class TrainingJobs:
         return training_view.describe(job, self._engine.final_metrics(job))
 
     def list_training_jobs(self, context: Context, request: Request) -> dict[str, Any]:
-        page = self._engine.jobs(job_query(context, request))
+        page = self._engine.listing(job_query(context, request))
         answer: dict[str, Any] = {"TrainingJobSummaries": [training_view.summary(job) for job in page.jobs]}
         if page.next is not None:
             answer["NextToken"] = page_tokens.encode(

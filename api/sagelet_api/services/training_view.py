@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sagelet_engine.jobs.query import ListedJob
 from sagelet_engine.jobs.record import TrainingJob, Transition, WarmPool
 from sagelet_engine.telemetry.sink import MetricPoint
 
@@ -45,7 +46,7 @@ def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> dict[str, Any]
     return answer
 
 
-def summary(job: TrainingJob) -> dict[str, Any]:
+def summary(job: TrainingJob | ListedJob) -> dict[str, Any]:
     """One TrainingJobSummary of ListTrainingJobs."""
     answer = {
         "TrainingJobName": job.key.name,

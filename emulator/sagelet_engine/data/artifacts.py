@@ -9,10 +9,13 @@ from typing import BinaryIO
 from sagelet_engine.data import tarballs
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.data.volume import GIB, measured
 from sagelet_engine.errors import ClientFault
 from sagelet_engine.jobs.record import TrainingJob
 
 _CHUNK = 1024 * 1024
+#: Bytes of a sparse directory that are uploaded whatever the volume is.
+_MOST_HOLES = GIB
 
 
 class Uploader:
@@ -35,6 +38,7 @@ class Uploader:
         hosts = [self._directories.host(name) for name in self._job.hosts]
         for host in hosts:
             self._refuse_links(host)
+            self._refuse_holes(host)
         self._merged("model", [host.model for host in hosts])
         # First, so that a file of that name that the script wrote is the one that stays.
         self._merged("output", [*self._reports(), *(host.output_data for host in hosts)])
@@ -50,6 +54,18 @@ class Uploader:
                 inner = directory.relative_to(host.opt_ml)
                 raise ClientFault(
                     f"/opt/ml/{inner} is a symbolic link: make it a directory, sagelet does not follow it"
+                )
+
+    def _refuse_holes(self, host: HostDirectories) -> None:
+        """Files with holes are packed whole: a petabyte of them takes no disk, and for ever to upload."""
+        volume = int(self._job.request["ResourceConfig"].get("VolumeSizeInGB") or 0) * GIB
+        for directory in (host.model, host.output_data):
+            claimed, taken = measured(directory)
+            if claimed > max(volume, taken, _MOST_HOLES):
+                inner = directory.relative_to(host.opt_ml)
+                raise ClientFault(
+                    f"the files of /opt/ml/{inner} have {claimed} bytes, most of them holes; that is more than "
+                    "VolumeSizeInGB: write no sparse files"
                 )
 
     def _merged(self, name: str, hosts: list[Path]) -> None:

@@ -15,7 +15,6 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.objects import ObjectNotFound, ObjectStore
 from sagelet_engine.data.staging import checkpoint_directory, checkpoint_target
 from sagelet_engine.errors import ClientFault
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.jobs.record import TrainingJob
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 #: Seconds between two looks at the directory. AWS documents none.
 PERIOD = 2.0
 _CHUNK = 1024 * 1024
+#: Bytes of a file; a larger one that is mostly holes is left out.
+MOST_SPARSE = 64 * 1024**3
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 #: A pipe that somebody put there must not hold us up.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -183,7 +185,9 @@ class _Mirror:
         for name in sorted(due):
             if over.is_set() and not final:
                 return
+            failpoint(Failpoint.BEFORE_CHECKPOINT)
             if self._send(name, files[name]):
+                failpoint(Failpoint.AFTER_CHECKPOINT)
                 sent[name] = files[name]
         self._forget(had - files.keys(), sent, others)
 
@@ -193,6 +197,7 @@ class _Mirror:
         for name in sorted(gone):
             if not any(other.wrote(name) for other in others):
                 self._objects.delete(*self._where, self._target.bucket, self._target.key + name)
+                failpoint(Failpoint.AFTER_CHECKPOINT_DELETE)
             sent.pop(name, None)
         self._note(self._noted() - gone)
 
@@ -202,7 +207,7 @@ class _Mirror:
             with self._open(name) as source, self._copy.open("wb") as copy:
                 if Stamp.of(os.fstat(source.fileno())) != stamp:
                     return False
-                shutil.copyfileobj(source, copy, _CHUNK)
+                copy_whole(source, copy, stamp.size)
                 if Stamp.of(os.fstat(source.fileno())) != stamp:
                     return False
             self._objects.upload(*self._where, self._copy, self._target.bucket, self._target.key + name)
@@ -248,7 +253,7 @@ class _Mirror:
                     with suppress(FileNotFoundError):
                         path = os.path.normpath(os.path.join(directory, name))
                         status = os.stat(name, dir_fd=place, follow_symlinks=False)
-                        if stat.S_ISREG(status.st_mode):
+                        if stat.S_ISREG(status.st_mode) and not _is_hole(status):
                             found[path] = Stamp.of(status)
         finally:
             os.close(top)
@@ -292,6 +297,18 @@ def _write_whole(path: Path, content: object) -> None:
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps(content), encoding="ascii")
     fresh.replace(path)
+
+
+def copy_whole(source: BinaryIO, target: BinaryIO, size: int) -> None:
+    """No more than there was: a file may grow faster than it is copied, for ever."""
+    while size > 0 and (chunk := source.read(min(size, _CHUNK))):
+        target.write(chunk)
+        size -= len(chunk)
+
+
+def _is_hole(status: os.stat_result) -> bool:
+    """A file of holes that no disk could hold: to copy it takes for ever, so it is none that is synced."""
+    return status.st_size > MOST_SPARSE and status.st_blocks * 512 < status.st_size // 2
 
 
 def _unless_gone(error: OSError) -> None:

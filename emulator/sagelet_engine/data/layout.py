@@ -6,6 +6,7 @@ instances, so it has directories of its own in `JOB_ID/attempt-2`. What a warm p
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from sagelet_engine.jobs.record import TrainingJob
@@ -34,7 +35,7 @@ class HostDirectories:
     #: What a warm pool keeps of the host: its persistent cache. None: the job has no warm pool.
     cache: Path | None = None
 
-    @property
+    @cached_property
     def opt_ml(self) -> Path:
         """Becomes /opt/ml."""
         return self.root / "opt-ml"
@@ -66,7 +67,8 @@ class HostDirectories:
 
     def behind_link(self, path: Path) -> bool:
         """Whether something between /opt/ml and `path` is a symbolic link, which the container can point anywhere."""
-        return any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(self.opt_ml))
+        within = len(path.parts) - len(self.opt_ml.parts) + 1
+        return any(part.is_symlink() for part in (path, *path.parents)[:within])
 
     def create(self) -> None:
         self.run.mkdir(parents=True, exist_ok=True)

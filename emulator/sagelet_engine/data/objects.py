@@ -77,6 +77,10 @@ class ObjectStore(Protocol):
         """Removes an object; one that is not there, in a bucket that is not there, is fine."""
         ...
 
+    def make_bucket(self, account: str, region: str, bucket: str) -> None:
+        """Makes a bucket; one that the account has already is fine."""
+        ...
+
     def has_bucket(self, account: str, bucket: str) -> bool:
         """Whether the account has the bucket."""
         ...

@@ -18,6 +18,38 @@ def remove_job(data: Path, job: TrainingJob) -> None:
     remove_tree(data / "jobs" / job.key.account / job.key.region / job.id)
 
 
+def remove(path: Path) -> None:
+    """Deletes a directory or whatever else is there. Raises DirectoryStays."""
+    if path.is_dir() and not path.is_symlink():
+        remove_tree(path)
+        return
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise DirectoryStays(f"{path} cannot be deleted ({error.strerror}); delete it as its owner") from error
+
+
+def remove_empty(path: Path) -> None:
+    """Deletes a directory, if it is there and nothing is in it."""
+    if path.is_dir() and not any(path.iterdir()):
+        remove(path)
+
+
+def bytes_below(path: Path) -> int:
+    """What a file or a directory takes on the disk, as `du` counts; what has gone meanwhile is nothing."""
+    found = _blocks(path)
+    for directory, names, files in os.walk(path):
+        found += sum(_blocks(Path(directory, name)) for name in (*names, *files))
+    return found
+
+
+def _blocks(path: Path) -> int:
+    try:
+        return path.lstat().st_blocks * 512
+    except OSError:
+        return 0
+
+
 def remove_tree(root: Path) -> None:
     """Deletes a directory, if it is there, even one without the right to write. Raises DirectoryStays."""
     if not root.is_dir() or root.is_symlink():

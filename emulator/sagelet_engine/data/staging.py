@@ -14,6 +14,7 @@ from sagelet_engine.data.channels.sources import JobObjects, Listing
 from sagelet_engine.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet_engine.data.layout import HostDirectories
 from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.data.volume import GIB, reserve_of, room
 from sagelet_engine.errors import ClientFault
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.runtimes.port import WARM_POOL_CACHE
@@ -84,7 +85,14 @@ class Stager:
         key = self._job.key
         try:
             self._objects.download(key.account, key.region, uri.bucket, uri.key, archive)
-            tarballs.unpack(archive, code)
+            most = self._most_source(code.parent)
+            tarballs.unpack(archive, code, most)
+        except tarballs.TooLarge as error:
+            shutil.rmtree(code)
+            raise ClientFault(
+                f"Data download failed:source archive {uri} unpacks to more than {most} bytes, which is what "
+                "VolumeSizeInGB and the disk of the data directory have room for"
+            ) from error
         except (ObjectNotFound, tarfile.TarError) as error:
             if self._job.request.get("EnableNetworkIsolation"):
                 raise ClientFault(f"Data download failed:source archive {uri}: {error}") from error
@@ -92,6 +100,13 @@ class Stager:
             code.mkdir()
         finally:
             archive.unlink(missing_ok=True)
+
+    def _most_source(self, place: Path) -> int:
+        """Bytes that the source may take: of the volume, and of the disk without its reserve."""
+        free, total = room(place)
+        left = max(0, free - reserve_of(total))
+        volume = int(self._job.request["ResourceConfig"].get("VolumeSizeInGB") or 0) * GIB
+        return min(volume, left) if volume else left
 
 
 def checkpoint_directory(host: HostDirectories, checkpoint: Mapping[str, Any]) -> Path:

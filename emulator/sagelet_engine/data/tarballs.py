@@ -1,7 +1,6 @@
 """Tar files in and out. Nothing lands outside the directory asked for; devices, pipes and sockets stay out."""
 
 import gzip
-import lzma
 import os
 import stat
 import tarfile
@@ -12,6 +11,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sagelet_engine.data import members
+from sagelet_engine.data.members import TooLarge
+
+__all__ = ["TooLarge", "merged", "pack", "unpack"]
 
 #: Checkpoints hardly compress; a higher level costs minutes for a few percent.
 COMPRESS_LEVEL = 1
@@ -42,18 +44,20 @@ def merged(directories: Sequence[Path], below: str = "") -> Iterator[tuple[str, 
             yield from merged([path for path in there if _is_directory(path)], f"{below}{name}/")
 
 
-def unpack(archive: Path, directory: Path) -> None:
-    """Extracts a tar file of any compression.
+def unpack(archive: Path, directory: Path, most: int | None = None) -> None:
+    """Extracts a tar file, plain or compressed by gzip, as the toolkit of SageMaker's containers does.
 
-    Raises tarfile.TarError when a member would leave the directory or the archive is cut or damaged.
+    `most`: bytes that it may take. Raises TooLarge beyond that, and tarfile.TarError when a member would leave the
+    directory or the archive is cut, damaged or no archive.
     """
     try:
-        with tarfile.open(archive) as opened:
-            if hasattr(tarfile, "data_filter"):
-                opened.extractall(directory, filter="data")
-            else:
-                members.extract(opened, directory)
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        with archive.open("rb") as packed:
+            zipped = packed.read(2) == b"\x1f\x8b"
+            packed.seek(0)
+            # tarfile's own way through a compression stops at nothing.
+            stream: BinaryIO = gzip.GzipFile(fileobj=packed) if zipped else packed  # type: ignore[assignment]
+            members.extract(members.Reader(stream), directory, most)
+    except (EOFError, zlib.error, gzip.BadGzipFile, RecursionError, OverflowError, ValueError) as error:
         raise tarfile.ReadError(f"the archive is damaged: {error}") from error
 
 

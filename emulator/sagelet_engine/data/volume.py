@@ -3,11 +3,27 @@
 import os
 import shutil
 import time
+from collections.abc import Container
 from pathlib import Path
 
 GIB = 1024**3
 #: A walk that took t seconds is not repeated within this many times t: walking takes less than 0.5 % of a core.
 PATIENCE = 200
+
+#: Bytes of the disk of the data directory that no job may take: room for the records and logs of the others until
+#: somebody makes more. Of a small disk a share of it.
+RESERVE, SHARE = 256 * 1024**2, 0.05
+
+
+def room(directory: Path) -> tuple[int, int]:
+    """Bytes that may still be written to a disk, and all that it has."""
+    usage = shutil.disk_usage(directory)
+    return usage.free, usage.total
+
+
+def reserve_of(total: int) -> int:
+    """Bytes of a disk of `total` that no job may take."""
+    return int(min(RESERVE, total * SHARE))
 
 
 class Volume:
@@ -29,32 +45,37 @@ class Volume:
         began = time.monotonic()
         if began < self._next:
             return self._percent
-        used = self._used()
+        _, used = measured(self._root, self._streamed)
         size = self._size or shutil.disk_usage(self._root).total
         self._percent = min(100.0, 100.0 * used / size)
         ended = time.monotonic()
         self._next = ended + PATIENCE * (ended - began)
         return self._percent
 
-    def _used(self) -> int:
-        """Bytes on the disk of all files, links not followed. What vanishes meanwhile is left out."""
-        used, seen, queue = 0, set[tuple[int, int]](), [str(self._root)]
-        while queue:
+
+def measured(root: Path, left_out: Container[str] = ()) -> tuple[int, int]:
+    """Bytes that the files below a directory say they have, and bytes that all there is takes of the disk.
+
+    Links are not followed; what vanishes meanwhile, and the paths `left_out`, do not count.
+    """
+    claimed, taken, seen, queue = 0, 0, set[tuple[int, int]](), [str(root)]
+    while queue:
+        try:
+            entries = list(os.scandir(queue.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.path in left_out:
+                continue
             try:
-                entries = list(os.scandir(queue.pop()))
+                stat = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-            for entry in entries:
-                if entry.path in self._streamed:
-                    continue
-                try:
-                    stat = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    queue.append(entry.path)
-                if (stat.st_dev, stat.st_ino) not in seen:
-                    used += stat.st_blocks * 512
-                if stat.st_nlink > 1:
-                    seen.add((stat.st_dev, stat.st_ino))
-        return used
+            if entry.is_dir(follow_symlinks=False):
+                queue.append(entry.path)
+            if (stat.st_dev, stat.st_ino) not in seen:
+                taken += stat.st_blocks * 512
+                claimed += stat.st_size if entry.is_file(follow_symlinks=False) else 0
+            if stat.st_nlink > 1:
+                seen.add((stat.st_dev, stat.st_ino))
+    return claimed, taken

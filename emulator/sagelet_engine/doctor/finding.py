@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.place import Place
 
 GUIDE = "https://docs.aws.amazon.com/sagemaker/latest/dg"
 
@@ -51,14 +51,6 @@ class Severity(str, Enum):
 
 
 @dataclass(frozen=True)
-class Place:
-    """A line of the user's source. `file` is relative to the source directory."""
-
-    file: str
-    line: int
-
-
-@dataclass(frozen=True)
 class Seen:
     """One thing that a rule has seen in a case."""
 
@@ -94,7 +86,7 @@ class Rule:
     #: What to write instead.
     instead: str
     section: Section
-    check: Callable[["Case"], Iterable[Seen]]
+    check: Callable[[Case], Iterable[Seen]]
     thresholds: tuple[Threshold, ...] = ()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from sagelet_engine.doctor.finding import Place
+from sagelet_engine.doctor.place import Place
 
 
 class Script:

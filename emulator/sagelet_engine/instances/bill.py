@@ -61,7 +61,7 @@ def _so_far(job: TrainingJob, now_ms: int) -> int:
     if job.terminal or job.training_start_ms is None:
         return 0
     if job.spot:
-        return int(job.running_ms(now_ms) / 1000 * (1 - job.spot_discount))
+        return max(0, int(job.running_ms(now_ms) / 1000 * (1 - job.spot_discount)))
     return max(0, now_ms // 1000 - job.training_start_ms // 1000)
 
 

@@ -4,7 +4,7 @@ import logging
 import shutil
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sagelet_engine import aws_texts
@@ -102,15 +102,36 @@ class GpuPool:
             self._taken.pop(job_id, None)
 
     def _stand_in(self, instances: str, wanted: int) -> Lease:
-        have = f"{self.total} GPU{'s' if self.total != 1 else ''}" if self.total else "no GPU"
-        if self._policy is GpuPolicy.REQUIRE:
-            raise NoCapacity(
-                f"{aws_texts.NO_CAPACITY} (sagelet: {instances} asks for {wanted}, this machine has {have} and "
-                "--gpus is 'require')"
-            )
-        who = "--gpus is 'off'" if self._policy is GpuPolicy.OFF else f"this machine has {have}"
-        workers = "1 CPU worker stands in for 1 GPU" if wanted == 1 else f"CPU workers stand in for {wanted} GPUs"
-        return Lease(stand_in=f"{workers} of {instances}: {who}")
+        return _stand_in(instances, wanted, "this machine", self.total, self._policy)
+
+
+class ClusterGpus:
+    """Which jobs ask a cluster for GPUs. The cluster itself knows which ones are free, and waits for them."""
+
+    def __init__(self, policy: GpuPolicy) -> None:
+        self._policy = policy
+
+    def lease(self, groups: Sequence[InstanceGroup], per_node: Callable[[], int]) -> Lease:
+        """Places for GPUs on each host; Slurm puts the GPUs there. Raises NoCapacity under `--gpus require`."""
+        counts = [gpu_count(group.instance_type) for group in groups for _ in group.hosts]
+        if not any(counts):
+            return Lease()
+        most = 0 if self._policy is GpuPolicy.OFF else per_node()
+        if max(counts) > most:
+            return _stand_in(_named(groups), sum(counts), "a node of the cluster", most, self._policy)
+        return Lease(tuple(f"node-{node}-gpu-{gpu}" for node, count in enumerate(counts) for gpu in range(count)))
+
+
+def _stand_in(instances: str, wanted: int, what: str, total: int, policy: GpuPolicy) -> Lease:
+    have = f"{total} GPU{'s' if total != 1 else ''}" if total else "no GPU"
+    if policy is GpuPolicy.REQUIRE:
+        raise NoCapacity(
+            f"{aws_texts.NO_CAPACITY} (sagelet: {instances} asks for {wanted}, {what} has {have} and "
+            "--gpus is 'require')"
+        )
+    who = "--gpus is 'off'" if policy is GpuPolicy.OFF else f"{what} has {have}"
+    workers = "1 CPU worker stands in for 1 GPU" if wanted == 1 else f"CPU workers stand in for {wanted} GPUs"
+    return Lease(stand_in=f"{workers} of {instances}: {who}")
 
 
 def _named(groups: Sequence[InstanceGroup]) -> str:

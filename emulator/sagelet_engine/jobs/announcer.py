@@ -8,6 +8,7 @@ import logging
 import threading
 
 from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.telemetry.sink import StatusSink
 
@@ -57,5 +58,6 @@ class Announcer(threading.Thread):
                 log.exception("%s: its status %s was not announced", job.key.name, job.secondary.value)
             last = number
         if last:
+            failpoint(Failpoint.AFTER_ANNOUNCEMENT)
             self._store.drop_noted_statuses(last)
         return bool(notes)

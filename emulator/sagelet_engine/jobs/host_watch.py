@@ -1,7 +1,7 @@
 """Watches the hosts of an attempt until all are down; ends them when the record, the clock or a failed host demands."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,11 +9,13 @@ from sagelet_engine.data.channels.pipe_mode import PipeFeed
 from sagelet_engine.data.checkpoints import Checkpoints, Syncer
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.jobs import compilation, faults, interruptions, lifecycle, verdict
 from sagelet_engine.jobs.compile_reports import CompileReports, Findings
 from sagelet_engine.jobs.consultation import Consultation, End
 from sagelet_engine.jobs.metering import usage_sampler
-from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob, Verdict
+from sagelet_engine.jobs.record import SecondaryStatus, StopCause, TrainingJob, Verdict
 from sagelet_engine.jobs.under_way import Detached, JobUnderWay, Services
 from sagelet_engine.runtimes.port import Handle, Observation
 from sagelet_engine.telemetry.compiler.report import CompilerReport
@@ -22,6 +24,8 @@ from sagelet_engine.telemetry.output import Follower, Mailbox, Recorder
 
 log = logging.getLogger(__name__)
 RUNNING = lifecycle.RUNNING
+#: No host of an attempt is started before Training.
+STARTS = (SecondaryStatus.STARTING, SecondaryStatus.PENDING, SecondaryStatus.DOWNLOADING)
 
 #: Seconds between looks at the clock and at the job's record while nothing happens.
 PULSE = 0.5
@@ -70,6 +74,7 @@ class HostWatch:
         by_host = {handle.host: handle for handle in handles}
         mailbox = Mailbox(services.closing)
         found = self._lost(by_host)
+        services.disk.watch(job.id, self._directories.root)
         syncer = Syncer(self._checkpoints, job.key.name, services.closing)
         syncer.start()
         sampler = usage_sampler(
@@ -95,24 +100,27 @@ class HostWatch:
             sampler.stop()
             reporter.stop()
             syncer.stop()
+            services.disk.forget(job.id)
         found = {host: found[host] for host in job.hosts if host in found}
+        failpoint(Failpoint.AFTER_HOSTS)
         self._conclude_report(recorders, found)
+        failpoint(Failpoint.AFTER_REPORT)
         return found
 
     def _conclude_report(self, recorders: Mapping[str, Recorder], found: dict[str, Observation]) -> None:
         """All hosts are down: keeps the compile report, and says what is in it at the end of the first host's log.
 
+        A host that went on without a process that the kernel killed says so at the end of its own.
         The doctor has nothing to say of an attempt that is not the job's end.
         """
         ends = bool(found) and self._job.secondary not in lifecycle.ENDING_ATTEMPT
+        lines: Sequence[str] = ()
         try:
             lines = self._reports.conclude(self._job, partial(self._consult, found) if ends else None)
         except OSError as error:
             log.warning("%s: its compile report could not be kept: %s", self._job.key.name, error)
-            return
-        first = recorders.get(self._job.hosts[0])
-        if first is not None:
-            first.note(lines)
+        for host, recorder in recorders.items():
+            recorder.note([*_missing(host, found.get(host)), *(lines if host == self._job.hosts[0] else ())])
 
     def _consult(self, found: dict[str, Observation], report: CompilerReport) -> Findings:
         outcome = self.judge(found)
@@ -135,13 +143,25 @@ class HostWatch:
         if running and interruptions.due(self._job, services.clock.now_ms()):
             self._under_way.move(SecondaryStatus.INTERRUPTED)
         if running:
+            services.disk.check(self._job.id)
             faults.training(self._job, services.clock.now_ms())
         if self._job.secondary in RUNNING:
             self._under_way.enforce_limits()
+            self._heed_cluster(found)
             self._notice_failure(found)
         deadline = self._deadline()
         if deadline is not None:
             self._take_down(running, deadline)
+
+    def _heed_cluster(self, found: Mapping[str, Observation]) -> None:
+        """What the cluster took away is no failure of the job: its time is over, or it starts again elsewhere."""
+        now = self._services.clock.now_ms()
+        if any(host.time_over for host in found.values()):
+            self._under_way.apply(lambda job: lifecycle.request_stop(job, StopCause.MAX_RUNTIME, now))
+            return
+        cause = next((host.error for host in found.values() if host.interrupted), None)
+        if cause is not None and self._job.secondary in lifecycle.RULES[SecondaryStatus.INTERRUPTED].follows:
+            self._under_way.move(SecondaryStatus.INTERRUPTED, f"The instances were taken away: {cause}")
 
     def _notice_compilation(self) -> None:
         """A job that asks to be compiled and is not says so from when its hosts know."""
@@ -173,7 +193,9 @@ class HostWatch:
 
     def _signal(self, handles: list[Handle], *, force: bool) -> None:
         for handle in handles:
+            failpoint(Failpoint.BEFORE_SIGNAL)
             self._under_way.patiently(partial(self._services.runtime.stop, handle, force=force))
+            failpoint(Failpoint.AFTER_SIGNAL)
 
     def _observe(self, handle: Handle) -> Observation:
         return self._under_way.patiently(lambda: self._services.runtime.observe(handle))
@@ -192,15 +214,36 @@ class HostWatch:
     def reap(self) -> None:
         self._under_way.patiently(lambda: self._services.runtime.reap(self._job.launch_id))
         self._pipes.end()
+        failpoint(Failpoint.AFTER_REAP)
 
     def abandon(self) -> None:
-        """After an internal error nothing of the job may run on."""
-        try:
-            self._services.runtime.reap(self._job.launch_id)
-        except Exception:
-            log.exception("%s: its hosts could not be removed", self._job.key.name)
+        """After an internal error nothing of the job may run on.
+
+        A runtime that does not answer is waited for, however long: the job has its place and its GPUs for as long as
+        it may have hosts. Raises Detached.
+        """
+        while True:
+            try:
+                self._services.runtime.reap(self._job.launch_id)
+                break
+            except RuntimeUnavailable as error:
+                if self._job.secondary in STARTS:
+                    break
+                log.warning("%s: its hosts cannot be removed for now: %s", self._job.key.name, error)
+                if self._services.closing.wait(1.0):
+                    raise Detached from None
+            except Exception:
+                log.exception("%s: its hosts could not be removed", self._job.key.name)
+                break
         try:
             self._conclude_report({}, {})
         except StoreUnavailable as error:
             log.warning("%s: its compile report is not final: %s", self._job.key.name, error)
         self._pipes.end()
+
+
+def _missing(host: str, seen: Observation | None) -> list[str]:
+    """Where the command did not fail, nothing else tells of a process that the kernel killed."""
+    if seen is None or not seen.out_of_memory or seen.exit_code != 0:
+        return []
+    return [f"sagelet: the kernel killed a process of {host} for memory; its command went on"]

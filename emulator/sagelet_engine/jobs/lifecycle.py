@@ -150,15 +150,20 @@ def preparing(job: TrainingJob) -> str:
     return f"{PREPARING_INSTANCES} ({job.stand_in})" if job.stand_in else PREPARING_INSTANCES
 
 
-def restart(job: TrainingJob, now_ms: int) -> TrainingJob:
-    """The next attempt of an interrupted or restarting job whose hosts are down; it keeps its place and its GPUs."""
+def restart(job: TrainingJob, now_ms: int, *, keeps_place: bool = True) -> TrainingJob:
+    """The next attempt of an interrupted or restarting job whose hosts are down.
+
+    It keeps its place and its GPUs, or goes back to where jobs wait.
+    """
+    place = {} if keeps_place else {"placed_ms": None, "gpus": (), "stand_in": ""}
     now_ms = max(now_ms, job.modified_ms)
     ended = Attempt(job.attempt_start_ms, now_ms, job.secondary, job.transitions[-1].message)
     return advance(
         job,
         S.STARTING,
         now_ms,
-        preparing(job),
+        preparing(job) if keeps_place else RULES[S.STARTING].message,
+        **place,
         attempts=(*job.attempts, ended),
         attempt_start_ms=None,
         launched=False,

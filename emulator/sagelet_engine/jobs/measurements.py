@@ -1,6 +1,5 @@
 """What the comparison gets to see of a job: record, log, metrics, compile report, scripts, and where its data is."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -11,13 +10,11 @@ from sagelet_engine.comparison import trainer_log
 from sagelet_engine.comparison.facts import ChannelFacts, JobFacts
 from sagelet_engine.comparison.trainer_log import TrainerLog
 from sagelet_engine.data.channels.sources import relative_path
-from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.objects import ObjectInfo, ObjectNotFound, ObjectStore, S3Uri
-from sagelet_engine.doctor.reading import read_sources
 from sagelet_engine.instances.bill import bill
-from sagelet_engine.jobs import compile_reports
+from sagelet_engine.jobs import code_digest, compile_reports
 from sagelet_engine.jobs.compilation import asks_for_compiler
-from sagelet_engine.jobs.consultation import SOURCES, setup_of
+from sagelet_engine.jobs.consultation import setup_of
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.telemetry.compiler.report import CompilerReport
@@ -55,7 +52,7 @@ class Measurements:
             image=str(job.request["AlgorithmSpecification"].get("TrainingImage", "")),
             hyperparameters=setup.hyperparameters,
             channels=tuple(self._channels(job)),
-            code=self._code(job),
+            code=code_digest.of(self.data, job),
             spot=job.spot,
             attempt=job.attempt,
             started_ms=job.training_start_ms,
@@ -89,12 +86,6 @@ class Measurements:
             return []
         return found if len(found) <= MOST_OBJECTS else []
 
-    def _code(self, job: TrainingJob) -> str:
-        host = JobDirectories.of(self.data, job).host(job.hosts[0])
-        directories = [host.opt_ml / part for part in SOURCES]
-        sources = read_sources(one for one in directories if not host.behind_link(one))
-        return _digest((script.path, script.text) for script in sources) if sources else ""
-
     # --- what it printed --------------------------------------------------------------------------------------
 
     def _log(self, job: TrainingJob) -> TrainerLog:
@@ -125,13 +116,5 @@ class Measurements:
 def _fingerprint(objects: list[ObjectInfo], uri: str) -> str:
     """Empty where nothing is there, or not looked at."""
     prefix = S3Uri.parse(uri).key
-    return _digest((relative_path(one.key, prefix), one.etag, str(one.size)) for one in objects) if objects else ""
-
-
-def _digest(parts: Iterator[tuple[str, ...]]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        for text in part:
-            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
-        digest.update(b"\n")
-    return digest.hexdigest()
+    parts = ((relative_path(one.key, prefix), one.etag, str(one.size)) for one in objects)
+    return code_digest.digest(parts) if objects else ""

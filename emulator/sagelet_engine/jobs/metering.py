@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 
 from sagelet_engine.clock import Clock
 from sagelet_engine.data.channels.channel import InputMode, channels_of
@@ -33,7 +32,7 @@ def usage_sampler(
     """Looks at a job's hosts; what it sees is durable first, then goes on to CloudWatch."""
 
     def keep(points: list[MetricPoint]) -> None:
-        rounded = [replace(point, value=float32(point.value)) for point in points]
+        rounded = [point._replace(value=float32(point.value)) for point in points]
         store.points.put_host(job.id, rounded)
         publish(sink, job.key, rounded)
 

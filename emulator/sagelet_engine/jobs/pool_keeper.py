@@ -12,6 +12,7 @@ from pathlib import Path
 from sagelet_engine.data import removal
 from sagelet_engine.data.layout import cluster_directory, clusters_directory
 from sagelet_engine.errors import JobNotFound
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.jobs import warm_pools
 from sagelet_engine.jobs.record import PoolStatus, TrainingJob
 from sagelet_engine.jobs.store import StaleRecord, Store
@@ -86,9 +87,12 @@ class PoolKeeper:
                 self.hold(owner)
             else:
                 try:
-                    yield self._store.update(warm_pools.terminate(owner, deadline))
+                    ended = self._store.update(warm_pools.terminate(owner, deadline))
                 except StaleRecord:
                     log.debug("%s: its warm pool changed as it ended; looking again", owner.key.name)
+                    continue
+                failpoint(Failpoint.AFTER_POOL_END)
+                yield ended
 
     def forget(self, job_id: str) -> None:
         """The pool of this job is offered no more."""

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Generic, TypeVar
 
-from sagelet_engine.jobs.record import JobStatus, PoolStatus, TrainingJob
+from sagelet_engine.jobs.record import JobKey, JobStatus, PoolStatus, SecondaryStatus, TrainingJob, WarmPool
 
 
 class SortBy(str, Enum):
@@ -44,7 +45,24 @@ class JobQuery:
 
 
 @dataclass(frozen=True)
-class JobPage:
-    jobs: list[TrainingJob]
+class ListedJob:
+    """What a list shows of a job (botocore shape TrainingJobSummary); times in ms since the epoch."""
+
+    id: str
+    key: JobKey
+    created_ms: int
+    modified_ms: int
+    status: JobStatus
+    secondary: SecondaryStatus
+    training_end_ms: int | None
+    warm_pool: WarmPool | None
+
+
+Job = TypeVar("Job", TrainingJob, ListedJob)
+
+
+@dataclass(frozen=True)
+class JobPage(Generic[Job]):
+    jobs: list[Job]
     #: Where the next page starts; None: this was the last.
     next: Cursor | None

@@ -3,10 +3,11 @@
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import JobNotFound
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.instances.gpus import GpuPool, Lease, NoCapacity
 from sagelet_engine.jobs import lifecycle, verdict, warm_pools
 from sagelet_engine.jobs.pool_keeper import PoolKeeper
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 #: Seconds between looks at the clock while a job waits whose MaxWaitTimeInSeconds runs, or a warm pool's time does.
 PULSE = 0.5
+#: Jobs that are told at once that they wait.
+TOLD_AT_ONCE = 20
 
 
 class Scheduler(threading.Thread):
@@ -114,7 +117,8 @@ class Scheduler(threading.Thread):
         self._wake.set()
 
     def run(self) -> None:
-        pause: float | None = None
+        # At once: a warm pool of an earlier server may be over.
+        pause: float | None = 0
         while not self._closed:
             self._wake.wait(pause)
             self._wake.clear()
@@ -126,9 +130,9 @@ class Scheduler(threading.Thread):
                 pause = RETRY_SECONDS
 
     def _look(self) -> float | None:
-        """Places what can be placed, then tells one job that it has to wait; returns when to look again.
+        """Places what can be placed, then tells a few jobs that they have to wait; returns when to look again.
 
-        One at a time: telling thousands is as many writes to the disk, and a place that comes free goes first.
+        A few at a time: a place that comes free goes first.
         """
         for job in self._warm.expire(self._clock.now_ms()):
             self.ended(job)
@@ -141,7 +145,7 @@ class Scheduler(threading.Thread):
         for job_id in self._overdue():
             self._give_up(job_id)
         untold = self._next_untold()
-        if self._closed or untold is None:
+        if self._closed or not untold:
             return PULSE if self._deadlines or self._warm.keys() else None
         self._let_wait(untold)
         return 0
@@ -221,7 +225,10 @@ class Scheduler(threading.Thread):
             return True
         if lease is None:
             return False
-        self._run_job(self._store.update(self._placed(job, lease)))
+        failpoint(Failpoint.BEFORE_PLACING)
+        placed = self._store.update(self._placed(job, lease))
+        failpoint(Failpoint.AFTER_PLACING)
+        self._run_job(placed)
         return True
 
     def _reuse(self, job: TrainingJob) -> bool:
@@ -235,6 +242,7 @@ class Scheduler(threading.Thread):
         owner, taker = pair
         lease = Lease(owner.gpus, owner.stand_in)
         _, placed = self._store.update_all(owner, self._placed(taker, lease))
+        failpoint(Failpoint.AFTER_REUSE)
         self._warm.forget(owner.id)
         self.occupy(placed)
         self.release(owner.id)
@@ -269,18 +277,35 @@ class Scheduler(threading.Thread):
         now = self._clock.now_ms()
         self._store.update(lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
 
-    def _next_untold(self) -> str | None:
+    def _next_untold(self) -> list[str]:
+        found: list[str] = []
         with self._guard:
-            while self._untold:
+            while self._untold and len(found) < TOLD_AT_ONCE:
                 job_id = self._untold.popleft()
                 if job_id in self._waiting:
-                    return job_id
-        return None
+                    found.append(job_id)
+        return found
 
-    def _let_wait(self, job_id: str) -> None:
+    def _let_wait(self, job_ids: Sequence[str]) -> None:
+        """In one write; where one of them changes meanwhile, in one for each."""
+        told = [job for job_id in job_ids if (job := self._as_waiting(job_id)) is not None]
+        try:
+            self._tell(*told)
+        except StaleRecord:
+            for job in told if len(told) > 1 else ():
+                self._let_wait([job.id])
+
+    def _as_waiting(self, job_id: str) -> TrainingJob | None:
         try:
             job = self._store.get_by_id(job_id)
-            if job.secondary is SecondaryStatus.STARTING:
-                self._store.update(lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms()))
-        except (StaleRecord, JobNotFound):
-            log.debug("%s: stopped while it waited", job_id)
+        except JobNotFound:
+            return None
+        if job.secondary is not SecondaryStatus.STARTING:
+            return None
+        return lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms())
+
+    def _tell(self, *told: TrainingJob) -> None:
+        """Not flushed: where a crash takes it back, the job queues and is told again. Raises StaleRecord."""
+        if told:
+            self._store.update_all(*told, durable=False)
+            failpoint(Failpoint.AFTER_WAITING)

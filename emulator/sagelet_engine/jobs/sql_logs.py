@@ -1,4 +1,4 @@
-"""SQL of the log group as a whole: events of all streams, retention, tags, deletion.
+"""SQL of the log group as a whole: retention, tags, deletion; and the search within a stream.
 
 There is one group for each account and region.
 
@@ -9,15 +9,13 @@ as CloudWatch's agent makes a stream again that was deleted under it.
 
 import json
 import sqlite3
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
-from sagelet_engine.telemetry.events import LogEvent, LogGroup, MergedEvents
+from sagelet_engine.telemetry.events import LogGroup
 
 Rows = Callable[[str, Sequence[Any]], list[Any]]
-EachEvent = Callable[[str, Sequence[Any]], Generator[tuple[int, LogEvent], None, None]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 MIGRATION = """
@@ -29,85 +27,6 @@ MIGRATION = """
     """
 
 _HIDE = "UPDATE log_streams SET deleted = 1, first_ms = NULL, last_ms = NULL, ingested_ms = NULL, bytes = 0"
-
-
-#: Events of several streams have to be sorted by time; this is done for a span of time at once, not for whole logs.
-SPAN_MS = 60_000
-#: A span that held fewer events is doubled for the next.
-FEW_EVENTS = 10_000
-
-
-@dataclass
-class _Page:
-    """A page that fills up, and what it may still hold."""
-
-    limit: int
-    scan: int
-    max_bytes: int
-    matches: Callable[[str], bool] | None
-    found: list[tuple[int, LogEvent]] = field(default_factory=list)
-    seen: int = 0
-
-    def takes(self, stream_id: int, event: LogEvent) -> bool:
-        """Whether the event was looked at; there is no room for more otherwise."""
-        if self.seen == self.scan or len(self.found) == self.limit:
-            return False
-        if self.matches is None or self.matches(event.text):
-            self.max_bytes -= event.page_bytes
-            if self.found and self.max_bytes < 0:
-                return False
-            self.found.append((stream_id, event))
-        self.seen += 1
-        return True
-
-
-def merged(
-    rows: Rows,
-    each_event: EachEvent,
-    stream_ids: Sequence[int],
-    *,
-    start_ms: int,
-    end_ms: int,
-    limit: int,
-    after: Sequence[int] = (),
-    matches: Callable[[str], bool] | None = None,
-    scan: int = 2**62,
-    max_bytes: int = 2**62,
-    newest_first: bool = False,
-) -> MergedEvents:
-    """Events of several streams with start_ms <= time < end_ms that match, by time, from behind `after`.
-
-    `after`: time, stream id and seq. At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one;
-    looks at `scan` events at most.
-    """
-    which = json.dumps(list(stream_ids))
-    order, beyond, edge = ("DESC", "<", 2**62) if newest_first else ("ASC", ">", -1)
-    clauses = (
-        "WHERE stream_id IN (SELECT value FROM json_each(?)) AND time_ms >= ? AND time_ms < ?"
-        f" AND (time_ms, stream_id, seq) {beyond} (?, ?, ?)"
-        f" ORDER BY time_ms {order}, stream_id {order}, seq {order}"
-    )
-    page, place, span = _Page(limit, scan, max_bytes, matches), tuple(after) or (edge,) * 3, SPAN_MS
-    low, high = _bounds(rows, which, start_ms, end_ms)
-    low, high = (low, min(high, place[0] + 1)) if newest_first else (max(low, place[0]), high)
-    while low < high:
-        part = (max(low, high - span), high) if newest_first else (low, min(high, low + span))
-        before = page.seen
-        with closing(each_event(clauses, (which, *part, *place))) as events:
-            for stream_id, event in events:
-                if not page.takes(stream_id, event):
-                    return MergedEvents(page.found, place)
-                place = (event.time_ms, stream_id, event.seq)
-        low, high = (low, part[0]) if newest_first else (part[1], high)
-        span *= 2 if page.seen - before < FEW_EVENTS else 1
-    return MergedEvents(page.found, None)
-
-
-def _bounds(rows: Rows, which: str, start_ms: int, end_ms: int) -> tuple[int, int]:
-    """The window without the time before the first event and after the last."""
-    select = "SELECT min(first_ms), max(last_ms) FROM log_streams WHERE id IN (SELECT value FROM json_each(?))"
-    ((first, last),) = rows(select, (which,))
-    return (0, 0) if first is None else (max(start_ms, first), min(end_ms, last + 1))
 
 
 def holding(rows: Rows, stream_id: int, marks: Sequence[str], at_least: int, limit: int) -> list[tuple[int, str]]:

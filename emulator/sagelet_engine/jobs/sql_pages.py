@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from sagelet_engine.jobs.query import Cursor, JobQuery, SortBy
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.jobs.query import Cursor, Job, JobPage, JobQuery, SortBy
 
 #: Both terms: the index `jobs_by_warm_pool` holds only the jobs that have one.
 HAS_WARM_POOL = (
@@ -26,7 +25,14 @@ def page(query: JobQuery) -> tuple[str, tuple[Any, ...]]:
     return f"WHERE {where} ORDER BY {column} {order}, id {order} LIMIT ?", (*parameters, query.limit + 1)
 
 
-def cursor(job: TrainingJob, sort_by: SortBy) -> Cursor:
+def cut(jobs: list[Job], query: JobQuery) -> JobPage[Job]:
+    """The page of jobs that were found by `page`."""
+    if len(jobs) <= query.limit:
+        return JobPage(jobs, None)
+    return JobPage(jobs[: query.limit], _cursor(jobs[query.limit - 1], query.sort_by))
+
+
+def _cursor(job: Job, sort_by: SortBy) -> Cursor:
     """The place behind a job."""
     values: dict[SortBy, str | int] = {
         SortBy.NAME: job.key.name,

@@ -49,4 +49,15 @@ MIGRATIONS = (
     """,
     sql_notes.TABLES,
     f"{sql_logs.MIGRATION} {sql_metrics.MIGRATION}",
+    # A search reads an index and small rows: records are some kilobytes each, and there are thousands.
+    """
+    DROP INDEX jobs_by_creation;
+    CREATE INDEX jobs_by_creation ON jobs (account, region, created_ms, id, status, modified_ms, name);
+    CREATE TABLE hyperparameters (
+        job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (job_id, name)
+    ) WITHOUT ROWID;
+    INSERT INTO hyperparameters
+        SELECT jobs.id, given.key, given.value FROM jobs, json_each(record, '$.request.HyperParameters') AS given;
+    """,
 )

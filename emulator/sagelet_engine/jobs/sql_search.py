@@ -53,10 +53,11 @@ _OWN: dict[tuple[str, ...], str] = {
     ("FinalMetricDataList",): "(SELECT max(name) FROM metric_points WHERE job_id = jobs.id)",
 }
 
-#: Maps that are kept in tables: the value of a key.
+#: Maps that are kept in tables: where the row of a key is, with its `value`.
 _TABLES: dict[tuple[str, ...], str] = {
-    ("Tags",): "(SELECT value FROM tags WHERE job_id = jobs.id AND key = ?)",
-    ("Metrics",): "(SELECT value FROM metric_points WHERE job_id = jobs.id AND name = ? ORDER BY seq DESC LIMIT 1)",
+    ("HyperParameters",): "hyperparameters WHERE job_id = jobs.id AND name = ?",
+    ("Tags",): "tags WHERE job_id = jobs.id AND key = ?",
+    ("Metrics",): "metric_points WHERE job_id = jobs.id AND name = ? ORDER BY seq DESC LIMIT 1",
 }
 
 #: Lists that are no member of the CreateTrainingJob body: their rows, and the expression of each member of an item.
@@ -81,6 +82,9 @@ _COMPARISONS = {
     O.LESS_THAN: "<",
     O.LESS_THAN_OR_EQUAL_TO: "<=",
 }
+
+#: What holds where there is no such property, too, and what each is the opposite of.
+_WITHOUT = {O.NOT_EQUALS: O.EQUALS, O.NOT_EXISTS: O.EXISTS}
 
 
 def search(query: JobSearch) -> Sql:
@@ -156,12 +160,17 @@ def _any_item(path: tuple[str, ...], conditions: tuple[Condition, ...], outer: I
 def _condition(condition: Condition, item: Item | None, depth: int) -> Sql:
     """A condition on the job, or on an item of a list."""
     wanted, operator = condition.property, condition.operator
+    if item is None and wanted.key is not None and wanted.segments[0] in _TABLES:
+        compared = _compare(Sql("value"), wanted.kind, operator, condition.value)
+        row, absent = _TABLES[wanted.segments[0]], operator in _WITHOUT
+        # One look at the row, however often the comparison names its value.
+        return Sql(f"coalesce((SELECT {compared.text} FROM {row}), {absent:d})", (*compared.parameters, wanted.key))
     if len(wanted.segments) == 1:
         return _compare(_value(wanted.segments[0], wanted, item), wanted.kind, operator, condition.value)
     first, *rest = wanted.segments
     inner = Property(tuple(rest), wanted.kind, wanted.key, wanted.default)
-    # Not equal, or not there: so for every item.
-    opposite = {O.NOT_EQUALS: O.EQUALS, O.NOT_EXISTS: O.EXISTS}.get(operator)
+    # So for every item.
+    opposite = _WITHOUT.get(operator)
     found = _any_item(first, (Condition(inner, opposite or operator, condition.value),), item, depth)
     return Sql(f"NOT {found.text}", found.parameters) if opposite else found
 
@@ -186,7 +195,7 @@ def _value(path: tuple[str, ...], wanted: Property, item: Item | None) -> Sql:
 
 def _of_key(path: tuple[str, ...], key: str, item: Item | None) -> Sql:
     if item is None and path in _TABLES:
-        return Sql(_TABLES[path], (key,))
+        return Sql(f"(SELECT value FROM {_TABLES[path]})", (key,))
     return Sql(f"(SELECT value FROM json_each({_json(item)}, ?) WHERE key = ?)", (_json_path(path, item), key))
 
 

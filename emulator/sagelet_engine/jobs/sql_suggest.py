@@ -3,8 +3,8 @@
 from typing import Any
 
 _NAMES = """
-    WITH mine AS (SELECT id, record FROM jobs WHERE account = ? AND region = ?), names AS (
-        SELECT 'HyperParameters.' || key AS name FROM mine, json_each(record, '$.request.HyperParameters')
+    WITH mine AS (SELECT id FROM jobs WHERE account = ? AND region = ?), names AS (
+        SELECT 'HyperParameters.' || name AS name FROM hyperparameters JOIN mine ON id = job_id
         UNION SELECT 'Tags.' || key FROM tags JOIN mine ON id = job_id
         UNION SELECT 'Metrics.' || name FROM metric_points JOIN mine ON id = job_id
     )

@@ -8,25 +8,55 @@ a double.
 import json
 import sqlite3
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sagelet_engine.changes import Changes
 from sagelet_engine.database import Database
 from sagelet_engine.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
-from sagelet_engine.jobs import codec, sql_lines, sql_logs, sql_metrics, sql_notes, sql_pages, sql_search, sql_suggest
-from sagelet_engine.jobs.query import JobPage, JobQuery
+from sagelet_engine.jobs import (
+    codec,
+    sql_append,
+    sql_lines,
+    sql_logs,
+    sql_merged,
+    sql_metrics,
+    sql_notes,
+    sql_pages,
+    sql_search,
+    sql_suggest,
+)
+from sagelet_engine.jobs.query import JobPage, JobQuery, ListedJob
 from sagelet_engine.jobs.record import JobKey, PoolStatus, TrainingJob
 from sagelet_engine.jobs.search import JobSearch, SearchCursor, SearchPage
 from sagelet_engine.jobs.sql_schema import MIGRATIONS
-from sagelet_engine.telemetry.events import LogEvent, LogStream, MergedEvents
+from sagelet_engine.telemetry.events import LogEvent, LogStream, MergedEvents, utf8_size
 from sagelet_engine.telemetry.sink import MetricPoint
 
 #: Sorts behind every text that goes on after a prefix: a range that an index serves.
 LAST_CHARACTER = "\U0010ffff"
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """What the directory of an ended job is named by, and since when it is as it is."""
+
+    id: str
+    account: str
+    region: str
+    #: ms since the epoch.
+    modified_ms: int
+
+
+class KnownPoints(NamedTuple):
+    """Which metric points there were at a moment: of log lines up to one, of hosts those of the time before it."""
+
+    last_seq: int
+    before_ms: int
 
 
 class StaleRecord(SageletError):
@@ -61,19 +91,23 @@ class Store(Database):
             except sqlite3.IntegrityError as error:
                 raise JobNameInUse(job.key.arn) from error
             _put_tags(db, job.id, job.tags)
+            parameters = job.request.get("HyperParameters", {})
+            db.executemany(
+                "INSERT INTO hyperparameters VALUES (?, ?, ?)", [(job.id, *given) for given in parameters.items()]
+            )
         self.status_noted.set()
         self.changes.note()
 
-    def update(self, job: TrainingJob) -> TrainingJob:
+    def update(self, job: TrainingJob, *, durable: bool = True) -> TrainingJob:
         """Replaces the record if nobody did since it was loaded, and returns it with its new version.
 
-        Raises StaleRecord otherwise.
+        Raises StaleRecord otherwise. Not `durable`: a crash of the machine may bring the record before it back.
         """
-        return self.update_all(job)[0]
+        return self.update_all(job, durable=durable)[0]
 
-    def update_all(self, *jobs: TrainingJob) -> list[TrainingJob]:
+    def update_all(self, *jobs: TrainingJob, durable: bool = True) -> list[TrainingJob]:
         """Replaces all of these records, or none of them: see `update`."""
-        with self._write() as db:
+        with self._write(durable) as db:
             for job in jobs:
                 changed = db.execute(
                     "UPDATE jobs SET status = ?, created_ms = ?, modified_ms = ?, terminal = ?, record = ?,"
@@ -109,12 +143,15 @@ class Store(Database):
         """Every job whose warm pool has this status, of all accounts and regions."""
         return self._jobs(f"WHERE {sql_pages.HAS_WARM_POOL} ORDER BY rowid", (status.value,))
 
-    def page(self, query: JobQuery) -> JobPage:
+    def page(self, query: JobQuery) -> JobPage[TrainingJob]:
         """One page of jobs: filtered, then sorted, then cut."""
-        jobs = self._jobs(*sql_pages.page(query))
-        if len(jobs) <= query.limit:
-            return JobPage(jobs, None)
-        return JobPage(jobs[: query.limit], sql_pages.cursor(jobs[query.limit - 1], query.sort_by))
+        return sql_pages.cut(self._jobs(*sql_pages.page(query)), query)
+
+    def listing(self, query: JobQuery) -> JobPage[ListedJob]:
+        """The same page, of each job what a list shows."""
+        clauses, parameters = sql_pages.page(query)
+        rows = self._rows(f"SELECT {codec.LISTED} FROM jobs {clauses}", parameters)
+        return sql_pages.cut([codec.decode_listed(*row) for row in rows], query)
 
     def search(self, query: JobSearch) -> SearchPage:
         """One page of the jobs that satisfy an expression."""
@@ -142,9 +179,11 @@ class Store(Database):
         """Every account and region that has jobs."""
         return self._rows("SELECT DISTINCT account, region FROM jobs ORDER BY account, region")
 
-    def ended_places(self) -> list[tuple[str, str, str]]:
-        """Account, region and id of every job that has ended: what its directory is named by."""
-        return self._rows("SELECT account, region, id FROM jobs WHERE terminal = 1 ORDER BY account, region, id")
+    def ended_jobs(self) -> list[EndedJob]:
+        """Every job that has ended, of all accounts and regions, by the time of its last change."""
+        columns = "id, account, region, modified_ms"
+        rows = self._rows(f"SELECT {columns} FROM jobs WHERE terminal = 1 ORDER BY modified_ms, rowid")
+        return [EndedJob(*row) for row in rows]
 
     # --- notes ------------------------------------------------------------------------------------------------
 
@@ -210,23 +249,19 @@ class Store(Database):
 
         Times never go back within a stream: an event older than the last one takes that one's time.
         """
-        floor, rows, size = stream.last_ms or 0, [], 0
-        for offset, event in enumerate(events):
-            floor = max(floor, event.time_ms)
-            size += len(event.text.encode("utf-8", "surrogatepass"))
-            rows.append((stream.id, stream.events + offset, floor, now_ms, event.text))
-        first = stream.first_ms if stream.first_ms is not None else (rows[0][2] if rows else None)
+        times, size = sql_append.rising(events, stream.last_ms or 0), sum(utf8_size(event.text) for event in events)
+        first = times[0] if times else None
         after = replace(
             stream,
             position=position or stream.position,
-            first_ms=first,
-            last_ms=floor if rows else stream.last_ms,
-            ingested_ms=now_ms if rows else stream.ingested_ms,
-            events=stream.events + len(rows),
+            first_ms=first if stream.first_ms is None else stream.first_ms,
+            last_ms=times[-1] if times else stream.last_ms,
+            ingested_ms=now_ms if times else stream.ingested_ms,
+            events=stream.events + len(times),
             bytes=stream.bytes + size,
         )
         with self._write(durable=False) as db:
-            db.executemany("INSERT INTO log_events VALUES (?, ?, ?, ?, ?)", rows)
+            sql_append.insert(db, stream.id, stream.events, now_ms, times, [event.text for event in events])
             db.executemany(
                 "INSERT INTO metric_points (job_id, name, value, time_ms) VALUES (?, ?, ?, ?)",
                 [(stream.job_id, point.name, point.value, point.time_ms) for point in points],
@@ -236,8 +271,7 @@ class Store(Database):
                 "UPDATE log_streams SET position = ?, first_ms = coalesce(first_ms, ?), last_ms = ?, ingested_ms = ?,"
                 " events = ?, bytes = bytes + ?, deleted = deleted AND ? WHERE id = ?",
                 (
-                    after.position, rows[0][2] if rows else None, after.last_ms, after.ingested_ms, after.events,
-                    size, not rows, stream.id,
+                    after.position, first, after.last_ms, after.ingested_ms, after.events, size, not times, stream.id,
                 ),
             )  # fmt: skip
         self.changes.note()
@@ -295,13 +329,17 @@ class Store(Database):
 
         At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one.
         """
-        clauses = (
-            "WHERE stream_id = ? AND seq >= ? AND seq < ? AND time_ms >= ? AND time_ms < ?"
+        select = (
+            "SELECT seq, time_ms, ingested_ms, text FROM log_events"
+            " WHERE stream_id = ? AND seq >= ? AND seq < ? AND time_ms >= ? AND time_ms < ?"
             f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?"
         )
         found: list[LogEvent] = []
-        with closing(self._each_event(clauses, (stream_id, at_least, below, start_ms, end_ms, limit))) as events:
-            for _, event in events:
+        # Row by row: ten thousand lines of 256 KiB must not be in memory at once to fill a page of 1 MiB.
+        which = (stream_id, at_least, below, start_ms, end_ms, limit)
+        with self._connection() as db, closing(db.execute(select, which)) as rows:
+            for seq, time_ms, ingested_ms, text in rows:
+                event = LogEvent(seq=seq, time_ms=time_ms, ingested_ms=ingested_ms, text=text)
                 max_bytes -= event.page_bytes
                 if found and max_bytes < 0:
                     break
@@ -315,15 +353,9 @@ class Store(Database):
         return sql_logs.holding(self._rows, stream_id, marks, at_least, limit)
 
     def merged_events(self, stream_ids: Sequence[int], **which: Any) -> MergedEvents:
-        """Events of several streams by time; see sql_logs.merged."""
-        return sql_logs.merged(self._rows, self._each_event, stream_ids, **which)
-
-    def _each_event(self, clauses: str, parameters: Sequence[Any]) -> Generator[tuple[int, LogEvent], None, None]:
-        """Row by row: ten thousand lines of 256 KiB must not be in memory at once to fill a page of 1 MiB."""
-        select = f"SELECT stream_id, seq, time_ms, ingested_ms, text FROM log_events {clauses}"
-        with self._connection() as db, closing(db.execute(select, parameters)) as rows:
-            for stream_id, seq, time_ms, ingested_ms, text in rows:
-                yield stream_id, LogEvent(seq=seq, time_ms=time_ms, ingested_ms=ingested_ms, text=text)
+        """Events of several streams by time; see sql_merged.merged."""
+        with self._connection() as db:
+            return sql_merged.merged(db, stream_ids, **which)
 
     def last_points(self, job_id: str) -> list[MetricPoint]:
         """The last value of every metric of a job, by name."""
@@ -334,15 +366,28 @@ class Store(Database):
         )
         return [MetricPoint(*row) for row in rows]
 
-    def all_points(self) -> Iterator[tuple[JobKey, list[MetricPoint]]]:
-        """Every metric point of every job, in order, a job at a time; those of its hosts last."""
-        jobs = self._rows(
-            "SELECT id, account, region, name FROM jobs WHERE id IN (SELECT DISTINCT job_id FROM metric_points"
-            " UNION SELECT DISTINCT job_id FROM host_points)"
+    def known_points(self, now_ms: int) -> KnownPoints:
+        """The metric points that are there now."""
+        return KnownPoints(self._rows("SELECT coalesce(max(seq), 0) FROM metric_points")[0][0], now_ms)
+
+    def newest_points(self, known: KnownPoints, most: int) -> Iterator[tuple[JobKey, list[MetricPoint]]]:
+        """Of these metric points, those of the newest jobs that have `most` together, oldest job first.
+
+        Each job's in order, those of its hosts last.
+        """
+        counted = self._rows(
+            "SELECT id, account, region, name, (SELECT count(*) FROM metric_points WHERE job_id = id AND seq <= ?)"
+            " + (SELECT count(*) FROM host_points WHERE job_id = id AND time_ms < ?) FROM jobs"
+            " ORDER BY created_ms DESC, rowid DESC",
+            known,
         )
-        for job_id, *key in jobs:
-            rows = self._rows("SELECT name, value, time_ms FROM metric_points WHERE job_id = ? ORDER BY seq", (job_id,))
-            yield JobKey(*key), [*(MetricPoint(*row) for row in rows), *self.points.of_hosts(job_id)]
+        before = accumulate((row[4] for row in counted), initial=0)
+        jobs = [row[:4] for row, seen in zip(counted, before, strict=False) if row[4] and seen < most]
+        for job_id, *key in reversed(jobs):
+            points = "SELECT name, value, time_ms FROM metric_points WHERE job_id = ? AND seq <= ? ORDER BY seq"
+            rows = self._rows(points, (job_id, known.last_seq))
+            of_hosts = [point for point in self.points.of_hosts(job_id) if point.time_ms < known.before_ms]
+            yield JobKey(*key), [*(MetricPoint(*row) for row in rows), *of_hosts]
 
     # --- connections ------------------------------------------------------------------------------------------
 

@@ -18,13 +18,16 @@ from sagelet_engine.data.channels.pipe_mode import PipeFeed
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.checkpoints import Checkpoints
 from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.data.staging import Stager
 from sagelet_engine.database import StoreUnavailable
 from sagelet_engine.errors import ClientFault, SettingsError
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.images.resolve import explain_absent
 from sagelet_engine.instances.gpus import NoCapacity
 from sagelet_engine.jobs import compile_reports, distributions, faults, lifecycle, verdict
 from sagelet_engine.jobs.compilation import choose_image
+from sagelet_engine.jobs.disk_watch import DiskFull
 from sagelet_engine.jobs.host_watch import PULSE, HostWatch
 from sagelet_engine.jobs.launch import CA_FILE, launch_plan
 from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob, Verdict
@@ -43,8 +46,12 @@ class Superseded(Exception):
     """The job has left the status that the step under way is for."""
 
 
+class Displaced(Exception):
+    """The job gave its place back for another attempt, and waits for the next one."""
+
+
 class Supervisor(threading.Thread):
-    """Drives one placed job to its end, then calls `ended`."""
+    """Drives one placed job to its end, or until it has to wait for a place again; then calls `ended`."""
 
     def __init__(self, services: Services, job: TrainingJob, ended: Callable[[TrainingJob], None]) -> None:
         super().__init__(name=f"job-{job.key.name}", daemon=True)
@@ -85,6 +92,9 @@ class Supervisor(threading.Thread):
                 self._step()
         except Detached:
             return
+        except Displaced:
+            log.info("%s: waits for its nodes again", self._job.key.name)
+        failpoint(Failpoint.AFTER_END)
         self._ended(self._job)
 
     def _step(self) -> None:
@@ -95,7 +105,8 @@ class Supervisor(threading.Thread):
         except StoreUnavailable as error:
             log.warning("%s: trying again: %s", self._job.key.name, error)
             self._under_way.poke()
-            self._services.closing.wait(RETRY_SECONDS)
+            if self._services.closing.wait(RETRY_SECONDS):
+                raise Detached from None
 
     def _work(self) -> None:
         if self._services.closing.is_set():
@@ -105,8 +116,12 @@ class Supervisor(threading.Thread):
             if self._job.secondary in (S.STARTING, S.PENDING, S.DOWNLOADING):
                 self._under_way.enforce_limits()
             self._steps[self._job.secondary]()
-        except (Detached, StoreUnavailable):
+        except (Detached, Displaced, StoreUnavailable):
             raise
+        except DiskFull as fault:
+            self._hosts.abandon()
+            self._make_room()
+            self._under_way.conclude(verdict.client_error(str(fault)))
         except ClientFault as fault:
             self._hosts.abandon()
             self._under_way.conclude(verdict.client_error(str(fault)))
@@ -121,6 +136,14 @@ class Supervisor(threading.Thread):
                 raise Detached from error
             log.exception("%s: internal error", self._job.key.name)
             self._fail(verdict.internal_error(f"{type(error).__name__}: {error}"))
+
+    def _make_room(self) -> None:
+        """Removes what the hosts wrote, or the disk would stay full and the next job end for it."""
+        for name in self._job.hosts:
+            try:
+                remove_tree(self._directories.host(name).opt_ml)
+            except DirectoryStays as error:
+                log.warning("%s: %s", self._job.key.name, error)
 
     def _fail(self, outcome: Verdict) -> None:
         """Ends the job, or the attempt where RetryStrategy grants another; nothing of it runs on."""
@@ -177,11 +200,19 @@ class Supervisor(threading.Thread):
                 inputconfig.write(self._job, name, host)
                 if self._services.endpoint.tls:
                     shutil.copyfile(ca_file(self._services.settings.data), host.config / CA_FILE)
+                failpoint(Failpoint.AFTER_STAGING_HOST)
             self._services.cache.lend(self._job, self._directories)
             self._pipes.stage(objects)
         except Superseded:
             return
+        except Exception:
+            if self._services.disk.full():
+                # Inputs that never were whole are of no use to anybody, and the others need the room.
+                self._make_room()
+            raise
+        failpoint(Failpoint.AFTER_STAGING)
         self._checkpoints.begin()
+        failpoint(Failpoint.AFTER_CHECKPOINTS_BEGIN)
         self._under_way.move(S.DOWNLOADING, message=lifecycle.DOWNLOADING_IMAGE)
         self._under_way.move(S.TRAINING)
 
@@ -206,8 +237,11 @@ class Supervisor(threading.Thread):
                 services.settings.file_systems,
                 cache=services.cache.serves(self._job),
             )
+            failpoint(Failpoint.BEFORE_LAUNCH)
             handles = self._under_way.patiently(lambda: self._services.runtime.launch(plan))
+            failpoint(Failpoint.AFTER_LAUNCH)
             self._under_way.apply(lambda job: replace(job, launched=True))
+            failpoint(Failpoint.AFTER_LAUNCHED)
         else:
             handles = self._hosts.find()
         found = self._hosts.until_down(handles)
@@ -235,14 +269,21 @@ class Supervisor(threading.Thread):
             return
         if self._job.launched:
             self._checkpoints.sync(final=True)
+            failpoint(Failpoint.AFTER_FINAL_SYNC)
         self._hosts.reap()
         now, ended = self._services.clock.now_ms(), self._directories
-        self._under_way.apply(lambda job: lifecycle.restart(job, now) if job.secondary is ending else job)
+        keeps = self._services.runtime.cluster is None
+        self._under_way.apply(
+            lambda job: lifecycle.restart(job, now, keeps_place=keeps) if job.secondary is ending else job
+        )
         if self._job.secondary is S.STARTING:
+            failpoint(Failpoint.AFTER_RESTART)
             self._begin_attempt()
             # Not before the record has left it: an attempt whose files are gone looks like one that deleted them.
             for name in self._job.hosts:
                 shutil.rmtree(ended.host(name).opt_ml, ignore_errors=True)
+            if not keeps:
+                raise Displaced
 
     def _found(self) -> list[Handle]:
         """The hosts of an attempt that is to end: also those that were started right before the server was killed."""
@@ -265,6 +306,8 @@ class Supervisor(threading.Thread):
             self._services.cache.take_back(self._job, self._directories)
             report = compile_reports.kept(self._directories)
             compiled = report is not None and report.compiled
+            failpoint(Failpoint.BEFORE_UPLOAD)
             Uploader(self._services.objects, self._job, self._directories, with_report=compiled).upload()
+            failpoint(Failpoint.AFTER_UPLOAD)
         assert self._job.verdict is not None
         self._under_way.conclude(self._job.verdict)

@@ -6,6 +6,7 @@ they poke.
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,8 +15,10 @@ from sagelet_engine.clock import Clock
 from sagelet_engine.compile_cache.lending import Lending
 from sagelet_engine.data.objects import ObjectStore
 from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.jobs import lifecycle, verdict
+from sagelet_engine.jobs.disk_watch import DiskWatch
 from sagelet_engine.jobs.launch import Endpoint
 from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet_engine.jobs.store import StaleRecord, Store
@@ -25,6 +28,9 @@ from sagelet_engine.telemetry.sink import MetricSink
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+#: Seconds that a runtime's engine may be silent at any time of a job's life.
+LEAST_PATIENCE = 60
 
 
 class Detached(Exception):
@@ -46,6 +52,7 @@ class Services:
     endpoint: Endpoint
     cache: Lending
     closing: threading.Event
+    disk: DiskWatch
 
 
 class JobUnderWay:
@@ -79,7 +86,9 @@ class JobUnderWay:
             if self._services.closing.is_set():
                 raise Detached
             try:
+                failpoint(Failpoint.BEFORE_RECORD)
                 self.job = self._services.store.update(change(self.job))
+                failpoint(Failpoint.AFTER_RECORD)
                 return
             except StaleRecord:
                 self.job = self._services.store.get_by_id(self.job.id)
@@ -115,16 +124,20 @@ class JobUnderWay:
             self.apply(lambda job: lifecycle.request_stop(job, cause, now))
 
     def patiently(self, work: Callable[[], T]) -> T:
-        """Repeats work while the runtime's engine does not answer, up to MaxRuntimeInSeconds."""
+        """Repeats work while the runtime's engine does not answer, up to MaxRuntimeInSeconds.
+
+        Also when that is over it gets a while: a moment's silence must not cost a stopped job its results. A system's
+        clock that jumps ahead, as on a laptop that slept, is no such time: the engine wakes up as late as we do.
+        """
         services = self._services
-        now = services.clock.now_ms()
-        deadline = now + self.job.max_runtime_seconds * 1000 - self.job.running_ms(now)
+        left = self.job.max_runtime_seconds - self.job.running_ms(services.clock.now_ms()) / 1000
+        deadline = time.monotonic() + max(left, LEAST_PATIENCE)
         waiting = False
         while True:
             try:
                 return work()
             except RuntimeUnavailable as error:
-                if services.clock.now_ms() >= deadline:
+                if time.monotonic() >= deadline:
                     raise
                 if not waiting:
                     log.warning("%s: waiting for the runtime: %s", self.job.key.name, error)

@@ -45,6 +45,8 @@ def judge(job: TrainingJob, hosts: Mapping[str, Observation], failure_files: Map
     if first is None:
         return Verdict(SecondaryStatus.COMPLETED)
     host = hosts[first]
+    if host.refused:
+        return client_error(f"{first}: {host.error}")
     if host.exit_code is None:
         return internal_error(f"{first}: {host.error or 'the host disappeared'}")
     text = failure_text(failure_files[first])

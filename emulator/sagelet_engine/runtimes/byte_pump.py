@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 
 #: Chunks that wait for the consumer; then the thread, and so the sender, waits.
-CAPACITY = 256
+CAPACITY = 64
 
 
 class BytePump:

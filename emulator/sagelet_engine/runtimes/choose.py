@@ -42,6 +42,8 @@ def choose(settings: Settings, clock: Clock) -> Choice:
     """
     if settings.runtime is RuntimeChoice.PROCESS:
         return _process(settings, clock, "--runtime is 'process'")
+    if settings.runtime is RuntimeChoice.SLURM:
+        return _slurm(settings, clock)
     # docker-py takes half a second to load, with paramiko beside it: a server of processes does without.
     from sagelet_engine.runtimes.docker_facts import probe
 
@@ -63,6 +65,8 @@ def every_runtime(settings: Settings, clock: Clock) -> list[Runtime]:
     from sagelet_engine.runtimes.docker_facts import probe
 
     process = _process(settings, clock, "").runtime
+    if settings.runtime is RuntimeChoice.SLURM:
+        return [process, _slurm(settings, clock).runtime]
     return [process] if probe() is None else [process, _docker_runtime(settings, clock)]
 
 
@@ -85,11 +89,10 @@ def _version(distribution: str) -> str | None:
 
 
 def _docker_runtime(settings: Settings, clock: Clock) -> "DockerRuntime":
-    import docker
-
     from sagelet_engine.runtimes.docker import DockerRuntime
+    from sagelet_engine.runtimes.docker_client import connect
 
-    return DockerRuntime(docker.from_env(), _owner(settings.data), clock)
+    return DockerRuntime(connect(), _owner(settings.data), clock)
 
 
 def _docker(runtime: "DockerRuntime", facts: "DockerFacts") -> Choice:
@@ -98,13 +101,24 @@ def _docker(runtime: "DockerRuntime", facts: "DockerFacts") -> Choice:
     return Choice(runtime, f"Docker Engine {facts.version}{absent}", listen)
 
 
-def _process(settings: Settings, clock: Clock, why: str) -> Choice:
+def _slurm(settings: Settings, clock: Clock) -> Choice:
+    from sagelet_engine.runtimes.slurm_setup import set_up
+
+    found = set_up(settings, _owner(settings.data), _stand_in(), clock)
+    return Choice(found.runtime, found.reason, found.listen)
+
+
+def _stand_in() -> StandIn:
     missing = tuple(missing_modules())
     command = (sys.executable, "-m", "sagelet_runtime.train")
-    stand_in = StandIn(command, str(find_root() / "runtime"), training_image(), gpu_variants(), missing)
+    return StandIn(command, str(find_root() / "runtime"), training_image(), gpu_variants(), missing)
+
+
+def _process(settings: Settings, clock: Clock, why: str) -> Choice:
+    stand_in = _stand_in()
     runtime = ProcessRuntime(settings.data / "runtime", stand_in, clock)
-    if missing:
-        why += f"; {', '.join(missing)} not installed: pip install 'sagelet[xla]'"
+    if stand_in.missing:
+        why += f"; {', '.join(stand_in.missing)} not installed: pip install 'sagelet[xla]'"
     return Choice(runtime, why)
 
 

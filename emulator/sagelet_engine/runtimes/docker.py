@@ -1,27 +1,28 @@
-"""The docker runtime: one hardened container per host, on a network of the job's own.
+"""The docker runtime: one hardened container per host (their networks: `docker_networks`).
 
 What is true of a host is in Docker: labels find it, `inspect` observes it, Docker's log holds what it printed.
 """
 
 import fcntl
-import ipaddress
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import docker
 from docker.errors import APIError, DockerException, NotFound
-from docker.types import IPAMConfig, IPAMPool
 from requests import Response
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.runtimes import docker_spec as spec
+from sagelet_engine.runtimes import docker_stream
 from sagelet_engine.runtimes.byte_pump import BytePump
 from sagelet_engine.runtimes.docker_facts import DockerFacts, facts, probe
 from sagelet_engine.runtimes.docker_log import FrameParser, LineAssembler, as_since, nanoseconds
+from sagelet_engine.runtimes.docker_networks import NO_NETWORK, JobNetworks
 from sagelet_engine.runtimes.docker_usage import usage
 from sagelet_engine.runtimes.output import HEARTBEAT_S, MAX_BATCH
 from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
@@ -29,10 +30,7 @@ from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Obs
 __all__ = ["DockerFacts", "DockerRuntime", "probe"]
 
 CONNECT_TIMEOUT_S = 10.0
-LOG_CHUNK_BYTES = 64 * 1024
 CONFLICT = 409
-#: Docker's own network without any.
-NO_NETWORK = "none"
 #: What Docker answers for a container that was never started.
 NEVER = "0001-01-01"
 
@@ -65,6 +63,7 @@ class DockerRuntime:
 
     name = "docker"
     endpoint_host = spec.HOST_GATEWAY
+    cluster = None
     #: A mount of the engine's, which a container without capabilities cannot change.
     binds_read_only = True
 
@@ -72,6 +71,7 @@ class DockerRuntime:
         self._client = client
         self._api = client.api
         self._owner = owner
+        self._networks = JobNetworks(self._api, owner)
         self._clock = clock
         self._facts: DockerFacts | None = None
 
@@ -100,10 +100,11 @@ class DockerRuntime:
                     f"Load or build it: docker pull, docker load, or sagelet image build."
                 )
             try:
-                network, addresses = self._network(plan)
+                network, addresses = self._networks.join(plan)
+                failpoint(Failpoint.BEFORE_HOST)
                 return [self._launch_host(plan, host, network, addresses) for host in plan.hosts]
             except Exception:
-                self._remove_networks(plan.job_id)
+                self._networks.remove(plan.job_id)
                 raise
 
     def find(self, job_id: str) -> list[Handle]:
@@ -151,20 +152,13 @@ class DockerRuntime:
             for container in self._containers(job_id):
                 with suppress(NotFound):
                     self._api.remove_container(container["Id"], force=True, v=True)
-            self._remove_networks(job_id)
+            failpoint(Failpoint.BEFORE_REAP)
+            self._networks.remove(job_id)
 
     def _containers(self, job_id: str) -> list[dict[str, Any]]:
         filters = spec.as_filters(spec.job_labels(job_id, self._owner))
         found: list[dict[str, Any]] = self._api.containers(all=True, filters=filters)
         return found
-
-    def _remove_networks(self, job_id: str) -> None:
-        filters = spec.as_filters(spec.job_labels(job_id, self._owner))
-        for network in self._api.networks(filters=filters):
-            try:
-                self._api.remove_network(network["Id"])
-            except NotFound:
-                continue
 
     def _handle(self, container: str) -> Handle | None:
         try:
@@ -178,8 +172,10 @@ class DockerRuntime:
 
     def _launch_host(self, plan: LaunchPlan, host: HostPlan, network: str, addresses: dict[str, str]) -> Handle:
         container = self._created(plan, host, network, addresses)
+        failpoint(Failpoint.AFTER_CONTAINER)
         if self._api.inspect_container(container)["State"]["Status"] == "created":
             self._start(container)
+            failpoint(Failpoint.AFTER_HOST)
         handle = self._handle(container)
         if handle is None:
             raise RuntimeUnavailable(f"the container of {host.name} was removed while it started")
@@ -229,44 +225,6 @@ class DockerRuntime:
         )
         return created
 
-    def _network(self, plan: LaunchPlan) -> tuple[str, dict[str, str]]:
-        """The job's network and, for several hosts, the address of each on it."""
-        if plan.network_isolation and len(plan.hosts) == 1:
-            return NO_NETWORK, {}
-        name = spec.network_name(plan, self._owner)
-        subnet = self._existing_subnet(name) or self._create_network(plan, name)
-        if len(plan.hosts) == 1:
-            return name, {}
-        network = ipaddress.ip_network(subnet)
-        # The first address is the gateway's.
-        return name, {host.name: str(network[index]) for index, host in enumerate(plan.hosts, start=2)}
-
-    def _existing_subnet(self, name: str) -> str | None:
-        try:
-            return _subnet(self._api.inspect_network(name))
-        except NotFound:
-            return None
-
-    def _create_network(self, plan: LaunchPlan, name: str) -> str:
-        """Docker chooses the subnet, but fixes addresses only on one that was asked for: so we ask for its choice."""
-        self._new_network(plan, name, None)
-        subnet = _subnet(self._api.inspect_network(name))
-        if len(plan.hosts) > 1:
-            self._api.remove_network(name)
-            self._new_network(plan, name, IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]))
-        return subnet
-
-    def _new_network(self, plan: LaunchPlan, name: str, ipam: IPAMConfig | None) -> None:
-        self._api.create_network(
-            name,
-            driver="bridge",
-            ipam=ipam,
-            internal=plan.network_isolation,
-            options=spec.network_options(plan),
-            check_duplicate=True,
-            labels=spec.job_labels(plan.job_id, self._owner),
-        )
-
     def _open_log(self, handle: Handle, since_ns: int) -> Response | None:
         """The log as raw frames; docker-py's own `logs` would round `since` and join frames."""
         url = f"{self._api.base_url}/v{self._api.api_version}/containers/{handle.ref}/logs"
@@ -281,10 +239,11 @@ class DockerRuntime:
 
     def _batches(self, response: Response, assembler: LineAssembler) -> Iterator[list[Line]]:
         parser = FrameParser()
-        chunks = response.raw.stream(LOG_CHUNK_BYTES, decode_content=False)
-        with BytePump(chunks, lambda: _interrupt(response), broken=(HTTPError, OSError)) as pump:
+        with BytePump(
+            docker_stream.body(response.raw), lambda: _interrupt(response), broken=(HTTPError, OSError)
+        ) as pump:
             while (data := pump.read(HEARTBEAT_S)) is not None:
-                lines = [line for frame in parser.feed(data) for line in assembler.feed(frame)]
+                lines = assembler.feed(parser.feed(data))
                 for start in range(0, max(len(lines), 1), MAX_BATCH):
                     yield lines[start : start + MAX_BATCH]
 
@@ -292,10 +251,6 @@ class DockerRuntime:
 def _interrupt(response: Response) -> None:
     with suppress(RuntimeError, ValueError):  # read to its end, and given back to the pool
         response.raw.shutdown()
-
-
-def _subnet(network: dict[str, Any]) -> str:
-    return next(str(config["Subnet"]) for config in network["IPAM"]["Config"] if ":" not in config["Subnet"])
 
 
 def observation(state: dict[str, Any]) -> Observation:

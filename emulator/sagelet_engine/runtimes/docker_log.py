@@ -8,10 +8,9 @@ stream, the time (ns) of the last frame that was delivered and how many frames o
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import NamedTuple
 
 from sagelet_engine.runtimes.output import MAX_LINE_BYTES, text_of
@@ -40,19 +39,13 @@ class Frame(NamedTuple):
 START = Cursor()
 
 
-@lru_cache(maxsize=8)
-def _second(text: str, zone: str) -> int:
-    return int(datetime.fromisoformat(text + zone.replace("Z", "+00:00")).timestamp())
-
-
 def nanoseconds(text: str) -> int:
     """RFC 3339 -> ns since the epoch; datetime alone would lose the last three digits."""
-    if len(text) == 30 and text[29] == "Z":  # as Docker itself writes it, 50,000 times a second
-        return _second(text[:19], "Z") * 1_000_000_000 + int(text[20:29])
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(f"not a time of Docker: {text!r}")
-    return _second(match[1], match[3]) * 1_000_000_000 + int((match[2] or "").ljust(9, "0"))
+    second = int(datetime.fromisoformat(match[1] + match[3].replace("Z", "+00:00")).timestamp())
+    return second * 1_000_000_000 + int((match[2] or "").ljust(9, "0"))
 
 
 def as_since(ns: int) -> str:
@@ -65,38 +58,59 @@ class FrameParser:
 
     def __init__(self) -> None:
         self._buffer = b""
+        #: The second that a time began with last, `2026-01-01T00:00:00`, and ns since the epoch: lines come in bursts.
+        self._second = (b"", 0)
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        buffer, start = self._buffer + data, 0
-        while len(buffer) - start >= HEADER.size:
+    def feed(self, data: bytes) -> list[Frame]:
+        buffer, start, frames = self._buffer + data, 0, []
+        size_of_buffer = len(buffer)
+        while size_of_buffer - start >= HEADER.size:
             stream, size = HEADER.unpack_from(buffer, start)
-            end = start + HEADER.size + size
-            if end > len(buffer):
+            start += HEADER.size
+            end = start + size
+            if end > size_of_buffer:
+                start -= HEADER.size
                 break
-            time, _, payload = buffer[start + HEADER.size : end].partition(b" ")
-            yield Frame(stream, nanoseconds(time.decode("ascii")), payload)
+            space = buffer.index(b" ", start, end)
+            frames.append(Frame(stream, self._nanoseconds(buffer[start:space]), buffer[space + 1 : end]))
             start = end
         self._buffer = buffer[start:]
+        return frames
+
+    def _nanoseconds(self, time: bytes) -> int:
+        if len(time) != 30 or time[29] != ord("Z"):
+            return nanoseconds(time.decode("ascii"))
+        second, ns = self._second
+        if second != time[:19]:  # as Docker itself writes it
+            second, ns = time[:19], nanoseconds(f"{time[:19].decode('ascii')}Z")
+            self._second = second, ns
+        return ns + int(time[20:29])
 
 
-@dataclass
+@dataclass(slots=True)
 class _Stream:
     #: What an earlier follower delivered already; None once past it.
     resume: Cursor | None
-    #: The last frame that was delivered in a line.
-    delivered: Cursor
-    #: The last frame that was read.
-    seen: Cursor = START
+    #: The last frame that was delivered in a line, and the same as part of a position.
+    delivered_ns: int = 0
+    delivered: str = ""
+    #: The last frame that was read: its time, and how many of that time there were.
+    ns: int = 0
+    frames: int = 0
     #: Frames of a line that has no end yet.
     pending: bytes = b""
 
-    def is_new(self, ns: int) -> bool:
+    def counts(self, ns: int) -> bool:
         """Counts a frame; False when an earlier follower delivered it."""
-        self.seen = Cursor(ns, self.seen.frames + 1 if ns == self.seen.ns else 1)
-        if self.resume is not None and self.seen <= self.resume:
+        self.frames = self.frames + 1 if ns == self.ns else 1
+        self.ns = ns
+        if self.resume is not None and (ns, self.frames) <= self.resume:
             return False
         self.resume = None
         return True
+
+    def deliver(self, ns: int, frames: int) -> None:
+        self.delivered_ns, self.delivered = ns, f"{ns}.{frames}"
 
 
 class LineAssembler:
@@ -104,48 +118,50 @@ class LineAssembler:
 
     def __init__(self, position: str | None) -> None:
         cursors = [Cursor(*map(int, part.split("."))) for part in position.split("-")] if position else [START] * 2
-        self._out, self._err = (_Stream(resume=cursor, delivered=cursor) for cursor in cursors)
-        self._streams = {STDOUT: self._out, STDERR: self._err}
+        self._out, self._err = map(_Stream, cursors)
+        for stream, cursor in zip((self._out, self._err), cursors, strict=True):
+            stream.deliver(*cursor)
         self._last_ms = 0
 
     @property
     def since_ns(self) -> int:
         """Where Docker has to start so that nothing is missed."""
-        return min(stream.delivered.ns for stream in self._streams.values())
+        return min(self._out.delivered_ns, self._err.delivered_ns)
 
-    def feed(self, frame: Frame) -> Iterator[Line]:
-        stream = self._streams.get(frame.stream)
-        if stream is None:
-            return
-        before = stream.seen
-        if not stream.is_new(frame.ns):
-            return
-        whole = frame.payload.endswith(b"\n")
-        text = frame.payload[:-1] if whole else frame.payload
-        if stream.pending and len(stream.pending) + len(text) > MAX_LINE_BYTES:
-            yield self._line(stream, before)
-        stream.pending += text
-        if whole:
-            yield self._line(stream, stream.seen)
+    def feed(self, frames: Iterable[Frame]) -> list[Line]:
+        lines: list[Line] = []
+        for number, ns, payload in frames:
+            if number != STDOUT and number != STDERR:
+                continue
+            stream = self._out if number == STDOUT else self._err
+            before = stream.ns, stream.frames
+            if not stream.counts(ns):
+                continue
+            whole = payload.endswith(b"\n")
+            text = payload[:-1] if whole else payload
+            if stream.pending and len(stream.pending) + len(text) > MAX_LINE_BYTES:
+                lines.append(self._line(stream, *before))
+            if whole:
+                lines.append(self._line(stream, ns, stream.frames, text))
+            else:
+                stream.pending += text
+        return lines
 
     def flush(self) -> Iterator[Line]:
         """The last lines of an ended container, when they have no line end."""
-        for stream in self._streams.values():
+        for stream in (self._out, self._err):
             if stream.pending:
-                yield self._line(stream, stream.seen)
+                yield self._line(stream, stream.ns, stream.frames)
 
-    def _line(self, stream: _Stream, upto: Cursor) -> Line:
-        text, stream.pending, stream.delivered = stream.pending, b"", upto
-        self._catch_up(self._out, upto.ns - SLACK_NS)
-        self._catch_up(self._err, upto.ns - SLACK_NS)
-        self._last_ms = max(self._last_ms, upto.ns // 1_000_000)
-        return Line(self._last_ms, text_of(text), self._position())
+    def _line(self, stream: _Stream, ns: int, frames: int, rest: bytes = b"") -> Line:
+        text = stream.pending + rest if stream.pending else rest
+        stream.pending = b""
+        stream.deliver(ns, frames)
+        self._catch_up(self._err if stream is self._out else self._out, ns - SLACK_NS)
+        self._last_ms = max(self._last_ms, ns // 1_000_000)
+        return Line(self._last_ms, text_of(text), f"{self._out.delivered}-{self._err.delivered}")
 
-    def _catch_up(self, stream: _Stream, ns: int) -> None:
-        """A stream that is silent shall not make Docker start from its last line of long ago."""
-        if stream.delivered[0] < ns and not stream.pending:
-            stream.delivered = Cursor(ns, 0)
-
-    def _position(self) -> str:
-        (out_ns, out_frames), (err_ns, err_frames) = self._out.delivered, self._err.delivered
-        return f"{out_ns}.{out_frames}-{err_ns}.{err_frames}"
+    def _catch_up(self, silent: _Stream, ns: int) -> None:
+        """A stream that is silent shall not make Docker start from its last line of long ago; now and then will do."""
+        if silent.delivered_ns < ns - SLACK_NS and not silent.pending:
+            silent.deliver(ns, 0)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet_engine.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount
+from sagelet_engine.runtimes.port import MOST_PROCESSES, WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount
 
 LABEL = "org.sagelet."
 JOB_ID, JOB_NAME, HOST, OWNER = f"{LABEL}job-id", f"{LABEL}job-name", f"{LABEL}host", f"{LABEL}owner"
@@ -16,8 +16,6 @@ HOST_GATEWAY = "host.docker.internal"
 #: Where clouds hand out a machine's credentials (EC2's and others' instance metadata; ECS's and EKS's agents). A
 #: container has these addresses itself, so what it sends there never leaves it.
 METADATA_ADDRESSES = ("169.254.169.254", "169.254.170.2", "169.254.170.23")
-#: Generous for threads of data loaders and compilers, and still an end to a fork bomb.
-PIDS_LIMIT = 16384
 #: Never rotated, whatever the daemon's defaults are: a rotated line would be lost to the follower.
 LOG_OPTIONS = {"max-size": "1024g", "max-file": "2"}
 
@@ -102,7 +100,7 @@ def host_config(plan: LaunchPlan, host: HostPlan, addresses: Mapping[str, str], 
         "mounts": [_mount(mount) for mount in host.mounts],
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
-        "pids_limit": PIDS_LIMIT,
+        "pids_limit": MOST_PROCESSES,
         "shm_size": plan.shm_bytes,
         "extra_hosts": extra_hosts(plan, addresses),
         "network_mode": network,

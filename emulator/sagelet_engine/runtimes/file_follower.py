@@ -9,7 +9,8 @@ from sagelet_engine.clock import Clock
 from sagelet_engine.runtimes.output import HEARTBEAT_S, MAX_BATCH, split_lines, text_of
 from sagelet_engine.runtimes.port import Line
 
-POLL_S = 0.05
+#: Seconds until a file that did not grow is looked at again, the last for all that follow: who prints, prints more.
+POLL_S = (0.005, 0.01, 0.02, 0.05)
 CHUNK_BYTES = 1024 * 1024
 
 
@@ -30,15 +31,17 @@ def follow(path: Path, position: str | None, ended: Callable[[], bool], clock: C
 
 def _chunks(file: BinaryIO, ended: Callable[[], bool]) -> Iterator[bytes]:
     """What is appended, as it comes, at most CHUNK_BYTES each; an empty chunk when there is nothing yet."""
+    pauses = iter(POLL_S)
     while True:
         over = ended()  # asked before the read: what was written before the end is then read after it
         chunk = file.read(CHUNK_BYTES)
         yield chunk
         if chunk:
+            pauses = iter(POLL_S)
             continue
         if over:
             return
-        time.sleep(POLL_S)
+        time.sleep(next(pauses, POLL_S[-1]))
 
 
 class _Numbered:

@@ -5,7 +5,8 @@ Standard library only: the keeper runs without site-packages. All files lie in t
 - `lock`: the keeper holds an exclusive flock on it as long as it lives; the kernel frees it, whatever kills the keeper.
 - `plan.json`: what to run (written by the server before it starts a keeper).
 - `started.json`: written once, before the command starts. Where it exists the host is never started again.
-- `exit.json`: written last, when no process of the host is left.
+- `exit.json`: written last, when no process of the host is left; its space is taken before the command starts, as the
+  command may fill the disk.
 - `output.log`: stdout and stderr of the command, appended by the command itself.
 """
 
@@ -25,6 +26,9 @@ EXIT = "exit.json"
 OUTPUT = "output.log"
 KEEPER_LOG = "keeper.log"
 
+#: Bytes that are enough for an end with the system's words for it.
+RESERVED = 1024
+
 #: The environment variable that every process of a host inherits, so that it is found even when it left the session.
 COOKIE = "SAGELET_HOST_COOKIE"
 
@@ -35,12 +39,40 @@ READY, IN_USE, ALREADY_STARTED = 0, 3, 4
 def write_json(path: str | Path, content: dict[str, Any]) -> None:
     """Writes the file whole or not at all, on the disk when it returns; readable by its owner only."""
     temporary = f"{path}.{os.getpid()}.{threading.get_ident()}.tmp"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        _write(temporary, json.dumps(content))
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def reserve(path: str | Path) -> None:
+    """Takes the space of a file that is to be written with `write_reserved`. Raises OSError on a full disk."""
+    _write(f"{path}.reserved", " " * RESERVED)
+
+
+def write_reserved(path: str | Path, content: dict[str, Any]) -> None:
+    """As `write_json`, within the space that is there since `reserve`: on a full disk, too."""
+    text = json.dumps(content)
+    if len(text) > RESERVED:
+        write_json(path, content)
+        return
+    descriptor = os.open(f"{path}.reserved", os.O_WRONLY)
     with os.fdopen(descriptor, "w") as file:
-        json.dump(content, file)
+        file.write(text.ljust(RESERVED))
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
+    os.replace(f"{path}.reserved", path)
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_json(path: str | Path) -> dict[str, Any] | None:

@@ -16,12 +16,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 # `-I -S` knows neither the package nor site-packages: only the former is wanted here.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from sagelet_engine.runtimes import host_files, host_namespaces
+from sagelet_engine.runtimes import host_files, host_limits, host_namespaces
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -71,10 +72,47 @@ def keep(tell: int) -> None:
     plan = host_files.read_json(host_files.PLAN)
     if plan is None:
         raise FileNotFoundError(f"no {host_files.PLAN} in {os.getcwd()}")
-    _run(plan, tell)
+
+    def begun() -> None:
+        with contextlib.suppress(BrokenPipeError):  # the server was killed meanwhile: the host goes on
+            os.write(tell, bytes([host_files.READY]))
+        os.close(tell)
+
+    run(plan, begun, Requests())
 
 
-def _run(plan: dict[str, Any], tell: int) -> None:
+class Requests:
+    """What a keeper is asked to do meanwhile: signals, which are blocked and taken here, so none is lost or early."""
+
+    def next(self) -> int:
+        """One of WATCHED, when there is one."""
+        return signal.sigwait(WATCHED)
+
+    def heard(self, _code: int | None) -> dict[str, Any]:
+        """What of it belongs into the last file of a host that ended with this exit code."""
+        return {}
+
+
+class Body:
+    """What of a host there is beside its command, here nothing: a container has an end of its own."""
+
+    def terminate(self, child: int) -> None:
+        """Asks the host to end: its command, and it alone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGTERM)
+
+    def kill(self, child: int) -> None:
+        """Kills every process of the host."""
+        _kill_all(child)
+
+    def end(self, code: int | None, error: str | None) -> dict[str, Any]:
+        """What is to be known of the host, whose command has ended like this; nothing is left of it afterwards."""
+        return {"exit_code": code, "error": error}
+
+
+def run(plan: dict[str, Any], begun: Callable[[], None], requests: Requests, body: Body | None = None) -> int:
+    """Runs the host of a plan in the working directory, to its end; its exit code. `begun`: told once it runs."""
+    body = body or Body()
     cookie = secrets.token_hex(16)
     started = {
         "pid": os.getpid(),
@@ -82,22 +120,28 @@ def _run(plan: dict[str, Any], tell: int) -> None:
         "cookie": cookie,
         "started_ms": time.time_ns() // 1_000_000,
     }
+    host_files.reserve(host_files.EXIT)
     error = _prepare(plan)
     host_files.write_json(host_files.STARTED, started)
-    with contextlib.suppress(BrokenPipeError):  # the server was killed meanwhile: the host goes on
-        os.write(tell, bytes([host_files.READY]))
-    os.close(tell)
-    code, error = (None, error) if error else _start_and_wait(plan, cookie)
-    finished = {"exit_code": code, "error": error, "finished_ms": time.time_ns() // 1_000_000}
-    host_files.write_json(host_files.EXIT, finished)
+    begun()
+    end = body.end(*((None, error) if error else _start_and_wait(plan, cookie, requests, body)))
+    code: int | None = end["exit_code"]
+    finished = {
+        **end,
+        "finished_ms": time.time_ns() // 1_000_000,
+        "refused": "refused" in plan,
+        **requests.heard(code),
+    }
+    host_files.write_reserved(host_files.EXIT, finished)
+    return NOT_EXECUTABLE if code is None else code
 
 
 def _prepare(plan: dict[str, Any]) -> str | None:
     """Enters the namespaces of the plan; returns what went wrong."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    if plan["namespaces"] == "none":
-        return None
+    if plan["namespaces"] not in ("root", "user"):
+        return plan.get("refused") or plan.get("failed")
     view = host_namespaces.View(
         plan["opt_ml"],
         plan["hostname"],
@@ -114,24 +158,29 @@ def _prepare(plan: dict[str, Any]) -> str | None:
     return None
 
 
-def _start_and_wait(plan: dict[str, Any], cookie: str) -> tuple[int, str | None]:
+def _start_and_wait(plan: dict[str, Any], cookie: str, requests: Requests, body: Body) -> tuple[int, str | None]:
     """Exit code of the command as a shell and Docker say it, and why it could not start."""
     command: list[str] = plan["command"]
     environment = {**plan["environment"], host_files.COOKIE: cookie}
+    most: int = plan["most_processes"]
+    group = host_limits.make_group(host_limits.group_of(cookie), most)
     try:
-        child = _spawn(command, environment, plan["directory"])
+        child = _spawn(command, environment, plan["directory"], lambda: host_limits.enter(group, most))
     except FileNotFoundError as error:
         return NOT_FOUND, f"exec: {command[0]!r}: {error.strerror}"
     except OSError as error:
         return NOT_EXECUTABLE, f"exec: {command[0]!r}: {error.strerror}"
     try:
-        return _wait(child.pid), None
+        return _wait(child.pid, requests, body), None
     finally:
         _kill_all(child.pid)
         _collect(child.pid)
+        host_limits.remove_group(group)
 
 
-def _spawn(command: list[str], environment: dict[str, str], directory: str) -> "subprocess.Popen[bytes]":
+def _spawn(
+    command: list[str], environment: dict[str, str], directory: str, bound: Callable[[], None]
+) -> "subprocess.Popen[bytes]":
     keeper = os.getpid()
     with open(host_files.OUTPUT, "ab", buffering=0) as output:
         return subprocess.Popen(
@@ -141,13 +190,14 @@ def _spawn(command: list[str], environment: dict[str, str], directory: str) -> "
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            preexec_fn=lambda: _before_exec(keeper),
+            preexec_fn=lambda: _before_exec(keeper, bound),
         )
 
 
-def _before_exec(keeper: int) -> None:
-    """In the child: its own process group, ordinary signals, and death when the keeper dies."""
+def _before_exec(keeper: int, bound: Callable[[], None]) -> None:
+    """In the child: its own process group, ordinary signals, an end to its forks, and death when the keeper dies."""
     os.setpgid(0, 0)
+    bound()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != keeper:
@@ -155,15 +205,14 @@ def _before_exec(keeper: int) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def _wait(child: int) -> int:
-    """Serves signals until the command has ended. They are blocked and taken here, so none is lost or early."""
+def _wait(child: int, requests: Requests, body: Body) -> int:
+    """Serves requests until the command has ended."""
     while True:
-        number = signal.sigwait(WATCHED)
+        number = requests.next()
         if number == FORCE:
-            _kill_all(child)
+            body.kill(child)
         elif number in FORWARDED:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGTERM)
+            body.terminate(child)
         code = _collect(child)
         if code is not None:
             return code

@@ -7,10 +7,14 @@ crash of sagelet: a runtime keeps what it needs outside of this process (contain
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from sagelet_engine.runtimes.cluster import Cluster
 
 #: Where AWS mounts a warm pool's persistent cache (developer guide, "SageMaker AI Managed Warm Pools"), in /opt/ml.
 WARM_POOL_CACHE = "sagemaker/warmpoolcache"
+#: Processes and threads of a host: generous for data loaders and compilers, and still an end to a fork bomb.
+MOST_PROCESSES = 16384
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,12 @@ class Observation:
     error: str | None = None
     #: When it ended, ms since the epoch, as far as the runtime knows.
     finished_ms: int | None = None
+    #: What `error` says is the request's, or the user's to mend: no other attempt would fare better.
+    refused: bool = False
+    #: Its machine was taken away for a job that goes first: the job may start again elsewhere.
+    interrupted: bool = False
+    #: It was ended because the time that the job had asked its cluster for was over.
+    time_over: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,8 +115,7 @@ class Usage:
     memory_limit_bytes: int
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line that a host printed, without its line end."""
 
     #: ms since the epoch, never less than the line before.
@@ -123,6 +132,11 @@ class Runtime(Protocol):
     name: str
     #: The name by which the hosts reach this machine, where sagelet's endpoint is.
     endpoint_host: str
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """What the job's hosts have to be asked of before they are launched; None: they run on this machine."""
+        ...
 
     @property
     def binds_read_only(self) -> bool:

@@ -1,58 +1,36 @@
 """The process runtime: each host is a process tree of this machine, held by a keeper (`host_shim`) that outlives us.
 
 What is true of a host is in the files of its `run_dir` (see `host_files`); `state_dir` maps a job id to them.
-A host's memory limit and shared memory are the machine's own: they are not enforced here.
+A host's memory limit and shared memory are the machine's own: they are not enforced here. How many processes it may
+have is, where the system lets us (`host_limits`).
 """
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
 from urllib.parse import quote
 
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
-from sagelet_engine.runtimes import host_files
+from sagelet_engine.failpoints import Failpoint, failpoint
+from sagelet_engine.runtimes import host_files, host_limits, host_plan
 from sagelet_engine.runtimes.file_follower import follow
-from sagelet_engine.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of
-from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Mount, Observation, Usage
+from sagelet_engine.runtimes.host_environment import addresses_of
+from sagelet_engine.runtimes.host_trial import Namespaces, best_namespaces, namespaces_work, shim_command
+from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.runtimes.ports import PortLeases
 
-#: How a host gets its own /opt/ml: mount namespace as root, as an ordinary user, or not at all (paths are rewritten).
-Namespaces = Literal["root", "user", "none"]
+log = logging.getLogger(__name__)
 
-SHIM = Path(__file__).with_name("host_shim.py")
 START_TIMEOUT_S = 30.0
-
-
-def _shim_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-I", "-S", str(SHIM), *arguments]
-
-
-def _namespaces_work(namespaces: Namespaces, *, isolate_network: bool) -> bool:
-    """A real trial in a process of its own: what a kernel, a container or AppArmor allows cannot be read anywhere."""
-    with tempfile.TemporaryDirectory(prefix="sagelet-probe-") as directory:
-        network = "isolated" if isolate_network else "shared"
-        command = _shim_command("--probe", directory, namespaces, network)
-        trial = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=START_TIMEOUT_S)
-    return trial.returncode == 0
-
-
-def _best_namespaces() -> Namespaces:
-    candidates: tuple[Namespaces, ...] = ("root", "user") if sys.platform == "linux" else ()
-    for candidate in candidates:
-        if _namespaces_work(candidate, isolate_network=False):
-            return candidate
-    return "none"
 
 
 @dataclass(frozen=True)
@@ -71,11 +49,29 @@ class StandIn:
     missing: tuple[str, ...] = ()
 
 
+def has_stand_in_for(stand_in: StandIn, image: str) -> bool:
+    """Whether the environment that stands in is what the image holds. Raises ClientFault for any other."""
+    if image in stand_in.variants:
+        return stand_in.variants[image] and not stand_in.missing
+    if image != stand_in.image:
+        raise ClientFault(
+            f"The process runtime stands in for {stand_in.image} only and cannot run {image}: "
+            "start a Docker Engine and use `sagelet up --runtime docker`"
+        )
+    if stand_in.missing:
+        raise ClientFault(
+            f"The process runtime cannot train: {', '.join(stand_in.missing)} not installed. "
+            "Run `pip install 'sagelet[xla]'` and start the server again, or use Docker"
+        )
+    return True
+
+
 class ProcessRuntime:
     """Hosts as processes."""
 
     name = "process"
     endpoint_host = "127.0.0.1"
+    cluster = None
 
     def __init__(
         self,
@@ -96,24 +92,12 @@ class ProcessRuntime:
     def namespaces(self) -> Namespaces:
         """What this machine allows; found by trial, once."""
         with self._probing:
-            self._namespaces = self._namespaces or _best_namespaces()
+            self._namespaces = self._namespaces or best_namespaces()
             return self._namespaces
 
     def has_image(self, image: str) -> bool:
-        """Whether the environment that this runtime has is what the image holds. Raises ClientFault for any other."""
-        if image in self._stand_in.variants:
-            return self._stand_in.variants[image] and not self._stand_in.missing
-        if image != self._stand_in.image:
-            raise ClientFault(
-                f"The process runtime stands in for {self._stand_in.image} only and cannot run {image}: "
-                "start a Docker Engine and use `sagelet up --runtime docker`"
-            )
-        if self._stand_in.missing:
-            raise ClientFault(
-                f"The process runtime cannot train: {', '.join(self._stand_in.missing)} not installed. "
-                "Run `pip install 'sagelet[xla]'` and start the server again, or use Docker"
-            )
-        return True
+        """Raises ClientFault for any image but the one that this runtime stands in for."""
+        return has_stand_in_for(self._stand_in, image)
 
     def launch(self, plan: LaunchPlan) -> list[Handle]:
         """See the port. ClientFault: more isolation is asked than processes can give."""
@@ -172,6 +156,7 @@ class ProcessRuntime:
     def reap(self, job_id: str) -> None:
         for handle in self.find(job_id):
             self.stop(handle, force=True)
+        failpoint(Failpoint.BEFORE_REAP)
         shutil.rmtree(self._index(job_id), ignore_errors=True)
         self._ports.release(job_id)
 
@@ -186,7 +171,7 @@ class ProcessRuntime:
             )
         namespaces = self.namespaces()
         if self._can_isolate is None:
-            self._can_isolate = namespaces != "none" and _namespaces_work(namespaces, isolate_network=True)
+            self._can_isolate = namespaces != "none" and namespaces_work(namespaces, isolate_network=True)
         if not self._can_isolate:
             raise ClientFault(
                 "EnableNetworkIsolation: the process runtime cannot isolate the network on this machine. "
@@ -197,33 +182,17 @@ class ProcessRuntime:
         host.run_dir.mkdir(parents=True, exist_ok=True)
         if not (host.run_dir / host_files.STARTED).exists():
             self._write_plan(plan, host, master_port)
+            failpoint(Failpoint.BEFORE_HOST)
             self._start_keeper(host)
+            failpoint(Failpoint.AFTER_HOST)
         return self._started(host.name, host.run_dir)
 
     def _write_plan(self, plan: LaunchPlan, host: HostPlan, master_port: int) -> None:
-        namespaces, mounts, image = self.namespaces(), _mounts(host), self._stand_in
-        command = command_of(plan, image.command)
-        environment = environment_of(plan, host, image.command, image.python_path, os.environ, master_port)
-        if namespaces == "none":
-            paths = OptMlPaths(host.opt_ml)
-            paths.rewrite_hyperparameters()
-            # Nothing makes a link read-only.
-            for mount in mounts:
-                paths.link(mount.target, mount.source)
-            environment = paths.environment(environment)
-            command = [paths.rewritten(argument) for argument in command]
-        content = {
-            "command": command,
-            "environment": environment,
-            "directory": str(host.opt_ml) if namespaces == "none" else "/opt/ml",
-            "namespaces": namespaces,
-            "opt_ml": str(host.opt_ml),
-            "read_only": list(host.read_only),
-            "mounts": [[str(mount.source), mount.target, mount.read_only] for mount in mounts],
-            "hostname": host.name,
-            "hosts": addresses_of(plan),
-            "isolate_network": plan.network_isolation,
-        }
+        image = self._stand_in
+        content = host_plan.described(
+            plan, host, image.command, image.python_path, os.environ, master_port, addresses_of(plan)
+        )
+        content = host_plan.settled(content, self.namespaces())
         host_files.write_json(host.run_dir / host_files.PLAN, content)
         (host.run_dir / host_files.OUTPUT).touch(mode=0o600)
         self._index(plan.job_id).mkdir(parents=True, exist_ok=True)
@@ -232,7 +201,7 @@ class ProcessRuntime:
 
     def _start_keeper(self, host: HostPlan) -> None:
         """Returns when the keeper has started; one that is there already is left alone."""
-        command = _shim_command(str(host.run_dir.absolute()))
+        command = shim_command(str(host.run_dir.absolute()))
         with (host.run_dir / host_files.KEEPER_LOG).open("ab") as log:
             first = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
@@ -257,16 +226,15 @@ class ProcessRuntime:
         if started is None:
             return Observation(running=False, error="the host was never started")
         host_files.kill_by_cookie(started["cookie"])
+        host_limits.remove_left(host_limits.group_of(started["cookie"]))
         error = f"the keeper of the host ended unexpectedly. {_last_words(run_dir)}"
         ended = Observation(running=False, error=error, finished_ms=self._clock.now_ms())
-        host_files.write_json(run_dir / host_files.EXIT, asdict(ended))
+        try:
+            host_files.write_json(run_dir / host_files.EXIT, asdict(ended))
+        except OSError as failed:
+            # Whoever looks next finds the same.
+            log.warning("the end of a host cannot be noted: %s", failed)
         return ended
-
-
-def _mounts(host: HostPlan) -> list[Mount]:
-    """A warm pool's cache is a directory of this machine, too."""
-    cache = [] if host.cache is None else [Mount(host.cache.absolute(), WARM_POOL_CACHE, read_only=False)]
-    return [*cache, *host.mounts]
 
 
 def _ended(run_dir: Path) -> Observation | None:

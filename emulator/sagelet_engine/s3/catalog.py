@@ -1,7 +1,7 @@
 """The catalogue of objects in SQLite; all SQL of the store is here.
 
 Keys are BLOBs of their UTF-8 bytes, so they sort as S3 sorts them and may hold a NUL. Every write is one transaction
-that is on the disk when it returns.
+that is on the disk when it returns, but for one.
 """
 
 import json
@@ -172,9 +172,17 @@ class Catalog(Database):
         sql = f"SELECT {_UPLOAD} FROM uploads WHERE bucket = ? ORDER BY key, initiated_ms, id"
         return [_upload(row) for row in self._rows(sql, (bucket,))]
 
+    def uploads_before(self, initiated_ms: int) -> list[Upload]:
+        """Those under way, of all buckets, that began before then; the oldest comes first."""
+        sql = f"SELECT {_UPLOAD} FROM uploads WHERE initiated_ms < ? ORDER BY initiated_ms, id"
+        return [_upload(row) for row in self._rows(sql, (initiated_ms,))]
+
     def claim_slot_size(self, upload: Upload, size: int) -> int:
-        """The size of the upload's slots: `size` if no part had come yet."""
-        with self._write() as db:
+        """The size of the upload's slots: `size` if no part had come yet.
+
+        On the disk no later than the next write: nothing is in a slot before its part has a row.
+        """
+        with self._write(durable=False) as db:
             db.execute("UPDATE uploads SET slot = ? WHERE id = ? AND slot IS NULL", (size, upload.id))
             found = db.execute("SELECT slot FROM uploads WHERE id = ?", (upload.id,)).fetchone()
         if found is None:

@@ -22,7 +22,7 @@ DEFAULT = "CRC64NVME"
 
 
 class _Digest(Protocol):
-    def update(self, data: bytes, /) -> None: ...
+    def update(self, data: bytes | memoryview, /) -> None: ...
 
     def digest(self) -> bytes: ...
 
@@ -34,8 +34,15 @@ class Digests:
         self._md5 = hashlib.md5(usedforsecurity=False)
         self._others = {name: _digest(name) for name in algorithms}
 
-    def update(self, data: bytes) -> None:
+    def update(self, data: bytes | memoryview) -> None:
+        self.update_md5(data)
+        self.update_checksums(data)
+
+    def update_md5(self, data: bytes | memoryview) -> None:
         self._md5.update(data)
+
+    def update_checksums(self, data: bytes | memoryview) -> None:
+        """All but the MD5: two threads may do these two."""
         for digest in self._others.values():
             digest.update(data)
 
@@ -72,10 +79,10 @@ def multipart_etag(etags: Sequence[str]) -> str:
 
 
 class _Crc:
-    def __init__(self, function: Callable[[bytes, int], int], length: int) -> None:
+    def __init__(self, function: Callable[[bytes | memoryview, int], int], length: int) -> None:
         self._function, self._length, self._value = function, length, 0
 
-    def update(self, data: bytes, /) -> None:
+    def update(self, data: bytes | memoryview, /) -> None:
         self._value = self._function(data, self._value)
 
     def digest(self) -> bytes:
@@ -87,8 +94,8 @@ class _XxHash:
         self._hasher = hasher
         self._value: bytes | None = None
 
-    def update(self, data: bytes, /) -> None:
-        self._hasher.update(data)
+    def update(self, data: bytes | memoryview, /) -> None:
+        self._hasher.update(bytes(data))  # It takes nothing else.
 
     def digest(self) -> bytes:
         if self._value is None:

@@ -11,167 +11,23 @@ import errno
 import fcntl
 import logging
 import os
-import threading
 import uuid
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 from sagelet_engine.s3 import names
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import DiskFull
+from sagelet_engine.s3.staged import CHUNK, StagedFile
 
 _log = logging.getLogger(__name__)
 
-#: Bytes read and written at once.
-CHUNK = 256 * 1024
-#: From this size on another thread digests.
-PARALLEL = 128 * 1024
-#: Chunks that may wait for it.
-AHEAD = 8
-#: Bytes of a file that are worth bringing to the disk while more of them come.
-FLUSH = 64 * 1024 * 1024
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FICLONE = 0x40049409
 #: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _PUNCH_HOLE = 3
-#: Nobody writes to an object in place, not even by mistake.
-READ_ONLY = 0o444
-
-
-class Digesting:
-    """Digests large chunks on another thread while this one reads and writes: MD5 alone is slower than a disk.
-
-    Some chunks may wait, so that neither thread has to be woken for each.
-    """
-
-    def __init__(self, digests: Digests) -> None:
-        self._digests = digests
-        self._waiting: deque[bytes] = deque()
-        self._turn = threading.Condition()
-        self._work: Future[None] | None = None
-        self._error: BaseException | None = None
-
-    def add(self, data: bytes) -> None:
-        if len(data) < PARALLEL:
-            self.done().update(data)
-            return
-        with self._turn:
-            self._turn.wait_for(lambda: len(self._waiting) < AHEAD)
-            self._waiting.append(data)
-            if self._work is None:
-                self._work = _digesters().submit(self._drain)
-
-    def done(self) -> Digests:
-        """When all that was added is in them."""
-        with self._turn:
-            self._turn.wait_for(lambda: self._work is None)
-        if self._error is not None:
-            raise self._error
-        return self._digests
-
-    def _drain(self) -> None:
-        try:
-            while (data := self._next()) is not None:
-                self._digests.update(data)
-        except BaseException as error:
-            # Nobody may wait for what does not come.
-            with self._turn:
-                self._error, self._work = error, None
-                self._waiting.clear()
-                self._turn.notify_all()
-
-    def _next(self) -> bytes | None:
-        """None: there is no more work, for now."""
-        with self._turn:
-            self._turn.notify_all()
-            if self._waiting:
-                return self._waiting.popleft()
-            self._work = None
-            return None
-
-
-@cache
-def _digesters() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="sagelet-digest")
-
-
-class Flushing:
-    """Brings a file to the disk while it is written, so that little is left to wait for at its end."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._dirty = 0
-        self._work: Future[None] | None = None
-
-    def wrote(self, size: int) -> None:
-        """Raises OSError: the system tells an error of the disk to one flush only."""
-        self._dirty += size
-        if self._dirty >= FLUSH and (self._work is None or self._work.done()):
-            self.end()
-            self._dirty = 0
-            self._work = _flushers().submit(os.fdatasync, self._descriptor)
-
-    def end(self) -> None:
-        """Before the descriptor is closed: nobody uses it any more. Raises OSError."""
-        if self._work is not None:
-            self._work.result()
-
-    def abandon(self) -> None:
-        """As `end`, for bytes that nobody wants any more."""
-        if self._work is not None:
-            wait([self._work])
-
-
-@cache
-def _flushers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="sagelet-flush")
-
-
-class StagedFile:
-    """Bytes on their way into the store, digested while they are written."""
-
-    def __init__(self, path: Path, digests: Digests) -> None:
-        self.file_id = path.name
-        self.size = 0
-        self._digesting = Digesting(digests)
-        self._path = path
-        self._file = path.open("xb", buffering=0)
-        self._flushing = Flushing(self._file.fileno())
-
-    @property
-    def digests(self) -> Digests:
-        """Of all that was written."""
-        return self._digesting.done()
-
-    def write(self, data: bytes) -> int:
-        """Raises OSError."""
-        self._digesting.add(data)
-        view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
-        self.size += len(data)
-        self._flushing.wrote(len(data))
-        return len(data)
-
-    def finish(self) -> None:
-        """Brings the bytes to the disk. Raises OSError."""
-        self._flushing.end()
-        rest(self._file.fileno())
-        self._file.close()
-
-    def close(self) -> None:
-        """For a file whose bytes came another way."""
-        self._file.close()
-
-    def discard(self) -> None:
-        self._flushing.abandon()
-        self._file.close()
-        self._path.unlink(missing_ok=True)
 
 
 class Files:
@@ -220,14 +76,18 @@ class Files:
 
     def settle(self, file_id: str, path: str) -> None:
         """Moves a staged file to its place. One that stays for now (a full disk) is read where it is."""
-        target = self.root / path
+        target, staged = self.root / path, self.staged(file_id)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self.staged(file_id).replace(target)
+            try:
+                staged.replace(target)
+            except FileNotFoundError:
+                # Its directory went meanwhile, with the last object that it had.
+                target.parent.mkdir(parents=True, exist_ok=True)
+                staged.replace(target)
         except FileNotFoundError:
             _log.warning("%s is neither staged nor in its place", path)
         except OSError as error:
-            _log.warning("%s stays in %s for now: %s", path, self.staged(file_id), error)
+            _log.warning("%s stays in %s for now: %s", path, staged, error)
 
     def unsettle(self, file_id: str, path: str) -> None:
         """The reverse of `settle`: what is staged without a row is removed by the next start."""
@@ -256,12 +116,6 @@ class Files:
             with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return place.open("rb")
         return None
-
-
-def rest(descriptor: int) -> None:
-    """A file that is whole: on the disk, and not to be written any more."""
-    os.fchmod(descriptor, READ_ONLY)
-    os.fsync(descriptor)
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from pathlib import Path
 from sagelet_engine.errors import SageletError
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import DamagedObject
-from sagelet_engine.s3.files import CHUNK, clean_disk_full, clone, copy_range, rest
+from sagelet_engine.s3.files import clean_disk_full, clone, copy_range
+from sagelet_engine.s3.staged import CHUNK, rest
 from sagelet_engine.s3.store import S3Store
 
 #: Bytes of a key.

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sagelet_engine.data.objects import ObjectInfo
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.s3.errors import NoSuchBucket
-from sagelet_engine.s3.files import CHUNK, StagedFile, clean_disk_full, copy_file, link_or_copy
+from sagelet_engine.s3.files import clean_disk_full, copy_file, link_or_copy
 from sagelet_engine.s3.records import StoredObject
+from sagelet_engine.s3.staged import CHUNK, StagedFile
 from sagelet_engine.s3.store import S3Store
 
 #: Objects of a listing that are in memory at once.
@@ -35,6 +37,11 @@ class JobObjectStore:
         except NoSuchBucket:
             return False
         return True
+
+    def make_bucket(self, account: str, region: str, bucket: str) -> None:
+        """Makes a bucket; one that the account has already is fine. Raises BucketExists when another account has it."""
+        if not self.has_bucket(account, bucket):
+            self._store.create_bucket(bucket, account, region)
 
     def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:  # noqa: ARG002
         """All objects under a prefix, in key order. Raises ObjectNotFound when the bucket does not exist."""
@@ -76,8 +83,10 @@ class JobObjectStore:
             out = BufferedWriter(_Stream(staged), CHUNK)
             yield out
             out.flush()
+            failpoint(Failpoint.BEFORE_OBJECT)
             attributes = {"ContentType": "binary/octet-stream"}
             stored = self._store.put(bucket, key, staged, attributes=attributes)
+        failpoint(Failpoint.AFTER_OBJECT)
         self._listener("Put", stored)
 
     def delete(self, account: str, region: str, bucket: str, key: str) -> None:  # noqa: ARG002

@@ -16,8 +16,9 @@ from typing import Any
 from sagelet_engine.s3 import checksums
 from sagelet_engine.s3.checksums import CRCS, Digests
 from sagelet_engine.s3.errors import InvalidPart, NoSuchUpload, PartTooSmall, WrongWhole
-from sagelet_engine.s3.files import READ_ONLY, Digesting, StagedFile, clean_disk_full, copy_range, give_back
+from sagelet_engine.s3.files import clean_disk_full, copy_range, give_back
 from sagelet_engine.s3.records import COMPOSITE, FULL_OBJECT, ObjectPart, StoredObject, Upload, UploadedPart
+from sagelet_engine.s3.staged import READ_ONLY, Digesting, Ring, StagedFile
 from sagelet_engine.s3.store import Check, S3Store, anything
 
 MIN_PART = 5 * 1024 * 1024
@@ -39,9 +40,10 @@ class _Slot(StagedFile):
     def __init__(self, descriptor: int, offset: int, limit: int, digests: Digests) -> None:
         self.size = 0
         self._digesting = Digesting(digests)
+        self._ring = Ring()
         self._descriptor, self._offset, self._limit = descriptor, offset, limit
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         if self.size + len(data) > self._limit:
             raise ValueError("The part is longer than it was said to be")
         self._digesting.add(data)
@@ -112,7 +114,7 @@ class Uploads:
             if free:
                 self._busy.add(slot)
         try:
-            width = self._catalog.claim_slot_size(upload, size) if free and size else 0
+            width = (upload.slot or self._catalog.claim_slot_size(upload, size)) if free and size else 0
             yield (number - 1) * width if size and size <= width else None
         finally:
             if free:
@@ -141,6 +143,16 @@ class Uploads:
             self._catalog.remove_upload(upload)
             for file_id in files:
                 self._files.remove_staged(file_id)
+
+    def abort_older(self, initiated_ms: int, *, dry_run: bool = False) -> tuple[int, int]:
+        """Aborts what began before then; returns how many there were, and the bytes of their parts."""
+        found, size = self._catalog.uploads_before(initiated_ms), 0
+        for upload in found:
+            size += sum(part.size for part in self._catalog.parts(upload))
+            if not dry_run:
+                with suppress(NoSuchUpload):
+                    self.abort(upload)
+        return len(found), size
 
     def complete(
         self,

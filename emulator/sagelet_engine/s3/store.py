@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sagelet_engine.clock import Clock
+from sagelet_engine.database import NotFlushed
 from sagelet_engine.errors import DataDirectoryInUse
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import BucketNotEmpty, DamagedObject, NoSuchKey
-from sagelet_engine.s3.files import Files, StagedFile, clean_disk_full
+from sagelet_engine.s3.files import Files, clean_disk_full
 from sagelet_engine.s3.records import Bucket, StoredObject
+from sagelet_engine.s3.staged import StagedFile
 
 #: Raises what the caller wants raised when the object that is there now (None: none is) must not be replaced.
 Check = Callable[[StoredObject | None], None]
@@ -149,7 +152,13 @@ class S3Store:
             path = current.path if current else self.files.choose_path(bucket, key)
             now = self.clock.now_ms()
             stored = StoredObject(bucket, key, file_id, path, size, modified_ms=now, **members)
-            self.catalog.put(stored, upload_id)
+            try:
+                self.catalog.put(stored, upload_id)
+            except NotFlushed:
+                # The row is there, though perhaps not on the disk yet: it must not stand before the old bytes.
+                self.files.settle(file_id, path)
+                raise
+            failpoint(Failpoint.AFTER_OBJECT_ROW)
             self.files.settle(file_id, path)
         return stored
 

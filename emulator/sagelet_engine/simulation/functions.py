@@ -151,6 +151,7 @@ class FunctionRuntime:
 
     name = "function"
     endpoint_host = "127.0.0.1"
+    cluster = None
     #: A function could write through any link.
     binds_read_only = False
 

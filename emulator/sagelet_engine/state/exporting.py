@@ -121,7 +121,7 @@ class _Snapshot:
 
     def write(self, out: BinaryIO, *, compressed: bool, job_files: bool) -> Exported:
         jobs, sizes = sum(self.store.counts().values()), [stored.size for stored in self.catalog.every_object()]
-        ended = [Path("jobs", *place) for place in self.store.ended_places()]
+        ended = [Path("jobs", job.account, job.region, job.id) for job in self.store.ended_jobs()]
         self.close()
         with archive.writing(out, _head(), compressed=compressed) as writer:
             writer.file(archive.DATABASE, self._database)

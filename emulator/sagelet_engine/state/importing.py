@@ -11,9 +11,10 @@ from typing import Any, BinaryIO
 from sagelet_engine.errors import SageletError, SettingsError
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.s3.catalog import Catalog
-from sagelet_engine.s3.files import READ_ONLY, Files
+from sagelet_engine.s3.files import Files
 from sagelet_engine.s3.names import is_bucket_name
 from sagelet_engine.s3.records import StoredObject
+from sagelet_engine.s3.staged import READ_ONLY
 from sagelet_engine.state import archive, contents
 from sagelet_engine.state.archive import ArchiveDamaged, Member
 from sagelet_engine.state.change import changing

@@ -9,16 +9,20 @@ import logging
 import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import regex
 
 from sagelet_engine.telemetry.events import LogEvent
+from sagelet_engine.telemetry.patterns import needed_text, repetitions
 from sagelet_engine.telemetry.sink import MetricPoint
 
 log = logging.getLogger(__name__)
 
 #: Seconds that one definition may take for one line; an honest one takes microseconds.
 PATIENCE = 1.0
+#: Steps that a regex may take without a limit, and without letting other threads work: milliseconds.
+QUICK_STEPS = 1_000_000
 
 
 class InvalidMetricRegex(ValueError):
@@ -33,11 +37,25 @@ def compile_regex(text: str) -> "regex.Pattern[str]":
         raise InvalidMetricRegex(str(error)) from error
 
 
+class _Definition(NamedTuple):
+    regex: "regex.Pattern[str]"
+    #: Every line with a match has it.
+    needed: str
+    #: Characters of a line that the regex is done with in a moment, whatever they are.
+    quick: int
+
+
+def _definition(text: str) -> _Definition:
+    repeated = repetitions(text)
+    quick = 0 if repeated is None else int(QUICK_STEPS ** (1 / (repeated + 1)))
+    return _Definition(compile_regex(text), needed_text(text), quick)
+
+
 class MetricDefinitions:
     """The compiled MetricDefinitions of a job. Raises InvalidMetricRegex."""
 
     def __init__(self, definitions: Iterable[Mapping[str, str]]) -> None:
-        self._definitions = {entry["Name"]: compile_regex(entry["Regex"]) for entry in definitions}
+        self._definitions = {entry["Name"]: _definition(entry["Regex"]) for entry in definitions}
 
     def points(self, events: Iterable[LogEvent]) -> list[MetricPoint]:
         """Every value that the events hold, in order. A definition that takes too long is given up for good."""
@@ -46,9 +64,12 @@ class MetricDefinitions:
         return [
             MetricPoint(name, value, event.time_ms)
             for event in events
-            for name in list(self._definitions)
+            for name in self._worth_running(event.text)
             for value in self._values(name, event.text)
         ]
+
+    def _worth_running(self, text: str) -> list[str]:
+        return [name for name, definition in self._definitions.items() if definition.needed in text]
 
     def _values(self, name: str, text: str) -> list[float]:
         try:
@@ -59,10 +80,12 @@ class MetricDefinitions:
             return []
 
 
-def _values(definition: "regex.Pattern[str]", text: str) -> Iterator[float]:
-    for match in definition.finditer(text, concurrent=True, timeout=PATIENCE):
+def _values(definition: _Definition, text: str) -> Iterator[float]:
+    search = definition.regex.finditer
+    group = 1 if definition.regex.groups else 0
+    for match in search(text) if len(text) <= definition.quick else search(text, concurrent=True, timeout=PATIENCE):
         try:
-            value = float32(float(match[1] if definition.groups else match[0]))
+            value = float32(float(match[group]))
         except (TypeError, ValueError):
             # The group took no part in the match or is not a number: AWS emits nothing for it.
             continue

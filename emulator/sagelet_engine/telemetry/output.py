@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.jobs.record import JobKey, TrainingJob
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.runtimes.port import Handle, Line, Runtime
@@ -17,8 +18,12 @@ from sagelet_engine.telemetry.sink import MetricPoint, MetricSink
 
 log = logging.getLogger(__name__)
 
-#: Seconds until a host is followed again whose lines ended while it runs.
-FOLLOW_AGAIN_S = 0.1
+#: Seconds until a host is followed again whose lines ended, the last for all that follow. Most often it is just ending.
+FOLLOW_AGAIN_S = (0.005, 0.01, 0.02, 0.05, 0.1)
+#: Seconds until it is after a failure.
+RETRY_S = 1.0
+#: Batches of lines that wait for the store, of all hosts of a job; at most 4,096 lines each.
+MOST_WAITING = 8
 #: Failures in a row after which the output of a host that is down is given up; its job still gets its end.
 MOST_FAILURES = 10
 
@@ -36,7 +41,7 @@ class Mailbox:
 
     def __init__(self, closing: threading.Event) -> None:
         """`closing`: the server goes down, which closes every mailbox."""
-        self._queue: queue.Queue[Output] = queue.Queue(maxsize=64)
+        self._queue: queue.Queue[Output] = queue.Queue(maxsize=MOST_WAITING)
         self._closing = closing
         self._closed = threading.Event()
 
@@ -99,11 +104,12 @@ class Follower(threading.Thread):
         self._mailbox = mailbox
 
     def run(self) -> None:
-        failures, down = 0, False
+        failures, down, pauses = 0, False, iter(FOLLOW_AGAIN_S)
         while not self._mailbox.closed:
             try:
                 down = not self._runtime.observe(self._followed).running
-                self._follow()
+                if self._follow():
+                    pauses = iter(FOLLOW_AGAIN_S)
                 if down:
                     break
                 failures = 0
@@ -114,16 +120,19 @@ class Follower(threading.Thread):
                 log.exception("%s: following its output failed", self._followed.host)
                 if down and failures >= MOST_FAILURES:
                     break
-            self._mailbox.pause(FOLLOW_AGAIN_S if not failures else FOLLOW_AGAIN_S * 10)
+            self._mailbox.pause(RETRY_S if failures else next(pauses, FOLLOW_AGAIN_S[-1]))
         self._mailbox.put(Output(self._followed.host, None))
 
-    def _follow(self) -> None:
+    def _follow(self) -> bool:
+        """Whether there were lines."""
+        before = self._position
         for lines in self._runtime.lines(self._followed, self._position):
             if self._mailbox.closed:
-                return
+                break
             if lines:
                 self._position = lines[-1].position
                 self._mailbox.put(Output(self._followed.host, lines))
+        return self._position != before
 
 
 class Recorder:
@@ -159,7 +168,9 @@ class Recorder:
             self._append([LogEvent(now, text) for text in texts], None, [])
 
     def _append(self, events: list[LogEvent], position: str | None, points: list[MetricPoint]) -> None:
+        failpoint(Failpoint.BEFORE_LINES)
         self._stream = self._store.append_output(self._stream, events, position, points, self._clock.now_ms())
+        failpoint(Failpoint.AFTER_LINES)
         if points:
             publish(self._sink, self._job.key, points)
 

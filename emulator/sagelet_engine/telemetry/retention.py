@@ -1,20 +1,13 @@
-"""The log group as a whole: made, kept for some days, tagged, deleted. And the thread that removes what is too old."""
+"""The log group as a whole: made, kept for some days, tagged, deleted."""
 
-import logging
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 
 from sagelet_engine.clock import Clock
-from sagelet_engine.database import StoreUnavailable
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.telemetry.events import LogGroup, LogStream
 
-log = logging.getLogger(__name__)
-
 DAY_MS = 86_400_000
-#: Seconds between two looks for events that are too old. They are not shown in the meantime.
-EXPIRY_SECONDS = 3600.0
 
 
 class LogKeeper:
@@ -70,20 +63,3 @@ class LogKeeper:
 
     def _before_ms(self, days: int) -> int:
         return self._clock.now_ms() - days * DAY_MS
-
-
-class Expiry(threading.Thread):
-    """Removes events that are too old, from the start on, now and then, until the engine closes."""
-
-    def __init__(self, keeper: LogKeeper, closing: threading.Event) -> None:
-        super().__init__(name="log-expiry", daemon=True)
-        self._keeper = keeper
-        self._closing = closing
-
-    def run(self) -> None:
-        while not self._closing.is_set():
-            try:
-                self._keeper.expire()
-            except StoreUnavailable as error:
-                log.warning("old log events stay for now: %s", error)
-            self._closing.wait(EXPIRY_SECONDS)

@@ -2,8 +2,7 @@
 bring."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sagelet_engine.jobs.record import TrainingJob
 
@@ -11,8 +10,7 @@ from sagelet_engine.jobs.record import TrainingJob
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
 
 
-@dataclass(frozen=True)
-class MetricPoint:
+class MetricPoint(NamedTuple):
     """One value of one metric of a training job."""
 
     name: str

@@ -43,7 +43,7 @@ class Turns:
 
 def device_of_the_job() -> torch.device:
     if not COMPILED:
-        return torch.device("cpu")
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     import torch_xla
 
     device: torch.device = torch_xla.device()

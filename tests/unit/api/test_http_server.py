@@ -1,15 +1,24 @@
 import http.client
 import json
 import socket
+import time
+import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from sagelet_api import arrivals
+from sagelet_api import connection as connection_module
+from sagelet_api.arrivals import IDLE
+from sagelet_api.connection import Connection
 from sagelet_api.file_body import FileBody
+from sagelet_api.outgoing import Outgoing
 from sagelet_api.protocol import Environ, StartResponse
-from sagelet_api.server import MAX_HEADER_BYTES, AddressInUse, Server
+from sagelet_api.server import MAX_HEADER_BYTES, THREADS, TIMEOUT, AddressInUse, Server
 from sagelet_engine.errors import SettingsError
+from support.server import until
 
 
 def echo(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -34,6 +43,26 @@ def test_port_zero_is_a_free_port_and_reported() -> None:
         assert server.port > 0
         assert server.endpoint == f"http://127.0.0.1:{server.port}"
         assert ask("127.0.0.1", server.port, b"x" * 3_000_000)["size"] == 3_000_000
+
+
+def test_an_answer_with_its_head_is_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two a client wakes up twice, and waits for the second."""
+    pieces: list[bytes] = []
+    send = Outgoing._send
+
+    def noted(self: Outgoing, data: bytes) -> None:
+        pieces.append(data)
+        send(self, data)
+
+    def answer(_environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"{}"]
+
+    monkeypatch.setattr(Outgoing, "_send", noted)
+    with Server(answer, "127.0.0.1", 0) as server:
+        assert ask("127.0.0.1", server.port) == {}
+    (piece,) = pieces
+    assert (piece[:15], piece[-2:]) == (b"HTTP/1.1 200 OK", b"{}")
 
 
 def test_several_addresses_one_port() -> None:
@@ -158,3 +187,165 @@ def test_headers_have_a_limit() -> None:
     with Server(echo, "127.0.0.1", 0) as server:
         long = b"X-Long: " + b"x" * (MAX_HEADER_BYTES + 1000) + b"\r\n"
         assert b" 413 " in exchange(server.port, b"GET / HTTP/1.1\r\nHost: localhost\r\n" + long + b"\r\n")[:40]
+
+
+def readers(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answers with the body as `readinto` gives it, or without a look at it."""
+    memory, body = memoryview(bytearray(5)), b""
+    while environ["PATH_INFO"] == "/read" and (count := environ["wsgi.input"].readinto(memory)):
+        body += memory[:count]
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def test_a_body_is_read_up_to_its_end_and_no_further() -> None:
+    """Requests that come in one go, the first with its body and the body of the second unread."""
+    requests = [("/read", b"first body"), ("/", b"nobody reads this"), ("/read", b"third"), ("/read", b"")]
+    sent = b"".join(
+        b"PUT %s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body)
+        for path, body in requests
+    )
+    with Server(readers, "127.0.0.1", 0) as server, socket.create_connection(("127.0.0.1", server.port), 120) as client:
+        client.sendall(sent)
+        answers = client.makefile("rb")
+        bodies = []
+        for _ in requests:
+            assert answers.readline() == b"HTTP/1.1 200 OK\r\n"
+            bodies.append(answers.read(int(http.client.parse_headers(answers)["Content-Length"])))
+    assert bodies == [b"first body", b"", b"third", b""]
+
+
+def test_a_body_that_nobody_reads_is_not_kept() -> None:
+    """cheroot reads what is left of it at once."""
+    size = 32 << 20
+    with Server(readers, "127.0.0.1", 0) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        tracemalloc.start()
+        try:
+            block = bytes(1 << 16)
+            pieces = (block for _ in range(size // len(block)))
+            connection.request("PUT", "/refused", body=pieces, headers={"Content-Length": str(size)})
+            assert connection.getresponse().read() == b""
+            assert tracemalloc.get_traced_memory()[1] < size // 8
+        finally:
+            tracemalloc.stop()
+        connection.request("PUT", "/read", body=b"the next")
+        assert connection.getresponse().read() == b"the next"
+        connection.close()
+
+
+def test_a_thread_stays_with_its_connection_only_while_nobody_waits() -> None:
+    ours, theirs = socket.socketpair()
+    with Server(echo, "127.0.0.1", 0) as server, ours, theirs:
+        connection = Connection(server._servers[0], ours)
+        assert not connection.comes_soon()
+        theirs.send(b"GET / HTTP/1.1\r\n")
+        # A part of a request holds no thread.
+        assert not connection.comes_soon()
+        theirs.send(b"Host: localhost\r\n\r\n")
+        # There it goes behind others, who may wait.
+        assert not connection.comes_soon()
+        again = Connection(server._servers[0], ours)
+        theirs.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+        again.server = type("Busy", (), {"requests": type("Queue", (), {"qsize": 1})})
+        assert not again.comes_soon()
+        again.server = server._servers[0]
+        assert again.comes_soon()
+
+
+def test_more_clients_than_threads_that_all_keep_their_connections_are_served() -> None:
+    with Server(echo, "127.0.0.1", 0) as server:
+        clients = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=120) for _ in range(2 * THREADS)]
+        for _ in range(3):
+            for client in clients:
+                client.request("PUT", "/", body=b"four")
+                assert json.loads(client.getresponse().read())["size"] == 4
+        for client in clients:
+            client.close()
+
+
+class Shifted:
+    """`time.time`, moved on at will."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def time(self) -> float:
+        return time.time() + self.ahead
+
+
+@pytest.fixture
+def shifted(monkeypatch: pytest.MonkeyPatch) -> Shifted:
+    clock = Shifted()
+    for module in (arrivals, connection_module):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def looked(server: Server) -> None:
+    """Returns when the server has looked for late connections, after all that was sent came in."""
+    (http_server,) = server._servers
+    looks: list[int] = []
+    relieve = http_server.relieve
+    http_server.relieve = lambda: (looks.append(1), relieve())[1]  # type: ignore[method-assign,func-returns-value]
+    until(lambda: len(looks) > 1)
+    http_server.relieve = relieve  # type: ignore[method-assign]
+
+
+def answered(answers: BinaryIO) -> str:
+    """The host of the next answer of `echo`, which comes in one chunk."""
+    assert answers.readline() == b"HTTP/1.1 200 OK\r\n"
+    while answers.readline() != b"\r\n":
+        pass
+    body = answers.read(int(answers.readline(), 16))
+    assert answers.read(7) == b"\r\n0\r\n\r\n"
+    host: str = json.loads(body)["host"]
+    return host
+
+
+def test_a_request_has_all_of_its_time_after_an_idle_connection(shifted: Shifted) -> None:
+    """Its head may come in pieces, and the server look for late connections in between."""
+    with (
+        Server(echo, "127.0.0.1", 0) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=120) as raw,
+    ):
+        answers = raw.makefile("rb")
+        raw.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert answered(answers) == "a"
+        (http_server,) = server._servers
+        until(lambda: len(list(http_server._connections._selector.connections)) == 2)  # The listener, and this one.
+        shifted.ahead = IDLE - 10
+        raw.sendall(b"GET / HTTP/1.1\r\nHost: b")
+        looked(server)
+        shifted.ahead += TIMEOUT - 10
+        looked(server)
+        raw.sendall(b"\r\n\r\n")
+        assert answered(answers) == "b"
+
+
+def test_an_idle_connection_ends_without_a_word_and_half_a_request_with_408(shifted: Shifted) -> None:
+    with (
+        Server(echo, "127.0.0.1", 0) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=120) as idle,
+        socket.create_connection(("127.0.0.1", server.port), timeout=120) as half,
+    ):
+        half.sendall(b"GET / HTTP/1.1\r\nHost: b")
+        looked(server)
+        shifted.ahead = TIMEOUT + 1
+        assert half.recv(65536).startswith(b"HTTP/1.1 408 ")
+        assert half.recv(65536) == b""
+        shifted.ahead = IDLE + 1
+        assert idle.recv(65536) == b""
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3, 7, 1000])
+def test_a_request_may_come_in_any_pieces(pieces: int) -> None:
+    wanted = b"PUT / HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\nContent-Length: 4\r\n\r\nfour" * 2
+    with Server(echo, "127.0.0.1", 0) as server, socket.create_connection(("127.0.0.1", server.port), 120) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        size = -(-len(wanted) // pieces)
+        for start in range(0, len(wanted), size):
+            client.sendall(wanted[start : start + size])
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+        assert answer.count(b'"size": 4') == 2

@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 import pytest
 from botocore.exceptions import ClientError
 
+from sagelet_api.services import moto_metrics
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.state_events import EventBus
 from sagelet_engine.telemetry.sink import NAMESPACE, MetricPoint, MetricSink
@@ -105,6 +106,64 @@ def test_metric_points_reach_cloudwatch(bridge: MotoBridge, client: Any) -> None
     )
     [point] = statistics["Datapoints"]
     assert (point["Average"], point["SampleCount"]) == (1.0, 2.0)
+
+
+def test_cloudwatch_keeps_the_newest_points_of_jobs_and_all_of_users(
+    bridge: MotoBridge, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moto_metrics, "MOST_POINTS", 20)
+    # Of an account of its own: what others published counts, too.
+    account = "000000000777"
+    cloudwatch = client("cloudwatch", key=account)
+    now = datetime.now(timezone.utc)
+    for number in range(50):
+        if number % 10 == 0:
+            cloudwatch.put_metric_data(Namespace="mine", MetricData=[{"MetricName": f"m-{number}", "Value": 1.0}])
+        time_ms = int(now.timestamp() * 1000)
+        bridge.publish(account, REGION, f"job-{number:02}", [MetricPoint("loss", 1.0, time_ms, "algo-1")])
+    hosts = {
+        metric["Dimensions"][0]["Value"]
+        for page in cloudwatch.get_paginator("list_metrics").paginate(Namespace=NAMESPACE)
+        for metric in page["Metrics"]
+    }
+    assert {f"job-{number}/algo-1" for number in range(30, 50)} <= hosts
+    assert len(hosts) <= 22
+    assert len(cloudwatch.list_metrics(Namespace="mine")["Metrics"]) == 5
+
+
+@pytest.mark.parametrize("resource", ["nothing/x", "training-jo", "model/none"])
+def test_tags_of_what_is_not_there(client: Any, resource: str) -> None:
+    """moto breaks over these, found by the fuzzer's seeds 4894 and 5200."""
+    arn = f"arn:aws:sagemaker:us-east-1:123456789012:{resource}"
+    with pytest.raises(ClientError) as raised:
+        client("sagemaker").list_tags(ResourceArn=arn)
+    assert raised.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_cloudwatch_keeps_the_newest_points_of_users(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in memory, and a job's own credentials may put any number of them."""
+    monkeypatch.setattr(moto_metrics, "MOST_PUT", 100)
+    cloudwatch = client("cloudwatch", key="000000000778")
+    for number in range(50):
+        data = [{"MetricName": f"m-{number:02}", "Value": 1.0}] * 10
+        cloudwatch.put_metric_data(Namespace="mine", MetricData=data)
+    names = {metric["MetricName"] for metric in cloudwatch.list_metrics(Namespace="mine")["Metrics"]}
+    assert {f"m-{number}" for number in range(41, 50)} <= names
+    assert len(names) <= 12
+
+
+def test_values_with_counts_take_no_more_than_values(client: Any) -> None:
+    """moto would make a billion points of this one, in memory."""
+    cloudwatch = client("cloudwatch", key="000000000779")
+    now = datetime.now(timezone.utc).replace(second=30, microsecond=0)
+    datum = {"MetricName": "m", "Values": [1.0, 4.0], "Counts": [1e9, 2e9], "Timestamp": now}
+    cloudwatch.put_metric_data(Namespace="mine", MetricData=[datum])
+    (point,) = cloudwatch.get_metric_statistics(
+        Namespace="mine", MetricName="m", Period=60, StartTime=now - timedelta(minutes=2),
+        EndTime=now + timedelta(minutes=2), Statistics=["Average", "Minimum", "Maximum", "SampleCount", "Sum"],
+    )["Datapoints"]  # fmt: skip
+    assert (point["SampleCount"], point["Sum"], point["Average"]) == (3e9, 9e9, 3.0)
+    assert (point["Minimum"], point["Maximum"]) == (1.0, 4.0)
 
 
 def test_instance_metrics_have_a_host_and_are_in_percent(bridge: MotoBridge, client: Any) -> None:

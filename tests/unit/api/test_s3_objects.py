@@ -291,6 +291,7 @@ def test_attributes(s3c: Any, bucket: str) -> None:
     got = s3c.get_object_attributes(Bucket=bucket, Key="k", ObjectAttributes=wanted)
     assert (got["ETag"], got["ObjectSize"]) == (put["ETag"].strip('"'), 1)
     assert got["Checksum"]["ChecksumSHA256"] == put["ChecksumSHA256"]
+    assert refusal(s3c.get_object_attributes, Bucket=bucket, Key="k", ObjectAttributes=[]) == (400, "InvalidRequest")
 
 
 def test_a_file_like_body_of_unknown_length(s3c: Any, bucket: str) -> None:

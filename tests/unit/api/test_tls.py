@@ -4,6 +4,7 @@ import http.client
 import socket
 import ssl
 import threading
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from sagelet_api.server import Server
 from sagelet_api.tls import LIFETIME, RENEW_BEFORE, server_certificate
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.keys import ca_file
+from sagelet_engine.runtimes.carrier_s3 import EndpointAway, Parcels, Ticket
 
 NOW = datetime.now(timezone.utc)
 
@@ -155,3 +157,14 @@ def test_many_clients_at_once(server: Server, data: Path) -> None:
     for thread in threads:
         thread.join(60)
     assert answers == [b"https"] * 40
+
+
+def test_a_node_of_a_cluster_trusts_the_servers_authority_and_no_other(server: Server, data: Path) -> None:
+    ticket = Ticket(
+        f"https://127.0.0.2:{server.port}", "us-east-1", "b", "p/", "AKIA", "s", "t", ca_file(data).read_text()
+    )
+    answer = Parcels(ticket).get("name")
+    assert answer is not None
+    assert answer.read() == b"https"
+    with pytest.raises(EndpointAway, match="certificate verify failed"):
+        Parcels(replace(ticket, authority="")).get("name")

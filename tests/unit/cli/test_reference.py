@@ -1,8 +1,12 @@
 """The reference pages are what the program says of itself, and nothing of it is left out."""
 
 import re
+import subprocess
+import sys
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import click
 import command_line
@@ -10,6 +14,7 @@ import pytest
 import settings_page
 from flask import Flask
 
+import sagelet_api.cli
 from sagelet_api.cli.main import main
 from sagelet_api.cli.up_options import OPTIONS, settings_of
 from sagelet_api.control import create_app
@@ -27,7 +32,11 @@ def test_the_pages_are_made_of_the_program(made: "command_line | settings_page")
 def every_command(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
     found = [(path, command)]
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            assert inner.name == name
             found += every_command(inner, (*path, name))
     return found
 
@@ -39,14 +48,38 @@ def test_a_command_says_what_it_and_its_options_do(path: tuple[str, ...], comman
     for option in command.params:
         if isinstance(option, click.Option):
             assert option.help, f"{path} {option.opts}"
-    if len(path) == 1:
-        assert path[0] in main.list_commands(click.Context(main)), "put it into SECTIONS"
+
+
+def test_every_command_of_the_package_is_in_a_section() -> None:
+    listed = {command for path, command in every_command(main) if len(path) == 1}
+    for module in iter_modules(sagelet_api.cli.__path__):
+        members = vars(import_module(f"sagelet_api.cli.{module.name}")).values()
+        own = {one for one in members if isinstance(one, click.Command) and one is not main}
+        inner = {one for group in own if isinstance(group, click.Group) for one in group.commands.values()}
+        assert own - inner <= listed, module.name
+
+
+def test_a_command_loads_no_other() -> None:
+    """All of them together take as long as the rest of a server's start."""
+    program = (
+        "import sys, click; from sagelet_api.cli.main import main; main.get_command(click.Context(main), 'up');"
+        "print(*(name for name in sys.modules if name.startswith('sagelet_api.cli.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name.rpartition(".")[2] for name in done.stdout.split()}
+    assert loaded & {str(command.name) for path, command in every_command(main) if len(path) == 1} == {"up"}
 
 
 def test_every_setting_is_an_option() -> None:
     """Each field of Settings is set by an option; none of them is left at its default by oversight."""
     names = {field.name for field in fields(Settings)}
-    renamed = {"stop_grace": "stop_grace_seconds", "compile_cache_size": "compile_cache_bytes"}
+    renamed = {
+        "stop_grace": "stop_grace_seconds",
+        "compile_cache_size": "compile_cache_bytes",
+        "keep_files": "keep_files_seconds",
+        "keep_files_size": "keep_files_bytes",
+        "keep_jobs": "keep_jobs_seconds",
+    }
 
     def command() -> None: ...
 
@@ -61,7 +94,8 @@ def test_every_environment_variable_is_documented() -> None:
     sources = [path for name in ("api", "emulator", "images") for path in (ROOT / name).rglob("*") if path.is_file()]
     texts = (path.read_text(encoding="utf-8") for path in sources if path.suffix in (".py", ".c", ".sh"))
     used = {name for text in texts for name in re.findall(r"\bSAGELET_[A-Z_]*[A-Z]\b", text)}
-    known = {*settings_page.server_options(), *settings_page.CLIENTS, *settings_page.JOBS, *settings_page.INTERNAL}
+    settled = (settings_page.CLIENTS, settings_page.JOBS, settings_page.TESTS, settings_page.INTERNAL)
+    known = {*settings_page.server_options(), *(name for names in settled for name in names)}
     assert used <= known
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sagelet_engine.doctor import reading
-from sagelet_engine.doctor.finding import Place
+from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.reading import read_sources
 from sagelet_engine.doctor.sources import Sources
 

@@ -1,5 +1,6 @@
 """Checkpoints out to S3: continuous, whole, deletions and all, and after a crash of the server, too."""
 
+import io
 import json
 import os
 import threading
@@ -97,18 +98,33 @@ def test_a_file_that_is_being_written_waits_and_the_last_look_takes_it(bench: Be
 
 def test_a_file_that_changes_while_it_is_copied_is_not_sent_torn(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.path("a").write_bytes(b"old")
-    copy = checkpoints.shutil.copyfileobj
+    copy = checkpoints.copy_whole
 
     def slow(*arguments: Any) -> None:
         copy(*arguments)
         bench.path("a").write_bytes(b"newer")
 
-    monkeypatch.setattr(checkpoints.shutil, "copyfileobj", slow)
+    monkeypatch.setattr(checkpoints, "copy_whole", slow)
     bench.look()
     assert bench.stored() == {}
     monkeypatch.undo()
     bench.look()
     assert bench.stored() == {"run/a": b"newer"}
+
+
+def test_a_file_that_grows_as_fast_as_it_is_copied_holds_nobody_up(bench: Bench) -> None:
+    path = bench.path("a")
+    path.write_bytes(b"old")
+
+    class Growing(io.BytesIO):
+        def write(self, data: Any) -> int:
+            with path.open("ab") as more:
+                more.write(data)
+            return super().write(data)
+
+    with path.open("rb", buffering=0) as source:
+        checkpoints.copy_whole(source, copied := Growing(), 3)
+    assert copied.getvalue() == b"old"
 
 
 def test_what_others_put_there_stays(bench: Bench) -> None:

@@ -34,7 +34,7 @@ class Crash:
         self._after = after
         self._update = Store.update
         crash = self
-        monkeypatch.setattr(Store, "update", lambda store, job: crash(store, job))
+        monkeypatch.setattr(Store, "update", lambda store, job, **_how: crash(store, job))
 
     def disarm(self) -> None:
         self._armed = False
@@ -254,7 +254,7 @@ def test_an_end_that_cannot_be_written_is_written_later(world: World, monkeypatc
     failures = iter([StoreUnavailable("database or disk is full")] * 2)
     update = Store.update
 
-    def sometimes(store: Store, job: TrainingJob) -> TrainingJob:
+    def sometimes(store: Store, job: TrainingJob, **_how: bool) -> TrainingJob:
         if error := next(failures, None):
             raise error
         return update(store, job)

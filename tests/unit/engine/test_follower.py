@@ -44,7 +44,7 @@ class BrokenRuntime(FakeRuntime):
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "FOLLOW_AGAIN_S", 0.001)
+    monkeypatch.setattr(output, "RETRY_S", 0.01)
 
 
 def boot(tmp_path: Path, runtime: type[FakeRuntime]) -> World:

@@ -13,7 +13,7 @@ from sagelet_engine.instances.gpus import GpuPool
 from sagelet_engine.jobs import lifecycle
 from sagelet_engine.jobs.pool_keeper import PoolKeeper
 from sagelet_engine.jobs.record import InstanceGroup, JobStatus, SecondaryStatus, StopCause, TrainingJob
-from sagelet_engine.jobs.scheduler import Scheduler
+from sagelet_engine.jobs.scheduler import TOLD_AT_ONCE, Scheduler
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.settings import GpuPolicy
 from support.fakes import FakeClock
@@ -204,15 +204,18 @@ def test_a_free_place_is_filled_before_ten_thousand_are_told_to_wait(stage: Call
     one = stage(max_jobs=1)
     told: list[str] = []
     gate = threading.Semaphore(0)
-    update = one.store.update
+    writes: list[int] = []
+    update_all = one.store.update_all
 
-    def slow(job: TrainingJob) -> TrainingJob:
-        if job.secondary is S.PENDING and job.placed_ms is None:
+    def slow(*jobs: TrainingJob, **how: bool) -> list[TrainingJob]:
+        waiting = [job.key.name for job in jobs if job.secondary is S.PENDING and job.placed_ms is None]
+        if waiting:
             gate.acquire()
-            told.append(job.key.name)
-        return update(job)
+            writes.append(len(waiting))
+            told.extend(waiting)
+        return update_all(*jobs, **how)
 
-    one.store.update = slow  # type: ignore[method-assign]
+    one.store.update_all = slow  # type: ignore[method-assign]
     for number in range(50):
         one.add(f"job-{number}")
     one.scheduler.start()
@@ -220,9 +223,26 @@ def test_a_free_place_is_filled_before_ten_thousand_are_told_to_wait(stage: Call
     one.scheduler.release("id-job-0")
     gate.release(2)
     until(lambda: one.names() == ["job-0", "job-1"])
-    assert len(told) <= 2
+    assert len(writes) <= 2
+    assert max(writes) <= TOLD_AT_ONCE < 50
     gate.release(1000)
     until(lambda: len(told) >= 48)
+
+
+def test_one_that_is_stopped_meanwhile_keeps_no_other_from_being_told(stage: Callable[..., Stage]) -> None:
+    one = stage(max_jobs=1)
+    for number in range(5):
+        one.add(f"job-{number}")
+    update_all = one.store.update_all
+
+    def late(*told: TrainingJob, **how: bool) -> list[TrainingJob]:
+        if len(told) > 1:
+            update_all(lifecycle.request_stop(one.job("job-2"), StopCause.USER, one.clock.now_ms()))
+        return update_all(*told, **how)
+
+    one.store.update_all = late  # type: ignore[method-assign]
+    one.scheduler.start()
+    until(lambda: [one.job(name).secondary for name in ("job-1", "job-3", "job-4")] == [S.PENDING] * 3)
 
 
 # --- through the engine ---------------------------------------------------------------------------------------------

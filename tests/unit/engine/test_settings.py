@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from sagelet_engine.errors import DataDirectoryInUse, SettingsError
-from sagelet_engine.settings import GpuPolicy, RuntimeChoice, Settings, default_data_directory, default_max_jobs
+from sagelet_engine.settings import (
+    GpuPolicy,
+    RuntimeChoice,
+    Settings,
+    SlurmTask,
+    default_data_directory,
+    default_max_jobs,
+)
 from sagelet_engine.state.owner import lock_directory
 
 FS = "fs-0123456789abcdef0"
@@ -28,6 +35,8 @@ FS = "fs-0123456789abcdef0"
         ({"spot_discount": -0.1}, "--spot-discount -0.1"),
         ({"spot_discount": 1.0}, "--spot-discount 1.0"),
         ({"image_rules": Path("/nowhere/rules.toml")}, "--image-rules /nowhere/rules.toml"),
+        ({"slurm_task": SlurmTask.APPTAINER}, "--slurm-task apptainer: say with --slurm-images"),
+        ({"slurm_task": SlurmTask.ENROOT, "slurm_images": Path("images")}, "its path must be absolute"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(wrong: dict[str, Any], named: str) -> None:

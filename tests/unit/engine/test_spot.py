@@ -369,7 +369,7 @@ class Crash:
         self.happened = threading.Event()
         self._left, self._after, self._update = number, after, Store.update
         crash = self
-        monkeypatch.setattr(Store, "update", lambda store, job: crash(store, job))
+        monkeypatch.setattr(Store, "update", lambda store, job, **_how: crash(store, job))
 
     def __call__(self, store: Store, job: TrainingJob) -> TrainingJob:
         if not threading.current_thread().name.startswith("job-"):

@@ -4,7 +4,8 @@ import json
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import fields, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
-from sagelet_engine.database import NewerSchema, StoreUnavailable
+from sagelet_engine.database import MOST_IDLE, NewerSchema, StoreUnavailable
 from sagelet_engine.errors import JobNameInUse, JobNotFound
-from sagelet_engine.jobs import codec, lifecycle
-from sagelet_engine.jobs.query import JobQuery, SortBy
-from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet_engine.jobs import codec, lifecycle, sql_append, sql_search
+from sagelet_engine.jobs.query import JobQuery, ListedJob, SortBy
+from sagelet_engine.jobs.record import JobStatus, PoolStatus, SecondaryStatus, StopCause, TrainingJob, WarmPool
+from sagelet_engine.jobs.search import Condition, Group, JobSearch, Kind, Operator, Property
 from sagelet_engine.jobs.sql_schema import MIGRATIONS
 from sagelet_engine.jobs.store import StaleRecord, Store
 from sagelet_engine.telemetry.events import LogEvent
@@ -193,6 +195,39 @@ def test_pages_join_to_the_whole_list_ties_or_not(store: Store, sort_by: SortBy,
     assert len(set(paged)) == 12
 
 
+@pytest.mark.parametrize("sort_by", list(SortBy))
+def test_a_listing_has_the_jobs_of_the_page(store: Store, sort_by: SortBy) -> None:
+    twelve(store)
+    query = JobQuery(ACCOUNT, REGION, sort_by=sort_by, limit=5)
+    pool = WarmPool(PoolStatus.AVAILABLE, "cluster", 5, available_ms=7)
+    store.update(replace(store.page(query).jobs[2], warm_pool=pool, training_end_ms=9))
+    whole, listing = store.page(query), store.listing(query)
+    shown = [[getattr(job, field.name) for field in fields(ListedJob)] for job in whole.jobs]
+    assert [[getattr(job, field.name) for field in fields(job)] for job in listing.jobs] == shown
+    assert listing.next == whole.next
+    assert (pool, 9) in [(job.warm_pool, job.training_end_ms) for job in listing.jobs]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        Condition(Property((("TrainingJobStatus",),), Kind.TEXT), Operator.EQUALS, "Completed"),
+        Condition(Property((("HyperParameters",),), Kind.PARAMETER, key="epochs"), Operator.GREATER_THAN, "2"),
+        Condition(Property((("Tags",),), Kind.TEXT, key="team"), Operator.NOT_EQUALS, "blue"),
+    ],
+    ids=lambda condition: condition.property.segments[0][0],
+)
+@pytest.mark.parametrize("sort_by", ["CreationTime", "LastModifiedTime"])
+def test_a_search_passes_by_the_records(store: Store, condition: Condition, sort_by: str) -> None:
+    """They are kilobytes each: with ten thousand jobs it would take ten times as long."""
+    asked = JobSearch(ACCOUNT, REGION, Group((condition,)), sort_by=Property(((sort_by,),), Kind.TIME))
+    text, parameters = sql_search.search(asked)
+    plan = [row[3] for row in store._rows(f"EXPLAIN QUERY PLAN {text}", parameters)]
+    assert [step.partition(" (")[0] for step in plan if " jobs" in step] == [
+        "SEARCH jobs USING COVERING INDEX jobs_by_creation"
+    ]
+
+
 @pytest.mark.parametrize("ascending", [True, False])
 def test_lists_are_sorted(store: Store, ascending: bool) -> None:
     twelve(store)
@@ -306,6 +341,17 @@ def test_lines_points_and_position_are_kept_together_or_not_at_all(store: Store)
     assert [point.value for point in store.last_points(job.id)] == [1.0]
 
 
+@pytest.mark.parametrize("number", [0, 1, sql_append.ROWS - 1, sql_append.ROWS, 2 * sql_append.ROWS + 7])
+def test_any_number_of_lines_may_come_at_once(store: Store, number: int) -> None:
+    stream = store.open_stream(add(store, "one"), "algo-1", "s", 1000)
+    for offset in (0, number):
+        lines = [LogEvent(2000 + offset + line, f"line {offset + line}") for line in range(number)]
+        stream = store.append_output(stream, lines, "p", [], 3000)
+    expected = [LogEvent(2000 + seq, f"line {seq}", seq, 3000) for seq in range(2 * number)]
+    assert store.events(stream.id, limit=2 * number + 1) == expected
+    assert (stream.events, stream.ingested_ms) == (2 * number, 3000 if number else None)
+
+
 def test_any_text_can_be_kept(store: Store) -> None:
     stream = store.open_stream(add(store, "one"), "algo-1", "s", 1000)
     texts = ["", "\0", "a\rb", "\ufffd", "\U0001f600" * 1000]
@@ -321,7 +367,39 @@ def test_the_last_value_of_each_metric_counts(store: Store) -> None:
         points = [MetricPoint("loss", value, 1000), MetricPoint("acc", -value, 1000)]
         stream = store.append_output(stream, [], None, points, 1000)
     assert [(point.name, point.value) for point in store.last_points(job.id)] == [("acc", -2.0), ("loss", 2.0)]
-    assert [(where.name, len(points)) for where, points in store.all_points()] == [("one", 6)]
+    assert [(where.name, len(points)) for where, points in store.newest_points(store.known_points(9999), 100)] == [
+        ("one", 6)
+    ]
+
+
+def test_points_of_the_newest_jobs_go_to_cloudwatch_again(store: Store) -> None:
+    for name in ("one", "two", "without", "three"):
+        stream = store.open_stream(add(store, name), "algo-1", f"{name}/algo-1-1", 1000)
+        if name != "without":
+            store.append_output(stream, [], None, [MetricPoint("loss", value, 1000) for value in range(4)], 1000)
+
+    def found(most: int) -> list[str]:
+        return [where.name for where, _ in store.newest_points(store.known_points(9999), most)]
+
+    assert found(100) == ["one", "two", "three"]
+    assert found(8) == ["two", "three"]
+    assert found(5) == ["two", "three"]
+    assert found(4) == ["three"]
+
+
+def test_points_that_come_later_are_not_among_the_known(store: Store) -> None:
+    job = add(store, "one")
+    stream = store.open_stream(job, "algo-1", "one/algo-1-1", 1000)
+
+    def say(time_ms: int) -> None:
+        store.append_output(stream, [], None, [MetricPoint("loss", time_ms, time_ms)], time_ms)
+        store.points.put_host(job.id, [MetricPoint("CPUUtilization", time_ms, time_ms, "algo-1")])
+
+    say(1000)
+    known = store.known_points(2000)
+    say(2000)
+    ((_, points),) = store.newest_points(known, 100)
+    assert [(point.name, point.value) for point in points] == [("loss", 1000), ("CPUUtilization", 1000)]
 
 
 def test_streams_are_found_by_prefix_taken_literally(store: Store) -> None:
@@ -403,6 +481,14 @@ def test_a_closed_store_has_no_file_open_even_when_it_was_in_use(store: Store, t
     assert open_files(tmp_path) == []
 
 
+def test_connections_of_a_rush_are_not_kept(store: Store) -> None:
+    with ExitStack() as rush:
+        for _ in range(3 * MOST_IDLE):
+            rush.enter_context(store._connection())
+    assert store.counts() == {}
+    assert len(store._idle) == MOST_IDLE
+
+
 def test_a_refused_file_is_not_left_open(store: Store, tmp_path: Path) -> None:
     store.close()
     with sqlite3.connect(tmp_path / "sagelet.db") as db:
@@ -415,10 +501,7 @@ def test_a_refused_file_is_not_left_open(store: Store, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize("limit", [1, 7, 1000])
-def test_merged_events_are_in_order_whatever_lies_between_them(
-    store: Store, monkeypatch: pytest.MonkeyPatch, newest_first: bool, limit: int
-) -> None:
-    monkeypatch.setattr("sagelet_engine.jobs.sql_logs.FEW_EVENTS", 3)
+def test_merged_events_are_in_order_whatever_lies_between_them(store: Store, newest_first: bool, limit: int) -> None:
     random = Random(limit)
     expected, ids = [], []
     for number in range(3):

@@ -1,23 +1,18 @@
 """Tar files: nothing lands outside, nothing but files comes along, broken archives are TarErrors."""
 
 import bz2
+import gzip
 import io
 import lzma
 import os
 import socket
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sagelet_engine.data.tarballs import merged, pack, unpack
-
-
-@pytest.fixture(autouse=True, params=["this Python", "Python 3.11.3"])
-def python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also as where tarfile has no filters yet (Debian 12 has 3.11.2)."""
-    if request.param == "Python 3.11.3":
-        monkeypatch.delattr(tarfile, "data_filter")
 
 
 def raw(*members: tarfile.TarInfo, data: bytes = b"") -> bytes:
@@ -115,12 +110,19 @@ def test_pipes_and_sockets_stay_out(tmp_path: Path) -> None:
         assert archive.getnames() == ["file"]
 
 
-@pytest.mark.parametrize("compress", [lambda data: data, bz2.compress, lzma.compress])
-def test_every_compression_is_read(tmp_path: Path, compress: object) -> None:
-    assert callable(compress)
+@pytest.mark.parametrize("compress", [lambda data: data, gzip.compress])
+def test_plain_and_gzip_are_read(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     (tmp_path / "x").write_bytes(compress(raw(member("a"), data=b"text")))
     unpack(tmp_path / "x", tmp_path / "t")
     assert (tmp_path / "t/a").read_bytes() == b"text"
+
+
+@pytest.mark.parametrize("compress", [bz2.compress, lzma.compress])
+def test_what_the_toolkit_does_not_read_is_not_read(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    """It opens archives with "r:gz", so elsewhere they fail on AWS only."""
+    (tmp_path / "x").write_bytes(compress(raw(member("a"), data=b"text")))
+    with pytest.raises(tarfile.ReadError):
+        unpack(tmp_path / "x", tmp_path / "t")
 
 
 @pytest.mark.parametrize(
@@ -147,21 +149,17 @@ def test_an_absolute_name_lands_inside(tmp_path: Path) -> None:
     assert (tmp_path / "t/abs/a").read_bytes() == b"x"
 
 
-@pytest.mark.parametrize("broken", ["empty", "no tar", "cut gzip", "cut xz", "cut bz2"])
+@pytest.mark.parametrize("broken", ["empty", "no tar", "cut gzip"])
 def test_a_broken_archive_is_a_tar_error(tmp_path: Path, broken: str) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "a").write_bytes(os.urandom(200_000))
     pack([source], tmp_path / "good")
     good = (tmp_path / "good").read_bytes()
-    with tarfile.open(tmp_path / "good") as archive:
-        plain = archive.fileobj.read() if archive.fileobj else b""  # type: ignore[union-attr]
     content = {
         "empty": b"",
         "no tar": b"x" * 2000,
         "cut gzip": good[: len(good) // 2],
-        "cut xz": lzma.compress(plain)[:-3000],
-        "cut bz2": bz2.compress(plain)[:-3000],
     }[broken]
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(tarfile.TarError):

@@ -130,12 +130,12 @@ def test_a_directory_that_is_gone_takes_nothing(tmp_path: Path) -> None:
 def test_a_walk_that_took_long_is_not_repeated_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
-    def slow_walk(_self: Volume) -> int:
+    def slow_walk(*_: object) -> tuple[int, int]:
         now[0] += 1.0
-        return GIB // 2
+        return 0, GIB // 2
 
     monkeypatch.setattr("sagelet_engine.data.volume.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(Volume, "_used", slow_walk)
+    monkeypatch.setattr("sagelet_engine.data.volume.measured", slow_walk)
     volume = Volume(tmp_path, 1)
     for _ in range(100):
         assert volume.percent() == 50.0

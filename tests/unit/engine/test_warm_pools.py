@@ -361,7 +361,7 @@ def test_a_store_that_fails_as_pools_end_costs_no_place(stage: Stage, monkeypatc
     failures = iter([None, StoreUnavailable("disk full")])
     update = Store.update
 
-    def sometimes(store: Store, job: TrainingJob) -> TrainingJob:
+    def sometimes(store: Store, job: TrainingJob, **_how: bool) -> TrainingJob:
         if error := next(failures, None):
             raise error
         return update(store, job)

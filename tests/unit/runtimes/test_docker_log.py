@@ -30,7 +30,7 @@ def read(frames: list[Frame], position: str | None = None, *, flush: bool = True
     """What a follower gets from a Docker that keeps `since`."""
     assembler = LineAssembler(position)
     since = assembler.since_ns
-    lines = [line for frame in frames if frame.ns >= since for line in assembler.feed(frame)]
+    lines = assembler.feed(frame for frame in frames if frame.ns >= since)
     return [*lines, *assembler.flush()] if flush else lines
 
 

@@ -1,6 +1,7 @@
 """What is left of a write that was cut at any point, or that found the disk full."""
 
 import errno
+import hashlib
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.clock import SystemClock
+from sagelet_engine.database import NotFlushed
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.errors import DamagedObject, DiskFull, NoSuchKey
 from sagelet_engine.s3.files import Files
@@ -242,3 +244,18 @@ def test_a_part_that_fails_gives_its_bytes_back(tmp_path: Path) -> None:
     uploads.complete(upload, [NamedPart(1, first[0].etag, {}), NamedPart(2, second[0].etag, {})])
     assert read(store, "k") == b"1" * size + b"end"
     store.close()
+
+
+def test_a_row_that_was_not_flushed_has_its_own_bytes(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, "k", b"old")
+
+    def broken() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.catalog._log, "flush", broken)
+        with pytest.raises(NotFlushed):
+            put(store, "k", b"new")
+    stored, data = store.open("bucket", "k")
+    with data:
+        assert hashlib.md5(data.read()).hexdigest() == stored.etag

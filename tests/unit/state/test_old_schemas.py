@@ -9,6 +9,7 @@ import pytest
 from sagelet_engine.database import NewerSchema, schema_of
 from sagelet_engine.jobs.query import JobQuery, SortBy
 from sagelet_engine.jobs.record import JobKey, JobStatus, SecondaryStatus
+from sagelet_engine.jobs.search import Condition, Group, JobSearch, Kind, Operator, Property
 from sagelet_engine.jobs.sql_schema import MIGRATIONS
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.s3 import catalog as s3_catalog
@@ -38,7 +39,7 @@ def tables(path: Path) -> set[tuple[str, ...]]:
 
 def test_there_is_a_recording_of_every_version_up_to_the_first_release() -> None:
     assert {path.name for path in SCHEMAS.glob("*.sql")} >= {
-        "catalog-1.sql", *(f"sagelet-{version}.sql" for version in range(1, 6)),
+        "catalog-1.sql", *(f"sagelet-{version}.sql" for version in range(1, 7)),
     }  # fmt: skip
 
 
@@ -55,6 +56,9 @@ def test_jobs_of_every_version(script: Path, tmp_path: Path) -> None:
         ]
         done = jobs[0]
         assert done.request["HyperParameters"]["text"] == '"x y" \u00fc'
+        parameter = Property((("HyperParameters",),), Kind.PARAMETER, key="text")
+        same = Group((Condition(parameter, Operator.EQUALS, '"x y" \u00fc'),))
+        assert store.search(JobSearch(account, region, same)).total == 3
         assert [entry.start_ms - T0 for entry in done.transitions] == [0, 10_000, 20_000, 30_000, 40_000]
         assert (done.attempt, done.training_start_ms, done.training_end_ms) == (1, T0 + 10_000, T0 + 40_000)
         assert [(point.name, point.value) for point in store.last_points(done.id)] == [("loss", 0.5)]

@@ -2,15 +2,15 @@
 
 import base64
 import re
-from collections.abc import Callable
 from typing import Any
 
 from sagelet_api.aws_errors import IncompleteBody
+from sagelet_api.request_body import ReadInto, reader_into
 from sagelet_api.services.s3.chunked import AwsChunked
 from sagelet_api.services.s3.errors import S3Error, bad_digest, invalid_request
 from sagelet_api.services.s3.request import S3Request
 from sagelet_engine.s3.checksums import ALGORITHMS, DEFAULT
-from sagelet_engine.s3.files import CHUNK, StagedFile
+from sagelet_engine.s3.staged import StagedFile
 
 #: 5 GiB: what one PUT, or one part, may hold.
 MAX_PUT = 5 * 1024**3
@@ -47,30 +47,26 @@ class Body:
 
     def receive(self, staged: StagedFile) -> dict[str, str]:
         """Writes all of it and returns the checksum to keep. Raises S3Error, IncompleteBody."""
-        read = self._reader()
-        while data := read(CHUNK):
-            if staged.size + len(data) > (MAX_PUT if self.size is None else self.size):
-                raise IncompleteBody("The request body is longer than it was said to be")
-            staged.write(data)
-        if self.size is not None and staged.size != self.size:
+        read_into, left = self._reader(), MAX_PUT if self.size is None else self.size
+        while left and (count := staged.take(read_into, left)):
+            left -= count
+        # Never beyond the announced length where that is HTTP's: there the next request begins, or nothing ever comes.
+        if (self.size is None or self._chunked is not None) and not left and read_into(memoryview(bytearray(1))):
+            raise IncompleteBody("The request body is longer than it was said to be")
+        if self.size is not None and left:
             raise IncompleteBody("You did not provide the number of bytes specified by the Content-Length HTTP header")
         return self._verified(staged)
 
-    def _reader(self) -> Callable[[int], bytes]:
-        read = (self._chunked or self._source).read
-        left = self.size if self._chunked is None else None
+    def _reader(self) -> ReadInto:
+        fill = reader_into(self._chunked or self._source)
 
-        def chunk(size: int) -> bytes:
-            nonlocal left
+        def read_into(buffer: memoryview) -> int:
             try:
-                # Never beyond the announced length: there the next request begins, or nothing ever comes.
-                data: bytes = read(size if left is None else min(size, left))
+                return fill(buffer)
             except (OSError, ValueError) as error:
                 raise IncompleteBody(f"The request body did not arrive whole: {error}") from error
-            left = None if left is None else left - len(data)
-            return data
 
-        return chunk
+        return read_into
 
     def _verified(self, staged: StagedFile) -> dict[str, str]:
         computed = staged.digests.values()

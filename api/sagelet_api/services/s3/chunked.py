@@ -7,6 +7,7 @@ import hashlib
 from typing import Any, Protocol
 
 from sagelet_api.aws_errors import IncompleteBody
+from sagelet_api.request_body import reader_into
 
 _MAX_LINE = 16 * 1024
 #: Read ahead while a line is looked for. (cheroot's own `readline` of a chunked body never ends.)
@@ -22,11 +23,12 @@ class Signatures(Protocol):
 
 
 class AwsChunked:
-    """Reads the data of such a body; `trailers` (lower-case names) are there when `read` has given its last."""
+    """Reads the data of such a body; `trailers` (lower-case names) are there when `readinto` has given its last."""
 
     def __init__(self, source: Any, signatures: Signatures | None = None) -> None:
         self.trailers: dict[str, str] = {}
         self._source = source
+        self._fill = reader_into(source)
         self._ahead = b""
         self._left = 0
         self._over = False
@@ -35,19 +37,19 @@ class AwsChunked:
         self._signature = ""
         self._digest = hashlib.sha256()
 
-    def read(self, size: int) -> bytes:
-        """Up to `size` bytes; empty at the end. Raises IncompleteBody."""
+    def readinto(self, buffer: memoryview) -> int:
+        """How many bytes it put there; 0 at the end. Raises IncompleteBody."""
         if not self._left and not self._over:
             self._begin()
         if self._over:
-            return b""
-        data = self._take(min(size, self._left))
-        self._left -= len(data)
+            return 0
+        count = self._take(buffer[: self._left])
+        self._left -= count
         if self._signatures is not None:
-            self._digest.update(data)
+            self._digest.update(buffer[:count])
         if not self._left:
             self._end_chunk()
-        return data
+        return count
 
     def _end_chunk(self) -> None:
         if self._line():
@@ -59,14 +61,15 @@ class AwsChunked:
             self._signatures.check_chunk(self._digest.hexdigest(), self._signature)
             self._digest = hashlib.sha256()
 
-    def _take(self, size: int) -> bytes:
+    def _take(self, buffer: memoryview) -> int:
         if self._ahead:
-            ahead, self._ahead = self._ahead[:size], self._ahead[size:]
-            return ahead
-        data: bytes = self._source.read(size)
-        if not data:
+            ahead, self._ahead = self._ahead[: len(buffer)], self._ahead[len(buffer) :]
+            buffer[: len(ahead)] = ahead
+            return len(ahead)
+        count = self._fill(buffer)
+        if not count:
             raise IncompleteBody("The request body terminated unexpectedly")
-        return data
+        return count
 
     def _begin(self) -> None:
         size, _, extension = self._line().partition(";")

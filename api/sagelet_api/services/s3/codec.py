@@ -52,9 +52,7 @@ def read(operation: str, request: S3Request) -> dict[str, Any]:
     shape = _operation(operation).input_shape
     if shape is None:
         return {}
-    values = {
-        name: value for name, member in shape.members.items() if (value := _parameter(member, request)) is not None
-    }
+    values = dict(_parameters(_inputs(operation), request))
     payload = shape.serialization.get("payload")
     if payload and shape.members[payload].type_name == "structure":
         body = read_body(request.environ, MAX_XML)
@@ -65,18 +63,30 @@ def read(operation: str, request: S3Request) -> dict[str, Any]:
     return values
 
 
-def _parameter(shape: Any, request: S3Request) -> Any:
-    place = shape.serialization.get("location")
-    name = shape.serialization.get("name", "")
-    if place == "uri":
-        return request.bucket if name == "Bucket" else request.key
-    if place == "headers":
-        found = {key[len(name) :]: value for key, value in request.headers.items() if key.startswith(name.lower())}
-        return found or None
-    text = {"querystring": request.query, "header": request.headers}.get(place, {}).get(
-        name.lower() if place == "header" else name
-    )
-    return None if text is None else _typed(shape, name, text)
+@cache
+def _inputs(operation: str) -> dict[str, dict[str, tuple[str, Any]]]:
+    """Members and their shapes by place, and there by their name on the wire. Few of them are in a request."""
+    places: dict[str, dict[str, tuple[str, Any]]] = {"uri": {}, "header": {}, "headers": {}, "querystring": {}}
+    for name, member in _operation(operation).input_shape.members.items():
+        place, wire = member.serialization.get("location"), member.serialization.get("name", "")
+        if place is not None:
+            places[place][wire if place in ("uri", "querystring") else wire.lower()] = (name, member)
+    return places
+
+
+def _parameters(inputs: dict[str, dict[str, tuple[str, Any]]], request: S3Request) -> Iterator[tuple[str, Any]]:
+    for wire, (name, _) in inputs["uri"].items():
+        yield name, request.bucket if wire == "Bucket" else request.key
+    for prefix, (name, _) in inputs["headers"].items():
+        found = {key[len(prefix) :]: value for key, value in request.headers.items() if key.startswith(prefix)}
+        if found:
+            yield name, found
+    for place, given in (("header", request.headers), ("querystring", request.query)):
+        for wire in inputs[place].keys() & given.keys():
+            name, shape = inputs[place][wire]
+            value = _typed(shape, shape.serialization["name"], given[wire])
+            if value is not None:
+                yield name, value
 
 
 def _typed(shape: Any, name: str, text: str) -> Any:

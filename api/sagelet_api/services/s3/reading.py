@@ -9,7 +9,7 @@ from sagelet_api.services.s3.buckets import check_acl
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, owner
 from sagelet_api.services.s3.description import checked_tags, checksums, described
-from sagelet_api.services.s3.errors import S3Error, invalid_argument
+from sagelet_api.services.s3.errors import S3Error, invalid_argument, invalid_request
 from sagelet_engine.s3.records import ObjectPart, StoredObject
 
 MAX_PARTS_LISTED = 1000
@@ -94,7 +94,11 @@ def get_object_attributes(context: Context, parameters: dict[str, Any]) -> Resul
         "StorageClass": stored.attributes.get("StorageClass", "STANDARD"),
         "ObjectSize": stored.size,
     }
-    wanted = parameters["ObjectAttributes"]
+    wanted = parameters.get("ObjectAttributes")
+    if not wanted:
+        raise invalid_request(
+            "The x-amz-object-attributes header specifying the attributes to be retrieved is either missing or empty"
+        )
     for name in wanted:
         if name not in everything:
             raise invalid_argument("x-amz-object-attributes", name, "Invalid attribute name specified.")

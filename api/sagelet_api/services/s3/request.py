@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
 
+from sagelet_api.local_names import LOCAL_NAMES
 from sagelet_api.protocol import Call, Environ
-from sagelet_api.security import LOCAL_NAMES
 from sagelet_api.services.s3.errors import S3Error, access_denied
 
 #: In front of a name of ours: `BUCKET.`, `BUCKET.s3.`, `BUCKET.s3.us-east-1.`, or `s3.` alone.

@@ -9,8 +9,9 @@ from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, quoted
 from sagelet_api.services.s3.description import attributes, checksums, encryption, tags_of_header
 from sagelet_api.services.s3.errors import invalid_argument, invalid_request, malformed_xml
-from sagelet_engine.s3.files import clone, copy_bytes, copy_range, rest
+from sagelet_engine.s3.files import clone, copy_bytes, copy_range
 from sagelet_engine.s3.records import FULL_OBJECT, StoredObject
+from sagelet_engine.s3.staged import rest
 from sagelet_engine.s3.store import S3Store
 
 MAX_DELETED = 1000

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case
-from sagelet_engine.doctor.finding import Place, Rule, Section, Seen, Severity
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.rules import device_mixing, out_of_memory, unreadable_checkpoint
 from sagelet_engine.doctor.rules.failures import failed_at, last_match, quoted
 from sagelet_engine.doctor.sources import Sources

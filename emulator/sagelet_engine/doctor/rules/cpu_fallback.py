@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case, all_steps
-from sagelet_engine.doctor.finding import Place, Rule, Section, Seen, Severity, Threshold
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
+from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.sources import Sources
 
 REPEATED = Threshold(0.1, "times a step", "an operation that runs now and then, to prepare the data, costs little")

@@ -4,7 +4,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from sagelet_engine.doctor.case import Case, seconds_per_compile
-from sagelet_engine.doctor.finding import Place, Rule, Section, Seen, Severity, Threshold
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
+from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.rules.limits import ENOUGH_STEPS, WARM_UP
 from sagelet_engine.doctor.sources import Sources, called, constant, keyword
 from sagelet_engine.telemetry.compiler.worker import BatchShape

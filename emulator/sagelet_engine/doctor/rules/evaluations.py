@@ -3,7 +3,7 @@
 import ast
 from enum import Enum
 
-from sagelet_engine.doctor.finding import Place
+from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.sources import Sources, called
 from sagelet_engine.telemetry.compiler.worker import Place as Calls
 

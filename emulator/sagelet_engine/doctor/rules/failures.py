@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from sagelet_engine.doctor.case import Case
-from sagelet_engine.doctor.finding import Place
+from sagelet_engine.doctor.place import Place
 
 _FRAME = re.compile(r'^\s*(?:\[rank\d+\]: ?)?File "(?P<file>[^"]+)", line (?P<line>\d+)')
 #: Characters of a line that are quoted.

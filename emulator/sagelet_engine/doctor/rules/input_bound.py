@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case
-from sagelet_engine.doctor.finding import Place, Rule, Section, Seen, Severity, Threshold
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
+from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.rules.limits import ENOUGH_STEPS
 from sagelet_engine.doctor.sources import Sources, constant, keyword, opaque
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sagelet_engine.doctor.case import Case
-from sagelet_engine.doctor.finding import Place
+from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.sources import constant, keyword
 
 CLASSES = ("TrainingArguments", "Seq2SeqTrainingArguments")

@@ -1,0 +1,116 @@
+"""Connections that no worker serves now: new ones, idle ones, and those whose request has not come whole yet.
+
+cheroot gives a connection to a worker with its first byte, so as many slow clients as there are workers keep all others
+out. Here a thread waits for all of them at once, and a worker gets a request that is there.
+"""
+
+import errno
+import resource
+import selectors
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from cheroot.connections import ConnectionManager
+
+#: Connections kept open at most, if the process may open as many files twice over: half are left to others.
+MOST_CONNECTIONS = 4096
+#: Connections taken in a row before the others are looked at.
+ACCEPTED = 64
+#: Seconds that a request may wait for a worker before there is another worker.
+STARVED = 1.0
+#: Workers made at once.
+MORE = 16
+#: Seconds that a connection may stay open without a request. Longer than the minute after which clients' waiters ask
+#: again: one that asked while its connection is closed would have to start over.
+IDLE = 75.0
+_TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class Arrivals(ConnectionManager):
+    """The selector thread's part of a server."""
+
+    #: cheroot's, which its stubs leave out.
+    _selector: Any
+    _num_connections: int
+    _stop_requested: bool
+    _from_server_socket: Callable[[Any], Any]
+    _remove_invalid_sockets: Callable[[], None]
+
+    def __init__(self, server: Any) -> None:
+        super().__init__(server)
+        self._most = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        server.socket.setblocking(False)
+
+    def put(self, conn: Any) -> None:
+        """Called by workers: the request is answered, and the connection stays."""
+        conn.last_used = time.time()
+        conn.rfile.begin()
+        # What came behind the last request makes no socket readable.
+        if conn.has_pending() and conn.gather():
+            self.server.process_conn(conn)
+        else:
+            self._selector.register(conn.socket.fileno(), selectors.EVENT_READ, data=conn)
+
+    def _run(self, expiration_interval: float) -> None:
+        checked = time.time()
+        while not self._stop_requested:
+            try:
+                active = list(self._selector.select(timeout=expiration_interval))
+            except OSError:
+                self._remove_invalid_sockets()
+                continue
+            for descriptor, conn in active:
+                if conn is self.server:
+                    self._accept()
+                elif conn.gather():
+                    self._selector.unregister(descriptor)
+                    self.server.process_conn(conn)
+            now = time.time()
+            if now - checked > expiration_interval:
+                self._expire(now)
+                self.server.relieve()
+                checked = now
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED):
+            try:
+                conn = self._from_server_socket(self.server.socket)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                self._make_room()
+                return
+            if conn is None:
+                return
+            conn.last_used = time.time()
+            if conn.gather():
+                self.server.process_conn(conn)
+                continue
+            self._selector.register(conn.socket.fileno(), selectors.EVENT_READ, data=conn)
+            if self._num_connections > self._most:
+                self._make_room()
+
+    def _make_room(self) -> None:
+        """Ends the connection that has kept us waiting longest: a request that comes at once is never kept out."""
+        waiting = [(conn.last_used, fd, conn) for fd, conn in self._selector.connections if conn is not self.server]
+        if waiting:
+            _, descriptor, conn = min(waiting, key=lambda one: one[0])
+            self._selector.unregister(descriptor)
+            conn.close()
+
+    def _expire(self, now: float) -> None:
+        """Ends what has brought no request for IDLE, or no whole one since its first byte for the server's timeout."""
+        for descriptor, conn in list(self._selector.connections):
+            if conn is self.server:
+                continue
+            began = conn.rfile.has_data()
+            if now - conn.last_used < (self.server.timeout if began else IDLE):
+                continue
+            self._selector.unregister(descriptor)
+            if began:
+                with suppress(OSError):
+                    conn.socket.settimeout(0)
+                    conn.socket.send(_TIMED_OUT)
+            conn.close()

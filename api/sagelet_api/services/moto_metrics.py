@@ -1,0 +1,90 @@
+"""moto's CloudWatch keeps every metric point in memory: so only the newest are there, of jobs and of all others."""
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from types import ModuleType
+from typing import Any
+
+from sagelet_engine.telemetry.sink import NAMESPACE, MetricPoint
+
+#: Points of jobs that CloudWatch shows of an account in a region; one takes 430 bytes.
+MOST_POINTS = 50_000
+#: Points of all other namespaces together.
+MOST_PUT = 100_000
+#: The list is walked once in so many points: not for each.
+_SHARE = 0.1
+#: Where a backend of moto's says how long its list may become before it is walked again.
+_NEXT = "sagelet_next_walk"
+_walking = threading.Lock()
+
+
+def publish(cloudwatch: Any, job_name: str, points: Sequence[MetricPoint]) -> None:
+    """Points of a job. NaN and infinity are left out, which CloudWatch refuses."""
+    together: dict[tuple[str, str, int], list[float]] = {}
+    for name, value, time_ms, host in points[-MOST_POINTS:]:
+        if math.isfinite(value):
+            together.setdefault((name, host, time_ms), []).append(value)
+    data = [_datum(job_name, *which, values) for which, values in together.items()]
+    cloudwatch.put_metric_data(NAMESPACE, data)
+
+
+def bound(models: ModuleType) -> None:
+    """Takes `moto.cloudwatch.models`, as soon as that is loaded."""
+    backend: Any = vars(models)["CloudWatchBackend"]
+    put = backend.put_metric_data
+
+    def put_metric_data(self: Any, namespace: str, metric_data: list[dict[str, Any]]) -> None:
+        put(self, namespace, [part for datum in metric_data for part in _counted(datum)])
+        _forget_oldest(self)
+
+    backend.put_metric_data = put_metric_data
+
+
+def _counted(datum: dict[str, Any]) -> list[dict[str, Any]]:
+    """Values with counts as statistics: moto would keep each as often as its count says, a billion times perhaps."""
+    values, counts = datum.get("Values"), datum.get("Counts")
+    if not values or not counts:
+        return [datum]
+    if "Value" in datum or len(counts) != len(values) or any(math.isnan(float(value)) for value in values):
+        # moto refuses it.
+        return [datum]
+    rest = {name: value for name, value in datum.items() if name not in ("Values", "Counts")}
+    if all(float(count) == 1 for count in counts):
+        return [{**rest, "Values": values}]
+    return [{**rest, "StatisticValues": _statistics(float(v), float(c))} for v, c in zip(values, counts, strict=True)]
+
+
+def _statistics(value: float, count: float) -> Mapping[str, float]:
+    return {"SampleCount": count, "Sum": value * count, "Minimum": value, "Maximum": value}
+
+
+def _forget_oldest(cloudwatch: Any) -> None:
+    stored: list[Any] = cloudwatch.metric_data
+    if len(stored) < getattr(cloudwatch, _NEXT, min(MOST_POINTS, MOST_PUT) * (1 + _SHARE)):
+        return
+    with _walking:
+        # Others may append meanwhile.
+        seen = len(stored)
+        left = {True: MOST_POINTS, False: MOST_PUT}
+        kept = []
+        for datum in reversed(stored[:seen]):
+            ours = datum.namespace == NAMESPACE
+            left[ours] -= 1
+            if left[ours] >= 0:
+                kept.append(datum)
+        stored[:seen] = reversed(kept)
+        setattr(cloudwatch, _NEXT, len(kept) + max(1, int(min(MOST_POINTS, MOST_PUT) * _SHARE)))
+
+
+def _datum(job_name: str, metric: str, host: str, time_ms: int, values: list[float]) -> dict[str, Any]:
+    """AWS: instance metrics have Host, what a metric definition finds has TrainingJobName."""
+    name, value = ("Host", f"{job_name}/{host}") if host else ("TrainingJobName", job_name)
+    return {
+        "MetricName": metric,
+        "Dimensions": [{"Name": name, "Value": value}],
+        **({"Unit": "Percent"} if host else {}),
+        "Timestamp": datetime.fromtimestamp(time_ms / 1000, timezone.utc).replace(tzinfo=None),
+        "Values": values,
+    }

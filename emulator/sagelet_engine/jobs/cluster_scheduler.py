@@ -1,0 +1,269 @@
+"""Hands waiting jobs to a cluster's own queue, and tells each when it has its nodes, or why it has to wait.
+
+The cluster decides who runs: `--max-jobs` and `--max-hosts` are this machine's limits and do not count here. Any number
+of jobs waits without a thread of its own: one look at the cluster is for all of them.
+"""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.errors import ClientFault, JobNotFound, RuntimeUnavailable
+from sagelet_engine.instances.catalogue import gpu_count
+from sagelet_engine.instances.gpus import ClusterGpus, Lease, NoCapacity
+from sagelet_engine.jobs import lifecycle, verdict
+from sagelet_engine.jobs.pool_keeper import PoolKeeper
+from sagelet_engine.jobs.record import SecondaryStatus, StopCause, TrainingJob, Verdict
+from sagelet_engine.jobs.store import StaleRecord, Store
+from sagelet_engine.runtimes.cluster import Cluster, Order, Place, Refused, Standing
+
+log = logging.getLogger(__name__)
+
+#: Seconds between looks at the cluster, while a job waits.
+LOOK_SECONDS = 1.0
+#: Seconds until a cluster is asked again that did not answer.
+RETRY_SECONDS = 3.0
+#: What a cluster says of an order that is larger than it is; AWS's word for that is CapacityError.
+_TOO_LARGE = ("configuration is not available", "Node count specification", "More processors requested")
+
+
+@dataclass
+class _Waiting:
+    launch_id: str
+    submitted: bool = False
+    #: What the job's status says of the queue.
+    told: str = ""
+    #: When MaxWaitTimeInSeconds is over, ms since the epoch.
+    deadline_ms: int | None = None
+
+
+class ClusterScheduler(threading.Thread):
+    """In the place of `Scheduler` where the runtime has a cluster; `start` is called with each job that got its nodes.
+
+    A warm pool holds nothing of a cluster: it only ends when its time is over.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        cluster: Cluster,
+        gpus: ClusterGpus,
+        start: Callable[[TrainingJob], None],
+        warm: PoolKeeper,
+        *,
+        grace_seconds: int,
+    ) -> None:
+        super().__init__(name="scheduler", daemon=True)
+        self._store = store
+        self._clock = clock
+        self._cluster = cluster
+        self._gpus = gpus
+        self._start_job = start
+        self._warm = warm
+        self._grace_seconds = grace_seconds
+        self._guard = threading.Lock()
+        self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
+        #: Of those that wait, the one that is being written to just now.
+        self._busy: str | None = None
+        self._running: set[str] = set()
+        self._wake = threading.Event()
+        self._closed = False
+
+    def submit(self, job: TrainingJob) -> None:
+        """Queues a job, unless it waits or runs already. Returns at once."""
+        with self._guard:
+            if job.id in self._waiting or job.id in self._running:
+                return
+            self._waiting[job.id] = _Waiting(job.launch_id, deadline_ms=job.max_wait_ms)
+        self.wake()
+
+    def occupy(self, job: TrainingJob) -> None:
+        """A job that had its nodes before a restart keeps them."""
+        with self._guard:
+            self._running.add(job.id)
+
+    def withdraw(self, job_id: str) -> bool:
+        """Takes a job out of the queue; False when it does not wait there. Its order is withdrawn as it is reaped."""
+        with self._guard:
+            if job_id == self._busy:
+                return False
+            return self._waiting.pop(job_id, None) is not None
+
+    def ended(self, job: TrainingJob) -> None:
+        """A job ended, or an attempt of it that gave its nodes back: then it queues again."""
+        with self._guard:
+            self._running.discard(job.id)
+        if not job.terminal:
+            self.submit(job)
+        elif job.pool_available:
+            self._warm.hold(job)
+            self.wake()
+        else:
+            self._warm.drop(job)
+
+    def wake(self) -> None:
+        """Looks at the queue again."""
+        self._wake.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+
+    def run(self) -> None:
+        pause: float | None = None
+        while not self._closed:
+            self._wake.wait(pause)
+            self._wake.clear()
+            try:
+                pause = self._look()
+            except RuntimeUnavailable as error:
+                log.warning("the cluster's queue cannot be seen: %s", error)
+                pause = RETRY_SECONDS
+            except Exception:
+                # The jobs are durable and stay queued.
+                log.exception("looking after waiting jobs failed; trying again")
+                pause = RETRY_SECONDS
+
+    def _look(self) -> float | None:
+        """Submits what is new and takes in what the cluster says; returns when to look again."""
+        for job in self._warm.expire(self._clock.now_ms()):
+            self.ended(job)
+        self._submit_new()
+        self._give_up_overdue()
+        if any(waiting.submitted for waiting in self._all().values()):
+            self._take_in(self._cluster.standings())
+        return LOOK_SECONDS if self._all() or self._warm.keys() else None
+
+    def _all(self) -> dict[str, _Waiting]:
+        with self._guard:
+            return dict(self._waiting)
+
+    def _submit_new(self) -> None:
+        """In order. When there are many, the others are looked at meanwhile."""
+        until = time.monotonic() + LOOK_SECONDS
+        for job_id, waiting in self._all().items():
+            if self._closed or time.monotonic() > until:
+                self.wake()
+                return
+            if not waiting.submitted:
+                self._with_job(job_id, partial(self._submit, waiting=waiting))
+
+    def _with_job(self, job_id: str, work: Callable[[TrainingJob], None]) -> None:
+        """Work on the newest record of a waiting job, which nobody withdraws meanwhile. A stopped one is let go."""
+        with self._guard:
+            if job_id not in self._waiting:
+                return
+            self._busy = job_id
+        try:
+            while True:
+                job = self._store.get_by_id(job_id)
+                if job.stop_ms is not None:
+                    self._let_go(job)
+                    return
+                try:
+                    work(job)
+                    return
+                except StaleRecord:
+                    continue
+        except JobNotFound:
+            self._leave(job_id)
+        finally:
+            with self._guard:
+                self._busy = None
+
+    def _submit(self, job: TrainingJob, waiting: _Waiting) -> None:
+        try:
+            lease = self._gpus.lease(job.instance_groups, self._cluster.gpus_per_node)
+            self._cluster.submit(self._order(job, lease))
+        except (Refused, ClientFault) as error:
+            large = any(text in str(error) for text in _TOO_LARGE)
+            self._fail(job, verdict.capacity_error(str(error)) if large else verdict.client_error(str(error)))
+        except NoCapacity as error:
+            self._fail(job, verdict.capacity_error(str(error)))
+        except RuntimeUnavailable as error:
+            self._tell(job, waiting, str(error))
+            raise
+        else:
+            waiting.submitted = True
+
+    def _order(self, job: TrainingJob, lease: Lease) -> Order:
+        types = [group.instance_type for group in job.instance_groups for _ in group.hosts]
+        return Order(
+            job.launch_id,
+            job.key.name,
+            tuple(types),
+            # The nodes of an allocation are alike.
+            gpus=max(map(gpu_count, types)) if lease.gpus else 0,
+            seconds=max(0, job.max_runtime_seconds - job.running_ms(self._clock.now_ms()) // 1000),
+            grace_seconds=self._grace_seconds,
+            role=job.request.get("RoleArn", ""),
+            tags=job.tags,
+            account=job.key.account,
+            region=job.key.region,
+        )
+
+    def _take_in(self, standings: Mapping[str, Standing]) -> None:
+        for job_id, waiting in self._all().items():
+            if self._closed:
+                return
+            if not waiting.submitted:
+                continue
+            standing = standings.get(waiting.launch_id, Standing(Place.OVER))
+            if standing.place is Place.QUEUED and standing.reason == waiting.told:
+                continue
+            self._with_job(job_id, partial(self._heed, waiting=waiting, standing=standing))
+
+    def _heed(self, job: TrainingJob, waiting: _Waiting, standing: Standing) -> None:
+        if standing.place is Place.QUEUED:
+            self._tell(job, waiting, standing.reason)
+            return
+        # One that is over starts, too: its hosts say how it ended.
+        lease = self._gpus.lease(job.instance_groups, self._cluster.gpus_per_node)
+        now = self._clock.now_ms()
+        message = f"{lifecycle.PREPARING_INSTANCES} ({lease.stand_in})" if lease.stand_in else None
+        log.info("%s: %s", job.key.name, standing.reason)
+        placed = self._store.update(
+            lifecycle.advance(
+                job, job.secondary, now, message or lifecycle.PREPARING_INSTANCES,
+                placed_ms=standing.started_ms or now, gpus=lease.gpus, stand_in=lease.stand_in,
+            )
+        )  # fmt: skip
+        self._let_go(placed)
+
+    def _tell(self, job: TrainingJob, waiting: _Waiting, reason: str) -> None:
+        """Pending, "waiting for capacity", with the cluster's own reason."""
+        message = f"{lifecycle.WAITING_FOR_CAPACITY} ({reason})" if reason not in ("", "None") else None
+        self._store.update(lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms(), message))
+        waiting.told = reason
+
+    def _give_up_overdue(self) -> None:
+        """Stops jobs for MaxWaitTimeInSeconds; a supervisor takes them to their end, as after every stop."""
+        now = self._clock.now_ms()
+        for job_id, waiting in self._all().items():
+            if waiting.deadline_ms is not None and now >= waiting.deadline_ms:
+                self._with_job(job_id, partial(self._give_up, now=now))
+
+    def _give_up(self, job: TrainingJob, now: int) -> None:
+        self._let_go(self._store.update(lifecycle.request_stop(job, StopCause.MAX_WAIT, now)))
+
+    def _fail(self, job: TrainingJob, outcome: Verdict) -> None:
+        now = self._clock.now_ms()
+        self._store.update(lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
+        self._leave(job.id)
+
+    def _let_go(self, job: TrainingJob) -> None:
+        """The job's own thread goes on with it."""
+        with self._guard:
+            self._waiting.pop(job.id, None)
+            self._running.add(job.id)
+        self._start_job(job)
+
+    def _leave(self, job_id: str) -> None:
+        with self._guard:
+            self._waiting.pop(job_id, None)

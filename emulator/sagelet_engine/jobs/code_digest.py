@@ -1,0 +1,45 @@
+"""A fingerprint of a job's scripts, which outlives them."""
+
+import hashlib
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.doctor.reading import read_sources
+from sagelet_engine.jobs.consultation import SOURCES
+from sagelet_engine.jobs.record import TrainingJob
+
+#: Beside the compile report.
+FILE = "code.sha256"
+
+
+def of(data: Path, job: TrainingJob) -> str:
+    """Of the scripts that the first host has, or had; empty where there are none."""
+    directories = JobDirectories.of(data, job)
+    host = directories.host(job.hosts[0])
+    places = [host.opt_ml / part for part in SOURCES]
+    sources = read_sources(one for one in places if not host.behind_link(one))
+    if sources:
+        return digest((script.path, script.text) for script in sources)
+    with suppress(FileNotFoundError):
+        return (directories.report / FILE).read_text(encoding="ascii")
+    return ""
+
+
+def keep(data: Path, job: TrainingJob) -> None:
+    """Before the scripts go."""
+    found = of(data, job)
+    if found:
+        report = JobDirectories.of(data, job).report
+        report.mkdir(exist_ok=True)
+        (report / FILE).write_text(found, encoding="ascii")
+
+
+def digest(parts: Iterable[tuple[str, ...]]) -> str:
+    hashed = hashlib.sha256()
+    for part in parts:
+        for text in part:
+            hashed.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        hashed.update(b"\n")
+    return hashed.hexdigest()

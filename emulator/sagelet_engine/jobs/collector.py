@@ -1,0 +1,168 @@
+"""What ended jobs leave behind, and how long it stays: their directories by age and size, their records by age.
+
+On AWS the disks of a job's instances are gone when it ends. Here they stay for a while, since people look at them.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.data import removal
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.data.removal import DirectoryStays
+from sagelet_engine.errors import JobNotDeletable, JobNotFound, WarmPoolAvailable
+from sagelet_engine.failpoints import Failpoint, failpoint
+from sagelet_engine.jobs import code_digest
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.jobs.store import EndedJob, StaleRecord, Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Keep:
+    """How long, and how much. None: without end."""
+
+    #: Since the job ended (or was changed last).
+    files_seconds: int | None = None
+    #: Of all ended jobs' directories, but the youngest's, as `du` counts them.
+    files_bytes: int | None = None
+    #: The job itself, with its logs and metrics.
+    jobs_seconds: int | None = None
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What went, or (dry run) would go."""
+
+    #: Jobs that are forgotten.
+    jobs: int = 0
+    #: Jobs whose directories went, those among them that are forgotten.
+    directories: int = 0
+    #: On the disk, as `du` counts.
+    bytes: int = 0
+    #: Why something stays that should have gone, for people.
+    stays: tuple[str, ...] = ()
+
+
+class Collector:
+    """For the one process that has the data directory."""
+
+    def __init__(self, store: Store, data: Path, clock: Clock) -> None:
+        self._store = store
+        self._data = data
+        self._clock = clock
+        self._guard = threading.Lock()
+        #: What the directories of ended jobs take, by job id: these change no more.
+        self._sizes: dict[str, int] = {}
+
+    def forget(self, job: TrainingJob) -> None:
+        """Deletes a job that has ended: directory, then record, tags, logs and metrics. What is in S3 stays.
+
+        The directory goes first: a crash in between leaves a record that can be deleted again.
+        Raises JobNotFound, JobNotDeletable, WarmPoolAvailable, DirectoryStays.
+        """
+        while True:
+            if not job.terminal:
+                raise JobNotDeletable(job.status.value)
+            if job.pool_available:
+                raise WarmPoolAvailable(job.key.name)
+            with self._guard:
+                removal.remove_job(self._data, job)
+                failpoint(Failpoint.BEFORE_DELETE)
+            try:
+                self._store.delete(job)
+                failpoint(Failpoint.AFTER_DELETE)
+                return
+            except StaleRecord:
+                job = self._store.get_by_id(job.id)
+
+    def collect(self, keep: Keep, *, dry_run: bool = False) -> Collected:
+        """Removes what `keep` does not name. Raises StoreUnavailable."""
+        ended = self._store.ended_jobs()
+        self._forget_sizes(ended)
+        sizes = {job.id: size for job in ended if (size := self._size(job))}
+        forgotten = self._before_ms(keep.jobs_seconds)
+        gone = {job.id for job in ended if job.modified_ms <= forgotten}
+        left = [job for job in ended if job.id not in gone and job.id in sizes]
+        files = _too_much(left, sizes, self._before_ms(keep.files_seconds), keep.files_bytes)
+        jobs = directories = freed = 0
+        stays: list[str] = []
+        for job in [*(one for one in ended if one.id in gone), *files]:
+            try:
+                removed = dry_run or (self._forget(job) if job.id in gone else self._remove_files(job))
+            except DirectoryStays as error:
+                stays.append(str(error))
+                continue
+            if removed:
+                jobs += job.id in gone
+                directories += job.id in sizes
+                freed += sizes.get(job.id, 0)
+        return Collected(jobs, directories, freed, tuple(stays))
+
+    def _before_ms(self, seconds: int | None) -> int:
+        return -1 if seconds is None else self._clock.now_ms() - 1000 * seconds
+
+    def _forget(self, ended: EndedJob) -> bool:
+        try:
+            self.forget(self._store.get_by_id(ended.id))
+        except (JobNotFound, JobNotDeletable, WarmPoolAvailable) as error:
+            log.debug("%s is not forgotten: %s", ended.id, error)
+            return False
+        self._sizes.pop(ended.id, None)
+        return True
+
+    def _remove_files(self, ended: EndedJob) -> bool:
+        try:
+            job = self._store.get_by_id(ended.id)
+        except JobNotFound:
+            return False
+        if not job.terminal or job.pool_available:
+            return False
+        with self._guard:
+            code_digest.keep(self._data, job)
+            root = self._root(ended)
+            for path in _removable(root):
+                removal.remove(path)
+            # Most jobs have no report, and an empty directory takes a block of the disk.
+            removal.remove_empty(JobDirectories(root).report)
+            removal.remove_empty(root)
+        self._sizes[ended.id] = 0
+        return True
+
+    # --- sizes ------------------------------------------------------------------------------------------------
+
+    def _root(self, ended: EndedJob) -> Path:
+        return self._data / "jobs" / ended.account / ended.region / ended.id
+
+    def _size(self, ended: EndedJob) -> int:
+        """Bytes on the disk of what can go of a job; a job is walked once."""
+        if ended.id not in self._sizes:
+            self._sizes[ended.id] = sum(map(removal.bytes_below, _removable(self._root(ended))))
+        return self._sizes[ended.id]
+
+    def _forget_sizes(self, ended: list[EndedJob]) -> None:
+        known = {job.id for job in ended}
+        self._sizes = {job_id: size for job_id, size in self._sizes.items() if job_id in known}
+
+
+def _removable(root: Path) -> Iterator[Path]:
+    """All of a job's directory but its report, which is what the doctor and the comparison go by."""
+    try:
+        names = sorted(os.listdir(root))
+    except FileNotFoundError:
+        return
+    yield from (root / name for name in names if root / name != JobDirectories(root).report)
+
+
+def _too_much(jobs: list[EndedJob], sizes: Mapping[str, int], old_ms: int, most: int | None) -> Iterator[EndedJob]:
+    """Of jobs that have files, oldest first: those that are too old, and the oldest while all take too much."""
+    above = 0 if most is None else sum(sizes[job.id] for job in jobs) - most
+    for job in jobs:
+        if job.modified_ms <= old_ms or (above > 0 and job is not jobs[-1]):
+            above -= sizes[job.id]
+            yield job

@@ -1,0 +1,30 @@
+"""Which runtime holds the hosts of a data directory's jobs: another one would take them for lost."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.settings import RuntimeChoice, Settings
+
+FILE = Path("runtime", "used")
+
+
+def check(settings: Settings, name: str, unfinished: Sequence[TrainingJob]) -> None:
+    """Notes the runtime of a server that starts.
+
+    Raises SettingsError where `auto` has become another one while hosts of the last one may run: an engine that does
+    not answer for a moment must cost no job. Whoever names a runtime has decided.
+    """
+    path = settings.data / FILE
+    last = path.read_text(encoding="utf-8") if path.exists() else name
+    running = [job.key.name for job in unfinished if job.launched]
+    if last != name and running and settings.runtime is RuntimeChoice.AUTO:
+        more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+        raise SettingsError(
+            f"--runtime auto is {name!r} now, and {running[0]}{more} may run in {last!r} still. Bring that back (start "
+            f"its engine, then `sagelet up`), or give them up: --runtime {name}"
+        )
+    if last != name or not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(name, encoding="utf-8")

@@ -1,0 +1,235 @@
+"""The slurm runtime: a job is an allocation of a cluster's nodes, a host is a task on one of them.
+
+Slurm says where an order stands (`slurm_queue`), the files of hosts and allocations on the shared file system say what
+its hosts do (`slurm_files`, `host_files`); a host that left no end of its own there gets one from Slurm's last word.
+"""
+
+import contextlib
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.runtimes import host_files, slurm_task
+from sagelet_engine.runtimes import slurm_files as files
+from sagelet_engine.runtimes.cluster import Order
+from sagelet_engine.runtimes.file_follower import follow
+from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.runtimes.ports import PortLeases
+from sagelet_engine.runtimes.slurm_end import Ended, end_of
+from sagelet_engine.runtimes.slurm_queue import UNDER_WAY, WAITING, SlurmQueue
+
+#: Seconds after the end of an allocation in which a host's own last word may still be on its way through NFS.
+SETTLE_S = 3.0
+#: Seconds for a keeper to do what it was asked, before Slurm is.
+KEEPER_S = 20.0
+#: Seconds for a keeper to say what its host takes.
+ANSWER_S = 3.0
+#: Seconds between two looks at the file of a host's end, while its output is followed.
+END_S = 0.25
+
+
+class SlurmRuntime:
+    """Hosts as tasks of a Slurm cluster, whose nodes see this server's data directory at the same place."""
+
+    name = "slurm"
+    #: Whether a node can make private mounts is known there only.
+    binds_read_only = False
+
+    def __init__(
+        self, state_dir: Path, queue: SlurmQueue, task: slurm_task.Task, clock: Clock, endpoint_host: str = "127.0.0.1"
+    ) -> None:
+        """`endpoint_host`: by which name the nodes reach this machine."""
+        self.cluster = queue
+        self.endpoint_host = endpoint_host
+        self._queue = queue
+        self._task = task
+        self._clock = clock
+        self._ports = PortLeases(state_dir / "ports")
+        self._guard = threading.Lock()
+        #: When an allocation was first seen to be over, in this process's monotonic seconds.
+        self._over: dict[str, float] = {}
+        #: When a host was asked to be killed.
+        self._forced: dict[str, float] = {}
+
+    def has_image(self, image: str) -> bool:
+        """Raises ClientFault."""
+        return self._task.has_image(image)
+
+    def launch(self, plan: LaunchPlan) -> list[Handle]:
+        """See the port. Where no order was submitted before (`Cluster.submit`), this submits one."""
+        self._task.check(plan)
+        staging = self._queue.staging
+        if staging is not None:
+            staging.check(plan)
+        instances = tuple("" for _ in plan.hosts)
+        self._queue.submit(Order(plan.job_id, plan.job_name, instances))
+        directory = self._queue.directory(plan.job_id)
+        if staging is not None:
+            staging.nodes_are_known(directory)
+        if not (directory / files.GO).exists():
+            self._write(plan, directory)
+        if staging is not None:
+            staging.bring(plan, directory)
+        return self.find(plan.job_id)
+
+    def find(self, job_id: str) -> list[Handle]:
+        go = host_files.read_json(self._queue.directory(job_id) / files.GO)
+        if go is None:
+            return []
+        pairs = zip(go["hosts"], go["run_dirs"], strict=True)
+        return [Handle(host, f"{job_id} {run_dir}", go["started_ms"]) for host, run_dir in pairs]
+
+    def observe(self, handle: Handle) -> Observation:
+        job_id, run_dir = _parts(handle)
+        if not run_dir.exists():
+            return Observation(running=False, error=f"the files of {handle.host} were removed")
+        ended = _ended(run_dir)
+        if ended is not None and ended.is_own(_asked(run_dir)):
+            return ended.observation
+        job = self._queue.job(job_id)
+        if job is not None and job.state in WAITING | UNDER_WAY:
+            self._insist(job_id, run_dir)
+            return Observation(running=True)
+        if not self._settled(job_id):
+            return Observation(running=True)
+        # What it wrote meanwhile counts.
+        state = self._queue.accounted(job_id) if job is None else job.state
+        return self._bury(run_dir, end_of(_ended(run_dir), job, state, _asked(run_dir), self._log_of(job_id)))
+
+    def usage(self, handle: Handle) -> Usage | None:
+        """Asks the keeper, and waits for its answer."""
+        _, run_dir = _parts(handle)
+        if not (run_dir / host_files.STARTED).exists() or (run_dir / host_files.EXIT).exists():
+            return None
+        if self._queue.staging is not None:
+            # The answer would be seconds old.
+            return None
+        answer = run_dir / files.USAGE
+        before = _changed(answer)
+        _ask(run_dir, files.MEASURE)
+        deadline = time.monotonic() + ANSWER_S
+        while _changed(answer) == before and time.monotonic() < deadline:
+            time.sleep(0.02)
+        found = host_files.read_json(answer)
+        return None if found is None else Usage(**found)
+
+    def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
+        _, run_dir = _parts(handle)
+        return follow(run_dir / host_files.OUTPUT, position, _Rarely(lambda: self._is_down(handle)), self._clock)
+
+    def stop(self, handle: Handle, *, force: bool = False) -> None:
+        job_id, run_dir = _parts(handle)
+        if (run_dir / host_files.EXIT).exists() or not run_dir.exists():
+            return
+        _ask(run_dir, files.KILL if force else files.TERMINATE)
+        if self._queue.staging is not None:
+            self._queue.staging.tell(job_id, run_dir)
+        if force:
+            with self._guard:
+                self._forced.setdefault(handle.ref, time.monotonic())
+        if not (self._queue.directory(job_id) / files.CLAIMED).exists():
+            # It waits for its nodes, and never starts.
+            self._queue.cancel(job_id)
+
+    def reap(self, job_id: str) -> None:
+        self._queue.cancel(job_id)
+        if self._queue.staging is not None:
+            self._queue.staging.close(job_id)
+        shutil.rmtree(self._queue.directory(job_id), ignore_errors=True)
+        self._ports.release(job_id)
+        with self._guard:
+            self._over.pop(job_id, None)
+            for ref in [ref for ref in self._forced if ref.startswith(f"{job_id} ")]:
+                del self._forced[ref]
+
+    def _write(self, plan: LaunchPlan, directory: Path) -> None:
+        """All that the nodes read; the word to go comes last."""
+        port = self._ports.lease(plan.job_id)
+        for host in plan.hosts:
+            self._write_host(plan, host, port)
+        run_dirs = [str(host.run_dir.absolute()) for host in plan.hosts]
+        (directory / files.CONTROLS).write_text("".join(f"{run_dir}/{files.CONTROL}\n" for run_dir in run_dirs))
+        names = [host.name for host in plan.hosts]
+        host_files.write_json(
+            directory / files.GO, {"hosts": names, "run_dirs": run_dirs, "started_ms": self._clock.now_ms()}
+        )
+
+    def _write_host(self, plan: LaunchPlan, host: HostPlan, port: int) -> None:
+        host.run_dir.mkdir(parents=True, exist_ok=True)
+        (host.run_dir / host_files.OUTPUT).touch(mode=0o600)
+        (host.run_dir / files.CONTROL).touch(mode=0o600)
+        host_files.write_json(host.run_dir / host_files.PLAN, self._task.content(plan, host, port))
+
+    def _insist(self, job_id: str, run_dir: Path) -> None:
+        """A keeper that does not kill its host when asked is dead or stuck: Slurm ends the job."""
+        with self._guard:
+            asked = self._forced.get(f"{job_id} {run_dir}")
+        if asked is not None and time.monotonic() - asked > KEEPER_S:
+            self._queue.cancel(job_id)
+
+    def _settled(self, job_id: str) -> bool:
+        with self._guard:
+            since = self._over.setdefault(job_id, time.monotonic())
+        return time.monotonic() - since >= SETTLE_S
+
+    def _bury(self, run_dir: Path, end: Observation) -> Observation:
+        """Keeps the end, as Slurm forgets it."""
+        end = replace(end, finished_ms=end.finished_ms or self._clock.now_ms())
+        host_files.write_json(run_dir / host_files.EXIT, {**asdict(end), files.HEARD: ""})
+        return end
+
+    def _is_down(self, handle: Handle) -> bool:
+        try:
+            return not self.observe(handle).running
+        except RuntimeUnavailable:
+            return False
+
+    def _log_of(self, job_id: str) -> str:
+        """The end of what script, srun and keepers said."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self._queue.directory(job_id) / files.LOG).read_text(errors="replace").strip()[-1000:]
+        return ""
+
+
+class _Rarely:
+    """Asks at most every END_S: each look at a file may go to the file system's server."""
+
+    def __init__(self, ask: Callable[[], bool]) -> None:
+        self._ask = ask
+        self._next = 0.0
+
+    def __call__(self) -> bool:
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + END_S
+        return self._ask()
+
+
+def _parts(handle: Handle) -> tuple[str, Path]:
+    job_id, _, run_dir = handle.ref.partition(" ")
+    return job_id, Path(run_dir)
+
+
+def _ended(run_dir: Path) -> Ended | None:
+    written = host_files.read_json(run_dir / host_files.EXIT)
+    return None if written is None else Ended.of(written)
+
+
+def _ask(run_dir: Path, request: str) -> None:
+    with (run_dir / files.CONTROL).open("a") as control:
+        control.write(request)
+
+
+def _asked(run_dir: Path) -> str:
+    return (run_dir / files.CONTROL).read_text()
+
+
+def _changed(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_ino
+    return 0

@@ -1,0 +1,279 @@
+"""A host as a container of its node's own Docker Engine: what a keeper asks of `docker` there. Standard library only.
+
+The container is no process of Slurm's step but the daemon's, so neither Slurm's signals nor its limits reach it by
+themselves. The client that is attached to it passes signals on; limits are given to it again; and it is removed by
+whoever comes first: its keeper at its end, or shortly before Slurm would kill the keeper; the allocation's script after
+a keeper was killed (`python -I -S slurm_docker.py OWNER`); the next keeper of this server's on the node.
+"""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+# `-I -S` knows neither the package nor site-packages: only the former is wanted here.
+sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from sagelet_engine.runtimes import host_files, host_shim
+
+#: Not those of the docker runtime: a server that uses both shall not take the one's containers for the other's.
+LABEL = "org.sagelet.slurm."
+OWNER, LAUNCH, JOB_NAME, HOST, NUMBER = (f"{LABEL}{name}" for name in ("owner", "launch-id", "job-name", "host", "job"))
+ENVIRONMENT = "container.env"
+#: Seconds for an answer of the daemon's, which may be busy with others.
+PATIENCE_S = 120
+#: Seconds for a container to be started, once its client was.
+START_S = 30.0
+
+
+class DockerFault(Exception):
+    """`docker` did not do what it was asked to; its own words."""
+
+
+class Container(host_shim.Body):
+    """The container of the plan of one host.
+
+    `docker run` is the client: that of Docker 28 ends on a SIGTERM when it is `docker start --attach`.
+    """
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self._plan = plan
+        self._name: str = plan["container"]["name"]
+        self._has_client = False
+
+    def prepared(self) -> dict[str, Any]:
+        """The plan, with the client that runs the container for its command, or with why there is none."""
+        plan = dict(self._plan)
+        try:
+            refused = self._refused()
+            if refused is not None:
+                return {**plan, "refused": refused}
+            remove_left(plan["container"]["labels"][OWNER])
+            command = [_client(), *options(plan, os.environ)]
+        except DockerFault as fault:
+            return {**plan, "failed": f"Docker on {_node()}: {fault}"}
+        with open(ENVIRONMENT, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.writelines(f"{name}={value}\n" for name, value in plan["environment"].items() if "\n" not in value)
+        lines = {name: value for name, value in plan["environment"].items() if "\n" in value}
+        self._has_client = True
+        return {**plan, "command": command, "environment": {**os.environ, **lines}, "directory": os.getcwd()}
+
+    def terminate(self, child: int) -> None:
+        """Not by the client: it would pass nothing on before the container runs."""
+        deadline = time.monotonic() + START_S
+        while self._is_to_start() and time.monotonic() < deadline:
+            if child not in host_files.descendants(os.getpid()):
+                return
+            time.sleep(0.1)
+        self._signal("TERM")
+
+    def kill(self, child: int) -> None:
+        """The client ends with the container, and not before: a killed one would leave its state open."""
+        if not self._signal("KILL"):
+            super().kill(child)
+
+    def end(self, code: int | None, error: str | None) -> dict[str, Any]:
+        if not self._has_client:
+            return super().end(code, error)
+        os.unlink(ENVIRONMENT)
+        try:
+            state = self._state()
+            _docker("rm", "--force", "--volumes", self._name)
+        except DockerFault as fault:
+            return super().end(None, f"Docker on {_node()}: {fault}. {_last_words()}")
+        if state["Status"] == "created" and not state["Error"]:
+            # Its client was killed before it could start it.
+            return super().end(code, error)
+        if state["Running"]:
+            return super().end(None, f"docker's client on {_node()} ended before its container did")
+        return {**super().end(state["ExitCode"], state["Error"] or error), "out_of_memory": state["OOMKilled"]}
+
+    def root(self) -> int:
+        """The container's first process, as the node sees it; 0: there is none."""
+        try:
+            return int(self._state()["Pid"])
+        except DockerFault:
+            return 0
+
+    def _refused(self) -> str | None:
+        if shutil.which("docker") is None:
+            return f"docker is not installed on {_node()}"
+        if self._plan["gpus"] and not gpus_given(os.environ):
+            return f"Slurm does not say which GPUs of {_node()} are the job's (gres.conf needs their files)"
+        image = self._plan["container"]["image"]
+        try:
+            _docker("image", "inspect", "--format", "{{.Id}}", image)
+        except DockerFault as fault:
+            if "no such image" not in str(fault).lower():
+                raise
+            return f"{_node()} has no image {image}: `docker pull` or `docker load` it on every node that may get jobs"
+        return None
+
+    def _signal(self, name: str) -> bool:
+        """Whether it was sent: a container may not run, an engine not answer."""
+        try:
+            _docker("kill", f"--signal={name}", self._name)
+        except DockerFault:
+            return False
+        return True
+
+    def _is_to_start(self) -> bool:
+        try:
+            return bool(self._state()["Status"] == "created")
+        except DockerFault:  # it is not even there
+            return True
+
+    def _state(self) -> dict[str, Any]:
+        state: dict[str, Any] = json.loads(_docker("container", "inspect", "--format", "{{json .State}}", self._name))
+        return state
+
+
+def options(plan: Mapping[str, Any], slurm: Mapping[str, str]) -> list[str]:
+    """Of docker, for a container as hardened as the docker runtime's. `slurm`: the variables of the step."""
+    container = plan["container"]
+    isolated = plan["isolate_network"]
+    found = [
+        "run", f"--name={container['name']}", f"--hostname={plan['hostname']}",
+        # The hosts of several nodes reach each other by the nodes' own addresses.
+        f"--network={'none' if isolated else 'host'}",
+        "--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={plan['most_processes']}",
+        f"--shm-size={container['shm_bytes']}",
+        # The keeper has what it prints.
+        "--log-driver=none", "--pull=never", f"--env-file={ENVIRONMENT}",
+    ]  # fmt: skip
+    # A line of the file would end at theirs: these are in the client's own environment.
+    found += [f"--env={name}" for name, value in plan["environment"].items() if "\n" in value]
+    labels = {**container["labels"], NUMBER: slurm["SLURM_JOB_ID"]}
+    found += [f"--label={name}={value}" for name, value in labels.items()]
+    found += [f"--add-host={name}:{address}" for name, address in plan["hosts"].items()]
+    found += [f"--mount={mount_option(*mount)}" for mount in container["mounts"]]
+    found += _limits(container["memory_bytes"], slurm)
+    if plan["gpus"]:
+        found.append(f'--gpus="device={gpus_given(slurm)}"')
+    if os.getuid() != 0 and not _is_rootless():
+        # What it writes in /opt/ml must be this user's.
+        found.append(f"--user={os.getuid()}:{os.getgid()}")
+        found += [] if "HOME" in plan["environment"] else ["--env=HOME=/tmp"]
+    entrypoint = container["entrypoint"]
+    if entrypoint is None:
+        return [*found, container["image"], *container["arguments"]]
+    return [*found, f"--entrypoint={entrypoint[0]}", container["image"], *entrypoint[1:], *container["arguments"]]
+
+
+def mount_option(source: str, target: str, read_only: bool) -> str:
+    """As docker and apptainer read it: a line of CSV, in which a path may hold a comma or a quotation mark."""
+    line = io.StringIO()
+    fields = ["type=bind", f"source={source}", f"destination={target}", *(["ro"] if read_only else [])]
+    csv.writer(line, lineterminator="").writerow(fields)
+    return line.getvalue()
+
+
+def gpus_given(slurm: Mapping[str, str]) -> str:
+    """The node's own numbers of the GPUs of this step.
+
+    CUDA_VISIBLE_DEVICES counts from 0 where Slurm hides the others (srun(1), SLURM_STEP_GPUS: "The global GPU IDs of
+    the GPUs allocated to this step ... are not relative to any device cgroup").
+    """
+    names = ("SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
+    return next((slurm[name] for name in names if slurm.get(name)), "")
+
+
+def _limits(memory_bytes: int | None, slurm: Mapping[str, str]) -> list[str]:
+    """What Slurm gave the job binds its own processes only."""
+    megabytes = int(slurm.get("SLURM_MEM_PER_NODE", 0)) or (
+        int(slurm.get("SLURM_MEM_PER_CPU", 0)) * int(slurm.get("SLURM_CPUS_ON_NODE", 0))
+    )
+    bounds = [bound for bound in (memory_bytes, megabytes * 1024**2) if bound]
+    cpus = os.sched_getaffinity(0)
+    return [
+        *([f"--memory={min(bounds)}", f"--memory-swap={min(bounds)}"] if bounds else []),
+        *([f"--cpuset-cpus={','.join(map(str, sorted(cpus)))}"] if len(cpus) < (os.cpu_count() or 1) else []),
+    ]
+
+
+def remove(owner: str, number: str) -> None:
+    """What is left of a job of Slurm's on this node. Raises DockerFault."""
+    for container, job in _containers(owner).items():
+        if job == number:
+            _forget(container)
+
+
+def remove_left(owner: str) -> None:
+    """What is left of jobs of which no process lives on this node."""
+    left = _containers(owner)
+    if left:
+        alive = _jobs_here()
+        for container, job in left.items():
+            if job not in alive:
+                _forget(container)
+
+
+def _containers(owner: str) -> dict[str, str]:
+    """This owner's on this node, with Slurm's numbers of their jobs."""
+    shape = f'{{{{.ID}}}} {{{{.Label "{NUMBER}"}}}}'
+    said = _docker("ps", "--all", "--no-trunc", f"--filter=label={OWNER}={owner}", f"--format={shape}")
+    return dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line.strip())
+
+
+def _forget(container: str) -> None:
+    # Somebody else may be at it.
+    with contextlib.suppress(DockerFault):
+        _docker("rm", "--force", "--volumes", container)
+
+
+def _jobs_here() -> set[str]:
+    """The jobs of Slurm's that have a process of this user on this machine."""
+    found = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+                found |= {part[13:].decode() for part in file.read().split(b"\0") if part.startswith(b"SLURM_JOB_ID=")}
+    return found
+
+
+def _is_rootless() -> bool:
+    """Root of a rootless engine is this user already."""
+    return "rootless" in _docker("info", "--format", "{{.SecurityOptions}}")
+
+
+def _last_words() -> str:
+    """The end of what the client has printed."""
+    with open(host_files.OUTPUT, errors="replace") as file:
+        return file.read()[-300:].strip()
+
+
+def _node() -> str:
+    return os.environ.get("SLURMD_NODENAME", "this node")
+
+
+def _client() -> str:
+    return shutil.which("docker") or "docker"
+
+
+def _docker(*arguments: str) -> str:
+    """What it printed. Raises DockerFault."""
+    try:
+        done = subprocess.run(
+            [_client(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+    except subprocess.TimeoutExpired:
+        raise DockerFault(f"no answer within {PATIENCE_S} s") from None
+    except OSError as error:
+        raise DockerFault(str(error)) from None
+    if done.returncode != 0:
+        raise DockerFault(done.stderr.strip().removeprefix("Error response from daemon: ")[-500:])
+    return done.stdout
+
+
+if __name__ == "__main__":
+    # It is short, and has to be done.
+    signal.pthread_sigmask(signal.SIG_BLOCK, host_shim.FORWARDED)
+    remove(sys.argv[1], os.environ["SLURM_JOB_ID"])

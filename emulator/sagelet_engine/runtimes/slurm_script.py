@@ -1,0 +1,147 @@
+"""The batch script of an allocation and the options of its sbatch: pure, and tested against texts."""
+
+import shlex
+import string
+from collections.abc import Sequence
+from pathlib import Path
+
+from sagelet_engine.runtimes import slurm_files as files
+from sagelet_engine.runtimes.cluster import Order
+from sagelet_engine.runtimes.slurm_rules import Placement
+
+#: Begins the comment of each of our jobs, by which they are found.
+MARK = "sagelet"
+KEEPER = Path(__file__).with_name("slurm_keeper.py")
+#: Seconds that nodes wait for the server to bring the job's data before they are given back.
+PATIENCE = 3600
+#: Looks for the word to go, in a second.
+LOOKS = 5
+#: Slurm may send its signal a minute early, and the end of the job is sagelet's own business as long as it is there.
+SLACK_SECONDS = 120
+
+_SCRIPT = string.Template("""\
+#!/bin/sh
+# Made by sagelet: one allocation, with one keeper of a host on each node.
+${prologue}cd $directory || exit 70
+# Another script of the same order, as after a crash in the middle of sbatch, is one too many.
+mkdir $claimed 2>/dev/null || exit 0
+
+scontrol show hostnames "$$SLURM_JOB_NODELIST" >$nodes || exit 71
+sinfo --noheader --Node --nodes="$$SLURM_JOB_NODELIST" --format='%N %o' | sort -u >$addresses || exit 71
+
+# Slurm is about to end the job (its time is over, or it is preempted): the commands of its hosts hear of it, and they
+# alone. Before they run there is nothing to hear it.
+task=
+ending() {
+    [ -n "$$task" ] || exit 143
+    while IFS= read -r control; do printf $slurm_ends >>"$$control"; done <$controls
+}
+trap ending TERM
+
+# The nodes are there; now sagelet brings the data.
+looks=0
+until ls >/dev/null && [ -e $go ]; do
+    looks=$$((looks + 1))
+    [ $$looks -lt $patience ] || exit 75
+    sleep $pause
+done
+
+# A signal ends a wait, and no more.
+await() {
+    while :; do
+        wait "$$task"
+        code=$$?
+        kill -0 "$$task" 2>/dev/null || break
+    done
+}
+
+# Of itself a step has the CPUs of the job no more (Slurm 22.05).
+srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \\
+    $${SLURM_CPUS_PER_TASK:+--cpus-per-task="$$SLURM_CPUS_PER_TASK"} $keeper &
+task=$$!
+await
+${epilogue}exit "$$code"
+""")
+
+
+#: Slurm kills the keepers of the other nodes when one has failed.
+_EPILOGUE = string.Template("""\
+end=$$code
+if [ "$$end" != 0 ]; then
+    srun --export=ALL --ntasks-per-node=1 $afterwards &
+    task=$$!
+    await
+fi
+code=$$end
+""")
+
+
+def script(
+    directory: Path, python: str, prologue: str = "", around: Sequence[str] = (), afterwards: Sequence[str] = ()
+) -> str:
+    """`python` is the interpreter of the nodes; `around` runs the keeper.
+
+    `afterwards` runs on each node when a keeper has failed.
+    """
+    keeper = [*around, python, "-I", "-S", str(KEEPER), str(directory)]
+    return _SCRIPT.substitute(
+        prologue=prologue,
+        epilogue=_EPILOGUE.substitute(afterwards=shlex.join(afterwards)) if afterwards else "",
+        directory=shlex.quote(str(directory)),
+        claimed=files.CLAIMED,
+        nodes=files.NODES,
+        addresses=files.ADDRESSES,
+        slurm_ends=files.SLURM_ENDS,
+        controls=files.CONTROLS,
+        go=files.GO,
+        patience=PATIENCE * LOOKS,
+        pause=1 / LOOKS,
+        keeper=shlex.join(keeper),
+    )
+
+
+def options(
+    order: Order, placement: Placement, directory: Path, owner: str, size: Sequence[str] = (), *, shared: bool = True
+) -> list[str]:
+    """Of sbatch. The user's own come last, so they win. `shared`: the nodes have the directory.
+
+    `size`: see `slurm_sizes`.
+    """
+    return [
+        f"--job-name={order.job_name}",
+        f"--comment={key(owner, order.job_id)}",
+        f"--nodes={len(order.instance_types)}",
+        "--ntasks-per-node=1",
+        # Another attempt is another job, with an order of its own.
+        "--no-requeue",
+        f"--chdir={directory if shared else '/'}",
+        f"--output={directory / files.LOG if shared else '/dev/null'}",
+        "--open-mode=append",
+        # No more of the server's environment: never its keys.
+        "--export=PATH,LANG",
+        *_limit(order),
+        *([f"--gres=gpu:{order.gpus}"] if order.gpus and "gres" not in placement.places else []),
+        *size,
+        *placement.options,
+    ]
+
+
+def key(owner: str, job_id: str) -> str:
+    """The comment that an order is found by."""
+    return f"{MARK}:{owner}:{job_id}"
+
+
+def job_id_of(comment: str, owner: str) -> str | None:
+    """None: not a job of this server's."""
+    mark, _, rest = comment.partition(":")
+    whose, _, job_id = rest.partition(":")
+    return job_id if mark == MARK and whose == owner and job_id else None
+
+
+def _limit(order: Order) -> Sequence[str]:
+    """Slurm counts in minutes, and ends the job where sagelet does not."""
+    grace = f"--signal=B:TERM@{min(max(order.grace_seconds, 1), 65535)}"
+    if order.seconds is None:
+        return [grace]
+    minutes = -(-(order.seconds + order.grace_seconds + SLACK_SECONDS) // 60)
+    return [grace, f"--time={minutes}"]

@@ -1,0 +1,89 @@
+"""The slurm runtime of a server: what it needs is checked at the start, before a job waits for it in vain."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sagelet_engine.clock import Clock
+from sagelet_engine.errors import RuntimeUnavailable, SettingsError
+from sagelet_engine.runtimes.cluster import Refused
+from sagelet_engine.runtimes.process import StandIn
+from sagelet_engine.runtimes.slurm import SlurmRuntime
+from sagelet_engine.runtimes.slurm_address import check_address
+from sagelet_engine.runtimes.slurm_commands import Slurm
+from sagelet_engine.runtimes.slurm_data import check_shared
+from sagelet_engine.runtimes.slurm_queue import SlurmQueue
+from sagelet_engine.runtimes.slurm_rules import SlurmRules, read_rules
+from sagelet_engine.runtimes.slurm_task import ContainerTask, Engine, ProcessTask, Task
+from sagelet_engine.settings import Settings, SlurmFiles, SlurmSize, SlurmTask
+
+#: Jobs of this user that end are in squeue for so long at least; a server that is down for longer asks sacct.
+MEMORY_S = 60
+
+
+@dataclass(frozen=True)
+class SlurmSetup:
+    runtime: SlurmRuntime
+    #: For people: which Slurm it is.
+    reason: str
+    listen: tuple[str, ...]
+
+
+def set_up(settings: Settings, owner: str, stand_in: StandIn, clock: Clock) -> SlurmSetup:
+    """Raises SettingsError with the remedy."""
+    address = check_address(settings.slurm_address, settings.host, auth=settings.auth, tls=settings.tls)
+    rules = read_rules(settings.slurm_rules) if settings.slurm_rules is not None else SlurmRules()
+    slurm = Slurm()
+    known = _configuration(slurm)
+    memory = _seconds(known.get("MinJobAge", ""))
+    if memory < MEMORY_S and not slurm.keeps_accounts():
+        raise SettingsError(
+            f"--runtime slurm: Slurm forgets a job {memory} s after its end, and this machine can read no accounts of "
+            f"it; set MinJobAge to {MEMORY_S} or more in slurm.conf, run slurmdbd, or set JobCompType=jobcomp/filetxt"
+        )
+    python = stand_in.command[0]
+    data = settings.data if settings.slurm_files is SlurmFiles.S3 else None
+    seen = check_shared(settings.data, slurm.node_hosts()) if settings.slurm_files is SlurmFiles.SHARED else ""
+    task = _task(settings, owner, stand_in, known)
+    queue = SlurmQueue(
+        slurm,
+        settings.data / "runtime" / "slurm",
+        owner,
+        python,
+        rules,
+        data,
+        task.afterwards,
+        sized=settings.slurm_size is SlurmSize.INSTANCE,
+    )
+    runtime = SlurmRuntime(settings.data / "runtime", queue, task, clock, address.name)
+    version, name = known.get("SLURM_VERSION", "of some version"), known.get("ClusterName", "without a name")
+    return SlurmSetup(runtime, f"Slurm {version}, cluster {name}{_notes(settings, stand_in)}{seen}", address.listen)
+
+
+def _task(settings: Settings, owner: str, stand_in: StandIn, known: Mapping[str, str]) -> Task:
+    if settings.slurm_task is SlurmTask.PROCESS:
+        return ProcessTask(stand_in)
+    engine: Engine = settings.slurm_task.value
+    return ContainerTask(engine, owner, stand_in.command[0], _seconds(known.get("KillWait", "")), settings.slurm_images)
+
+
+def _notes(settings: Settings, stand_in: StandIn) -> str:
+    if settings.slurm_task is not SlurmTask.PROCESS:
+        return f", tasks by {settings.slurm_task.value}"
+    return f"; {', '.join(stand_in.missing)} not installed: pip install 'sagelet[xla]'" if stand_in.missing else ""
+
+
+def _seconds(told: str) -> int:
+    """Of `30 sec`."""
+    word = told.partition(" ")[0]
+    return int(word) if word.isdigit() else 0
+
+
+def _configuration(slurm: Slurm) -> dict[str, str]:
+    try:
+        return slurm.settings()
+    except RuntimeUnavailable as error:
+        raise SettingsError(
+            f"--runtime slurm: the controller does not answer ({error}). Is slurmctld up, and SLURM_CONF right?"
+        ) from error
+    except Refused as error:
+        raise SettingsError(f"--runtime slurm: {error}. This machine has to be a client of the cluster") from error

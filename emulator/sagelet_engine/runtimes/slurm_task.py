@@ -1,0 +1,149 @@
+"""What a node runs for a host."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from sagelet_engine.errors import ClientFault
+from sagelet_engine.runtimes import docker_spec, host_plan, slurm_docker, slurm_images
+from sagelet_engine.runtimes.port import MOST_PROCESSES, WARM_POOL_CACHE, HostPlan, LaunchPlan
+from sagelet_engine.runtimes.process import StandIn, has_stand_in_for
+
+Engine = Literal["docker", "apptainer", "enroot"]
+
+
+class Task(Protocol):
+    @property
+    def afterwards(self) -> tuple[str, ...]:
+        """Run by the script on every node when a keeper has failed; empty: nothing needs to be cleared away."""
+        ...
+
+    def has_image(self, image: str) -> bool:
+        """Raises ClientFault for one that it never could run."""
+        ...
+
+    def check(self, plan: LaunchPlan) -> None:
+        """Raises ClientFault where the plan asks for more than it can give."""
+        ...
+
+    def content(self, plan: LaunchPlan, host: HostPlan, port: int) -> dict[str, Any]:
+        """The host's plan, as far as the server knows it; `port`: the job's MASTER_PORT."""
+        ...
+
+
+class ProcessTask:
+    """As in the process runtime: this Python, which the nodes have at the same place, stands in for the image."""
+
+    afterwards: tuple[str, ...] = ()
+
+    def __init__(self, stand_in: StandIn) -> None:
+        self._stand_in = stand_in
+
+    def has_image(self, image: str) -> bool:
+        return has_stand_in_for(self._stand_in, image)
+
+    def check(self, plan: LaunchPlan) -> None:
+        check_isolation(plan)
+
+    def content(self, plan: LaunchPlan, host: HostPlan, port: int) -> dict[str, Any]:
+        image = self._stand_in
+        content = host_plan.described(plan, host, image.command, image.python_path, os.environ, port, {})
+        return {**content, "gpus": bool(host.gpu_uuids), "container": None}
+
+
+@dataclass(frozen=True)
+class ContainerTask:
+    """The job's image in a container of the node's: what the nodes need is there, and found out there."""
+
+    engine: Engine
+    #: Tells apart the servers whose containers a node may have.
+    owner: str
+    #: The nodes' interpreter.
+    python: str
+    #: Slurm's KillWait: seconds between its SIGTERM and its SIGKILL.
+    kill_wait: int
+    #: Of the files of images; None: Docker has them.
+    images: Path | None = None
+
+    @property
+    def afterwards(self) -> tuple[str, ...]:
+        # Containers of the others end with their keepers.
+        return (self.python, "-I", "-S", slurm_docker.__file__, self.owner) if self.engine == "docker" else ()
+
+    def has_image(self, image: str) -> bool:
+        """The nodes have them, and the server may not see what they have."""
+        if self.images is not None and self.images.is_dir():
+            file = slurm_images.file_of(str(self.images), self.engine, image)
+            if not Path(file).exists():
+                raise ClientFault(f"there is {slurm_images.absent(file, self.engine, image)}")
+        return True
+
+    def check(self, plan: LaunchPlan) -> None:
+        check_isolation(plan)
+        if plan.network_isolation and self.engine == "enroot":
+            raise ClientFault("EnableNetworkIsolation: enroot cannot isolate a container. Use --slurm-task docker.")
+
+    def content(self, plan: LaunchPlan, host: HostPlan, port: int) -> dict[str, Any]:
+        labels = {
+            slurm_docker.OWNER: self.owner,
+            slurm_docker.LAUNCH: plan.job_id,
+            slurm_docker.JOB_NAME: plan.job_name,
+            slurm_docker.HOST: host.name,
+        }
+        return {
+            "command": [],
+            "environment": {
+                # Read by our framework module: jobs share their node's ports.
+                "SAGELET_MASTER_PORT": str(port),
+                **({} if host.gpu_uuids else {"NVIDIA_VISIBLE_DEVICES": "void"}),
+                **plan.environment,
+            },
+            "directory": "/",
+            "hostname": host.name,
+            "isolate_network": plan.network_isolation,
+            "most_processes": MOST_PROCESSES,
+            "gpus": bool(host.gpu_uuids),
+            "container": {
+                "engine": self.engine,
+                "images": str(self.images or ""),
+                "image": plan.image,
+                "entrypoint": None if plan.entrypoint is None else list(plan.entrypoint),
+                "arguments": list(plan.arguments),
+                "name": docker_spec.container_name(plan, self.owner, host.name),
+                "labels": labels,
+                "mounts": _mounts(host),
+                "shm_bytes": plan.shm_bytes,
+                "memory_bytes": plan.memory_bytes,
+                "patience": patience(self.kill_wait) if self.engine == "docker" else None,
+            },
+        }
+
+
+def check_isolation(plan: LaunchPlan) -> None:
+    """Raises ClientFault."""
+    if plan.network_isolation and len(plan.hosts) > 1:
+        raise ClientFault(
+            "EnableNetworkIsolation with more than one instance needs the docker runtime: "
+            "isolated hosts of several nodes cannot reach each other. Start sagelet with --runtime docker."
+        )
+
+
+def patience(kill_wait: int) -> float:
+    """Seconds from Slurm's SIGTERM to the end of a container: `docker` needs the rest of KillWait."""
+    return max(kill_wait / 2, kill_wait - 10)
+
+
+def _mounts(host: HostPlan) -> list[tuple[str, str, bool]]:
+    """Source on the node, target, whether it is read-only; what is below another comes later."""
+    opt_ml = host.opt_ml.absolute()
+    return [
+        (str(opt_ml), "/opt/ml", False),
+        *((str(opt_ml / path), f"/opt/ml/{path}", True) for path in host.read_only),
+        *_cache(host.cache),
+        *((str(mount.source.absolute()), f"/opt/ml/{mount.target}", mount.read_only) for mount in host.mounts),
+    ]
+
+
+def _cache(cache: Path | None) -> list[tuple[str, str, bool]]:
+    return [] if cache is None else [(str(cache.absolute()), f"/opt/ml/{WARM_POOL_CACHE}", False)]

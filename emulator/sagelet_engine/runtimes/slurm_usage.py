@@ -1,0 +1,54 @@
+"""What a host takes of its node, measured there by its keeper. Standard library only: a node may have no psutil.
+
+It counts as `process_usage` does: children's time is in whoever waited for them, shared memory counts once.
+"""
+
+import os
+import resource
+
+from sagelet_engine.runtimes import host_files, slurm_files
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def write(container: int = 0) -> None:
+    """The answer, into the host's `run_dir`. `container`: the first process of one, which is nobody's child here."""
+    below = host_files.descendants(os.getpid())
+    below += [container, *host_files.descendants(container)] if container else []
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = children.ru_utime + children.ru_stime + sum(map(_seconds, below))
+    memory = [_memory(pid) for pid in below]
+    held = sum(own for own, _ in memory) + max((shared for _, shared in memory), default=0)
+    answer = {"cpu_seconds": seconds, "memory_bytes": held, "memory_limit_bytes": _limit()}
+    host_files.write_json(slurm_files.USAGE, answer)
+
+
+def _seconds(pid: int) -> float:
+    """Its own and its children's; none of a process that is gone."""
+    fields = _fields(f"/proc/{pid}/stat", after=")")
+    return sum(map(int, fields[11:15])) / _TICKS
+
+
+def _memory(pid: int) -> tuple[int, int]:
+    """Bytes that a process holds for itself, and that it shares."""
+    fields = _fields(f"/proc/{pid}/statm")
+    if not fields:
+        return 0, 0
+    held, shared = int(fields[1]) * _PAGE, int(fields[2]) * _PAGE
+    return held - min(held, shared), min(held, shared)
+
+
+def _fields(path: str, after: str = "") -> list[str]:
+    try:
+        with open(path) as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return (text.rpartition(after)[2] if after else text).split()
+
+
+def _limit() -> int:
+    """What Slurm gives the job, or all of the node's memory."""
+    granted = int(os.environ.get("SLURM_MEM_PER_NODE", "0"))
+    return granted * 1024**2 or os.sysconf("SC_PHYS_PAGES") * _PAGE

@@ -1,0 +1,86 @@
+"""What of a data directory nobody needs any more: files of ended jobs, abandoned uploads, free pages of databases."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sagelet_engine.clock import Clock, SystemClock
+from sagelet_engine.jobs.collector import Collected, Collector, Keep
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.s3.multipart import Uploads
+from sagelet_engine.s3.store import S3Store
+from sagelet_engine.state import contents
+from sagelet_engine.state.owner import lock_directory
+
+
+@dataclass(frozen=True)
+class Rules:
+    keep: Keep
+    #: Seconds that a multipart upload may be under way; None: without end.
+    uploads_seconds: int | None
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """What went, or (dry run) would go."""
+
+    jobs: int
+    directories: int
+    directory_bytes: int
+    uploads: int
+    upload_bytes: int
+    #: By which the databases are smaller now; a dry run cannot tell.
+    database_bytes: int
+    #: Why something stays that should have gone, for people.
+    stays: tuple[str, ...]
+
+
+class Jobs(Protocol):
+    """An engine, or what stands in for it where no server runs."""
+
+    def collect(self, keep: Keep, *, dry_run: bool = False) -> Collected: ...
+
+    def compact(self) -> int: ...
+
+
+def collect_garbage(jobs: Jobs, objects: S3Store, rules: Rules, *, dry_run: bool = False) -> Garbage:
+    """For who has the data directory. May be repeated, also after a crash. Raises StoreUnavailable."""
+    done = jobs.collect(rules.keep, dry_run=dry_run)
+    uploads, upload_bytes = 0, 0
+    if rules.uploads_seconds is not None:
+        before_ms = objects.clock.now_ms() - 1000 * rules.uploads_seconds
+        uploads, upload_bytes = Uploads(objects).abort_older(before_ms, dry_run=dry_run)
+    database_bytes = 0 if dry_run else jobs.compact() + objects.catalog.compact()
+    return Garbage(
+        done.jobs, done.directories, done.bytes, uploads, upload_bytes, database_bytes, done.stays
+    )  # fmt: skip
+
+
+def collect_stopped(data: Path, rules: Rules, *, dry_run: bool = False) -> Garbage:
+    """Of a data directory that no server has. Raises NoDataDirectory, NewerSchema, DataDirectoryInUse."""
+    contents.check_data_directory(data)
+    lock = lock_directory(data)
+    try:
+        with _opened(data, SystemClock()) as (jobs, objects):
+            objects.recover()
+            return collect_garbage(jobs, objects, rules, dry_run=dry_run)
+    finally:
+        lock.close()
+
+
+class _Stopped:
+    def __init__(self, store: Store, data: Path, clock: Clock) -> None:
+        self.compact = store.compact
+        self.collect = Collector(store, data, clock).collect
+
+
+@contextmanager
+def _opened(data: Path, clock: Clock) -> Iterator[tuple[Jobs, S3Store]]:
+    store, objects = Store(data / contents.JOBS_DATABASE), S3Store(data / contents.OBJECTS, clock)
+    try:
+        yield _Stopped(store, data, clock), objects
+    finally:
+        objects.close()
+        store.close()

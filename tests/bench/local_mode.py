@@ -1,0 +1,37 @@
+"""The SageMaker SDK v2 in local mode, for the section `job`: run by the Python of the SDK's environment.
+
+`local_mode.py IMAGE BUCKET SCRIPT`; S3 and credentials are in the environment. Each line of its input is a job. Each
+job's output goes through, and ends with a line of JSON: begin and end of `fit`, seconds since the epoch.
+"""
+
+import json
+import sys
+import time
+
+from sagemaker.estimator import Estimator
+from sagemaker.local import LocalSession
+
+#: Or a call to AWS would be part of each job's time.
+SILENT = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
+
+
+def main(image: str, bucket: str, script: str) -> None:
+    session = LocalSession(sagemaker_config=SILENT, default_bucket=bucket)
+    for number, _ in enumerate(sys.stdin):
+        estimator = Estimator(
+            image,
+            "arn:aws:iam::123456789012:role/SageMakerRole",
+            instance_count=1,
+            instance_type="local",
+            entry_point=script,
+            output_path=f"s3://{bucket}/local-{number}",
+            code_location=f"s3://{bucket}/code",
+            sagemaker_session=session,
+        )
+        begin = time.time()
+        estimator.fit()
+        print(json.dumps({"begin": begin, "end": time.time(), "model": estimator.model_data}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

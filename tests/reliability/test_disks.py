@@ -1,0 +1,212 @@
+"""Disks that are full or not to be written: state, jobs' directories and objects each on a small one of its own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from support.disks import SmallDisk, bind, unbind
+from support.failpoints import BUCKET, Mortal
+from support.killed_jobs import check_bill, model, trains
+from support.server import until
+
+pytestmark = [pytest.mark.xla, pytest.mark.mounts]
+
+#: Prints until it is told to end.
+PRINTS = 'i=0;until [ -e {outside}/{word} ];do echo "line $i";i=$((i+1));sleep 0.02;done;echo w >model/w'
+#: Prints nothing until then.
+WAITS = "echo ready;until [ -e {outside}/{word} ];do sleep 0.02;done;echo w >model/w"
+MakeWorld = Callable[[str], "World"]
+
+
+class World:
+    """A server with one part of its data directory on a small disk, the rest elsewhere."""
+
+    def __init__(self, root: Path, small: str) -> None:
+        data = root / "data"
+        places = {"state": data, "jobs": data / "jobs", "s3": data / "s3"}
+        self.bound: list[Path] = []
+        self._root = root
+        self.disk = SmallDisk(root / "disk", places[small], 24)
+        if small == "state":
+            self._bind()
+        self.mortal = Mortal(root, [], "--runtime", "process", "--max-jobs", "3")
+        self.mortal.start()
+        self.mortal.client("s3").create_bucket(Bucket=BUCKET)
+
+    def _bind(self) -> None:
+        for name in ("jobs", "s3", "runtime"):
+            bind(self._root / name, self._root / "data" / name)
+            self.bound.append(self._root / "data" / name)
+
+    def mend(self) -> None:
+        """A disk that failed is there again."""
+        bound = bool(self.bound)
+        self._unbind()
+        self.disk.mount_again()
+        if bound:
+            self._bind()
+
+    def _unbind(self) -> None:
+        while self.bound:
+            unbind(self.bound.pop())
+
+    def close(self) -> None:
+        self.mortal.close()
+        self._unbind()
+        self.disk.unmount()
+        self.disk.remove()
+
+    def runs(self, script: str, word: str) -> str:
+        """A job that runs; `let_go(WORD)` ends it."""
+        name = self.mortal.create(word, script.format(outside="/opt/ml/input/data/outside", word=word))
+        until(lambda: self.mortal.log(name))
+        return name
+
+    def let_go(self, word: str) -> None:
+        (self.mortal.outside / word).touch()
+
+
+@pytest.fixture
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    made: list[World] = []
+
+    def make(small: str) -> World:
+        made.append(World(tmp_path, small))
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.close()
+
+
+def submit(mortal: Mortal) -> None:
+    """A job too many, which the disk may or may not take."""
+    mortal.create("more", "true")
+
+
+def refusal(call: Callable[[], Any]) -> tuple[str, int, str]:
+    """Code, HTTP status and message of the first refusal: the last blocks of a disk may hold a call or two."""
+
+    def refused() -> ClientError | None:
+        try:
+            call()
+        except ClientError as error:
+            return error
+        return None
+
+    error = until(refused).response
+    return error["Error"]["Code"], error["ResponseMetadata"]["HTTPStatusCode"], error["Error"]["Message"]
+
+
+def test_a_full_disk_under_the_state(make_world: MakeWorld) -> None:
+    world = make_world("state")
+    mortal = world.mortal
+    name = world.runs(PRINTS, "prints")
+    world.disk.fill()
+    code, status, message = refusal(lambda: submit(mortal))
+    assert (code, status) == ("InternalFailure", 500)
+    assert "Free space on its disk" in message
+    assert mortal.describe(name)["TrainingJobStatus"] == "InProgress"
+    code, status, message = refusal(lambda: mortal.client("sagemaker").stop_training_job(TrainingJobName=name))
+    assert (code, status) == ("InternalFailure", 500)
+    world.let_go("prints")
+    until(lambda: list(mortal.server.data.glob("jobs/**/run/exit.json")))
+    assert mortal.describe(name)["TrainingJobStatus"] == "InProgress"
+    world.disk.free()
+    job = mortal.ended(name)
+    assert job["TrainingJobStatus"] == "Completed", job
+    check_bill(job)
+    (lines,) = mortal.log(name).values()
+    assert lines == [f"line {number}" for number in range(len(lines))]
+    assert model(mortal, name) == {"w"}
+    trains(mortal)(mortal)
+
+
+def test_a_full_disk_under_the_jobs(make_world: MakeWorld) -> None:
+    world = make_world("jobs")
+    mortal = world.mortal
+    name = world.runs(WAITS, "neighbour")
+    world.disk.fill()
+    late = mortal.ended(mortal.create("late", "true"))
+    assert late["TrainingJobStatus"] == "Failed"
+    assert late["FailureReason"].startswith("InternalServerError")
+    assert "No space left on device" in late["SecondaryStatusTransitions"][-1]["StatusMessage"]
+    assert mortal.describe(name)["TrainingJobStatus"] == "InProgress"
+    world.disk.free()
+    world.let_go("neighbour")
+    assert mortal.ended(name)["TrainingJobStatus"] == "Completed"
+    assert model(mortal, name) == {"w"}
+    trains(mortal)(mortal)
+
+
+def test_a_script_that_fills_the_disk_of_the_jobs(make_world: MakeWorld) -> None:
+    """Its end cannot be noted beside it; the job ends all the same, and another one runs as soon as there is space."""
+    world = make_world("jobs")
+    mortal = world.mortal
+    name = mortal.create("fills", "while echo 0123456789abcdef;do true;done >model/all 2>/dev/null;exit 9")
+    job = mortal.ended(name)
+    assert job["TrainingJobStatus"] == "Failed"
+    assert job["FailureReason"] == "AlgorithmError: , exit code: 9"
+    mortal.client("sagemaker").delete_training_job(TrainingJobName=name)
+    trains(mortal)(mortal)
+
+
+def test_a_full_disk_under_the_objects(make_world: MakeWorld) -> None:
+    world = make_world("s3")
+    mortal = world.mortal
+    s3 = mortal.client("s3")
+    s3.put_object(Bucket=BUCKET, Key="before", Body=b"before")
+    name = world.runs(WAITS, "uploads")
+    neighbour = world.runs(WAITS, "neighbour")
+    world.disk.fill()
+    code, status, message = refusal(lambda: s3.put_object(Bucket=BUCKET, Key="more", Body=b"0" * 100_000))
+    assert (code, status) == ("InternalFailure", 500)
+    assert "Free space on its disk" in message
+    assert s3.get_object(Bucket=BUCKET, Key="before")["Body"].read() == b"before"
+    world.let_go("uploads")
+    job = mortal.ended(name)
+    assert job["TrainingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith("InternalServerError")
+    assert "Free space on its disk" in job["SecondaryStatusTransitions"][-1]["StatusMessage"]
+    world.disk.free()
+    s3.put_object(Bucket=BUCKET, Key="more", Body=b"0" * 100_000)
+    world.let_go("neighbour")
+    assert mortal.ended(neighbour)["TrainingJobStatus"] == "Completed"
+    assert model(mortal, neighbour) == {"w"}
+
+
+def test_a_disk_of_the_state_that_fails(make_world: MakeWorld) -> None:
+    """As after an error of the device: the kernel lets nobody write to it any more."""
+    world = make_world("state")
+    mortal = world.mortal
+    ended = mortal.create("before", "true")
+    mortal.ended(ended)
+    world.disk.fail()
+    code, status, message = refusal(lambda: submit(mortal))
+    assert (code, status) == ("InternalFailure", 500)
+    assert str(mortal.server.data) in message
+    assert mortal.describe(ended)["TrainingJobStatus"] == "Completed"
+    mortal.server.kill()
+    assert not mortal.server.begin()
+    (said,) = [line for line in mortal.server.output if line.startswith("Error")]
+    assert f"--data {mortal.server.data}" in said
+    assert "Read-only file system" in said
+    world.mend()
+    mortal.start()
+    assert mortal.describe(ended)["TrainingJobStatus"] == "Completed"
+    trains(mortal)(mortal)
+
+
+def test_a_disk_of_the_jobs_that_fails(make_world: MakeWorld) -> None:
+    world = make_world("jobs")
+    mortal = world.mortal
+    world.disk.fail()
+    job = mortal.ended(mortal.create("late", "true"))
+    assert job["TrainingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith("InternalServerError")
+    assert "Read-only file system" in job["SecondaryStatusTransitions"][-1]["StatusMessage"]
+    world.mend()
+    trains(mortal)(mortal)

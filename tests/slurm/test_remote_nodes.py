@@ -1,0 +1,111 @@
+"""`sagelet up --runtime slurm --slurm-files s3`: nodes with nothing of the server's but its address."""
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.server import SageletProcess, until
+from support.slurm_cluster import SlurmCluster
+from support.slurm_server import RESUMABLE, WAITING, SlurmJobs
+
+pytestmark = pytest.mark.slurm
+
+#: As an object of the channel: what an entry point may hold is one line.
+SCRIPT = b"""
+cat /opt/ml/input/data/train/a.txt
+echo step > /opt/ml/checkpoints/$(hostname)
+echo ready
+while [ ! -e "$1" ]; do sleep 0.1; done
+echo weights > /opt/ml/model/$(hostname)
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("server") / "data"
+
+
+@pytest.fixture(scope="module")
+def cluster(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    data.mkdir()
+    cluster = SlurmCluster(tmp_path_factory.mktemp("cluster"), private=data)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def server(data: Path, cluster: SlurmCluster) -> Iterator[SageletProcess]:
+    rules = data.with_name("rules.toml")
+    rules.write_text('[[rule]]\ntags = { partition = "urgent" }\npartition = "urgent"\n')
+    files = ("--slurm-files", "s3", "--slurm-address", "localhost", "--auth", "--tls")
+    options = ("--runtime", "slurm", *files, "--slurm-rules", str(rules), "--stop-grace", "20")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in cluster.environment.items():
+            patch.setenv(name, value)
+        server = SageletProcess(data, *options).start()
+        yield server
+        server.stop()
+
+
+def test_inputs_logs_checkpoints_and_models_cross_the_network_also_past_a_killed_server(
+    server: SageletProcess, tmp_path: Path
+) -> None:
+    """With TLS and signatures; the next server goes on where the nodes are."""
+    jobs, go = SlurmJobs(server), tmp_path / "go"
+    jobs.s3.put_object(Bucket="tests", Key="train/a.txt", Body=b"from S3\n")
+    jobs.s3.put_object(Bucket="tests", Key="train/run.sh", Body=SCRIPT)
+    name = jobs.run(
+        "sh /opt/ml/input/data/train/run.sh {go}",
+        go,
+        hosts=2,
+        InputDataConfig=[
+            {
+                "ChannelName": "train",
+                "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://tests/train"}},
+            }
+        ],
+        CheckpointConfig={"S3Uri": "s3://tests/checkpoints"},
+    )
+    until(lambda: jobs.lines(name).count("ready") == 2)
+    assert jobs.lines(name).count("from S3") == 2
+    server.kill()
+    go.touch()
+    server.start()
+    jobs = SlurmJobs(server)
+    job = jobs.ended(name)
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    uri = job["ModelArtifacts"]["S3ModelArtifacts"].removeprefix("s3://tests/")
+    model = jobs.s3.get_object(Bucket="tests", Key=uri)["Body"].read()
+    with tarfile.open(fileobj=io.BytesIO(model)) as archive:
+        assert sorted(archive.getnames()) == ["algo-1", "algo-2"]
+    found = jobs.s3.list_objects_v2(Bucket="tests", Prefix="checkpoints/")["Contents"]
+    assert [one["Key"] for one in found] == ["checkpoints/algo-1", "checkpoints/algo-2"]
+    assert jobs.lines(name).count("from S3") == 2
+
+
+def test_a_preempted_job_goes_on_from_its_checkpoint_and_slurms_own_limit_ends_it(
+    server: SageletProcess, cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    """What Slurm tells a script on its node reaches its hosts by the server."""
+    jobs, other = SlurmJobs(server), tmp_path / "other"
+    name = jobs.run(RESUMABLE, tmp_path / "never", CheckpointConfig={"S3Uri": "s3://tests/resumed"})
+    jobs.training(name)
+    urgent = jobs.run(WAITING, other, hosts=2, tags={"partition": "urgent"})
+    jobs.training(urgent, 2)
+    jobs.pending(name, "waiting for capacity")
+    assert "Interrupted" in jobs.statuses(name)
+    assert jobs.lines(name) == ["ready", "saved"]
+    other.touch()
+    assert jobs.ended(urgent)["TrainingJobStatus"] == "Completed"
+    jobs.training(name, 2)
+    cluster.update(f"JobId={cluster.number(name)}", "EndTime=now")
+    job = jobs.ended(name)
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
+    # Of the signal to all of its processes a shell may speak, too.
+    assert [line for line in jobs.lines(name) if line != "Terminated"] == ["ready", "saved", "41", "ready", "saved"]
+    assert jobs.s3.get_object(Bucket="tests", Key="resumed/step")["Body"].read() == b"41\n"

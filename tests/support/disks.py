@@ -1,0 +1,85 @@
+"""Small file systems of a test's own: an ext4 in a file, mounted by the loop device."""
+
+import errno
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+BLOCK = 64 * 1024
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def missing_mounts() -> str | None:
+    """Why this process cannot have file systems of its own; None: it can."""
+    if os.geteuid() != 0:
+        return "only root mounts file systems: run these tests as root"
+    absent = [name for name in ("losetup", "mkfs.ext4", "mount") if shutil.which(name) is None]
+    if absent:
+        return f"{', '.join(absent)} not installed: tests make small file systems"
+    found = subprocess.run(["losetup", "--find"], check=False, capture_output=True)
+    return None if found.returncode == 0 else "there is no loop device: run these tests outside of a container"
+
+
+class SmallDisk:
+    """A disk of some MiB at a directory. Every method may be repeated."""
+
+    def __init__(self, file: Path, place: Path, mebibytes: int) -> None:
+        self.place = place
+        self._file = file
+        place.mkdir(parents=True, exist_ok=True)
+        with file.open("wb") as sparse:
+            sparse.truncate(mebibytes * 1024**2)
+        run("mkfs.ext4", "-q", "-m", "0", str(file))
+        self.mount()
+
+    def mount_again(self) -> None:
+        """What was written before it failed is there. A copy: whoever made a namespace meanwhile holds the old one."""
+        self.unmount()
+        again = self._file.with_name(f"{self._file.name}-again")
+        shutil.copyfile(self._file, again)
+        self._file.unlink()
+        self._file = again
+        self.mount()
+
+    def mount(self) -> None:
+        run("mount", "-o", "loop", str(self._file), str(self.place))
+
+    def fill(self) -> None:
+        """Takes all that is free, to the last byte that a new file can have."""
+        size = BLOCK
+        with (self.place / "filler").open("ab", buffering=0) as filler:
+            while size:
+                try:
+                    filler.write(b"\0" * size)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    size //= 2
+
+    def free(self) -> None:
+        (self.place / "filler").unlink(missing_ok=True)
+
+    def fail(self) -> None:
+        """What ext4 does after an error of the device: nothing can be written until the disk is mounted anew."""
+        run("mount", "-o", "remount,abort", str(self.place))
+
+    def unmount(self) -> None:
+        run("umount", "--lazy", str(self.place))
+
+    def remove(self) -> None:
+        self._file.unlink(missing_ok=True)
+
+
+def bind(source: Path, place: Path) -> None:
+    """Another directory at a place, on its own disk."""
+    for directory in (source, place):
+        directory.mkdir(parents=True, exist_ok=True)
+    run("mount", "--bind", str(source), str(place))
+
+
+def unbind(place: Path) -> None:
+    run("umount", "--lazy", str(place))

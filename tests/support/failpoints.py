@@ -1,0 +1,265 @@
+"""A server that is killed at failpoints, one a life, and what its clients go on to ask of it.
+
+Jobs are shell scripts with entry points of their own. Each host writes a line into a directory outside for every start
+of its script, so a start too many is seen whatever the server believes.
+"""
+
+import statistics
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+from botocore.config import Config
+from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClientError
+
+from sagelet_engine.failpoints import VARIABLE, Failpoint
+from support.server import ACCOUNT, ENDED, GROUP, NATIVE, ROLE, SageletProcess, until
+
+T = TypeVar("T")
+FILE_SYSTEM = "fs-0123456789abcdef0"
+BUCKET = "kills"
+LINES = 40
+#: In a script: the directory outside.
+OUTSIDE = "/opt/ml/input/data/outside"
+STARTED = f"echo x >>{OUTSIDE}/starts/$SAGELET_JOB_ID.$(hostname);cd /opt/ml"
+#: What a client meets whose server is killed. (botocore takes half an answer for one without members.)
+GONE = (EndpointConnectionError, HTTPClientError, OSError, KeyError)
+#: A client that is told of every failure at once.
+CLIENT = Config(retries={"total_max_attempts": 1}, connect_timeout=60, read_timeout=60)
+
+
+@dataclass(frozen=True)
+class Life:
+    """One kill: where, and at which pass of it."""
+
+    at: Failpoint
+    number: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.at.value}=kill:{self.number}"
+
+
+@dataclass
+class Figures:
+    kills: int = 0
+    #: Seconds from the start of each server's process until the log has what the running job printed after that.
+    adopted: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        slowest = max(self.adopted, default=0.0)
+        median = statistics.median(self.adopted) if self.adopted else 0.0
+        return f"{self.kills} kills; adopted within {median:.2f} s (median), {slowest:.2f} s (most)"
+
+
+class Mortal:
+    """A server with lives to lose, in order; when all are lost it stays."""
+
+    def __init__(self, directory: Path, lives: Sequence[Life], *options: str, image: str = NATIVE) -> None:
+        self.outside = directory / "outside"
+        for name in ("starts", "scripts"):
+            (self.outside / name).mkdir(parents=True)
+        shared = f"{FILE_SYSTEM}={self.outside}"
+        self.server = SageletProcess(directory / "data", *options, "--file-system", shared)
+        self.image = image
+        #: More of the server's environment.
+        self.variables: dict[str, str] = {}
+        self.figures = Figures()
+        #: Every job that was asked for.
+        self.names: list[str] = []
+        self._lives = deque(lives)
+        #: The life that is being lived.
+        self.life: Life | None = None
+        self._witness: str | None = None
+
+    def start(self) -> None:
+        """Lives one life after another until one gets as far as being ready."""
+        while True:
+            self.life = self._lives.popleft() if self._lives else None
+            self.server.environment = {**self.variables, VARIABLE: str(self.life or "")}
+            began = time.monotonic()
+            if self.server.begin():
+                break
+            self._bury()
+        self._clients = {name: self.server.client(name, config=CLIENT) for name in ("sagemaker", "s3", "logs")}
+        if self._witness is not None:
+            self._adopted(began)
+
+    def close(self) -> None:
+        """Ends the server, and what a test that failed has left running."""
+        self.server.stop()
+        for process in self.keepers():
+            process.kill()
+
+    def keepers(self) -> list[psutil.Process]:
+        """Of the hosts that run as processes; a keeper's argument is its host's directory."""
+        data = str(self.server.data)
+        found = ((process, " ".join(process.info["cmdline"] or ())) for process in psutil.process_iter(["cmdline"]))
+        return [process for process, words in found if "host_shim.py" in words and data in words]
+
+    def dead(self) -> bool:
+        return self.server.ended is not None
+
+    def _bury(self) -> None:
+        until(self.dead)
+        assert self.life is not None, f"the server ended by itself: {''.join(self.server.output)}"
+        assert self.server.ended == -9, "".join(self.server.output)
+        until(lambda: any(f"failpoint {self.life.at.value}:" in line for line in self.server.output))
+        self.figures.kills += 1
+
+    def again(self) -> None:
+        """After a death: the next life."""
+        self._bury()
+        self.start()
+
+    def ask(self, call: Callable[["Mortal"], T]) -> T:
+        """The answer to a call, which is repeated as often as the server dies of it."""
+        while True:
+            try:
+                return call(self)
+            except GONE:
+                self.again()
+
+    def client(self, service: str) -> Any:
+        return self._clients[service]
+
+    # --- the witness: a job that runs all the time ----------------------------------------------------------------
+
+    def watch(self, name: str) -> None:
+        """From now on every start notes how soon this job is adopted."""
+        self._witness = name
+
+    def printed(self) -> int:
+        """The last number that the witness has printed."""
+        path = self.outside / "printed"
+        return int(until(lambda: path.exists() and path.read_text().strip()))
+
+    def _adopted(self, began: float) -> None:
+        printed = self.printed()
+        try:
+            until(lambda: self.dead() or self._last_line() >= printed, every=0.02)
+        except GONE:
+            return
+        if not self.dead():
+            self.figures.adopted.append(time.monotonic() - began)
+
+    def _last_line(self) -> int:
+        for stream in self._streams(f"{self._witness}/algo-1"):
+            page = self.client("logs").get_log_events(logGroupName=GROUP, logStreamName=stream, limit=1)
+            for event in page["events"]:
+                return int(event["message"].split()[1])
+        return -1
+
+    # --- jobs -----------------------------------------------------------------------------------------------------
+
+    def create(self, kind: str, script: str, *, hosts: int = 1, **changes: Any) -> str:
+        """CreateTrainingJob; a repeated one is told that the job is there, if the first came through."""
+        name = f"{kind}-{uuid.uuid4().hex[:8]}"
+        self.names.append(name)
+        # An argument of an entry point has at most 256 characters.
+        (self.outside / "scripts" / name).write_text(f"{STARTED};{script}\n")
+        source = {
+            "FileSystemId": FILE_SYSTEM,
+            "FileSystemType": "EFS",
+            "DirectoryPath": "/",
+            "FileSystemAccessMode": "rw",
+        }
+        request = {
+            "TrainingJobName": name,
+            "AlgorithmSpecification": {
+                "TrainingImage": self.image,
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": ["/bin/sh", f"{OUTSIDE}/scripts/{name}"],
+                "MetricDefinitions": [{"Name": "line", "Regex": "line ([0-9]+)"}],
+            },
+            "RoleArn": ROLE,
+            "InputDataConfig": [{"ChannelName": "outside", "DataSource": {"FileSystemDataSource": source}}],
+            "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/out"},
+            "ResourceConfig": {
+                "InstanceType": "ml.m5.large",
+                "InstanceCount": hosts,
+                "VolumeSizeInGB": 10,
+                **changes.pop("resources", {}),
+            },
+            "StoppingCondition": {"MaxRuntimeInSeconds": 3600, **changes.pop("limits", {})},
+            **changes,
+        }
+
+        def create(mortal: Mortal) -> None:
+            try:
+                mortal.client("sagemaker").create_training_job(**request)
+            except ClientError as error:
+                if error.response["Error"]["Code"] != "ResourceInUse":
+                    raise
+
+        self.ask(create)
+        return name
+
+    def describe(self, name: str) -> dict[str, Any]:
+        def describe(mortal: Mortal) -> dict[str, Any]:
+            job: dict[str, Any] = mortal.client("sagemaker").describe_training_job(TrainingJobName=name)
+            # Half an answer has no members.
+            return {"TrainingJobName": job["TrainingJobName"], **job}
+
+        return self.ask(describe)
+
+    def ended(self, name: str) -> dict[str, Any]:
+        until(lambda: self.describe(name)["TrainingJobStatus"] in ENDED)
+        return self.describe(name)
+
+    def interrupt(self, name: str) -> None:
+        """An interruption; repeated, it may find that the job has another status."""
+
+        def interrupt(mortal: Mortal) -> None:
+            url = f"{mortal.server.endpoint}/_sagelet/jobs/{name}/interrupt?account={ACCOUNT}"
+            try:
+                with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60):
+                    pass
+            except urllib.error.HTTPError as error:
+                if error.code >= 500:
+                    raise
+
+        self.ask(interrupt)
+
+    def log(self, name: str) -> dict[str, list[str]]:
+        """All lines by stream, without the epoch second of its name: `algo-1`, of one attempt."""
+        return {
+            stream.split("/")[1].rsplit("-", 1)[0]: self._lines(stream)
+            for stream in self.ask(lambda _: self._streams(f"{name}/"))
+        }
+
+    def attempts_log(self, name: str) -> list[list[str]]:
+        """The lines of each stream, of all attempts."""
+        return [self._lines(stream) for stream in self.ask(lambda _: self._streams(f"{name}/"))]
+
+    def _streams(self, prefix: str) -> list[str]:
+        logs = self.client("logs")
+        try:
+            found = logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=prefix)
+        except logs.exceptions.ResourceNotFoundException:
+            return []
+        return [one["logStreamName"] for one in found["logStreams"]]
+
+    def _lines(self, stream: str) -> list[str]:
+        def lines(mortal: Mortal) -> list[str]:
+            pages = (
+                mortal.client("logs")
+                .get_paginator("filter_log_events")
+                .paginate(logGroupName=GROUP, logStreamNames=[stream])
+            )
+            return [event["message"] for page in pages for event in page["events"]]
+
+        return self.ask(lines)
+
+    def has_line(self, name: str, text: str) -> bool:
+        return any(text in lines for lines in self.log(name).values())
+
+    def starts(self) -> dict[str, int]:
+        """How often the script of each host of each attempt was started, by `LAUNCH.HOST`."""
+        return {path.name: len(path.read_text().split()) for path in (self.outside / "starts").iterdir()}

@@ -1,0 +1,148 @@
+"""The engine broken on purpose: what a simulation is worth shows in how soon it finds each of these.
+
+A mutant is a mistake that somebody could make in a small change, as a patch of one name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from sagelet_engine.instances.gpus import GpuPool
+from sagelet_engine.jobs import lifecycle, verdict
+from sagelet_engine.jobs.announcer import BATCH, Announcer
+from sagelet_engine.jobs.host_watch import HostWatch
+from sagelet_engine.jobs.record import TrainingJob, Verdict
+from sagelet_engine.jobs.scheduler import Scheduler
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.jobs.under_way import JobUnderWay
+from sagelet_engine.jobs.waiting import WaitingJobs
+from sagelet_engine.runtimes.port import Observation
+from sagelet_engine.telemetry.events import LogStream
+from sagelet_engine.telemetry.output import Follower, Output
+
+Mutant = Callable[[], Any]
+
+
+def _without_version_guard() -> Any:
+    """Two writers of a record: the later one wins, whatever the earlier wrote."""
+    work = Store.update_all
+
+    def update_all(store: Store, *jobs: TrainingJob) -> list[TrainingJob]:
+        return work(store, *(replace(job, version=store.get_by_id(job.id).version) for job in jobs))
+
+    return mock.patch.object(Store, "update_all", update_all)
+
+
+def _one_launch_id() -> Any:
+    """The second attempt's hosts have the names of the first one's."""
+    return mock.patch.object(TrainingJob, "launch_id", property(lambda job: job.id))
+
+
+def _keeps_the_place() -> Any:
+    return mock.patch.object(Scheduler, "release", lambda scheduler, job_id: scheduler.wake())
+
+
+def _keeps_the_gpus() -> Any:
+    return mock.patch.object(GpuPool, "release", return_value=None)
+
+
+def _forgets_places_at_a_restart() -> Any:
+    return mock.patch.object(Scheduler, "occupy", return_value=None)
+
+
+def _last_in_first_out() -> Any:
+    return mock.patch.object(WaitingJobs, "head", lambda waiting: next(reversed(waiting._keys)))
+
+
+def _lines_without_their_position() -> Any:
+    """The position that was read up to is not in the transaction of the lines."""
+    work = Store.append_output
+
+    def append(store: Store, stream: LogStream, events: Any, position: Any, points: Any, now_ms: int) -> LogStream:
+        after = work(store, stream, events, None, points, now_ms)
+        return replace(after, position=position or after.position)
+
+    return mock.patch.object(Store, "append_output", append)
+
+
+def _believes_any_end_of_lines() -> Any:
+    """Takes a host for down, and all its lines for read, when the runtime's lines end."""
+    work = Follower._follow
+
+    def follow(follower: Follower) -> None:
+        work(follower)
+        follower._mailbox.put(Output(follower._followed.host, None))
+        follower._mailbox.close()
+
+    return mock.patch.object(Follower, "_follow", follow)
+
+
+def _drops_notes_before_it_tells() -> Any:
+    def announce(announcer: Announcer) -> bool:
+        notes = announcer._store.noted_statuses(BATCH)
+        if notes:
+            announcer._store.drop_noted_statuses(notes[-1][0])
+        for _, job in notes:
+            announcer._sink.announce(job)
+        return bool(notes)
+
+    return mock.patch.object(Announcer, "_announce_batch", announce)
+
+
+def _kills_at_once() -> Any:
+    return mock.patch.object(HostWatch, "_deadline", lambda watch: 0 if watch._job.stop_ms else None)
+
+
+def _never_kills() -> Any:
+    work = HostWatch._take_down
+    return mock.patch.object(HostWatch, "_take_down", lambda watch, running, _: work(watch, running, 2**62))
+
+
+def _has_no_limit() -> Any:
+    return mock.patch.object(lifecycle, "overdue", return_value=None)
+
+
+def _prefers_the_failure_to_the_stop() -> Any:
+    """A stop that was acknowledged is forgotten when the job ends in another way meanwhile."""
+
+    def conclude(under_way: JobUnderWay, outcome: Verdict) -> None:
+        now = under_way._services.clock.now_ms()
+        under_way.apply(lambda job: lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
+
+    return mock.patch.object(JobUnderWay, "conclude", conclude)
+
+
+def _reads_one_exit_code() -> Any:
+    """Of several hosts the first one's end is the job's."""
+    work = verdict.judge
+
+    def judge(job: TrainingJob, hosts: Mapping[str, Observation], files: Mapping[str, Path]) -> Verdict:
+        first = {name: hosts[name] for name in list(hosts)[:1]}
+        return work(job, first, {name: files[name] for name in first})
+
+    return mock.patch.object(verdict, "judge", judge)
+
+
+def _leaves_hosts() -> Any:
+    return mock.patch.object(HostWatch, "reap", return_value=None)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "the version guard is skipped": _without_version_guard,
+    "attempts share a launch id": _one_launch_id,
+    "a place is not given back": _keeps_the_place,
+    "GPUs are not given back": _keeps_the_gpus,
+    "places are forgotten at a restart": _forgets_places_at_a_restart,
+    "the last job goes first": _last_in_first_out,
+    "lines are committed without their position": _lines_without_their_position,
+    "any end of lines is believed": _believes_any_end_of_lines,
+    "notes are dropped before they are told": _drops_notes_before_it_tells,
+    "a stop kills at once": _kills_at_once,
+    "a stop never kills": _never_kills,
+    "MaxRuntimeInSeconds is not enforced": _has_no_limit,
+    "a failure wins over a stop": _prefers_the_failure_to_the_stop,
+    "one host speaks for all": _reads_one_exit_code,
+    "hosts are not removed": _leaves_hosts,
+}

@@ -1,0 +1,204 @@
+"""The jobs that servers are killed under: which job passes which failpoint, and what must come of it."""
+
+import io
+import tarfile
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sagelet_engine.failpoints import Failpoint
+from support.failpoints import BUCKET, GROUP, LINES, OUTSIDE, Mortal
+from support.server import until
+
+COUNT = f'i=0;while [ $i -lt {LINES} ];do echo "line $i";i=$((i+1));[ $((i%10)) = 0 ]&&sleep 0.05;done'
+NUMBERED = [f"line {number}" for number in range(LINES)]
+#: Prints until it is told that all is over.
+WITNESS = (
+    f'i=0;until [ -e {OUTSIDE}/over ];do echo "line $i";'
+    f"[ $(hostname) = algo-1 ]&&echo $i >{OUTSIDE}/printed;"
+    "i=$((i+1));sleep 0.1;done;echo over;echo w >model/$(hostname)"
+)
+STOPPABLE = "trap 'echo saved;echo w >model/stopped;exit 0' TERM;echo ready;while true;do sleep 0.05;done"
+#: The first attempt leaves a and b behind, the second takes a away and adds c.
+SPOT = (
+    "cd checkpoints;if [ -e b ];then rm a;echo c >c;echo restored;echo w >../model/w;exit 0;fi;"
+    "echo a >a;echo b >b;trap 'exit 1' TERM;echo ready;while true;do sleep 0.05;done"
+)
+Check = Callable[[Mortal], None]
+
+
+def trains(mortal: Mortal) -> Check:
+    """Two hosts that print, and leave a model."""
+    name = mortal.create("trains", f"{COUNT};echo w >model/$(hostname)", hosts=2)
+
+    def check(mortal: Mortal) -> None:
+        job = mortal.ended(name)
+        assert job["TrainingJobStatus"] == "Completed", job
+        assert mortal.log(name) == {"algo-1": NUMBERED, "algo-2": NUMBERED}
+        assert model(mortal, name) == {"algo-1", "algo-2"}
+        until(lambda: samples(mortal, job) == 2 * LINES)
+        check_bill(job)
+
+    return check
+
+
+def fails(mortal: Mortal) -> Check:
+    """A script that says why it fails, and leaves a model."""
+    name = mortal.create("fails", f"{COUNT};echo w >model/half;printf boom >output/failure;exit 7")
+
+    def check(mortal: Mortal) -> None:
+        job = mortal.ended(name)
+        assert (job["TrainingJobStatus"], job["FailureReason"]) == ("Failed", "AlgorithmError: boom, exit code: 7")
+        assert mortal.log(name) == {"algo-1": NUMBERED}
+        assert model(mortal, name) == {"half"}
+        check_bill(job)
+
+    return check
+
+
+def waits(mortal: Mortal) -> Check:
+    """More jobs than have a place."""
+    checks = [trains(mortal) for _ in range(4)]
+
+    def check(mortal: Mortal) -> None:
+        for each in checks:
+            each(mortal)
+
+    return check
+
+
+def stops(mortal: Mortal) -> Check:
+    """A job that is stopped, and saves something when it is asked to end."""
+    name = mortal.create("stops", STOPPABLE)
+    until(lambda: mortal.has_line(name, "ready"))
+
+    def stop(mortal: Mortal) -> None:
+        try:
+            mortal.client("sagemaker").stop_training_job(TrainingJobName=name)
+        except ClientError as error:
+            # The stop came through before the server was killed, and the job has ended.
+            if "Stopped" not in str(error):
+                raise
+
+    mortal.ask(stop)
+
+    def check(mortal: Mortal) -> None:
+        job = mortal.ended(name)
+        assert job["TrainingJobStatus"] == "Stopped", job
+        assert mortal.log(name) == {"algo-1": ["ready", "saved"]}
+        assert model(mortal, name) == {"stopped"}
+        check_bill(job)
+
+    return check
+
+
+def is_interrupted(mortal: Mortal) -> Check:
+    """A spot job whose second attempt goes on from the first one's checkpoints."""
+    kept = {"S3Uri": f"s3://{BUCKET}/checkpoints/{len(mortal.starts())}"}
+    name = mortal.create(
+        "spot", SPOT, EnableManagedSpotTraining=True, limits={"MaxWaitTimeInSeconds": 7200}, CheckpointConfig=kept
+    )
+    until(lambda: mortal.has_line(name, "ready"))
+    mortal.interrupt(name)
+
+    def check(mortal: Mortal) -> None:
+        job = mortal.ended(name)
+        assert job["TrainingJobStatus"] == "Completed", job
+        # Both attempts' streams.
+        assert sorted(line for lines in mortal.attempts_log(name) for line in lines) == ["ready", "restored"]
+        found = mortal.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=kept["S3Uri"].split("/", 3)[3] + "/")
+        assert [one["Key"].rsplit("/", 1)[1] for one in found["Contents"]] == ["b", "c"]
+        assert model(mortal, name) == {"w"}
+        check_bill(job)
+
+    return check
+
+
+def reuses(mortal: Mortal) -> Check:
+    """A job that leaves a warm pool, and one that takes it."""
+    volume = 20 + len(mortal.starts())
+    first = mortal.create("pool", "true", resources={"KeepAlivePeriodInSeconds": 3600, "VolumeSizeInGB": volume})
+    mortal.ended(first)
+    second = mortal.create("pool", "true", resources={"VolumeSizeInGB": volume})
+
+    def check(mortal: Mortal) -> None:
+        for name in (first, second):
+            assert mortal.ended(name)["TrainingJobStatus"] == "Completed"
+        assert mortal.describe(first)["WarmPoolStatus"]["ReusedByJob"] == second
+
+    return check
+
+
+def expires(mortal: Mortal) -> Check:
+    """A job whose warm pool nobody takes."""
+    volume = 20 + len(mortal.starts())
+    name = mortal.create("idle", "true", resources={"KeepAlivePeriodInSeconds": 1, "VolumeSizeInGB": volume})
+    until(lambda: mortal.describe(name).get("WarmPoolStatus", {}).get("Status") == "Terminated")
+
+    def check(mortal: Mortal) -> None:
+        assert mortal.describe(name)["WarmPoolStatus"]["Status"] == "Terminated"
+
+    return check
+
+
+def is_deleted(mortal: Mortal) -> Check:
+    """A job that is deleted when it has ended."""
+    name = mortal.create("deleted", "true")
+    mortal.ended(name)
+
+    def delete(mortal: Mortal) -> None:
+        try:
+            mortal.client("sagemaker").delete_training_job(TrainingJobName=name)
+        except ClientError as error:
+            if "not found" not in str(error):
+                raise
+
+    mortal.ask(delete)
+
+    def check(mortal: Mortal) -> None:
+        with pytest.raises(ClientError, match="not found"):
+            mortal.describe(name)
+        assert mortal.log(name) == {}
+
+    return check
+
+
+F = Failpoint
+#: Whose life passes a failpoint; `trains` passes all others.
+PASSED_BY: dict[Failpoint, Callable[[Mortal], Check]] = {
+    F.AFTER_WAITING: waits,
+    F.AFTER_REUSE: reuses,
+    F.AFTER_POOL_END: expires,
+    **dict.fromkeys((F.BEFORE_STOP, F.AFTER_STOP, F.BEFORE_SIGNAL, F.AFTER_SIGNAL), stops),
+    **dict.fromkeys((F.AFTER_INTERRUPT, F.AFTER_FINAL_SYNC, F.AFTER_RESTART), is_interrupted),
+    **dict.fromkeys((F.BEFORE_CHECKPOINT, F.AFTER_CHECKPOINT, F.AFTER_CHECKPOINT_DELETE), is_interrupted),
+    **dict.fromkeys((F.BEFORE_DELETE, F.AFTER_DELETE), is_deleted),
+}
+
+
+def model(mortal: Mortal, name: str) -> set[str]:
+    """The files of the model."""
+    body = mortal.client("s3").get_object(Bucket=BUCKET, Key=f"out/{name}/output/model.tar.gz")["Body"].read()
+    with tarfile.open(fileobj=io.BytesIO(body)) as opened:
+        return {member.name for member in opened.getmembers() if member.isfile()}
+
+
+def samples(mortal: Mortal, job: dict[str, Any]) -> float:
+    """How many points of the metric `line` CloudWatch has."""
+    points = mortal.server.client("cloudwatch").get_metric_statistics(
+        Namespace=GROUP,
+        MetricName="line",
+        Dimensions=[{"Name": "TrainingJobName", "Value": job["TrainingJobName"]}],
+        StartTime=job["TrainingStartTime"].timestamp() - 60,
+        EndTime=job["TrainingEndTime"].timestamp() + 60,
+        Period=60,
+        Statistics=["SampleCount"],
+    )["Datapoints"]
+    return float(sum(point["SampleCount"] for point in points))
+
+
+def check_bill(job: dict[str, Any]) -> None:
+    assert 0 <= job["BillableTimeInSeconds"] <= job["TrainingTimeInSeconds"], job
+    assert job["CreationTime"] <= job["TrainingStartTime"] <= job["TrainingEndTime"] <= job["LastModifiedTime"], job

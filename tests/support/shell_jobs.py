@@ -1,0 +1,93 @@
+"""Jobs that are a line of shell, for either runtime, and a neighbour that must not suffer from them."""
+
+import uuid
+from typing import Any
+
+import psutil
+
+from support.jobs import Jobs
+from support.server import NATIVE, ROLE, until
+
+#: What the neighbour says, over and over.
+BEAT = "beat"
+#: Until /opt/ml/input/config is gone, which it never is: the neighbour is stopped.
+_NEIGHBOUR = "while true; do echo beat; /bin/busybox usleep 200000; done"
+
+
+class ShellJobs(Jobs):
+    """`image`: of hosts that have /bin/sh and /bin/busybox."""
+
+    def __init__(self, server: Any, image: str) -> None:
+        super().__init__(server)
+        self._image = image
+        self.s3.create_bucket(Bucket="tests")
+
+    def start(self, script: str, **options: Any) -> str:
+        """`$B` is busybox; the script has 512 characters at most."""
+        name = f"hostile-{uuid.uuid4().hex[:12]}"
+        metrics = options.pop("metrics", None)
+        resources = options.pop("resources", {})
+        self.sagemaker.create_training_job(
+            TrainingJobName=name,
+            AlgorithmSpecification={
+                "TrainingImage": self._image,
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": ["/bin/sh", "-c", 'B=/bin/busybox; eval "$SCRIPT"'],
+                **({"MetricDefinitions": metrics} if metrics else {}),
+            },
+            RoleArn=ROLE,
+            OutputDataConfig={"S3OutputPath": "s3://tests/out"},
+            ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1, **resources},
+            StoppingCondition={"MaxRuntimeInSeconds": options.pop("max_runtime", 600)},
+            Environment={"SCRIPT": script, **options.pop("environment", {})},
+            **options,
+        )
+        return name
+
+    def stopped(self, name: str) -> dict[str, Any]:
+        self.sagemaker.stop_training_job(TrainingJobName=name)
+        return self.ended(name)
+
+
+class Neighbour:
+    """`with Neighbour(jobs)`: at the end it still prints, is stopped as it should be, and the server is the same."""
+
+    def __init__(self, jobs: ShellJobs) -> None:
+        self._jobs = jobs
+        self._process = psutil.Process(jobs.server.pid)
+
+    def __enter__(self) -> "Neighbour":
+        self._name = self._jobs.start(_NEIGHBOUR)
+        until(self.beats)
+        self._before = self._process.memory_info().rss
+        return self
+
+    def beats(self) -> int:
+        streams = self._jobs.streams(self._name)
+        return int(self._count(streams[0]["logStreamName"])) if streams else 0
+
+    def _count(self, stream: str) -> int:
+        page = self._jobs.logs.get_log_events(
+            logGroupName="/aws/sagemaker/TrainingJobs", logStreamName=stream, startFromHead=False, limit=1
+        )
+        return int(page["nextForwardToken"].partition("/")[2])
+
+    def grown_mib(self) -> float:
+        """What the server's memory has grown by since the neighbour began."""
+        return float(self._process.memory_info().rss - self._before) / 1024**2
+
+    def lives(self) -> None:
+        """Its lines still come."""
+        now = self.beats()
+        until(lambda: self.beats() > now)
+
+    def __exit__(self, kind: object, _error: object, _trace: object) -> None:
+        if kind is None:
+            self.lives()
+            assert self._process.is_running()
+        ended = self._jobs.stopped(self._name)
+        if kind is None:
+            assert ended["TrainingJobStatus"] == "Stopped", ended
+
+
+IMAGES = {"process": NATIVE}

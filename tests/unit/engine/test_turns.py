@@ -1,0 +1,55 @@
+import threading
+
+from sagelet_engine.turns import Turns
+from support.server import until
+
+
+def test_so_many_at_once_and_another_while_one_is_away() -> None:
+    turns = Turns(2)
+    inside: list[str] = []
+    leave, come_back = threading.Event(), threading.Event()
+
+    def compute(name: str) -> None:
+        with turns.taken():
+            inside.append(name)
+            leave.wait()
+
+    def write() -> None:
+        with turns.taken():
+            inside.append("writes")
+            with turns.away():
+                come_back.wait()
+            inside.append("wrote")
+
+    threads = [threading.Thread(target=write), *(threading.Thread(target=compute, args=(name,)) for name in "abc")]
+    threads[0].start()
+    until(lambda: inside == ["writes"])
+    for thread in threads[1:]:
+        thread.start()
+    until(lambda: len(inside) == 3)
+    come_back.set()
+    assert "wrote" not in inside
+    leave.set()
+    for thread in threads:
+        thread.join(120)
+    assert sorted(inside) == ["a", "b", "c", "writes", "wrote"]
+
+
+def test_whoever_has_no_turn_waits_for_none() -> None:
+    turns = Turns(1)
+    with turns.away(), turns.taken():
+        pass
+    with turns.taken():
+        pass
+
+
+def test_an_error_gives_the_turn_back() -> None:
+    turns = Turns(1)
+    for _ in range(2):
+        try:
+            with turns.taken(), turns.away():
+                raise ValueError
+        except ValueError:
+            pass
+    with turns.taken():
+        pass
