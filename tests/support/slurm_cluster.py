@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -89,7 +88,7 @@ class SlurmCluster:
         self._node_options = node_options
         self._private = private
         #: What the clients, sagelet among them, need in their environment.
-        self.environment: Mapping[str, str] = {"SLURM_CONF": str(directory / "slurm.conf"), "PATH": PATH}
+        self.environment: dict[str, str] = {"SLURM_CONF": str(directory / "slurm.conf"), "PATH": PATH}
 
     def start(self) -> "SlurmCluster":
         self._write()

@@ -21,7 +21,7 @@ from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.runtimes.ports import PortLeases
 from sagelet_engine.runtimes.slurm_end import Ended, end_of
-from sagelet_engine.runtimes.slurm_queue import UNDER_WAY, WAITING, SlurmQueue
+from sagelet_engine.runtimes.slurm_queue import HOLDING, UNDER_WAY, WAITING, SlurmQueue
 
 #: Seconds after the end of an allocation in which a host's own last word may still be on its way through NFS.
 SETTLE_S = 3.0
@@ -29,6 +29,10 @@ SETTLE_S = 3.0
 KEEPER_S = 20.0
 #: Seconds for a keeper to say what its host takes.
 ANSWER_S = 3.0
+#: Seconds for an allocation whose hosts have ended to end, too, before it is cancelled.
+LEAVE_S = 10.0
+#: Seconds between two looks at whether it has.
+LEAVE_LOOK_S = 0.1
 #: Seconds between two looks at the file of a host's end, while its output is followed.
 END_S = 0.25
 
@@ -137,7 +141,8 @@ class SlurmRuntime:
             self._queue.cancel(job_id)
 
     def reap(self, job_id: str) -> None:
-        self._queue.cancel(job_id)
+        if not self._leaves(job_id):
+            self._queue.cancel(job_id)
         if self._queue.staging is not None:
             self._queue.staging.close(job_id)
         shutil.rmtree(self._queue.directory(job_id), ignore_errors=True)
@@ -171,6 +176,18 @@ class SlurmRuntime:
             asked = self._forced.get(f"{job_id} {run_dir}")
         if asked is not None and time.monotonic() - asked > KEEPER_S:
             self._queue.cancel(job_id)
+
+    def _leaves(self, job_id: str) -> bool:
+        """Whether an allocation ends by itself: Slurm's accounts would call a job that is cancelled at its end so."""
+        handles = self.find(job_id)
+        if not handles or any(_ended(_parts(handle)[1]) is None for handle in handles):
+            return False
+        deadline = time.monotonic() + LEAVE_S
+        while (job := self._queue.job(job_id)) is not None and job.state in HOLDING:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(LEAVE_LOOK_S)
+        return True
 
     def _settled(self, job_id: str) -> bool:
         with self._guard:

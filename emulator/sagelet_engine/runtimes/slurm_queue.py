@@ -29,6 +29,8 @@ WAITING = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
 UNDER_WAY = frozenset({"RUNNING", "SUSPENDED", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"})
+#: To be cancelled would change what Slurm calls its end.
+HOLDING = (WAITING | UNDER_WAY) - {"COMPLETING", "STAGE_OUT"}
 
 
 class SlurmQueue:
