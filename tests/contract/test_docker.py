@@ -161,6 +161,28 @@ def test_network_is_the_jobs_own_and_goes_with_the_job(
         docker_client.networks.get(name)
 
 
+@pytest.mark.parametrize("made", [1, 2])
+def test_a_launch_that_was_killed_among_its_networks_goes_on(
+    docker_host: Harness, monkeypatch: pytest.MonkeyPatch, made: int
+) -> None:
+    """Docker chooses a subnet by a network that is made and removed: one that was left is not the job's."""
+    plan = docker_host.plan("true", hosts=2)
+    new, left = docker_networks.JobNetworks._new, iter(range(1, made + 1))
+
+    def die(self: docker_networks.JobNetworks, *arguments: Any) -> None:
+        new(self, *arguments)
+        if next(left) == made:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(docker_networks.JobNetworks, "_new", die)
+        with pytest.raises(KeyboardInterrupt):
+            docker_host.runtime.launch(plan)
+    handles = docker_host.launch_all(plan)
+    ends = [docker_host.end(handle) for handle in handles]
+    assert [(end.exit_code, end.error) for end in ends] == [(0, None)] * 2
+
+
 def test_requests_for_many_containers_share_one_pool_of_connections() -> None:
     """docker-py had a pool for each path, and closed the oldest of 25 under whoever was about to use it."""
     client = sagelets_client.connect()

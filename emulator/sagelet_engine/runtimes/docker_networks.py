@@ -79,12 +79,24 @@ class JobNetworks:
             return name, self._create(plan, name)
 
     def _create(self, plan: LaunchPlan, name: str) -> str:
-        """Docker chooses the subnet, but fixes addresses only on one that was asked for: so we ask for its choice."""
-        self._new(plan, name, None)
-        subnet = _subnet(self._api.inspect_network(name))
-        if len(plan.hosts) > 1:
-            self._api.remove_network(name)
-            self._new(plan, name, IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]))
+        if len(plan.hosts) == 1:
+            self._new(plan, name, None)
+            return _subnet(self._api.inspect_network(name))
+        subnet = self._free_subnet(plan, f"{name}-subnet")
+        self._new(plan, name, IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]))
+        return subnet
+
+    def _free_subnet(self, plan: LaunchPlan, name: str) -> str:
+        """Docker chooses a subnet, but fixes addresses only on one that was asked for: so we ask for its choice.
+
+        The network of the choice has a name of its own: one that a killed server has left is not the job's.
+        """
+        try:
+            subnet = _subnet(self._api.inspect_network(name))
+        except NotFound:
+            self._new(plan, name, None)
+            subnet = _subnet(self._api.inspect_network(name))
+        self._api.remove_network(name)
         return subnet
 
     def _new(self, plan: LaunchPlan, name: str, ipam: IPAMConfig | None) -> None:
