@@ -23,8 +23,8 @@ from sagelet_engine.runtimes import slurm_files as files
 from sagelet_engine.runtimes.host_trial import best_namespaces
 
 POLL_S = 0.25
-#: Seconds by which a signal may reach us later than the command.
-LATE_S = 1.0
+#: Seconds by which a signal may reach us later than the command: one that ended of it, and one that may have heeded it.
+LATE_S, HEEDED_S = 1.0, 0.2
 CONTAINERS: dict[str, type[slurm_docker.Container | slurm_images.ImageFile]] = {
     "docker": slurm_docker.Container,
     "apptainer": slurm_images.ImageFile,
@@ -75,7 +75,7 @@ class Control(host_shim.Requests):
 
     def heard(self, code: int | None) -> dict[str, Any]:
         # Slurm signals the processes of a task one by one: the command may have ended of it before we are told.
-        late = LATE_S if code == 128 + signal.SIGTERM else 0
+        late = LATE_S if code == 128 + signal.SIGTERM else HEEDED_S
         if not self._heard and signal.sigtimedwait(host_shim.FORWARDED, late):
             self._heard = files.SIGNAL
         return {files.HEARD: self._heard}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.runtimes import host_shim, slurm_files
+from sagelet_engine.runtimes import host_shim, slurm_files, slurm_keeper
 from sagelet_engine.runtimes.slurm_keeper import Control
 
 
@@ -32,6 +32,17 @@ def terminated() -> None:
 def test_a_command_that_ended_of_a_signal_before_its_keeper_took_it(code: int) -> None:
     terminated()
     assert Control().heard(code) == {"heard": slurm_files.SIGNAL}
+
+
+@pytest.mark.parametrize("code", [0, 9, 128 + signal.SIGTERM])
+def test_a_command_that_ended_of_a_signal_before_its_keeper_got_it(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr(slurm_keeper, "LATE_S", 60)
+    monkeypatch.setattr(slurm_keeper, "HEEDED_S", 60)
+    control = Control()
+    later = threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGTERM))
+    later.start()
+    assert control.heard(code) == {"heard": slurm_files.SIGNAL}
+    later.join()
 
 
 def test_a_command_that_ended_by_itself() -> None:
