@@ -32,8 +32,8 @@ def test_waiting_jobs_have_neither_threads_nor_processes_nor_calls_of_their_own(
         queue.submit(submitted, SHORT)
         until(lambda: queue.commands.since()[0]["sbatch"] == queued + 1)
         figures = queue.watch(queued, 8)
-        # One look a second for all of them; a slow machine makes fewer.
-        assert figures.calls.get("squeue", 0) <= figures.seconds + 2
+        # One look a second for all of them, a slow machine makes fewer; and some at each that ends.
+        assert figures.calls.get("squeue", 0) <= figures.seconds + 2 + 5 * (figures.ended + 1)
         # A submission and a look may meet.
         assert figures.most_at_once <= 2
         return figures.threads, figures.calls.get("squeue", 0) / figures.seconds, figures.ended

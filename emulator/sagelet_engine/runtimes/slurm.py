@@ -31,8 +31,8 @@ KEEPER_S = 20.0
 ANSWER_S = 3.0
 #: Seconds for an allocation whose hosts have ended to end, too, before it is cancelled.
 LEAVE_S = 10.0
-#: Seconds between two looks at whether it has.
-LEAVE_LOOK_S = 0.1
+#: Seconds until the first look at whether it has; each next one takes twice as long.
+LEAVE_LOOK_S = 0.25
 #: Seconds between two looks at the file of a host's end, while its output is followed.
 END_S = 0.25
 
@@ -182,12 +182,13 @@ class SlurmRuntime:
         handles = self.find(job_id)
         if not handles or any(_ended(_parts(handle)[1]) is None for handle in handles):
             return False
-        deadline = time.monotonic() + LEAVE_S
-        while (job := self._queue.job(job_id)) is not None and job.state in HOLDING:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(LEAVE_LOOK_S)
-        return True
+        deadline, pause = time.monotonic() + LEAVE_S, LEAVE_LOOK_S
+        while time.monotonic() < deadline:
+            time.sleep(pause)
+            if self._queue.state(job_id) not in HOLDING:
+                return True
+            pause *= 2
+        return False
 
     def _settled(self, job_id: str) -> bool:
         with self._guard:

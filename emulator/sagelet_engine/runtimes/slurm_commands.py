@@ -44,7 +44,7 @@ _UNAVAILABLE = (
 )
 #: Options of sacct: what slurmdbd keeps, or else what JobCompType does (jobcomp/filetxt: one file for all jobs).
 _ACCOUNTS = ((), ("--completion",))
-#: What squeue says of a job that the controller has forgotten.
+#: What commands say of a job that the controller has forgotten.
 _UNKNOWN_JOB = "Invalid job id specified"
 
 
@@ -86,6 +86,11 @@ class Slurm:
         said = self._run("squeue", "--noheader", "--me", "--states=all", f"--Format={columns}")
         return [_job(line) for line in said.splitlines() if SEPARATOR in line]
 
+    def state(self, number: int) -> str | None:
+        """Of one job; None where the controller has forgotten it."""
+        said = self._of_one("squeue", "--noheader", "--states=all", f"--jobs={number}", "--Format=State")
+        return said.strip() or None
+
     def accounted(self, number: int) -> str | None:
         """The state of a job that the controller has forgotten, from the accounts; None where they have it not."""
         for accounts in _ACCOUNTS:
@@ -110,11 +115,16 @@ class Slurm:
 
     def cancel(self, number: int) -> None:
         """scancel; a job that is gone is no error."""
+        self._of_one("scancel", "--quiet", str(number))
+
+    def _of_one(self, *command: str) -> str:
+        """What a command says of one job; nothing of a job that the controller has forgotten."""
         try:
-            self._run("scancel", "--quiet", str(number))
+            return self._run(*command)
         except Refused as error:
             if _UNKNOWN_JOB not in str(error):
                 raise RuntimeUnavailable(str(error)) from error
+            return ""
 
     def node_kinds(self) -> list[NodeKind]:
         """What the nodes of each partition have; of those that do not work, too."""

@@ -119,6 +119,11 @@ class SlurmQueue:
         """What Slurm knows of an order, about a second old; None: it has forgotten it."""
         return self.look().get(job_id)
 
+    def state(self, job_id: str) -> str | None:
+        """Of an order, as of now, by a look at it alone; None: Slurm has forgotten it."""
+        number = self.number(job_id)
+        return None if number is None else self._slurm.state(number)
+
     def accounted(self, job_id: str) -> str | None:
         """The state of an order that the controller has forgotten; None where no accounting knows it either."""
         number = self.number(job_id)

@@ -70,6 +70,14 @@ def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         Slurm({"PATH": "/nowhere"}).version()
 
 
+def test_the_state_of_one_job(programs: Programs) -> None:
+    assert programs(squeue="echo RUNNING").state(7) == "RUNNING"
+    unknown = "slurm_load_jobs error: Invalid job id specified"
+    assert programs(squeue=f"echo '{unknown}' >&2; exit 1").state(7) is None
+    with pytest.raises(RuntimeUnavailable, match="no such option"):
+        programs(squeue="echo 'squeue: error: no such option' >&2; exit 1").state(7)
+
+
 @pytest.mark.parametrize(
     ("script", "state"),
     [
