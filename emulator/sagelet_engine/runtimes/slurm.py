@@ -183,8 +183,8 @@ class SlurmRuntime:
         if not handles or any(_ended(_parts(handle)[1]) is None for handle in handles):
             return False
         deadline, pause = time.monotonic() + LEAVE_S, LEAVE_LOOK_S
-        while time.monotonic() < deadline:
-            time.sleep(pause)
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(pause, left))
             if self._queue.state(job_id) not in HOLDING:
                 return True
             pause *= 2
