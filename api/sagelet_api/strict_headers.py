@@ -8,6 +8,8 @@ from typing import Any
 
 from cheroot.server import HeaderReader, comma_separated_headers  # type: ignore[attr-defined]
 
+from sagelet_api.header_rules import TOKEN, VALUE
+
 #: May come once: a second one would be believed in the first one's place.
 ONCE = frozenset(
     {
@@ -22,7 +24,7 @@ ONCE = frozenset(
     }
 )
 _METADATA = b"X-Amz-Meta-"
-_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
+_FIELD = re.compile(rf"({TOKEN}):({VALUE})\r\n".encode())
 #: 18 digits are more than any disk holds.
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 
