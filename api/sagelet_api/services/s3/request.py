@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
 
 from sagelet_api.header_rules import is_name, is_value
-from sagelet_api.local_names import LOCAL_NAMES
+from sagelet_api.local_names import LOCAL_NAMES, host_name
 from sagelet_api.protocol import Call, Environ
 from sagelet_api.services.s3.errors import S3Error, access_denied, invalid_argument
 
@@ -86,9 +86,9 @@ def _decoded(path: str) -> str:
 
 def bucket_of_host(host: str) -> str:
     """The bucket of a virtual-host style request; empty for path style."""
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    name = host_name(host)
     for ours in LOCAL_NAMES:
-        if name.lower().endswith(f".{ours}"):
+        if name.endswith(f".{ours}"):
             front = name[: -len(ours) - 1]
             match = _SERVICE.fullmatch(front)
             return (match["bucket"] or "") if match else front
