@@ -39,8 +39,14 @@ def parse(call: Call, environ: Environ) -> S3Request:
     if len(path.encode()) > MAX_KEY:
         raise S3Error("KeyTooLongError", 400, "Your key is too long", Size=len(path.encode()), MaxSizeAllowed=MAX_KEY)
     _refuse_expired(query)
-    signed = {name.lower(): value for name, value in query.items() if name.lower().startswith("x-amz-")}
-    return S3Request(call, environ, bucket, path, query, {**signed, **_headers(call, environ)})
+    return S3Request(call, environ, bucket, path, query, {**_query_headers(call, query), **_headers(call, environ)})
+
+
+def _query_headers(call: Call, query: Mapping[str, str]) -> dict[str, str]:
+    """Headers that a presigned URL carries in its query. Version 2 in a header signs nothing of the kind."""
+    if call.headers.get("authorization", "").startswith("AWS "):
+        return {}
+    return {name.lower(): value for name, value in query.items() if name.lower().startswith("x-amz-")}
 
 
 def _headers(call: Call, environ: Environ) -> dict[str, str]:
