@@ -93,6 +93,9 @@ class HostWatch:
                         found[output.host] = self._observe(by_host[output.host])
                     else:
                         recorders[output.host].record(output.lines)
+                for host, text in self._checkpoints.warnings():
+                    if host in recorders:
+                        recorders[host].warn([text])
                 self._notice_compilation()
                 self._enforce([handle for handle in handles if handle.host not in found], found)
         finally:

@@ -162,6 +162,43 @@ class S3Store:
             self.files.settle(file_id, path)
         return stored
 
+    def put_all(self, bucket: str, sealed: Mapping[str, StagedFile], **members: Any) -> list[StoredObject]:
+        """As `put`, of many sealed files by their keys: one flush and one transaction for all, so all or none.
+
+        Raises NoSuchBucket.
+        """
+        if not sealed:
+            return []
+        with clean_disk_full(self.files.root):
+            self.files.flush_staged([one.file_id for one in sealed.values()])
+        with self.committing():
+            self.catalog.bucket(bucket)
+            now = self.clock.now_ms()
+            taken: set[str] = set()
+            stored = []
+            for key, one in sealed.items():
+                current = self.catalog.find(bucket, key)
+                path = current.path if current else self.files.choose_path(bucket, key, taken)
+                taken.add(path)
+                digests = one.digests
+                made = StoredObject(
+                    bucket, key, one.file_id, path, one.size, digests.md5.hex(), now, checksums=digests.values(),
+                    **members,
+                )  # fmt: skip
+                stored.append(made)
+            try:
+                self.catalog.put_all(stored)
+            except NotFlushed:
+                self._settle_all(stored)
+                raise
+            failpoint(Failpoint.AFTER_OBJECT_ROW)
+            self._settle_all(stored)
+        return stored
+
+    def _settle_all(self, stored: Iterable[StoredObject]) -> None:
+        for one in stored:
+            self.files.settle(one.file_id, one.path)
+
     def head(self, bucket: str, key: str) -> StoredObject:
         """Raises NoSuchBucket, NoSuchKey."""
         stored = self.catalog.find(bucket, key)
