@@ -77,17 +77,10 @@ class JobObjectStore:
                 out.write(chunk)
 
     @contextmanager
-    def create(self, account: str, region: str, bucket: str, key: str) -> Iterator[BinaryIO]:  # noqa: ARG002
+    def create(self, account: str, region: str, bucket: str, key: str) -> Iterator[BinaryIO]:
         """See ObjectStore.create."""
-        self._check(account, bucket)
-        with self._store.stage() as staged:
-            out = BufferedWriter(_Stream(staged), CHUNK)
+        with self.batch(account, region, bucket) as batch, batch.create(key) as out:
             yield out
-            out.flush()
-            failpoint(Failpoint.BEFORE_OBJECT)
-            stored = self._store.put(bucket, key, staged, attributes=_ATTRIBUTES)
-        failpoint(Failpoint.AFTER_OBJECT)
-        self._listener("Put", stored)
 
     @contextmanager
     def batch(self, account: str, region: str, bucket: str) -> Iterator["_Batch"]:  # noqa: ARG002

@@ -156,10 +156,9 @@ class S3Store:
                 self.catalog.put(stored, upload_id)
             except NotFlushed:
                 # The row is there, though perhaps not on the disk yet: it must not stand before the old bytes.
-                self.files.settle(file_id, path)
+                self._settle([stored])
                 raise
-            failpoint(Failpoint.AFTER_OBJECT_ROW)
-            self.files.settle(file_id, path)
+            self._settle([stored])
         return stored
 
     def put_all(self, bucket: str, sealed: Mapping[str, StagedFile], **members: Any) -> list[StoredObject]:
@@ -189,13 +188,13 @@ class S3Store:
             try:
                 self.catalog.put_all(stored)
             except NotFlushed:
-                self._settle_all(stored)
+                self._settle(stored)
                 raise
-            failpoint(Failpoint.AFTER_OBJECT_ROW)
-            self._settle_all(stored)
+            self._settle(stored)
         return stored
 
-    def _settle_all(self, stored: Iterable[StoredObject]) -> None:
+    def _settle(self, stored: Iterable[StoredObject]) -> None:
+        failpoint(Failpoint.AFTER_OBJECT_ROW)
         for one in stored:
             self.files.settle(one.file_id, one.path)
 
