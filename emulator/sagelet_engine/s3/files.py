@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sagelet_engine.data.volume import FULL, remedy
+from sagelet_engine.database import NotFlushed
 from sagelet_engine.s3 import names
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import DiskFull
@@ -25,6 +26,8 @@ from sagelet_engine.s3.staged import CHUNK, StagedFile, flush_all
 
 _log = logging.getLogger(__name__)
 
+#: Why a file gets no second name.
+NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 _FICLONE = 0x40049409
 #: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _PUNCH_HOLE = 3
@@ -49,6 +52,9 @@ class Files:
         try:
             with clean_disk_full(self.root):
                 yield staged
+        except NotFlushed:
+            # All can see the row that names the file.
+            raise
         except BaseException:
             staged.discard()
             raise
@@ -62,6 +68,12 @@ class Files:
 
     def staged_ids(self) -> list[str]:
         return sorted(path.name for path in self._staged.iterdir())
+
+    def link_staged(self, file_id: str) -> str:
+        """A second name of a staged file: a file id of its own. Raises OSError, NO_LINK where there can be none."""
+        other = uuid.uuid4().hex
+        os.link(self.staged(file_id), self.staged(other))
+        return other
 
     def remove_staged(self, file_id: str) -> None:
         self.staged(file_id).unlink(missing_ok=True)
@@ -192,7 +204,7 @@ def link_or_copy(path: Path, opened: BinaryIO, target: Path) -> None:
             return
         target.unlink()  # Somebody wrote the object anew meanwhile.
     except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOENT, errno.EOPNOTSUPP):
+        if error.errno not in (*NO_LINK, errno.ENOENT):
             raise
     copy_file(opened, target)
 
