@@ -61,8 +61,8 @@ def test_a_script_that_opens_its_output_by_name_truncates_nothing(jobs: ShellJob
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_of_the_job_can_open_it(process_jobs: ShellJobs) -> None:
     script = (
-        f"import os; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); "
-        "print('kept', flush=True); open('/dev/stdout', 'w').write('opened\\n'); open('/dev/stderr', 'w').write('too\\n')"
+        f"import os; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); print('kept', flush=True); "
+        "open('/dev/stdout', 'w').write('opened\\n'); open('/dev/stderr', 'w').write('too\\n')"
     )
     name = process_jobs.start(f'python3 -c "{script}"')
     job = process_jobs.ended(name)
