@@ -154,6 +154,35 @@ def test_a_script_that_fills_the_disk_of_the_jobs(make_world: MakeWorld) -> None
     trains(mortal)(mortal)
 
 
+def test_a_script_that_prints_to_a_full_disk(make_world: MakeWorld) -> None:
+    """What it prints has no room: it goes on, its end is its own, and the log says how much is missing."""
+    world = make_world("jobs")
+    mortal = world.mortal
+    outside = mortal.outside
+    script = (
+        f"echo first;until [ -e {outside}/full ];do sleep 0.02;done;seq 1 200000;echo >{outside}/printed;"
+        f"until [ -e {outside}/prints ];do sleep 0.02;done;echo last;exit 9"
+    )
+    name = world.runs(script, "prints")
+    world.disk.fill()
+    (outside / "full").touch()
+    until((outside / "printed").exists)
+    world.disk.free()
+    world.let_go("prints")
+    job = mortal.ended(name)
+    assert job["FailureReason"] == "AlgorithmError: , exit code: 9"
+    (lines,) = mortal.log(name).values()
+    assert (lines[0], lines[-1]) == ("first", "last")
+    # A full disk may take a block now and then.
+    notices = [line for line in lines if line.startswith("sagelet: the disk was full: ")]
+    missing = sum(int(line.split()[5]) for line in notices)
+    there = sum(len(line) + 1 for line in lines[1:-1] if line not in notices)
+    printed = len("".join(f"{number}\n" for number in range(1, 200_001)))
+    assert missing > 0
+    # Each notice, whole or cut, may end a line that was cut.
+    assert 0 <= there + missing - printed <= 80 * len(notices)
+
+
 def test_a_full_disk_under_the_objects(make_world: MakeWorld) -> None:
     world = make_world("s3")
     mortal = world.mortal
