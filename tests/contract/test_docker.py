@@ -19,6 +19,7 @@ from sagelet_engine.runtimes import docker_networks
 from sagelet_engine.runtimes import docker_spec as spec
 from sagelet_engine.runtimes.docker import DockerRuntime, probe
 from sagelet_engine.runtimes.port import Handle
+from sagelet_engine.settings import DEFAULT_LOG
 from support.harness import DEADLINE_S, Harness, wait_for
 
 pytestmark = pytest.mark.docker
@@ -49,9 +50,17 @@ def test_container_is_hardened(docker_host: Harness, docker_client: docker.Docke
     assert host["RestartPolicy"]["Name"] in ("", "no")
     assert (host["PidMode"], host["IpcMode"], host["UTSMode"]) == ("", "private", "")
     assert host["NetworkMode"] not in ("host", "default", "bridge")
-    assert [(mount["Source"], mount["Destination"], mount["RW"]) for mount in facts["Mounts"]] == [
-        (str(plan.hosts[0].opt_ml), "/opt/ml", True)
-    ]
+    assert (host["CgroupnsMode"], host["OomScoreAdj"], host["ReadonlyRootfs"]) == ("private", 500, True)
+    assert {key: int(value) for key, value in host["LogConfig"]["Config"].items()} == {
+        "max-file": 2, "max-size": DEFAULT_LOG * 9 // 8,
+    }  # fmt: skip
+    scratch = plan.hosts[0].run_dir / "scratch"
+    assert {mount["Destination"]: mount["Source"] for mount in facts["Mounts"] if mount["RW"]} == {
+        "/opt/ml": str(plan.hosts[0].opt_ml),
+        "/tmp": str(scratch / "tmp"),
+        "/var/tmp": str(scratch / "var-tmp"),
+        "/root": str(scratch / "home"),
+    }
     status = docker_host.text(handle)
     assert [line.split()[1] for line in status if line.startswith(("CapEff", "CapBnd"))] == ["0" * 16] * 2
 
@@ -61,8 +70,8 @@ def test_container_runs_as_the_user_of_the_server(
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1234)
     monkeypatch.setattr(os, "getgid", lambda: 2345)
-    handle = docker_host.start("id -u; id -g; echo $HOME; touch $HOME/x && echo writable")
-    assert docker_host.text(handle) == ["1234", "2345", "/tmp", "writable"]
+    handle = docker_host.start("id -u; id -g; echo $HOME; touch /tmp/x && echo writable")
+    assert docker_host.text(handle) == ["1234", "2345", "/root", "writable"]
 
 
 def test_labels_and_name_say_whose_container_it_is(docker_host: Harness, docker_client: docker.DockerClient) -> None:
