@@ -7,6 +7,7 @@ in the words of the command line.
 import fnmatch
 import os
 import stat
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,6 +192,16 @@ def give(roots: Sequence[Path], user: User | None, read_only: Sequence[Path] = (
             f"the files of the job cannot be given to the user {user} of its container ({error.strerror}): "
             "let sagelet change owners (CAP_CHOWN), or name the image with --root-image"
         ) from error
+
+
+def may_use(directory: Path, user: User | None, *, write: bool) -> bool:
+    """Whether a container may use what is mounted from there. The kernel is asked: modes are not all of it (ACLs)."""
+    if user is None or os.getuid() != 0:
+        return True
+    # Not by its path: what is above the directory does not count in a container.
+    command = ["test", "-r", ".", "-a", "-x", ".", *(["-a", "-w", "."] if write else [])]
+    asked = subprocess.run(command, cwd=directory, user=user.uid, group=user.gid, extra_groups=(), check=False)
+    return asked.returncode == 0
 
 
 def _entries(root: Path, left_out: set[str]) -> Iterator[tuple[os.stat_result, str, int]]:

@@ -229,6 +229,7 @@ class DockerRuntime:
         self, name: str, plan: LaunchPlan, host: HostPlan, network: str, addresses: dict[str, str]
     ) -> dict[str, Any]:
         shell = self._shell(plan.image)
+        _check_mounts(plan, host, shell)
         _give(plan, host, shell)
         endpoint = None
         if network != NO_NETWORK:
@@ -285,6 +286,17 @@ class DockerRuntime:
                 lines = assembler.feed(parser.feed(data))
                 for start in range(0, max(len(lines), 1), MAX_BATCH):
                     yield lines[start : start + MAX_BATCH]
+
+
+def _check_mounts(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
+    """Raises ClientFault for a directory of the user's that the container could not use."""
+    for mount in host.mounts:
+        if not confinement.may_use(mount.source, shell.user, write=not mount.read_only):
+            raise ClientFault(
+                f"Containers run as the user {shell.user}, who may not {'read' if mount.read_only else 'write to'} "
+                f"{mount.source}: give it the directory (`chown -R {shell.user}`), or start sagelet with "
+                f"--root-image {plan.image}"
+            )
 
 
 def _give(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
