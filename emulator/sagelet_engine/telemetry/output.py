@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sagelet_engine.clock import Clock
-from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.errors import OutputTooLong, RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.jobs.record import JobKey, TrainingJob
 from sagelet_engine.jobs.store import Store
@@ -36,6 +36,8 @@ class Output:
 
     host: str
     lines: list[Line] | None
+    #: Why the job has to end.
+    fault: OutputTooLong | None = None
 
 
 class Mailbox:
@@ -115,6 +117,9 @@ class Follower(threading.Thread):
                 if down:
                     break
                 failures = 0
+            except OutputTooLong as fault:
+                self._mailbox.put(Output(self._followed.host, None, fault))
+                return
             except RuntimeUnavailable as error:
                 log.warning("%s: its output cannot be followed for now: %s", self._followed.host, error)
             except Exception:
