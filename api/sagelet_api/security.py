@@ -8,13 +8,11 @@ another site (browsers say so in Origin and Sec-Fetch-Site and let no script cha
 sent. The rules follow the Fetch Metadata policy (https://web.dev/articles/fetch-metadata).
 """
 
-import ipaddress
 from collections.abc import Iterable
-from urllib.parse import urlsplit
 
 from sagelet_api.authentication import Authentication
 from sagelet_api.aws_errors import AccessDenied, MissingAuthenticationToken
-from sagelet_api.local_names import LOCAL_NAMES
+from sagelet_api.local_names import LOCAL_NAMES, host_name, is_address
 from sagelet_api.protocol import Call, Environ, StartResponse
 
 _REQUEST_IDS = frozenset({"x-amzn-requestid", "x-amz-request-id"})
@@ -38,12 +36,12 @@ class FrontDoor:
     def check_origin(self, call: Call) -> None:
         """Raises AccessDenied unless Host is ours and no other site is behind the request."""
         host = call.headers.get("host", "")
-        if not self._is_ours(_host_name(host)):
+        if not self._is_ours(host_name(host)):
             raise AccessDenied(
                 f"Host {host!r} is no name of this sagelet server. Use localhost, or start it with this name allowed."
             )
         origin = call.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
             raise AccessDenied(f"Requests from other origins ({origin!r}) are refused: web pages may not call sagelet.")
         site = call.headers.get("sec-fetch-site", "none")
         if site not in ("same-origin", "none"):
@@ -73,16 +71,16 @@ class FrontDoor:
 
     def names_bucket(self, call: Call) -> bool:
         """Whether Host is a subdomain of a name of ours: S3's virtual-host style."""
-        name = _host_name(call.headers.get("host", ""))
-        return name not in self._names and not _is_address(name)
+        name = host_name(call.headers.get("host", ""))
+        return name not in self._names and not is_address(name)
 
     def _is_ours(self, name: str) -> bool:
         if name in self._names:
             return True
-        if _is_address(name):
+        if is_address(name):
             return self._any_address
         # BUCKET.localhost: S3's virtual-host style. An address has no subdomains.
-        return any(name.endswith(f".{ours}") for ours in self._names if not _is_address(ours))
+        return any(name.endswith(f".{ours}") for ours in self._names if not is_address(ours))
 
 
 def accepts_page(call: Call) -> bool:
@@ -108,18 +106,3 @@ def guarded(call: Call, start_response: StartResponse) -> StartResponse:
         return start_response(status, kept, *rest)
 
     return start
-
-
-def _host_name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

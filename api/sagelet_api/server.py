@@ -14,6 +14,7 @@ from sagelet_api.arrivals import MORE, STARVED, Arrivals
 from sagelet_api.authentication import FROM_CONTAINERS
 from sagelet_api.connection import Connection
 from sagelet_api.file_body import FileBody
+from sagelet_api.header_rules import check_head
 from sagelet_api.incoming import WAITING
 from sagelet_api.protocol import WsgiApp
 from sagelet_api.tls import Certificate, TlsAdapter, TlsConnection
@@ -127,7 +128,15 @@ class Server:
 
 
 class _Gateway(wsgi.Gateway_10):
-    """Keeps the names of headers as they were sent (WSGI's variables cannot tell `_` from `-`), sends files as such."""
+    """Keeps the names of headers as they were sent (WSGI's variables cannot tell `_` from `-`), sends files as such.
+
+    Whatever answers, its head goes through `start_response`: what could be read as two answers is written nowhere else.
+    """
+
+    def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        """Raises IllegalHeader."""
+        check_head(status, headers)
+        return super().start_response(status, headers, exc_info)
 
     def respond(self) -> None:
         """cheroot's own way copies each chunk three times on its way to the socket."""
