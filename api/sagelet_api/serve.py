@@ -87,7 +87,7 @@ class Sagelet:
             {
                 "sagemaker": jobs.operations(),
                 "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
-                **Identity(bridge).services(),
+                **Identity(bridge, self.engine.keys).services(),
             },
             bridge.wsgi,
             apps={"s3": self._s3.wsgi},

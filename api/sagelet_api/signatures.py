@@ -57,7 +57,10 @@ def read_claim(call: Call) -> Claim:
         algorithm, timestamp = call.query.get("X-Amz-Algorithm", ""), call.query.get("X-Amz-Date", "")
         expires: int | None = _expires(call)
     else:
-        algorithm, fields = header.partition(" ")[0], dict(_FIELD.findall(header))
+        found = _FIELD.findall(header)
+        algorithm, fields = header.partition(" ")[0], dict(found)
+        if len(found) != len(fields):
+            raise errors.incomplete(call, "Authorization header has a parameter twice.", presigned=False)
         timestamp, expires = call.headers.get("x-amz-date", ""), None
     if algorithm != _ALGORITHM:
         raise errors.other_version(call)

@@ -14,6 +14,7 @@ from sagelet_engine.clock import Clock
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.images.context import find_root
 from sagelet_engine.images.variants import PLUGIN, VARIANTS, training_image
+from sagelet_engine.runtimes.confinement import Exceptions
 from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
 from sagelet_engine.settings import RuntimeChoice, Settings
@@ -92,7 +93,13 @@ def _docker_runtime(settings: Settings, clock: Clock) -> "DockerRuntime":
     from sagelet_engine.runtimes.docker import DockerRuntime
     from sagelet_engine.runtimes.docker_client import connect
 
-    return DockerRuntime(connect(), _owner(settings.data), clock)
+    return DockerRuntime(
+        connect(),
+        _owner(settings.data),
+        clock,
+        Exceptions(settings.writable_images, settings.root_images),
+        settings.log_bytes,
+    )
 
 
 def _docker(runtime: "DockerRuntime", facts: "DockerFacts") -> Choice:

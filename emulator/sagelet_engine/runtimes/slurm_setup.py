@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import RuntimeUnavailable, SettingsError
 from sagelet_engine.runtimes.cluster import Refused
+from sagelet_engine.runtimes.confinement import Exceptions
 from sagelet_engine.runtimes.process import StandIn
 from sagelet_engine.runtimes.slurm import SlurmRuntime
 from sagelet_engine.runtimes.slurm_address import check_address
@@ -63,7 +64,9 @@ def _task(settings: Settings, owner: str, stand_in: StandIn, known: Mapping[str,
     if settings.slurm_task is SlurmTask.PROCESS:
         return ProcessTask(stand_in)
     engine: Engine = settings.slurm_task.value
-    return ContainerTask(engine, owner, stand_in.command[0], _seconds(known.get("KillWait", "")), settings.slurm_images)
+    kill_wait = _seconds(known.get("KillWait", ""))
+    exceptions = Exceptions(settings.writable_images, settings.root_images)
+    return ContainerTask(engine, owner, stand_in.command[0], kill_wait, settings.slurm_images, exceptions)
 
 
 def _notes(settings: Settings, stand_in: StandIn) -> str:

@@ -182,3 +182,39 @@ def test_a_client_without_checksums(client: Any, bucket: str) -> None:
     upload.put(1, DATA)
     upload.complete()
     assert old.get_object(**upload.place)["Body"].read() == DATA
+
+
+def test_a_completion_may_be_repeated(s3c: Any, bucket: str, s3: S3) -> None:
+    """A client that lost the answer gets it again, also when somebody wrote the key anew since; others get none."""
+    upload = Upload(s3c, bucket, ChecksumAlgorithm="CRC32")
+    upload.put(1, b"whole", ChecksumAlgorithm="CRC32")
+    first = upload.complete()
+    assert "ChecksumCRC32" in first
+    for _ in range(2):
+        assert {**upload.complete(), "ResponseMetadata": None} == {**first, "ResponseMetadata": None}
+    assert s3c.get_object(**upload.place)["Body"].read() == b"whole"
+    s3c.put_object(**upload.place, Body=b"newer")
+    assert upload.complete()["ETag"] == first["ETag"]
+    assert s3c.get_object(**upload.place)["Body"].read() == b"newer"
+    other = {"Parts": [{"PartNumber": 2, "ETag": upload.parts[1]["ETag"]}]}
+    for call, arguments in (
+        (s3c.complete_multipart_upload, {"MultipartUpload": other}),
+        (s3c.abort_multipart_upload, {}),
+        (s3c.list_parts, {}),
+        (s3c.upload_part, {"PartNumber": 1, "Body": b"late"}),
+    ):
+        assert refusal(call, **upload.place, UploadId=upload.id, **arguments)[:2] == (404, "NoSuchUpload")
+    assert s3.store.files.staged_ids() == []
+    s3c.delete_object(**upload.place)
+    s3c.delete_bucket(Bucket=bucket)
+    s3c.create_bucket(Bucket=bucket)
+    assert refusal(upload.complete)[:2] == (404, "NoSuchUpload")
+
+
+def test_an_aborted_upload_is_over(s3c: Any, bucket: str) -> None:
+    upload = Upload(s3c, bucket)
+    upload.put(1, b"whole")
+    s3c.abort_multipart_upload(**upload.place, UploadId=upload.id)
+    assert refusal(upload.complete)[:2] == (404, "NoSuchUpload")
+    assert refusal(s3c.abort_multipart_upload, **upload.place, UploadId=upload.id)[:2] == (404, "NoSuchUpload")
+    assert refusal(s3c.get_object, **upload.place)[:2] == (404, "NoSuchKey")

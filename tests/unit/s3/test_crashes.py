@@ -51,7 +51,7 @@ def reopened(store: S3Store) -> S3Store:
 #: Where a process may die, before and after: of staging, the row, the rename, the removal.
 POINTS = [
     (Files, "settle"), (Files, "unsettle"), (Files, "remove_staged"), (Files, "prune"), (Files, "choose_path"),
-    (Catalog, "put"), (Catalog, "delete"), (Catalog, "put_part"),
+    (Catalog, "put"), (Catalog, "complete"), (Catalog, "delete"), (Catalog, "put_part"), (Files, "link_staged"),
 ]  # fmt: skip
 
 

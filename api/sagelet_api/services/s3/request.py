@@ -40,22 +40,25 @@ def parse(call: Call, environ: Environ) -> S3Request:
     if len(path.encode()) > MAX_KEY:
         raise S3Error("KeyTooLongError", 400, "Your key is too long", Size=len(path.encode()), MaxSizeAllowed=MAX_KEY)
     _refuse_expired(query)
-    headers = {**_headers_in_query(query), **_headers(call, environ)}
+    headers = {**_headers_in_query(call, query), **_headers(call, environ)}
     return S3Request(call, environ, bucket, path, query, headers)
 
 
-def _headers_in_query(query: Mapping[str, str]) -> dict[str, str]:
+def _headers_in_query(call: Call, query: Mapping[str, str]) -> dict[str, str]:
     """Headers that a presigned URL carries, as octets. Raises S3Error for what no header could have brought.
 
-    The same for those that it asks for in the answer (`response-*`).
+    The same for those that it asks for in the answer (`response-*`). A signature of version 2 in a header signs nothing
+    of the kind, so none are taken then.
     """
     found: dict[str, str] = {}
+    unsigned = call.headers.get("authorization", "").startswith("AWS ")
     for name, value in query.items():
         if name.lower().startswith("x-amz-"):
             octets = value.encode().decode("latin-1")
             if not is_name(name) or not is_value(octets):
                 raise invalid_argument(name, value, "Headers have no control characters, and their names no spaces.")
-            found[name.lower()] = octets
+            if not unsigned:
+                found[name.lower()] = octets
         elif name.startswith("response-") and not is_value(value):
             legal = not any(ord(character) > 255 for character in value)
             reason = "contain control characters" if legal else "be represented using ISO-8859-1"
