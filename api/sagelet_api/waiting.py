@@ -41,7 +41,7 @@ class Waiting:
         return min(fronts, key=lambda conn: conn.last_used, default=None)
 
     def expired(self, before: float, *, begun: bool) -> list[Any]:
-        """Those whose wait began before a moment; `begun`: of those that brought a part of a request, or of the others."""
+        """Those that have waited since before a moment. `begun`: those that brought a part of a request."""
         found = []
         for near in (True, False):
             for conn in self._lines[near, begun]:
