@@ -4,9 +4,10 @@ Loopback and all other addresses have a half of the places each: of what the oth
 no flood from containers, or from another machine, takes the places of programs on this one.
 """
 
-import ipaddress
 from collections import OrderedDict
 from typing import Any
+
+from sagelet_api.local_names import is_loopback
 
 
 class Waiting:
@@ -52,12 +53,3 @@ class Waiting:
 
     def _count(self, near: bool) -> int:
         return len(self._lines[near, True]) + len(self._lines[near, False])
-
-
-def is_loopback(address: str | None) -> bool:
-    try:
-        found = ipaddress.ip_address(address or "")
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return bool((mapped or found).is_loopback)
