@@ -14,6 +14,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from sagelet_api.bidirectional import NAMED
+
 R = TypeVar("R")
 #: Columns where there is no terminal.
 WIDE = 10_000
@@ -24,8 +26,10 @@ STATUS_COLOURS = {
     "Stopping": "yellow",
     "Stopped": "yellow",
 }
-#: What a terminal obeys (C0 but for tabs and line ends, DEL, C1): shown as U+2400 to U+2421, or as U+FFFD.
-_OBEYED = {
+#: What a terminal obeys (C0 but for tabs and line ends, DEL, C1): shown as U+2400 to U+2421, or as U+FFFD; and what
+#: turns the direction of text around.
+_OBEYED: dict[int, int | str] = {
+    **NAMED,
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),

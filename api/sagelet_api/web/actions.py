@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sagelet_api.aws_errors import AwsError, ValidationException
+from sagelet_api.bidirectional import escaped
 from sagelet_api.protocol import parse_json
 from sagelet_api.validation import validate
 from sagelet_api.web import PREFIX
@@ -55,6 +56,7 @@ def blueprint(site: Site) -> "Blueprint":
         job = site.job(name)
         name = free_name(name, lambda other: _exists(site, other))
         text = json.dumps({**request_of(job), "TrainingJobName": name}, indent=2, ensure_ascii=False)
+        text = escaped(text)
         return render_template("clone.html", job=job, text=text)
 
     @routes.post("/clone")
@@ -64,7 +66,7 @@ def blueprint(site: Site) -> "Blueprint":
             body = validate("sagemaker", "CreateTrainingJob", parse_json(text.encode()))
             site.jobs.create_training_job(context(), body)
         except AwsError as error:
-            page = render_template("clone.html", job=site.job(name), text=text, error=error)
+            page = render_template("clone.html", job=site.job(name), text=escaped(text), error=error)
             return page, error.status
         return shown(body["TrainingJobName"])
 

@@ -49,13 +49,16 @@ def create_app(site: Site) -> "Flask":
     from flask import Flask
 
     from sagelet_api.web import actions, charts, code, compare, events, job, login, logs, objects, pages
-    from sagelet_api.web.view import add_filters
+    from sagelet_api.web.view import add_filters, shown, visible_json
 
     app = Flask(__name__, static_url_path=f"{PREFIX}/static")
     app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY
     # A failure is the Application's to log and to answer.
     app.config["PROPAGATE_EXCEPTIONS"] = True
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    # All that a template or a script of a page shows comes by here.
+    app.jinja_env.finalize = shown
+    app.json = visible_json(app)
     add_filters(app)
     for module in (login, pages, events, job, logs, charts, objects, actions, code, compare):
         app.register_blueprint(module.blueprint(site))

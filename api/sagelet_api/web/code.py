@@ -3,6 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
+from sagelet_api.bidirectional import escaped
 from sagelet_api.web import PREFIX
 from sagelet_api.web.actions import request_of
 from sagelet_api.web.site import Site
@@ -29,6 +30,7 @@ def blueprint(site: Site) -> "Blueprint":
             ("sdk-v2", "SageMaker SDK v2", sdk_v2_code(wanted)),
             ("sdk-v3", "SageMaker SDK v3", sdk_v3_code(wanted, region)),
         ]
-        return render_template("request.html", job=job, texts=texts, tab="request")
+        shown = [(id, title, escaped(text)) for id, title, text in texts]
+        return render_template("request.html", job=job, texts=shown, tab="request")
 
     return routes

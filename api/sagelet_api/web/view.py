@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from sagelet_api.bidirectional import visible, visible_in
 from sagelet_engine.telemetry.compiler.text import duration, size
 
 if TYPE_CHECKING:
     from flask import Flask
+    from flask.json.provider import DefaultJSONProvider
 
 
 def clock(time_ms: int | None) -> Markup:
@@ -46,6 +48,24 @@ def since(start_ms: int | None, end_ms: int | None) -> Markup | str:
 def number(value: float) -> str:
     """Up to six digits: `0.693147`, `12500`."""
     return f"{value:,.0f}" if abs(value) >= 1000 and value == int(value) else f"{value:.6g}"
+
+
+def shown(value: Any) -> Any:
+    """What a template writes of a value: no character in it changes the direction of what stands around it."""
+    if isinstance(value, Markup):
+        return Markup(visible(str(value)))
+    return value if value is None or isinstance(value, (int, float)) else visible(str(value))
+
+
+def visible_json(app: "Flask") -> "DefaultJSONProvider":
+    """The same for JSON, which scripts of the pages write."""
+    from flask.json.provider import DefaultJSONProvider
+
+    class Provider(DefaultJSONProvider):
+        def dumps(self, obj: Any, **options: Any) -> str:
+            return super().dumps(visible_in(obj), **options)
+
+    return Provider(app)
 
 
 def add_filters(app: "Flask") -> None:
