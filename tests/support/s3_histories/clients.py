@@ -8,6 +8,7 @@ from typing import Any
 from sagelet_api.services.s3.errors import no_such_bucket
 from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.importing import import_directory
+from sagelet_engine.state.exporting import _Snapshot
 from support.histories.schedule import Life
 from support.s3_histories.face import Face
 from support.s3_histories.operations import Operation
@@ -42,21 +43,24 @@ class Client:
                 (self._import, 1),
             ]  # fmt: skip
         if self._world.theme == "upload":
-            others = [(self._get, 4), (self._delete, 2), (self._delete_bucket, 3), (self._create_bucket, 3)]
-            if len(self._world.uploads) < 2 or self._chance.random() < 0.1:
-                return [(self._begin, 10), *others]
-            return [(self._upload_part, 12), (self._complete, 12), (self._abort, 3), (self._list_parts, 2), *others]
+            others = [(self._get, 4), (self._delete, 2), (self._delete_bucket, 1), (self._create_bucket, 2)]
+            if not self._world.uploads or self._chance.random() < 0.2:
+                return [(self._begin, 12), *others]
+            return [
+                (self._upload_part, 16), (self._complete, 16), (self._abort, 4), (self._list_parts, 2),
+                (self._export, 2), *others,
+            ]  # fmt: skip
         busy = 12 if self._world.uploads else 0
         return [
             (self._put, 8), (self._get, 8), (self._delete, 6), (self._list, 3), (self._copy, 5), (self._tag, 2),
             (self._get_tags, 1), (self._begin, 6), (self._upload_part, busy), (self._copy_part, busy // 4),
             (self._complete, busy), (self._abort, busy // 4), (self._list_parts, busy // 4), (self._list_uploads, 2),
-            (self._create_bucket, 1), (self._delete_bucket, 1), (self._import, 1),
+            (self._create_bucket, 1), (self._delete_bucket, 1), (self._import, 1), (self._export, 1),
         ]  # fmt: skip
 
     # --- what it knows ----------------------------------------------------------------------------------------
 
-    def _place(self) -> dict[str, str]:
+    def _place(self) -> dict[str, Any]:
         if self._world.theme != "all":
             return {"bucket": BUCKETS[0], "key": KEYS[0]}
         return {"bucket": self._chance.choices(BUCKETS, (9, 1))[0], "key": self._chance.choices(KEYS, (5, 2, 1))[0]}
@@ -204,7 +208,7 @@ class Client:
         upload, number = self._known(), self._chance.choice([1, 1, 2, 2, 3])
         data = self._content(self._chance.choices([WIDTH, 3, 12], (7, 2, 1))[0])
         etag = self._world.contents.add(data)
-        place = {"bucket": upload.bucket, "key": upload.key}
+        place: dict[str, Any] = {"bucket": upload.bucket, "key": upload.key}
 
         def send(face: Face) -> str:
             return _etag(face.call("UploadPart", **place, body=data, UploadId=upload.id, PartNumber=number))
@@ -217,7 +221,7 @@ class Client:
 
     def _copy_part(self) -> None:
         upload, number, source = self._known(), self._chance.choice([1, 2, 3]), self._chance.choice(KEYS)
-        place = {"bucket": upload.bucket, "key": upload.key}
+        place: dict[str, Any] = {"bucket": upload.bucket, "key": upload.key}
 
         def copy(face: Face) -> str:
             name = f"{upload.bucket}/{source}"
@@ -238,7 +242,7 @@ class Client:
             self.complete(upload, named, self._conditions({"bucket": upload.bucket, "key": upload.key}))
 
     def complete(self, upload: Known, named: list[tuple[int, str]], conditions: dict[str, Any]) -> None:
-        place = {"bucket": upload.bucket, "key": upload.key}
+        place: dict[str, Any] = {"bucket": upload.bucket, "key": upload.key}
         etag = self._world.contents.join([etag for _, etag in named])
         parts = {"Parts": [{"PartNumber": number, "ETag": f'"{tag}"'} for number, tag in named]}
 
@@ -253,7 +257,7 @@ class Client:
 
     def _abort(self) -> None:
         upload = self._known()
-        place = {"bucket": upload.bucket, "key": upload.key}
+        place: dict[str, Any] = {"bucket": upload.bucket, "key": upload.key}
 
         def abort(face: Face) -> None:
             face.call("AbortMultipartUpload", **place, UploadId=upload.id)
@@ -267,7 +271,7 @@ class Client:
         self.list_parts(self._known())
 
     def list_parts(self, upload: Known) -> list[tuple[int, str]]:
-        place = {"bucket": upload.bucket, "key": upload.key}
+        place: dict[str, Any] = {"bucket": upload.bucket, "key": upload.key}
 
         def parts(face: Face) -> list[tuple[int, str]]:
             found = face.call("ListParts", **place, UploadId=upload.id)["Parts"]
@@ -326,6 +330,25 @@ class Client:
                 self._imported(operation, life, run)
             finally:
                 world.others -= 1
+
+    def _export(self) -> None:
+        """`sagelet export`: another process, to which the directory is whole at every moment."""
+        world = self._world
+        life = world.process(0)
+        with tempfile.TemporaryDirectory(dir=world.root.parent) as directory:
+            place = Path(directory)
+
+            def run() -> None:
+                snapshot = _Snapshot(world.root.parent, place)
+                snapshot.close()
+
+            world.others += 1
+            try:
+                world.attempt([], life, run)
+            finally:
+                world.others -= 1
+                world.leave(life)
+            world.check_export(place)
 
     def _imported(self, operation: Operation, life: Life, run: Callable[[], str]) -> None:
         def refused() -> str:

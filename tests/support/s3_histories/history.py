@@ -38,9 +38,13 @@ class Operator:
             self._world.schedule.sleep(0.02)
 
 
-def run(seed: int, root: Path) -> str:
-    """Lives the history of a seed in a directory that is not there yet; its trace. Raises Failed."""
+def run(seed: int, root: Path, theme: str | None = None) -> str:
+    """Lives the history of a seed in a directory that is not there yet; its trace. Raises Failed.
+
+    `theme`: other than the seed's own (World.theme).
+    """
     with a_world(seed, root) as world:
+        world.theme = theme or world.theme
         try:
             world.schedule.run("main", lambda: _main(world))
             known = [one for one in world.log.operations if one.kind != "begin" or one.arguments["id"] is not None]
@@ -53,7 +57,7 @@ def run(seed: int, root: Path) -> str:
         return _trace(world)
 
 
-def run_all(seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
+def run_all(seeds: Iterable[int], theme: str | None = None) -> Iterator[tuple[int, str]]:
     """Each seed with the trace of its history. In memory where the machine has a file system for that."""
     memory = Path("/dev/shm")
     gc.collect()
@@ -64,7 +68,7 @@ def run_all(seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
         with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
             root = Path(directory, "s3")
             for number, seed in enumerate(seeds):
-                yield seed, run(seed, root)
+                yield seed, run(seed, root, theme)
                 shutil.rmtree(root)
                 if number % 50 == 49:
                     gc.collect()

@@ -4,8 +4,10 @@ A mutant is a mistake that somebody could make in a small change, as a patch of 
 sagelet that had multipart uploads had the ones that are marked so.
 """
 
+import fcntl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 from unittest import mock
 
@@ -18,6 +20,7 @@ from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import StoredObject, Upload, UploadedPart
 from sagelet_engine.s3.store import Check, S3Store, anything
 from sagelet_engine.s3.upload_locks import UploadLocks
+from sagelet_engine.state import exporting
 
 Mutant = Callable[[], Any]
 
@@ -183,25 +186,33 @@ def _deletions_stay_deleted() -> Any:
     return mock.patch.object(Catalog, "by_file", return_value=None)
 
 
-MUTANTS: dict[str, Mutant] = {
-    "nobody is kept out of an upload": _no_exclusion,
-    "parts are recorded while their upload ends": _parts_while_it_ends,
-    "two write one slot": _slots_for_all,
-    "a completion does not care who still writes": _never_busy,
-    "the transaction does not look for the upload": _no_look_in_the_transaction,
-    "an object has its upload's file id": _the_uploads_own_file,
-    "late parts leave files": _files_made_at_any_time,
-    "a completion cannot be repeated": _no_repeats,
-    "a completion is repeated with any parts": _any_repeat,
-    "a part's new file is removed for its old one": _old_parts,
-    "the rename comes before the row": _rename_before_row,
-    "conditions are checked before the transaction": _conditions_before_the_transaction,
-    "conditions are not checked of what is gone": _conditions_of_what_is_there,
-    "a reader looks once": _one_look,
-    "a file that moves is gone": _two_places_one_after_the_other,
-    "writers commit at once": _writers_at_once,
-    "a deletion removes the file first": _file_before_row,
-    "nothing is recovered": _no_recovery,
-    "recovery removes uploads": _uploads_are_garbage,
-    "recovery removes objects": _deletions_stay_deleted,
+def _exports_at_any_time() -> Any:
+    """An export copies the catalogue, and then files that went meanwhile."""
+    unlocked = SimpleNamespace(**{**vars(fcntl), "flock": lambda *_: None})
+    return mock.patch.object(exporting, "fcntl", unlocked)
+
+
+#: With the theme of the histories that come across it soonest.
+MUTANTS: dict[str, tuple[Mutant, str]] = {
+    "nobody is kept out of an upload": (_no_exclusion, "upload"),
+    "parts are recorded while their upload ends": (_parts_while_it_ends, "upload"),
+    "two write one slot": (_slots_for_all, "upload"),
+    "a completion does not care who still writes": (_never_busy, "upload"),
+    "the transaction does not look for the upload": (_no_look_in_the_transaction, "upload"),
+    "an object has its upload's file id": (_the_uploads_own_file, "upload"),
+    "late parts leave files": (_files_made_at_any_time, "upload"),
+    "a completion cannot be repeated": (_no_repeats, "upload"),
+    "a completion is repeated with any parts": (_any_repeat, "upload"),
+    "a part's new file is removed for its old one": (_old_parts, "upload"),
+    "the rename comes before the row": (_rename_before_row, "key"),
+    "conditions are checked before the transaction": (_conditions_before_the_transaction, "key"),
+    "conditions are not checked of what is gone": (_conditions_of_what_is_there, "key"),
+    "a reader looks once": (_one_look, "key"),
+    "a file that moves is gone": (_two_places_one_after_the_other, "key"),
+    "writers commit at once": (_writers_at_once, "key"),
+    "a deletion removes the file first": (_file_before_row, "key"),
+    "nothing is recovered": (_no_recovery, "all"),
+    "recovery removes uploads": (_uploads_are_garbage, "upload"),
+    "recovery removes objects": (_deletions_stay_deleted, "all"),
+    "an export waits for nobody": (_exports_at_any_time, "upload"),
 }

@@ -24,6 +24,7 @@ from support.s3_histories.model import Contents
 from support.s3_histories.operations import Log, Operation
 
 T = TypeVar("T")
+Row = tuple[Any, ...]
 
 BEGINNING_MS = 1_700_000_000_000
 #: What a client that is refused is told; anything above is the server's fault, and has to have a cause outside.
@@ -58,6 +59,7 @@ class World:
         self.schedule = Schedule(seed)
         self.chance = self.schedule.random
         self.root = root
+        #: What most calls are about: `all`, one `key`, or one `upload` at a time.
         self.theme = self.chance.choice(["all", "key", "upload"])
         self.machine = control.Machine(self.schedule, str(root))
         self.log = Log()
@@ -203,38 +205,68 @@ class World:
         if problems:
             raise Violation("; ".join(problems))
 
+    def check_export(self, place: Path) -> None:
+        """The bytes of all objects and parts are there. Nothing is, if the export failed by a fault."""
+        if not (place / "sagelet.db").exists():
+            return
+        files = place / "files"
+        problems = list(_wrong(*_rows(place / "catalog.db"), self.contents, lambda file_id, _: files / file_id))
+        if problems:
+            raise Violation(f"exported: {'; '.join(problems)}")
+
 
 def disagreements(root: Path, contents: Contents, *, recovered: bool) -> Iterator[str]:
     """What the catalogue says and the files do not, and the reverse."""
-    db = sqlite3.connect(root / ".catalog.db")
+    objects, parts = _rows(root / ".catalog.db")
+    staged = {path.name for path in (root / ".staged").iterdir()}
+
+    def place(file_id: str, path: str | None) -> Path:
+        return root / ".staged" / file_id if path is None or file_id in staged else root / path
+
+    yield from _wrong(objects, parts, contents, place)
+    if recovered:
+        yield from _left_over(root, staged, objects, parts)
+
+
+def _rows(catalog: Path) -> tuple[list[Row], list[Row]]:
+    """Of objects and of parts."""
+    db = sqlite3.connect(catalog)
     try:
         objects = db.execute("SELECT bucket, key, file_id, path, size, etag FROM objects").fetchall()
         parts = db.execute(
-            "SELECT u.file_id, u.slot, p.number, p.size, p.etag, p.file_id FROM parts p JOIN uploads u"
+            "SELECT u.file_id, u.slot, p.number, p.size, p.etag, p.file_id FROM uploads u LEFT JOIN parts p"
             " ON u.id = p.upload_id"
         ).fetchall()
-        uploads = {row[0] for row in db.execute("SELECT file_id FROM uploads")}
     finally:
         db.close()
-    staged = {path.name for path in (root / ".staged").iterdir()}
+    return objects, parts
+
+
+def _wrong(
+    objects: list[Row], parts: list[Row], contents: Contents, place: Callable[[str, str | None], Path]
+) -> Iterator[str]:
+    """Objects and parts whose bytes are not what they were; `place` says where a file is."""
     for bucket, key, file_id, path, size, etag in objects:
-        name = f"{bucket}/{key.decode()}"
-        place = root / ".staged" / file_id if file_id in staged else root / path
-        data = place.read_bytes() if place.is_file() else None
-        if data is None or len(data) != size or data != contents[etag]:
-            yield f"{name} ({etag}) has {data!r} instead of {contents[etag]!r}"
-        if recovered and file_id in staged:
-            yield f"{name} is staged still"
+        found = _bytes(place(file_id, path))
+        if len(found or b"") != size or found != contents[etag]:
+            yield f"{bucket}/{key.decode()} ({etag}) has {found!r} instead of {contents[etag]!r}"
     for workspace, slot, number, size, etag, own in parts:
-        place = root / ".staged" / (own or workspace)
-        data = place.read_bytes() if place.is_file() else b""
+        if number is None:
+            continue
         begin = 0 if own else (number - 1) * (slot or 0)
-        if data[begin : begin + size] != contents[etag]:
-            yield f"part {number} ({etag}) has {data[begin : begin + size]!r} instead of {contents[etag]!r}"
-    if not recovered:
-        return
-    for name in sorted(staged - uploads - {row[5] for row in parts}):
-        yield f"{name} is staged and nothing's"
+        found = (_bytes(place(own or workspace, None)) or b"")[begin : begin + size]
+        if found != contents[etag]:
+            yield f"part {number} ({etag}) has {found!r} instead of {contents[etag]!r}"
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _left_over(root: Path, staged: set[str], objects: list[Row], parts: list[Row]) -> Iterator[str]:
+    uploads = {name for row in parts for name in (row[0], row[5]) if name}
+    for name in sorted(staged - uploads):
+        yield f"{name} is staged, and no upload's"
     paths = {row[3] for row in objects}
     for place in sorted(path for path in root.rglob("*") if path.is_file()):
         path = place.relative_to(root).as_posix()
