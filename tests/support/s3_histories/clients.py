@@ -164,7 +164,7 @@ class Client:
     def _copy(self) -> None:
         place, source = self._place(), self._chance.choice(KEYS)
         conditions = self._conditions(place)
-        more = {"MetadataDirective": "REPLACE"} if source == place["key"] else {}
+        more: dict[str, Any] = {"MetadataDirective": "REPLACE"} if source == place["key"] else {}
 
         def copy(face: Face) -> str:
             name = f"{place['bucket']}/{source}"

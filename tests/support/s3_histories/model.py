@@ -174,7 +174,7 @@ def _upload(state: State, given: Mapping[str, Any]) -> tuple[set[str], Any]:
 
 
 def begin(state: State, given: Mapping[str, Any]) -> tuple[set[str], Any, Changes]:
-    changes = {("upload", given["id"]): (given["bucket"], given["key"], frozenset())}
+    changes: dict[Name, Any] = {("upload", given["id"]): (given["bucket"], given["key"], frozenset())}
     return _bucket(state, given["bucket"]), ANYTHING, changes
 
 
@@ -214,7 +214,7 @@ def complete(state: State, given: Mapping[str, Any]) -> tuple[set[str], Any, Cha
     refused |= _conditions(state, given)
     if not set(given["named"]) <= upload[2]:
         refused.add("InvalidPart")
-    changes = {
+    changes: dict[Name, Any] = {
         ("upload", given["id"]): None,
         ("done", given["id"]): (given["bucket"], given["key"], given["named"], given["etag"]),
         **_write(given, (given["etag"], "")),

@@ -222,8 +222,7 @@ def test_one_end_wins_and_what_was_acknowledged_can_be_read(s3c: Any, bucket: st
         try:
             return int(call()["ResponseMetadata"]["HTTPStatusCode"])
         except ClientError as error:
-            assert error.response["Error"]["Code"] == "NoSuchUpload"
-            return 404
+            return 404 if error.response["Error"]["Code"] == "NoSuchUpload" else 500
 
     completed = 0
     with ThreadPoolExecutor(3) as pool:
