@@ -91,9 +91,9 @@ class Catalog(Database):
         """Raises BucketExists."""
         values = (bucket.name, bucket.account, bucket.region, bucket.created_ms)
         with self._write() as db:
-            found = db.execute("SELECT account FROM buckets WHERE name = ?", (bucket.name,)).fetchone()
+            found = db.execute("SELECT account, region FROM buckets WHERE name = ?", (bucket.name,)).fetchone()
             if found is not None:
-                raise BucketExists(bucket.name, found[0])
+                raise BucketExists(bucket.name, *found)
             db.execute("INSERT INTO buckets (name, account, region, created_ms) VALUES (?, ?, ?, ?)", values)
 
     def remove_bucket(self, name: str) -> list[str]:

@@ -64,14 +64,19 @@ class S3Store:
         except BlockingIOError:
             return  # An import is under way: its staged files are not to be touched; the next start will do.
         try:
-            for file_id in self.files.staged_ids():
-                stored = self.catalog.by_file(file_id)
-                if stored is not None:
-                    self.files.settle(file_id, stored.path)
-                elif not self.catalog.is_of_upload(file_id):
-                    self.files.remove_staged(file_id)
+            # An export may look at the files just now.
+            with self.committing():
+                self._recover()
         finally:
             fcntl.flock(self._imports, fcntl.LOCK_UN)
+
+    def _recover(self) -> None:
+        for file_id in self.files.staged_ids():
+            stored = self.catalog.by_file(file_id)
+            if stored is not None:
+                self.files.settle(file_id, stored.path)
+            elif not self.catalog.is_of_upload(file_id):
+                self.files.remove_staged(file_id)
 
     @contextmanager
     def importing(self) -> Iterator[None]:
