@@ -225,6 +225,9 @@ class FakeRuntime:
                 return
             threading.Event().wait(0.005)
 
+    def jobs(self) -> set[str]:
+        return {host.plan.job_id for host in self.hosts.values()}
+
     def stop(self, handle: Handle, *, force: bool = False) -> None:
         self.hosts[handle.ref].signals.append("KILL" if force else "TERM")
 

@@ -4,7 +4,7 @@ What is true of a host is in Docker: labels find it, `inspect` observes it, Dock
 """
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -61,7 +61,10 @@ def _explanation(error: Exception) -> str:
 
 
 class DockerRuntime:
-    """Hosts as containers. `owner` tells apart the servers that share one engine: each sees its own containers only."""
+    """Hosts as containers. `owner` tells apart the servers that share one engine: each sees its own containers only.
+
+    `former`: other names of the data directory, by which older containers know it. `data`: where it is, for people.
+    """
 
     name = "docker"
     endpoint_host = spec.HOST_GATEWAY
@@ -76,6 +79,9 @@ class DockerRuntime:
         clock: Clock,
         exceptions: Exceptions = NO_EXCEPTIONS,
         log_bytes: int = DEFAULT_LOG,
+        *,
+        former: Sequence[str] = (),
+        data: str = "",
     ) -> None:
         self._exceptions = exceptions
         self._log_bytes = log_bytes
@@ -83,7 +89,9 @@ class DockerRuntime:
         self._client = client
         self._api = client.api
         self._owner = owner
-        self._networks = JobNetworks(self._api, owner)
+        self._owners = (owner, *former)
+        self._data = data
+        self._networks = JobNetworks(self._api, self._owners)
         self._clock = clock
         self._facts: DockerFacts | None = None
 
@@ -111,6 +119,8 @@ class DockerRuntime:
                     f"The image {plan.image} is not on this machine, and sagelet pulls none. "
                     f"Load or build it: docker pull, docker load, or sagelet image build."
                 )
+            if (begun := self._begun_by_another_name(plan.job_id)) is not None:
+                return begun.launch(plan)
             try:
                 network, addresses = self._networks.join(plan)
                 failpoint(Failpoint.BEFORE_HOST)
@@ -123,6 +133,11 @@ class DockerRuntime:
         with _answering():
             handles = [self._handle(found["Id"]) for found in self._containers(job_id)]
         return sorted((handle for handle in handles if handle is not None), key=lambda handle: handle.host)
+
+    def jobs(self) -> set[str]:
+        with _answering():
+            listed = self._api.containers(all=True, filters=spec.as_filters({spec.OWNER: self._owner}))
+            return {container["Labels"][spec.JOB_ID] for container in listed} | self._networks.jobs()
 
     def observe(self, handle: Handle) -> Observation:
         with _answering():
@@ -178,9 +193,16 @@ class DockerRuntime:
             self._networks.remove(job_id)
 
     def _containers(self, job_id: str) -> list[dict[str, Any]]:
-        filters = spec.as_filters(spec.job_labels(job_id, self._owner))
-        found: list[dict[str, Any]] = self._api.containers(all=True, filters=filters)
-        return found
+        labels = [spec.job_labels(job_id, owner) for owner in self._owners]
+        return [one for each in labels for one in self._api.containers(all=True, filters=spec.as_filters(each))]
+
+    def _begun_by_another_name(self, job_id: str) -> "DockerRuntime | None":
+        """A launch that an older sagelet began is finished with its names, or there would be two of each host."""
+        for former in self._owners[1:]:
+            older = DockerRuntime(self._client, former, self._clock, self._exceptions, self._log_bytes, data=self._data)
+            if job_id in older.jobs():
+                return older
+        return None
 
     def _handle(self, container: str) -> Handle | None:
         try:
@@ -249,7 +271,7 @@ class DockerRuntime:
             environment=spec.environment(plan, host, shell, path),
             user=None if shell.user is None else str(shell.user),
             ports=None if debugpy is None else [debugpy],
-            labels=spec.host_labels(plan, self._owner, host.name),
+            labels={**spec.host_labels(plan, self._owner, host.name), spec.DATA: self._data},
             host_config=self._api.create_host_config(**config),
             networking_config=endpoint,
         )

@@ -115,7 +115,10 @@ def run(plan: dict[str, Any], begun: Callable[[], None], requests: Requests, bod
     """Runs the host of a plan in the working directory, to its end; its exit code. `begun`: told once it runs."""
     body = body or Body()
     cookie = secrets.token_hex(16)
+    here = os.stat(".")
     started = {
+        # Of the working directory: in a copy of this file it is another one's.
+        "directory": [here.st_dev, here.st_ino],
         "pid": os.getpid(),
         "start_time": host_files.start_time(os.getpid()),
         "cookie": cookie,

@@ -160,6 +160,13 @@ class Runtime(Protocol):
         """The hosts of a job that exist, running or ended, e.g. after a restart of sagelet."""
         ...
 
+    def jobs(self) -> set[str]:
+        """The ids of all jobs that have hosts by this data directory's id, or something else that `reap` removes.
+
+        Raises RuntimeUnavailable.
+        """
+        ...
+
     def observe(self, handle: Handle) -> Observation: ...
 
     def usage(self, handle: Handle) -> Usage | None:
