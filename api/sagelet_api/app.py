@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from sagelet_api.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
+from sagelet_api.objects_origin import move
 from sagelet_api.operation_names import name_operation
 from sagelet_api.operations import Context, Operations, RestOperation, SharedOperation
 from sagelet_api.permissions import action_of, resource_of
@@ -74,14 +75,16 @@ class Application:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         call = parse_call(environ)
-        start = guarded(call, start_response)
+        start = guarded(call, start_response, file=self._door.shows_here(call))
         try:
             self._door.check_origin(call)
             if self._pages is not None and self._is_for_page(call):
                 self._door.check_page(call, environ)
                 return self._pages(environ, start)
-            if call.path.startswith(CONTROL_PREFIX):
+            if call.path.startswith(CONTROL_PREFIX) and not self._door.is_apart(call):
                 return self._serve_control(call, environ, start)
+            if (host := self._door.elsewhere(call)) is not None:
+                return move(environ, host, start)
             call = name_operation(self._door.admit(call, environ), environ, self._rest)
             for handle in self._handlers:
                 answer = handle(call, environ, start)
@@ -100,9 +103,11 @@ class Application:
             return send(call, error_reply(call, failure), start)
 
     def _is_for_page(self, call: Call) -> bool:
-        """`/` is S3's list of buckets for whoever signs, and for what is no browser."""
+        """`/` is S3's list of buckets for whoever signs, and for what is no browser. Objects have other origins."""
+        if self._door.is_apart(call):
+            return False
         if call.path == "/":
-            return call.credential is None and accepts_page(call) and not self._door.names_bucket(call)
+            return call.credential is None and accepts_page(call)
         return call.path == PAGE_PREFIX or call.path.startswith(f"{PAGE_PREFIX}/")
 
     def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:

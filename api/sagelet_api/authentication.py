@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 #: Set by the server for what comes in from the hosts of jobs, which are containers: signatures are always checked.
 FROM_CONTAINERS = "sagelet.from_containers"
+#: Set by the front door for what a page of another origin has a browser ask for: signatures are always checked.
+FROM_PAGE = "sagelet.from_page"
 #: Set by the front door for the pages: whether the browser has to be logged in.
 NEEDS_LOGIN = "sagelet.needs_login"
 #: The largest body of a request that is not S3's: ECR's layer parts are 20 MB in base64.
@@ -75,7 +77,7 @@ class Authentication:
         environ[NEEDS_LOGIN] = self._checks(environ)
 
     def _checks(self, environ: Environ) -> bool:
-        return self._everywhere or bool(environ.get(FROM_CONTAINERS))
+        return self._everywhere or bool(environ.get(FROM_CONTAINERS) or environ.get(FROM_PAGE))
 
     def _verified(self, call: Call, environ: Environ) -> Secret:
         """Whose key the request is signed with."""

@@ -114,6 +114,7 @@ class Server:
         if self._certificate is not None:
             server.ssl_adapter = TlsAdapter(self._certificate)
         server.for_containers = for_containers
+        server.addresses = 1 + len(self._extra_hosts)
         try:
             server.prepare()
         except OSError as error:
@@ -170,6 +171,8 @@ class _HttpServer(wsgi.Server):
     nodelay = True
     #: What comes in here comes from the hosts of jobs.
     for_containers = False
+    #: How many of these the process has.
+    addresses = 1
     max_request_header_size = MAX_HEADER_BYTES
     #: How often it looks for idle connections, in seconds; also how long `stop` may wait.
     expiration_interval = 0.2
@@ -182,7 +185,7 @@ class _HttpServer(wsgi.Server):
     def prepare(self) -> None:
         super().prepare()
         self._connections._selector.close()
-        self._connections = Arrivals(self)
+        self._connections = Arrivals(self, self.addresses)
 
     def process_conn(self, conn: Any) -> None:
         conn.queued = time.monotonic()
