@@ -19,7 +19,7 @@ import os
 import stat
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -39,6 +39,10 @@ CHUNK = 1024 * 1024
 _MAX_JSON = 1024 * 1024
 
 
+def _unseen(_data: bytes) -> None:
+    """Nobody looks at a file's bytes."""
+
+
 class ArchiveDamaged(SageletError):
     """The archive is cut or changed, or is no export of sagelet's."""
 
@@ -51,11 +55,14 @@ class Writer:
         self._digest = _Digest()
         self._add_json(HEAD, {"format": FORMAT, **head})
 
-    def file(self, name: str, path: Path) -> int:
-        """Adds a file as long as it is now, whatever becomes of it meanwhile; returns its size."""
+    def file(self, name: str, path: Path, seen: Callable[[bytes], None] = _unseen) -> int:
+        """Adds a file as long as it is now, whatever becomes of it meanwhile; returns its size.
+
+        `seen` is called with all of its bytes.
+        """
         with path.open("rb") as data:
             member = _member(name, os.fstat(data.fileno()))
-            self._add(member, _Padded(data, member.size))
+            self._add(member, _Padded(data, member.size, seen))
         return member.size
 
     def tree(self, name: str, root: Path) -> int:
@@ -207,13 +214,14 @@ class _Digested:
 class _Padded:
     """A file that others may cut meanwhile, with zeros up to the size that was announced."""
 
-    def __init__(self, data: BinaryIO, size: int) -> None:
-        self._data, self._left = data, size
+    def __init__(self, data: BinaryIO, size: int, seen: "Callable[[bytes], None]") -> None:
+        self._data, self._left, self._seen = data, size, seen
 
     def read(self, size: int) -> bytes:
         wanted = min(size, self._left)
         chunk = self._data.read(wanted)
         self._left -= wanted
+        self._seen(chunk)
         return chunk.ljust(wanted, b"\0")
 
 
