@@ -82,10 +82,10 @@ class Uploader:
     def _tree(self, directories: list[Path], target: S3Uri) -> None:
         for name, path in tarballs.merged(directories):
             if path.is_file() and not path.is_symlink():
-                self._file(path, target / name)
+                self._file(name, path, target / name)
 
-    def _file(self, path: Path, target: S3Uri) -> None:
-        with self._stream(target) as out, path.open("rb") as data:
+    def _file(self, name: str, path: Path, target: S3Uri) -> None:
+        with self._stream(target) as out, tarballs.opened(name, path) as data:
             shutil.copyfileobj(data, out, _CHUNK)
 
     @contextmanager
