@@ -45,11 +45,19 @@ def parts_of(inner: Inner) -> tuple[str, ...]:
     return parts
 
 
+def _named(inner: Inner) -> tuple[str, ...]:
+    parts = parts_of(inner)
+    if not parts:
+        raise NoFile(errno.ENOENT, "the directory itself", str(inner))
+    return parts
+
+
 @contextmanager
 def directory(root: Root, inner: Inner = (), *, listing: bool = False) -> Iterator[int]:
     """A descriptor of the directory for other calls; with `listing` for os.scandir, too. Raises NoFile."""
     parts = parts_of(inner)
-    here = os.open(".", _THROUGH, dir_fd=root) if isinstance(root, int) else os.open(root, _THROUGH)
+    with _as_no_file(str(root)):
+        here = os.open(".", _THROUGH, dir_fd=root) if isinstance(root, int) else os.open(root, _THROUGH)
     try:
         for part in parts:
             here = _replaced(here, part, _THROUGH | os.O_NOFOLLOW)
@@ -70,7 +78,7 @@ def _replaced(here: int, part: str, flags: int) -> int:
 
 def open_file(root: Root, inner: Inner) -> BinaryIO:
     """An ordinary file, to be read. Raises NoFile, and OSError for one that may not be read."""
-    parts = parts_of(inner)
+    parts = _named(inner)
     with directory(root, parts[:-1]) as parent:
         return open_at(parent, parts[-1])
 
@@ -103,7 +111,7 @@ def open_path(path: str | PurePath, within: int = 1) -> BinaryIO:
 
 def update(root: Root, inner: Inner, *, append: bool = False) -> BinaryIO:
     """An ordinary file to be read and written, or (`append`) added to; made where it is missing. Raises NoFile."""
-    parts = parts_of(inner)
+    parts = _named(inner)
     flags = os.O_WRONLY | os.O_APPEND if append else os.O_RDWR
     flags |= os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with directory(root, parts[:-1]) as parent, _as_no_file(parts[-1]):
@@ -145,7 +153,7 @@ def parsed(data: bytes, most: int) -> Any:
 
 def write(root: Root, inner: Inner, data: bytes) -> None:
     """A file, whole or not at all; whatever was there and is no directory is replaced. Raises NoFile."""
-    parts = parts_of(inner)
+    parts = _named(inner)
     with directory(root, parts[:-1]) as parent:
         temporary = f".{secrets.token_hex(8)}.tmp"
         try:
@@ -160,7 +168,7 @@ def write(root: Root, inner: Inner, data: bytes) -> None:
 
 def remove(root: Root, inner: Inner) -> None:
     """A file, a link or an empty directory; one that is not there, or not empty, is no error."""
-    parts = parts_of(inner)
+    parts = _named(inner)
     with contextlib.suppress(NoFile), directory(root, parts[:-1]) as parent:
         clear(parent, parts[-1])
 

@@ -269,6 +269,14 @@ def test_no_reader_follows_a_link_of_a_jobs(tmp_path: Path, name: str, turned: s
     assert not found
 
 
+def test_what_is_not_there_is_no_file(tmp_path: Path) -> None:
+    """Nor is anything below a directory of ours that has gone."""
+    assert nofollow.read(tmp_path / "gone", "a", 1) is None
+    assert host_files.read_json(tmp_path / "gone/a") is None
+    for name in ("../a", "/a", "a//../b", "."):
+        assert nofollow.read(tmp_path, name, 1) is None
+
+
 def test_a_last_word_that_is_none_is_an_end(tmp_path: Path) -> None:
     """The host may have written it, on a file system that nodes share."""
     for text in ("", "[]", "{}", '{"exit_code": "0"}', "[" * 100_000, '{"exit_code": 1, "finished_ms": 1e400}'):

@@ -328,7 +328,7 @@ def test_the_node_and_the_server_go_by_one_list() -> None:
 
 # --- over a cluster -------------------------------------------------------------------------------------------------
 
-#: Within a job: what its own credentials let it do with its parcels.
+#: Within a job, from a channel: what its own credentials let it do with its parcels.
 PROGRAM = """
 import boto3, io, os, tarfile, time
 s3, launch = boto3.client("s3"), os.environ["SAGELET_JOB_ID"]
@@ -384,7 +384,13 @@ def test_a_job_that_forges_its_parcels_fails_and_the_others_of_the_cluster_go_on
     jobs, go = SlurmJobs(server), tmp_path / "go"
     neighbour = jobs.run("echo ready; while [ ! -e {go} ]; do sleep 0.1; done; echo w > /opt/ml/model/w", go)
     jobs.training(neighbour)
-    name = jobs.run(PROGRAM, shell=(sys.executable, "-c"))
+    jobs.s3.put_object(Bucket="tests", Key="attack/program.py", Body=PROGRAM.encode())
+    source = {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://tests/attack"}}
+    name = jobs.run(
+        "/opt/ml/input/data/attack/program.py",
+        shell=(sys.executable,),
+        InputDataConfig=[{"ChannelName": "attack", "DataSource": source}],
+    )
     job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Failed"
     assert job["FailureReason"].startswith("ClientError: algo-1: what the node of algo-1 sent cannot be taken: ")
