@@ -11,10 +11,7 @@ from sagelet_api.sts_sessions import StsSession, is_sts_token
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.jobs.session import JobSession, is_job_token
 from sagelet_engine.keys import KeyPair
-from sagelet_engine.runtimes.courier import staging_bucket
-
-#: What a host that shares no file system with the server does with its parcels.
-_STAGING_ACTIONS = ("s3:GetObject", "s3:PutObject")
+from sagelet_engine.runtimes.parcels import is_staging_bucket, job_may, staging_bucket
 
 
 @dataclass(frozen=True)
@@ -83,10 +80,10 @@ class Callers:
 
     def allows(self, job: TrainingJob, action: str, resource: str = "*") -> bool:
         """Whether the credentials of a job reach this: `s3:GetObject`, `arn:aws:s3:::bucket/key`."""
-        staged = resource.partition(f":::{staging_bucket(job.key.account)}")
-        if staged[1]:
-            # Where its own hosts leave their files, whatever its role is; never another job's.
-            return action in _STAGING_ACTIONS and staged[2].startswith(f"/{job.launch_id}/")
+        bucket, _, key = resource.partition(":::")[2].partition("/")
+        if is_staging_bucket(bucket):
+            # Where its own hosts leave their files and find those for them, whatever its role is.
+            return bucket == staging_bucket(job.key.account) and job_may(action, key, job.launch_id)
         policies = [Policy.parse(text) for text in self._iam.role_policies(job.request["RoleArn"])]
         if not self._enforce:
             policies.append(TRAINING_POLICY)

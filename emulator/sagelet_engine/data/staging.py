@@ -105,8 +105,7 @@ class Stager:
 
     def _most_source(self, place: Path) -> int:
         """Bytes that the source may take: of the volume, and of the disk without its reserve."""
-        found = room(place)
-        left = max(0, found.free - found.reserve)
+        left = room(place).for_jobs
         volume = int(self._job.request["ResourceConfig"].get("VolumeSizeInGB") or 0) * GIB
         return min(volume, left) if volume else left
 

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from sagelet_engine import nofollow
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
-from sagelet_engine.runtimes import host_files, host_limits, host_plan, lost_hosts, run_dirs
+from sagelet_engine.runtimes import host_end, host_files, host_limits, host_plan, lost_hosts, run_dirs
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.host_environment import addresses_of
 from sagelet_engine.runtimes.host_trial import Namespaces, best_namespaces, namespaces_work, shim_command
@@ -260,16 +261,11 @@ def _is_of(started: Mapping[str, Any], run_dir: Path) -> bool:
 
 
 def _ended(run_dir: Path) -> Observation | None:
-    written = host_files.read_json(run_dir / host_files.EXIT)
-    if written is None:
-        return None
-    return Observation(
-        running=False, exit_code=written["exit_code"], error=written["error"], finished_ms=written["finished_ms"]
-    )
+    found = host_end.ended(run_dir)
+    return None if found is None else found[0]
 
 
 def _last_words(run_dir: Path) -> str:
     """The end of what the keeper itself printed: a traceback, if anything."""
-    log = run_dir / host_files.KEEPER_LOG
-    said = log.read_text(errors="replace").strip() if log.exists() else ""
-    return said[-2000:]
+    said = nofollow.read(run_dir, host_files.KEEPER_LOG, 1024**2) or b""
+    return said.decode(errors="replace").strip()[-2000:]
