@@ -13,6 +13,8 @@ from sagelet_api.services.s3.errors import S3Error, access_denied
 #: In front of a name of ours: `BUCKET.`, `BUCKET.s3.`, `BUCKET.s3.us-east-1.`, or `s3.` alone.
 _SERVICE = re.compile(r"(?:(?P<bucket>.+)\.)?s3(?:[.-][a-z0-9-]+)?", re.IGNORECASE)
 MAX_KEY = 1024
+#: Where the environ has the request, once its operation is known.
+PARSED = "sagelet.s3"
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ def parse(call: Call, environ: Environ) -> S3Request:
 
 
 def _query_headers(call: Call, query: Mapping[str, str]) -> dict[str, str]:
-    """Headers that a presigned URL carries in its query. Version 2 in a header signs nothing of the kind."""
-    if call.headers.get("authorization", "").startswith("AWS "):
+    """Headers that a presigned URL carries in its query; no other request may: version 2 would not sign them."""
+    if "authorization" in call.headers:
         return {}
     return {name.lower(): value for name, value in query.items() if name.lower().startswith("x-amz-")}
 
