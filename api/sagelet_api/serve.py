@@ -90,6 +90,7 @@ class Sagelet:
                 **Identity(bridge, self.engine.keys).services(),
             },
             bridge.wsgi,
+            routes=bridge.route,
             apps={"s3": self._s3.wsgi},
             rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
             pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
