@@ -4,6 +4,7 @@ What is true of a host is in Docker: labels find it, `inspect` observes it, Dock
 """
 
 import fcntl
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
@@ -32,6 +33,7 @@ from sagelet_engine.settings import DEFAULT_LOG
 
 __all__ = ["DockerFacts", "DockerRuntime", "probe"]
 
+log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 10.0
 CONFLICT = 409
 #: What Docker answers for a container that was never started.
@@ -329,14 +331,14 @@ class DockerRuntime:
 
 
 def _check_mounts(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
-    """Raises ClientFault for a directory of the user's that the container could not use."""
+    """Raises ClientFault for a directory of this machine that the container could not read."""
+    remedy = f"give it the directory (`chown -R {shell.user}`), or start sagelet with --root-image {plan.image}"
     for mount in host.mounts:
-        if not confinement.may_use(mount.source, shell.user, write=not mount.read_only):
-            raise ClientFault(
-                f"Containers run as the user {shell.user}, who may not {'read' if mount.read_only else 'write to'} "
-                f"{mount.source}: give it the directory (`chown -R {shell.user}`), or start sagelet with "
-                f"--root-image {plan.image}"
-            )
+        if not confinement.may_use(mount.source, shell.user, write=False):
+            raise ClientFault(f"The user {shell.user} of its container may not read {mount.source}: {remedy}")
+        if not mount.read_only and not confinement.may_use(mount.source, shell.user, write=True):
+            # What is below may be another matter.
+            log.warning("%s: the user %s may not write to %s: %s", plan.job_name, shell.user, mount.source, remedy)
 
 
 def _give(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
