@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from sagelet_api.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
+from sagelet_api.objects_origin import move
+from sagelet_api.operation_names import name_operation
 from sagelet_api.operations import Context, Operations, RestOperation, SharedOperation
-from sagelet_api.permissions import action_of
+from sagelet_api.permissions import action_of, resource_of
 from sagelet_api.protocol import (
     Call,
     Environ,
-    Protocol,
     StartResponse,
     WsgiApp,
     parse_call,
@@ -74,15 +75,17 @@ class Application:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         call = parse_call(environ)
-        start = guarded(call, start_response)
+        start = guarded(call, start_response, file=self._door.shows_here(call))
         try:
             self._door.check_origin(call)
             if self._pages is not None and self._is_for_page(call):
                 self._door.check_page(call, environ)
                 return self._pages(environ, start)
-            if call.path.startswith(CONTROL_PREFIX):
+            if call.path.startswith(CONTROL_PREFIX) and not self._door.is_apart(call):
                 return self._serve_control(call, environ, start)
-            call = self._door.admit(call, environ)
+            if (host := self._door.elsewhere(call)) is not None:
+                return move(environ, host, start)
+            call = name_operation(self._door.admit(call, environ), environ, self._rest)
             for handle in self._handlers:
                 answer = handle(call, environ, start)
                 if answer is not None:
@@ -100,9 +103,11 @@ class Application:
             return send(call, error_reply(call, failure), start)
 
     def _is_for_page(self, call: Call) -> bool:
-        """`/` is S3's list of buckets for whoever signs, and for what is no browser."""
+        """`/` is S3's list of buckets for whoever signs, and for what is no browser. Objects have other origins."""
+        if self._door.is_apart(call):
+            return False
         if call.path == "/":
-            return call.credential is None and accepts_page(call) and not self._door.names_bucket(call)
+            return call.credential is None and accepts_page(call)
         return call.path == PAGE_PREFIX or call.path.startswith(f"{PAGE_PREFIX}/")
 
     def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
@@ -113,16 +118,13 @@ class Application:
         for check in self._checks:
             check(call)
 
-    def _authorize(self, call: Call, environ: Environ, _start: StartResponse) -> None:
-        """What a job's credentials may do; S3 sees to itself, where the operation and the object are known."""
-        if call.permit is None or call.service in self._apps:
-            return
-        operation = call.operation
-        if call.protocol is Protocol.QUERY:
-            operation = read_form(call, environ, MAX_BODY).get("Action", "")
-        if rest := self._rest.get((call.service, call.method, call.path)):
-            operation = rest.operation
-        call.permit(action_of(call.service, operation), f"arn:aws:{call.service}:{call.region}:{call.account}:*")
+    def _authorize(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
+        """What a job's credentials may do, by the operation that will run.
+
+        S3 asks the same where the object is known, and moto's REST services where moto has found the route.
+        """
+        if call.permit is not None and call.service not in self._apps:
+            call.permit(action_of(call.service, call.operation), resource_of(call))
 
     def _serve_own(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         if call.service in QUERY_SERVICES:
@@ -154,14 +156,13 @@ class Application:
         """The same for services whose requests are forms: the form names the operation."""
         if call.service not in QUERY_SERVICES or call.path != "/":
             return None
-        form = read_form(call, environ, MAX_BODY)
-        name = form.get("Action", "")
+        name = call.operation
         if not name:
             raise MissingAction(f"The request to {call.service} is missing an action: send Action")
         operation = self._services.get(call.service, {}).get(name)
         if operation is None:
             return None
-        context, parameters = _context(call), parse_form(call.service, name, form)
+        context, parameters = _context(call), parse_form(call.service, name, read_form(call, environ))
         if isinstance(operation, SharedOperation):
             if not operation.is_ours(context, parameters):
                 return None
@@ -191,4 +192,4 @@ def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:
 def _context(call: Call) -> Context:
     key = call.credential.access_key if call.credential else ""
     role = call.job.request["RoleArn"] if call.job else ""
-    return Context(call.account, call.region, call.request_id, key, role)
+    return Context(call.account, call.region, call.request_id, key, role, call.job_token, call.session)

@@ -5,8 +5,10 @@ out. Here a thread waits for all of them at once, and a worker gets a request th
 """
 
 import errno
+import os
 import resource
 import selectors
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +16,9 @@ from typing import Any
 
 from cheroot.connections import ConnectionManager
 
-#: Connections kept open at most, if the process may open as many files twice over: half are left to others.
+from sagelet_api.waiting import Waiting
+
+#: Connections of an address kept open at most. All addresses take half of the files that the process may open.
 MOST_CONNECTIONS = 4096
 #: Connections taken in a row before the others are looked at.
 ACCEPTED = 64
@@ -29,18 +33,19 @@ _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Leng
 
 
 class Arrivals(ConnectionManager):
-    """The selector thread's part of a server."""
+    """The selector thread's part of a server. `addresses`: how many the process listens on."""
 
     #: cheroot's, which its stubs leave out.
     _selector: Any
-    _num_connections: int
     _stop_requested: bool
     _from_server_socket: Callable[[Any], Any]
-    _remove_invalid_sockets: Callable[[], None]
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: Any, addresses: int = 1) -> None:
         super().__init__(server)
-        self._most = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._most = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 // addresses)
+        #: What the selector has but for the server's own socket; both change under the guard.
+        self._waiting = Waiting()
+        self._guard = threading.Lock()
         server.socket.setblocking(False)
 
     def put(self, conn: Any) -> None:
@@ -51,7 +56,7 @@ class Arrivals(ConnectionManager):
         if conn.has_pending() and conn.gather():
             self.server.process_conn(conn)
         else:
-            self._selector.register(conn.socket.fileno(), selectors.EVENT_READ, data=conn)
+            self._keep(conn)
 
     def _run(self, expiration_interval: float) -> None:
         checked = time.time()
@@ -61,17 +66,25 @@ class Arrivals(ConnectionManager):
             except OSError:
                 self._remove_invalid_sockets()
                 continue
-            for descriptor, conn in active:
+            for _, conn in active:
                 if conn is self.server:
                     self._accept()
-                elif conn.gather():
-                    self._selector.unregister(descriptor)
-                    self.server.process_conn(conn)
+                elif conn.socket.fileno() >= 0:  # Else it made room for another just now.
+                    self._gather(conn)
             now = time.time()
             if now - checked > expiration_interval:
                 self._expire(now)
                 self.server.relieve()
                 checked = now
+
+    def _gather(self, conn: Any) -> None:
+        began = conn.rfile.has_data()
+        if conn.gather():
+            self._release(conn)
+            self.server.process_conn(conn)
+        elif conn.rfile.has_data() != began:
+            with self._guard:
+                self._waiting.add(conn)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED):
@@ -88,29 +101,47 @@ class Arrivals(ConnectionManager):
             if conn.gather():
                 self.server.process_conn(conn)
                 continue
-            self._selector.register(conn.socket.fileno(), selectors.EVENT_READ, data=conn)
-            if self._num_connections > self._most:
+            self._keep(conn)
+            if len(self._waiting) > self._most:
                 self._make_room()
+
+    def _keep(self, conn: Any) -> None:
+        with self._guard:
+            self._waiting.add(conn)
+            self._selector.register(conn.socket.fileno(), selectors.EVENT_READ, data=conn)
+
+    def _release(self, conn: Any) -> None:
+        with self._guard:
+            self._waiting.remove(conn)
+            self._selector.unregister(conn.socket.fileno())
 
     def _make_room(self) -> None:
         """Ends the connection that has kept us waiting longest: a request that comes at once is never kept out."""
-        waiting = [(conn.last_used, fd, conn) for fd, conn in self._selector.connections if conn is not self.server]
-        if waiting:
-            _, descriptor, conn = min(waiting, key=lambda one: one[0])
-            self._selector.unregister(descriptor)
+        with self._guard:
+            conn = self._waiting.surplus()
+        if conn is not None:
+            self._release(conn)
             conn.close()
 
     def _expire(self, now: float) -> None:
         """Ends what has brought no request for IDLE, or no whole one since its first byte for the server's timeout."""
-        for descriptor, conn in list(self._selector.connections):
-            if conn is self.server:
-                continue
-            began = conn.rfile.has_data()
-            if now - conn.last_used < (self.server.timeout if began else IDLE):
-                continue
-            self._selector.unregister(descriptor)
-            if began:
+        with self._guard:
+            silent = self._waiting.expired(now - IDLE, begun=False)
+            slow = self._waiting.expired(now - self.server.timeout, begun=True)
+        for conn in (*silent, *slow):
+            self._release(conn)
+            if conn.rfile.has_data():
                 with suppress(OSError):
                     conn.socket.settimeout(0)
                     conn.socket.send(_TIMED_OUT)
             conn.close()
+
+    def _remove_invalid_sockets(self) -> None:
+        """Forgets the connections whose sockets were closed behind our back."""
+        for descriptor, conn in list(self._selector.connections):
+            try:
+                os.fstat(descriptor)
+            except OSError:
+                with self._guard:
+                    self._waiting.remove(conn)
+                    self._selector.unregister(descriptor)

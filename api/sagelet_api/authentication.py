@@ -1,7 +1,7 @@
 """Whose request it is, proved: signatures against the key pair, keys of IAM and STS, and the sessions of jobs.
 
-Where signatures are not asked for (on loopback without `--auth`) any key opens, but for a job's: whoever shows a job's
-session token is that job, and may do what its role may.
+Where signatures are not asked for (on loopback without `--auth`) any key opens, but for a session's: whoever shows a
+job's session token is that job, and may do what its role may; a session of STS's is checked, and ends, likewise.
 """
 
 import logging
@@ -16,13 +16,15 @@ from sagelet_api.protocol import Call, Environ
 from sagelet_api.signature_v2 import check_version_2, is_version_2
 from sagelet_api.signatures import check, check_time, read_claim
 from sagelet_api.signed_bodies import payload_of, protect
+from sagelet_api.sts_sessions import is_session_token
 from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.jobs.session import is_job_token
 
 _log = logging.getLogger(__name__)
 
 #: Set by the server for what comes in from the hosts of jobs, which are containers: signatures are always checked.
 FROM_CONTAINERS = "sagelet.from_containers"
+#: Set by the front door for what a page of another origin has a browser ask for: signatures are always checked.
+FROM_PAGE = "sagelet.from_page"
 #: Set by the front door for the pages: whether the browser has to be logged in.
 NEEDS_LOGIN = "sagelet.needs_login"
 #: The largest body of a request that is not S3's: ECR's layer parts are 20 MB in base64.
@@ -45,18 +47,19 @@ class Authentication:
 
     def admit(self, call: Call, environ: Environ) -> Call:
         """The call with its account, and with what it may do. Raises AwsError for a signature that does not hold."""
-        if not (self._checks(environ) or is_job_token(_token(call))):
+        if not (self._checks(environ) or is_session_token(call.token)):
             return call
         secret = self._verified(call, environ)
+        known = replace(call, account=secret.account, job=secret.job, session=secret.session)
         if secret.job is None:
-            return replace(call, account=secret.account)
+            return known
         job = secret.job
-        return replace(call, account=secret.account, job=job, permit=lambda *what: self._permit(call, job, *what))
+        return replace(known, permit=lambda *what: self._permit(known, job, *what))
 
     def admit_to_control(self, call: Call, environ: Environ, *, public: bool) -> None:
         """The control endpoints are the owner's. `public`: what everybody may see. Raises AwsError."""
-        if is_job_token(_token(call)):
-            raise AccessDenied("The credentials of a training job do not reach sagelet's control endpoints.")
+        if is_session_token(call.token):
+            raise AccessDenied("The credentials of a training job or a role do not reach sagelet's control endpoints.")
         if not self._checks(environ) or (public and call.credential is None):
             return
         if call.credential is None:
@@ -64,21 +67,22 @@ class Authentication:
                 "Missing Authentication Token: this server checks signatures. sagelet's own commands sign with the key "
                 "pair of its data directory: name that with --data (SAGELET_DATA)."
             )
-        self._verified(call, environ)
+        if not self._verified(call, environ).owner:
+            raise AccessDenied("sagelet's control endpoints take the key pair of its data directory, and no other key.")
 
     def admit_to_page(self, call: Call, environ: Environ) -> None:
         """The pages are the owner's. A browser does not sign: where signatures are checked it has to log in."""
-        if is_job_token(_token(call)):
-            raise AccessDenied("The credentials of a training job do not reach sagelet's pages.")
+        if is_session_token(call.token):
+            raise AccessDenied("The credentials of a training job or a role do not reach sagelet's pages.")
         environ[NEEDS_LOGIN] = self._checks(environ)
 
     def _checks(self, environ: Environ) -> bool:
-        return self._everywhere or bool(environ.get(FROM_CONTAINERS))
+        return self._everywhere or bool(environ.get(FROM_CONTAINERS) or environ.get(FROM_PAGE))
 
     def _verified(self, call: Call, environ: Environ) -> Secret:
         """Whose key the request is signed with."""
         assert call.credential is not None
-        access_key, token = call.credential.access_key, _token(call)
+        access_key, token = call.credential.access_key, call.token
         secret = self._callers.secret_of(call.credential, token)
         if secret is None:
             _log.warning(
@@ -86,13 +90,14 @@ class Authentication:
                 "the right one; it is in the data directory's file `credentials`.",
                 call.request_id,
             )
-            if is_job_token(token):
+            if is_session_token(token):
                 raise errors.invalid_token(call, access_key)
             raise errors.unknown_key(call, access_key)
         self._check_signature(call, environ, secret)
         if token != secret.token:
             raise errors.invalid_token(call, access_key)
-        if secret.expired:
+        ended = secret.expires_ms is not None and self._now().timestamp() * 1000 >= secret.expires_ms
+        if secret.expired or ended:
             raise errors.expired_token(call)
         return secret
 
@@ -107,7 +112,8 @@ class Authentication:
 
     def _permit(self, call: Call, job: TrainingJob, action: str, resource: str) -> None:
         if not self._callers.allows(job, action, resource):
-            raise errors.not_authorized(call, session_arn(job), action, resource)
+            caller = call.session.principal if call.session else session_arn(job)
+            raise errors.not_authorized(call, caller, action, resource)
 
 
 def session_arn(job: TrainingJob) -> str:
@@ -115,7 +121,3 @@ def session_arn(job: TrainingJob) -> str:
     role: str = job.request["RoleArn"]
     partition = role.split(":")[1]
     return f"arn:{partition}:sts::{job.key.account}:assumed-role/{role.rpartition('/')[2]}/SageMaker"
-
-
-def _token(call: Call) -> str:
-    return call.headers.get("x-amz-security-token") or call.query.get("X-Amz-Security-Token", "")

@@ -52,6 +52,10 @@ class UnknownOperationException(ClientError):
     code = "UnknownOperationException"
 
 
+class AmbiguousOperation(UnknownOperationException):
+    """The request names two operations, or one of them twice: what is checked would not be what runs."""
+
+
 class MissingAction(ClientError):
     """AWS's Query protocol: a form without `Action`."""
 

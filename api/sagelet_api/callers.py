@@ -1,11 +1,13 @@
 """Who a request's credentials belong to, and what they may do."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from sagelet_api import sts_sessions
 from sagelet_api.credentials import DEFAULT_ACCOUNT, Credential
 from sagelet_api.permissions import TRAINING_POLICY, Policy, allows
+from sagelet_api.sts_sessions import StsSession, is_sts_token
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.jobs.session import JobSession, is_job_token
 from sagelet_engine.keys import KeyPair
@@ -22,8 +24,13 @@ class Secret:
     account: str = DEFAULT_ACCOUNT
     #: Whether the job that it belongs to has ended.
     expired: bool = False
-    #: The job that it belongs to.
+    #: When the session that it belongs to ends.
+    expires_ms: int | None = None
+    #: The job that it belongs to, or that asked for the session that it belongs to.
     job: TrainingJob | None = None
+    session: StsSession | None = None
+    #: Whether it is the key pair's: the owner's.
+    owner: bool = False
 
 
 class Sessions(Protocol):
@@ -39,8 +46,8 @@ class Sessions(Protocol):
 class Iam(Protocol):
     """The users and roles of an account."""
 
-    def secret_of(self, access_key: str) -> tuple[str, str, str] | None:
-        """Secret, session token (or none) and account of a key that IAM or STS gave out here."""
+    def secret_of(self, access_key: str) -> tuple[str, str] | None:
+        """Secret and account of a key that IAM gave to a user here."""
         ...
 
     def role_policies(self, arn: str) -> Sequence[str]:
@@ -64,10 +71,12 @@ class Callers:
         keys = self._sessions.keys
         if is_job_token(token):
             return self._of_job(credential, token)
+        if is_sts_token(token):
+            return self._of_sts(credential, token)
         if credential.access_key == keys.access_key or credential.names_account:
-            return Secret(keys.secret, "", credential.account)
+            return Secret(keys.secret, account=credential.account, owner=True)
         found = self._iam.secret_of(credential.access_key)
-        return None if found is None else Secret(*found)
+        return None if found is None else Secret(found[0], account=found[1])
 
     def allows(self, job: TrainingJob, action: str, resource: str = "*") -> bool:
         """Whether the credentials of a job reach this: `s3:GetObject`, `arn:aws:s3:::bucket/key`."""
@@ -85,7 +94,19 @@ class Callers:
         if session is None or session.key.access_key != credential.access_key:
             return None
         job = session.job
-        return Secret(session.key.secret, token, job.key.account, job.terminal, job)
+        return Secret(session.key.secret, token, job.key.account, job.terminal, job=job)
+
+    def _of_sts(self, credential: Credential, token: str) -> Secret | None:
+        found = sts_sessions.read(self._sessions.keys, token)
+        if found is None or found[1].access_key != credential.access_key:
+            return None
+        session, key = found
+        secret = Secret(key.secret, token, session.account, expires_ms=session.expires_ms, session=session)
+        if not session.job_token:
+            return secret
+        asked = self._sessions.session(session.job_token)
+        # A job that is forgotten has ended.
+        return None if asked is None else replace(secret, job=asked.job, expired=asked.job.terminal)
 
 
 #: What a job's credentials are asked for: an action and a resource.

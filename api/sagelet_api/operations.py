@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sagelet_api.sts_sessions import StsSession
+
 Parameters = dict[str, Any]
 
 
@@ -17,6 +19,10 @@ class Context:
     access_key: str
     #: The role of the training job that calls; empty: no job does.
     role: str = ""
+    #: That job's session token.
+    job_token: str = ""
+    #: The session of STS's whose token came with the request.
+    session: StsSession | None = None
 
 
 #: Takes the validated parameters; returns the members of the output (times as epoch seconds, floats), or None for an

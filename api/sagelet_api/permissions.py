@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from sagelet_api.protocol import Call
+
 #: Services whose name in policies is not the one that requests are signed for.
 _PREFIXES = {"monitoring": "cloudwatch"}
 #: S3's operations whose permission has another name
@@ -48,10 +50,18 @@ class Policy:
 
 
 def action_of(service: str, operation: str) -> str:
-    """`logs`, `PutLogEvents` -> `logs:PutLogEvents`. An operation that only the path tells is `?`: `*` alone has it."""
+    """`logs`, `PutLogEvents` -> `logs:PutLogEvents`.
+
+    An operation that only the route tells is `?`, which no policy names: `*` alone has it.
+    """
     if service == "s3":
         operation = _S3_ACTIONS.get(operation, operation)
     return f"{_PREFIXES.get(service, service)}:{operation or '?'}"
+
+
+def resource_of(call: Call) -> str:
+    """What an operation of any service but S3 is about, as far as policies are asked: all that the account has."""
+    return f"arn:aws:{call.service}:{call.region}:{call.account}:*"
 
 
 def allows(policies: Sequence[Policy], action: str, resource: str) -> bool:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from sagelet_api.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
 from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION, Credential, find_credential
+from sagelet_api.sts_sessions import StsSession
 from sagelet_engine.jobs.record import TrainingJob
 
 Environ = dict[str, Any]
@@ -33,7 +34,7 @@ class Call:
 
     #: Signing name, `sagemaker`, `logs`, `s3`, ...; empty when the request is not signed.
     service: str
-    #: `CreateTrainingJob`; empty where the protocol hides it in a path or a form.
+    #: `CreateTrainingJob`, as `operation_names.py` finds it after the front door; empty where the route tells it.
     operation: str
     account: str
     region: str
@@ -49,6 +50,20 @@ class Call:
     #: None: an owner, who may do everything.
     job: TrainingJob | None = None
     permit: Callable[[str, str], None] | None = None
+    #: Whose session's token came with the request; None: no session's that was given out here.
+    session: StsSession | None = None
+
+    @property
+    def token(self) -> str:
+        """The session token that came with the request; empty: none."""
+        return self.headers.get("x-amz-security-token") or self.query.get("X-Amz-Security-Token", "")
+
+    @property
+    def job_token(self) -> str:
+        """The session token of the training job behind the request; empty: none is."""
+        if self.job is None:
+            return ""
+        return self.session.job_token if self.session else self.token
 
 
 def parse_call(environ: Environ) -> Call:
@@ -143,5 +158,5 @@ def _protocol(service: str, headers: Mapping[str, str], query: Mapping[str, str]
         return Protocol.JSON
     if service in ("s3", "s3express"):
         return Protocol.S3
-    is_form = headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
+    is_form = headers.get("content-type", "").strip().lower().startswith("application/x-www-form-urlencoded")
     return Protocol.QUERY if is_form or "Action" in query else Protocol.JSON

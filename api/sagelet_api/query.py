@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from sagelet_api.protocol import Call, Environ, read_body, rewind
+from sagelet_api.operation_names import form_body
+from sagelet_api.protocol import Call, Environ
 from sagelet_api.replies import Reply
 from sagelet_api.validation import rule_book
 
@@ -20,11 +21,9 @@ QUERY_SERVICES = frozenset({"iam", "sts"})
 _NUMBERS = {"integer": int, "long": int, "float": float, "double": float}
 
 
-def read_form(call: Call, environ: Environ, limit: int) -> dict[str, str]:
+def read_form(call: Call, environ: Environ) -> dict[str, str]:
     """The fields of the query string and of the body, which is put back for the next to read."""
-    body = read_body(environ, limit)
-    rewind(environ, body)
-    return {**call.query, **dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))}
+    return {**call.query, **dict(parse_qsl(form_body(environ).decode("utf-8", "replace"), keep_blank_values=True))}
 
 
 def parse_form(service: str, operation: str, form: Form) -> dict[str, Any]:

@@ -6,19 +6,22 @@ this file, and a header it adds makes the browser ask first, which nothing here 
 ours (else a page could rebind its own domain name to 127.0.0.1 and be same-origin), and it does not come from
 another site (browsers say so in Origin and Sec-Fetch-Site and let no script change either). No CORS header is ever
 sent. The rules follow the Fetch Metadata policy (https://web.dev/articles/fetch-metadata).
+
+Names in front of ours (`s3.localhost`, `BUCKET.localhost`) are the origins of objects, which may have scripts in them:
+a browser reads objects there, with a URL that is signed where a page has the link, and does nothing else.
 """
 
-import ipaddress
 from collections.abc import Iterable
-from urllib.parse import urlsplit
 
-from sagelet_api.authentication import Authentication
+from sagelet_api.authentication import FROM_PAGE, Authentication
 from sagelet_api.aws_errors import AccessDenied, MissingAuthenticationToken
-from sagelet_api.local_names import LOCAL_NAMES
+from sagelet_api.local_names import LOCAL_NAMES, host_name, is_address
+from sagelet_api.objects_origin import as_file, is_read_by_browser, objects_host
 from sagelet_api.protocol import Call, Environ, StartResponse
 
 _REQUEST_IDS = frozenset({"x-amzn-requestid", "x-amz-request-id"})
 _POLICY = "content-security-policy"
+_SANDBOX = "sandbox; frame-ancestors 'none'"
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
 
@@ -38,15 +41,17 @@ class FrontDoor:
     def check_origin(self, call: Call) -> None:
         """Raises AccessDenied unless Host is ours and no other site is behind the request."""
         host = call.headers.get("host", "")
-        if not self._is_ours(_host_name(host)):
+        if not self._is_ours(host_name(host)):
             raise AccessDenied(
                 f"Host {host!r} is no name of this sagelet server. Use localhost, or start it with this name allowed."
             )
+        apart = self.is_apart(call)
         origin = call.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        own = () if apart else (f"http://{host}".lower(), f"https://{host}".lower())
+        if origin is not None and origin.lower() not in own:
             raise AccessDenied(f"Requests from other origins ({origin!r}) are refused: web pages may not call sagelet.")
         site = call.headers.get("sec-fetch-site", "none")
-        if site not in ("same-origin", "none"):
+        if site != "none" and not (is_read_by_browser(call) if apart else site == "same-origin"):
             raise AccessDenied(f"Sec-Fetch-Site is {site!r}: web pages of other sites may not call sagelet.")
 
     def admit(self, call: Call, environ: Environ) -> Call:
@@ -55,6 +60,8 @@ class FrontDoor:
             raise MissingAuthenticationToken(
                 "Missing Authentication Token: sign the request (`sagelet run` brings a key) or presign its URL."
             )
+        # A page's link: only ours knows the key pair, which signs whether or not others have to.
+        environ[FROM_PAGE] = self.is_apart(call) and call.headers.get("sec-fetch-site", "none") != "none"
         return call if self._authentication is None else self._authentication.admit(call, environ)
 
     def check_control(self, call: Call, environ: Environ, *, public: bool) -> None:
@@ -71,18 +78,26 @@ class FrontDoor:
         if self._authentication is not None:
             self._authentication.admit_to_page(call, environ)
 
-    def names_bucket(self, call: Call) -> bool:
-        """Whether Host is a subdomain of a name of ours: S3's virtual-host style."""
-        name = _host_name(call.headers.get("host", ""))
-        return name not in self._names and not _is_address(name)
+    def elsewhere(self, call: Call) -> str | None:
+        """The host that a browser is sent to for an object; None: the request is answered here."""
+        return objects_host(call.headers.get("host", "")) if self.shows_here(call) else None
+
+    def shows_here(self, call: Call) -> bool:
+        """Whether a browser would show an object on the origin of our pages."""
+        return is_read_by_browser(call) and not self.is_apart(call)
+
+    def is_apart(self, call: Call) -> bool:
+        """Whether Host is a subdomain of a name of ours: S3's virtual-host style, and another origin than our pages."""
+        name = host_name(call.headers.get("host", ""))
+        return name not in self._names and not is_address(name)
 
     def _is_ours(self, name: str) -> bool:
         if name in self._names:
             return True
-        if _is_address(name):
+        if is_address(name):
             return self._any_address
         # BUCKET.localhost: S3's virtual-host style. An address has no subdomains.
-        return any(name.endswith(f".{ours}") for ours in self._names if not _is_address(ours))
+        return any(name.endswith(f".{ours}") for ours in self._names if not is_address(ours))
 
 
 def accepts_page(call: Call) -> bool:
@@ -90,36 +105,22 @@ def accepts_page(call: Call) -> bool:
     return call.method in ("GET", "HEAD") and "text/html" in call.headers.get("accept", "")
 
 
-def guarded(call: Call, start_response: StartResponse) -> StartResponse:
+def guarded(call: Call, start_response: StartResponse, *, file: bool) -> StartResponse:
     """A start_response that drops the CORS headers that moto adds for S3 buckets with a CORS configuration, and gives
     every answer a request id.
 
-    What a browser shows that is no page of ours (an object in S3, behind a presigned URL) is of our pages' origin: in
-    a sandbox no script in it runs, which could use them.
+    What a browser shows that is no page of ours (an object in S3, behind a presigned URL) has no scripts: it is in a
+    sandbox. `file`: it would be of our pages' origin, and is not shown at all.
     """
 
     def start(status: str, headers: list[tuple[str, str]], *rest: object) -> object:
         kept = [one for one in headers if not one[0].lower().startswith("access-control-")]
         names = {name.lower() for name, _ in kept}
-        if accepts_page(call) and _POLICY not in names:
-            kept += [("Content-Security-Policy", "sandbox"), ("X-Content-Type-Options", "nosniff")]
+        if (accepts_page(call) or is_read_by_browser(call)) and _POLICY not in names:
+            kept += [("Content-Security-Policy", _SANDBOX), ("X-Content-Type-Options", "nosniff")]
+            kept = as_file(status, kept) if file else kept
         if not names & _REQUEST_IDS:
             kept.append(("x-amzn-RequestId", call.request_id))
         return start_response(status, kept, *rest)
 
     return start
-
-
-def _host_name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

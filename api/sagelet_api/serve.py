@@ -47,11 +47,11 @@ class Sagelet:
     ) -> None:
         """`on_reset`: who stops this server, empties its data directory and starts another."""
         clock = clock or SystemClock()
-        self.choice: Choice = choice or choose(settings, clock)
-        bridge = MotoBridge()
-        # First of all: another process may be about to replace what is there.
+        # First of all: another process may be about to replace what is there, and hosts know the directory by its id.
         lock = lock_directory(settings.data)
         try:
+            self.choice: Choice = choice or choose(settings, clock)
+            bridge = MotoBridge()
             self._s3 = open_s3(settings, clock, bridge)
         except BaseException:
             lock.close()
@@ -87,7 +87,7 @@ class Sagelet:
             {
                 "sagemaker": jobs.operations(),
                 "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
-                **Identity(bridge).services(),
+                **Identity(bridge, self.engine.keys).services(),
             },
             bridge.wsgi,
             apps={"s3": self._s3.wsgi},
@@ -129,6 +129,10 @@ class Sagelet:
             return self.engine.close()
         finally:
             self._s3.close()
+
+    def lost(self) -> str | None:
+        """Why the data directory is not this server's any more, for people; None while it is."""
+        return self.engine.lost()
 
     def _collect(self, rules: Rules, dry_run: bool) -> Garbage:
         return collect_garbage(self.engine, self._s3.store, rules, dry_run=dry_run)

@@ -14,6 +14,7 @@ from sagelet_api.arrivals import MORE, STARVED, Arrivals
 from sagelet_api.authentication import FROM_CONTAINERS
 from sagelet_api.connection import Connection
 from sagelet_api.file_body import FileBody
+from sagelet_api.header_rules import check_head
 from sagelet_api.incoming import WAITING
 from sagelet_api.protocol import WsgiApp
 from sagelet_api.tls import Certificate, TlsAdapter, TlsConnection
@@ -113,6 +114,7 @@ class Server:
         if self._certificate is not None:
             server.ssl_adapter = TlsAdapter(self._certificate)
         server.for_containers = for_containers
+        server.addresses = 1 + len(self._extra_hosts)
         try:
             server.prepare()
         except OSError as error:
@@ -127,7 +129,15 @@ class Server:
 
 
 class _Gateway(wsgi.Gateway_10):
-    """Keeps the names of headers as they were sent (WSGI's variables cannot tell `_` from `-`), sends files as such."""
+    """Keeps the names of headers as they were sent (WSGI's variables cannot tell `_` from `-`), sends files as such.
+
+    Whatever answers, its head goes through `start_response`: what could be read as two answers is written nowhere else.
+    """
+
+    def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        """Raises IllegalHeader."""
+        check_head(status, headers)
+        return super().start_response(status, headers, exc_info)
 
     def respond(self) -> None:
         """cheroot's own way copies each chunk three times on its way to the socket."""
@@ -161,6 +171,8 @@ class _HttpServer(wsgi.Server):
     nodelay = True
     #: What comes in here comes from the hosts of jobs.
     for_containers = False
+    #: How many of these the process has.
+    addresses = 1
     max_request_header_size = MAX_HEADER_BYTES
     #: How often it looks for idle connections, in seconds; also how long `stop` may wait.
     expiration_interval = 0.2
@@ -173,7 +185,7 @@ class _HttpServer(wsgi.Server):
     def prepare(self) -> None:
         super().prepare()
         self._connections._selector.close()
-        self._connections = Arrivals(self)
+        self._connections = Arrivals(self, self.addresses)
 
     def process_conn(self, conn: Any) -> None:
         conn.queued = time.monotonic()

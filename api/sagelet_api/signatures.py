@@ -12,7 +12,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from sagelet_api import signature_errors as errors
+from sagelet_api.aws_errors import AwsError
 from sagelet_api.callers import Secret
+from sagelet_api.objects_origin import signed_hosts
 from sagelet_api.protocol import Call, Environ, Protocol
 
 _FIELD = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]*)")
@@ -57,7 +59,10 @@ def read_claim(call: Call) -> Claim:
         algorithm, timestamp = call.query.get("X-Amz-Algorithm", ""), call.query.get("X-Amz-Date", "")
         expires: int | None = _expires(call)
     else:
-        algorithm, fields = header.partition(" ")[0], dict(_FIELD.findall(header))
+        found = _FIELD.findall(header)
+        algorithm, fields = header.partition(" ")[0], dict(found)
+        if len(found) != len(fields):
+            raise errors.incomplete(call, "Authorization header has a parameter twice.", presigned=False)
         timestamp, expires = call.headers.get("x-amz-date", ""), None
     if algorithm != _ALGORITHM:
         raise errors.other_version(call)
@@ -93,13 +98,20 @@ def check(call: Call, environ: Environ, claim: Claim, secret: Secret, payload: s
     """`payload`: the SHA-256 of the body in hex, or what stands for it. Raises AwsError."""
     headers = sent_headers(call, environ)
     _check_coverage(call, claim, headers)
-    signer, request = _signer(call, environ, claim, secret, headers)
-    request.headers["X-Amz-Content-SHA256"] = payload
-    canonical = signer.canonical_request(request)
-    to_sign = signer.string_to_sign(request, canonical)
-    if not hmac.compare_digest(signer.signature(to_sign, request), claim.signature.encode("ascii", "replace").decode()):
-        raise errors.mismatch(call, claim.access_key, to_sign, canonical, claim.signature)
-    return Checked(claim, signer, request)
+    refusals: list[AwsError] = []
+    for host in signed_hosts(call, headers):
+        signer, request = _signer(call, environ, claim, secret, {**headers, "host": host})
+        request.headers["X-Amz-Content-SHA256"] = payload
+        canonical = signer.canonical_request(request)
+        to_sign = signer.string_to_sign(request, canonical)
+        if _is_same(signer.signature(to_sign, request), claim.signature):
+            return Checked(claim, signer, request)
+        refusals.append(errors.mismatch(call, claim.access_key, to_sign, canonical, claim.signature))
+    raise refusals[0]
+
+
+def _is_same(wanted: str, given: str) -> bool:
+    return hmac.compare_digest(wanted, given.encode("ascii", "replace").decode())
 
 
 def _expires(call: Call) -> int:

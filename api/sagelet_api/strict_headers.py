@@ -8,21 +8,13 @@ from typing import Any
 
 from cheroot.server import HeaderReader, comma_separated_headers  # type: ignore[attr-defined]
 
-#: May come once: a second one would be believed in the first one's place.
-ONCE = frozenset(
-    {
-        b"Host",
-        b"Content-Length",
-        b"Transfer-Encoding",
-        b"Authorization",
-        b"X-Amz-Content-Sha256",
-        b"X-Amz-Date",
-        b"X-Amz-Security-Token",
-        b"X-Amz-Target",
-    }
-)
+from sagelet_api.header_rules import TOKEN, VALUE
+
+#: May come several times: together they are one list (RFC 9110, 5.3). Of any other name a second one would be believed
+#: in the first one's place, whoever checked the first.
+LISTS = frozenset(comma_separated_headers) - {b"Expect", b"Transfer-Encoding"} | {b"Forwarded", b"X-Forwarded-For"}
 _METADATA = b"X-Amz-Meta-"
-_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
+_FIELD = re.compile(rf"({TOKEN}):({VALUE})\r\n".encode())
 #: 18 digits are more than any disk holds.
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 
@@ -32,17 +24,17 @@ class StrictHeaders(HeaderReader):
 
     def __call__(self, rfile: Any, hdict: dict[bytes, bytes] | None = None) -> dict[bytes, bytes]:
         headers: dict[bytes, bytes] = {} if hdict is None else hdict
-        seen = set[bytes]()
         while (line := rfile.readline()) != b"\r\n":
             name, value = _field(line)
-            if name in ONCE and name in seen:
+            metadata = name.startswith(_METADATA)
+            if name in headers and not metadata and name not in LISTS:
                 raise ValueError(f"{name.decode()} is there twice.")
-            seen.add(name)
             # WSGI cannot tell `x_amz_target` from `x-amz-target`; of metadata the names are kept elsewhere.
-            if b"_" in name and not name.startswith(_METADATA):
+            if b"_" in name and not metadata:
                 continue
-            if name in comma_separated_headers and headers.get(name):
-                value = b", ".join((headers[name], value))
+            if headers.get(name):
+                # S3 joins metadata as it is signed, without a space.
+                value = (b"," if metadata else b", ").join((headers[name], value))
             headers[name] = value
         _check_length(headers)
         return headers

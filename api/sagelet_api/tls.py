@@ -4,7 +4,6 @@ So nobody can make another certificate that whoever trusts `ca.pem` would take. 
 clients (AWS_CA_BUNDLE), `server.pem` and `server.key` (mode 0600) for the server.
 """
 
-import contextlib
 import ipaddress
 import socket
 import ssl
@@ -17,7 +16,7 @@ from typing import Any
 from cheroot.ssl.builtin import BuiltinSSLAdapter
 
 from sagelet_api.connection import Connection
-from sagelet_api.local_names import LOCAL_NAMES
+from sagelet_api.local_names import LOCAL_NAMES, is_address
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.keys import ca_file, write_private
 
@@ -112,15 +111,9 @@ class TlsConnection(Connection):
 def _names(addresses: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     """DNS names and addresses. Buckets are names in front of ours: OpenSSL wants two dots behind a wildcard."""
     given = LOCAL_NAMES | {one for one in addresses if one not in ("0.0.0.0", "::")}
-    hosts = {name for name in given if not _is_address(name)}
+    hosts = {name for name in given if not is_address(name)}
     dns = {f"{front}{name}" for name in hosts for front in ("", "*.", "s3.", "*.s3.")}
     return frozenset(dns), frozenset(given - hosts)
-
-
-def _is_address(name: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return bool(ipaddress.ip_address(name))
-    return False
 
 
 def _serves(certificate: Path, key: Path, names: tuple[frozenset[str], frozenset[str]], now: datetime) -> bool:

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TextIO
+from typing import Any
 
 import sagelet_engine
 from sagelet_engine.clock import Clock, SteadyClock
@@ -17,7 +17,7 @@ from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.data.file_systems import FileSystemSource, directory_of
 from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.database import NotFlushed, StoreUnavailable
-from sagelet_engine.errors import JobNotFound, JobNotStoppable
+from sagelet_engine.errors import JobNotFound, JobNotStoppable, RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.bill import Bill, bill
@@ -46,7 +46,8 @@ from sagelet_engine.runtimes import last_used
 from sagelet_engine.runtimes.cluster import Ground
 from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.settings import GpuPolicy, Settings
-from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.state.identity import forget_former
+from sagelet_engine.state.owner import DirectoryLock, lock_directory
 from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.events import FoundLines, LogEvent, LogStream, MergedEvents
@@ -72,7 +73,7 @@ class Engine:
         metrics: MetricSink,
         statuses: StatusSink,
         clock: Clock,
-        lock: TextIO | None = None,
+        lock: DirectoryLock | None = None,
     ) -> None:
         """`lock`: of the data directory, where the caller took it already; from now on the engine's."""
         self._settings = settings
@@ -113,6 +114,8 @@ class Engine:
         self._tidying = Tidying(self.log_groups, self._collector, keep, self._closing)
         self._unfinished = self._store.unfinished()
         self._check_runtime()
+        if not self._unfinished:
+            forget_former(settings.data, self._lock.identity)
         steady.begin_at(max((job.modified_ms for job in self._unfinished), default=0))
         self._republishing = Republishing(self._store, metrics, steady.now_ms(), self._closing)
         self._queue_unfinished()
@@ -171,11 +174,28 @@ class Engine:
 
     def _recover(self) -> None:
         failpoint(Failpoint.BEFORE_RECOVERY)
+        self._end_strays()
         for job in self._unfinished:
             if job.placed_ms is not None or job.stop_ms is not None:
                 self._supervise(job)
                 failpoint(Failpoint.AFTER_ADOPTION)
         self._scheduler.start()
+
+    def _end_strays(self) -> None:
+        """Ends hosts by this directory's id of which no job knows: of jobs that were reset, or lost with a database."""
+        try:
+            # In this order: a job that comes to be meanwhile is known before it has hosts.
+            there = self._runtime.jobs()
+            known = {job.launch_id for job in self._store.unfinished()}
+            for stray in sorted(there - known):
+                log.warning("hosts of a job that is not known (%s) are ended", stray)
+                self._runtime.reap(stray)
+        except (RuntimeUnavailable, StoreUnavailable) as error:
+            log.warning("hosts of jobs that are not known could not be looked for: %s", error)
+
+    def lost(self) -> str | None:
+        """Why the data directory is not this engine's any more, for people; None while it is."""
+        return self._lock.lost()
 
     def close(self) -> list[TrainingJob]:
         """Lets go of every job without stopping it; returns those that run on."""

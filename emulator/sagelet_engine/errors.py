@@ -74,5 +74,9 @@ class ClientFault(SageletError):
     """The job cannot run because of what the request asks for; becomes a FailureReason `ClientError: ...`."""
 
 
+class OutputTooLong(ClientFault):
+    """A host has printed more than is kept of it."""
+
+
 class RuntimeUnavailable(SageletError):
     """The engine behind a runtime (the Docker daemon, say) does not answer. The work may be tried again."""

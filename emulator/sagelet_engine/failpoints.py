@@ -119,6 +119,26 @@ class Failpoint(str, Enum):
     BEFORE_DELETE = "before-delete"
     AFTER_DELETE = "after-delete"
 
+    # Multipart uploads and deletions in S3
+    #: An upload is in the catalogue; the client does not know its id.
+    AFTER_UPLOAD_BEGAN = "after-upload-began"
+    #: The bytes of a part are on the disk; the catalogue does not name it.
+    BEFORE_PART = "before-part"
+    #: It does; the file of the part that it replaces is there.
+    AFTER_PART = "after-part"
+    #: All parts are one staged file; no row names it.
+    BEFORE_COMPLETION = "before-completion"
+    #: The object is in its place, the upload is no more; its files are there.
+    AFTER_COMPLETION = "after-completion"
+    #: The upload is no more; its files are there.
+    AFTER_ABORT = "after-abort"
+    #: The files of deleted objects are staged; their rows are there.
+    BEFORE_OBJECT_DELETE = "before-object-delete"
+    #: The rows are gone; the files are there.
+    AFTER_OBJECT_DELETE = "after-object-delete"
+    #: A bucket and its uploads are gone; the uploads' files are there.
+    AFTER_BUCKET_DELETE = "after-bucket-delete"
+
     # The next start
     #: CloudWatch has the points of before; no job is taken up.
     BEFORE_RECOVERY = "before-recovery"

@@ -20,6 +20,9 @@ DEFAULT_COMPILE_CACHE = 5 * 1024**3
 #: Seconds, and bytes, of what ended jobs leave in their directories.
 DEFAULT_KEEP_FILES = 30 * 86_400
 DEFAULT_KEEP_FILES_SIZE = 20 * 1024**3
+#: Bytes of a host's output; AWS bounds nothing, and charges for it.
+DEFAULT_LOG = 2 * 1024**3
+LEAST_LOG = 1024**2
 
 
 class RuntimeChoice(str, Enum):
@@ -130,6 +133,12 @@ class Settings:
     slurm_files: SlurmFiles = SlurmFiles.SHARED
     slurm_task: SlurmTask = SlurmTask.PROCESS
     slurm_size: SlurmSize = SlurmSize.INSTANCE
+    #: Patterns of local images whose containers keep a writable root file system, and of those that run as root where
+    #: the server is root. See runtimes/confinement.py.
+    writable_images: tuple[str, ...] = ()
+    root_images: tuple[str, ...] = ()
+    #: Bytes that a container may print; a job that prints more ends.
+    log_bytes: int = DEFAULT_LOG
     #: A directory of the nodes with the files of images.
     slurm_images: Path | None = None
     #: TOML file: which jobs go to which partition, account and QOS.
@@ -150,6 +159,8 @@ class Settings:
             raise SettingsError(f"--spot-discount {self.spot_discount}: must be at least 0 and less than 1")
         if self.compile_cache_bytes < 0:
             raise SettingsError(f"--compile-cache-size {self.compile_cache_bytes}: must not be negative")
+        if self.log_bytes < LEAST_LOG:
+            raise SettingsError(f"--log-size {self.log_bytes}: must be at least 1M")
         if self.image_rules is not None and not self.image_rules.is_file():
             raise SettingsError(f"--image-rules {self.image_rules}: no such file")
         needs_images = self.slurm_task in (SlurmTask.APPTAINER, SlurmTask.ENROOT)

@@ -36,6 +36,25 @@ def test_programs_whose_requests_would_leave_are_seen_to(
     assert len(proxy.seen) == 1
 
 
+@pytest.mark.sdk
+def test_a_users_profile_and_an_isolated_python(
+    clients: Callable[[Path], RunClients], proxy: RecordingProxy, tmp_path: Path
+) -> None:
+    """The AWS CLI by a profile that ignores endpoints, and a Python that loads nothing of ours."""
+    config = tmp_path / "config"
+    keys = "aws_access_key_id = AKIAREALREALREALREAL\naws_secret_access_key = real\n"
+    config.write_text(f"[default]\n[profile work]\nignore_configured_endpoint_urls = true\n{keys}")
+    run = clients(ENVIRONMENT)
+    run.also(AWS_CONFIG_FILE=str(config), AWS_PROFILE="work", AWS_BEARER_TOKEN_BEDROCK="real")
+    identity = ["sts", "get-caller-identity"]
+    assert json.loads(run.run("aws", *identity))["Account"] == ACCOUNT
+    assert json.loads(run.run("aws", "--profile", "work", *identity))["Account"] == ACCOUNT
+    for given in ("", "profile_name='work'"):
+        script = f"import boto3; print(boto3.Session({given}).client('sts').get_caller_identity()['Account'])"
+        assert run.run("python", "-I", "-c", script).strip() == ACCOUNT
+    assert proxy.seen == []
+
+
 STRICT = """
 import argparse, os, sys
 parser = argparse.ArgumentParser()

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -17,8 +18,10 @@ from sagelet_engine.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.runtimes import docker_client as sagelets_client
 from sagelet_engine.runtimes import docker_networks
 from sagelet_engine.runtimes import docker_spec as spec
+from sagelet_engine.runtimes.confinement import Exceptions
 from sagelet_engine.runtimes.docker import DockerRuntime, probe
-from sagelet_engine.runtimes.port import Handle
+from sagelet_engine.runtimes.port import Handle, Mount
+from sagelet_engine.settings import DEFAULT_LOG
 from support.harness import DEADLINE_S, Harness, wait_for
 
 pytestmark = pytest.mark.docker
@@ -49,9 +52,17 @@ def test_container_is_hardened(docker_host: Harness, docker_client: docker.Docke
     assert host["RestartPolicy"]["Name"] in ("", "no")
     assert (host["PidMode"], host["IpcMode"], host["UTSMode"]) == ("", "private", "")
     assert host["NetworkMode"] not in ("host", "default", "bridge")
-    assert [(mount["Source"], mount["Destination"], mount["RW"]) for mount in facts["Mounts"]] == [
-        (str(plan.hosts[0].opt_ml), "/opt/ml", True)
-    ]
+    assert (host["CgroupnsMode"], host["OomScoreAdj"], host["ReadonlyRootfs"]) == ("private", 500, True)
+    assert {key: int(value) for key, value in host["LogConfig"]["Config"].items()} == {
+        "max-file": 2, "max-size": DEFAULT_LOG * 9 // 8,
+    }  # fmt: skip
+    scratch = plan.hosts[0].run_dir / "scratch"
+    assert {mount["Destination"]: mount["Source"] for mount in facts["Mounts"] if mount["RW"]} == {
+        "/opt/ml": str(plan.hosts[0].opt_ml),
+        "/tmp": str(scratch / "tmp"),
+        "/var/tmp": str(scratch / "var-tmp"),
+        "/root": str(scratch / "home"),
+    }
     status = docker_host.text(handle)
     assert [line.split()[1] for line in status if line.startswith(("CapEff", "CapBnd"))] == ["0" * 16] * 2
 
@@ -61,8 +72,63 @@ def test_container_runs_as_the_user_of_the_server(
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1234)
     monkeypatch.setattr(os, "getgid", lambda: 2345)
-    handle = docker_host.start("id -u; id -g; echo $HOME; touch $HOME/x && echo writable")
-    assert docker_host.text(handle) == ["1234", "2345", "/tmp", "writable"]
+    handle = docker_host.start("id -u; id -g; echo $HOME; touch /tmp/x && echo writable")
+    assert docker_host.text(handle) == ["1234", "2345", "/root", "writable"]
+
+
+def excepted(docker_host: Harness, client: docker.DockerClient, exceptions: Exceptions) -> None:
+    """The runtime of a server with these settings."""
+    owner = uuid.uuid4().hex
+    docker_host.make = lambda: DockerRuntime(client, owner, SystemClock(), exceptions)
+    docker_host.runtime = docker_host.make()
+
+
+def test_an_image_that_cannot_bear_it_is_as_it_was(
+    docker_host: Harness, docker_client: docker.DockerClient, tiny_image: str
+) -> None:
+    excepted(docker_host, docker_client, Exceptions(writable=(tiny_image,), root=("sagelet/test-*",)))
+    handle = docker_host.start("id -u; touch /new /tmp/new /opt/ml/new && echo writable")
+    assert docker_host.text(handle) == [str(os.getuid()), "writable"]
+    facts = inspect(docker_client, handle)
+    assert facts["HostConfig"]["CapDrop"] == ["ALL"]
+    assert [mount["Destination"] for mount in facts["Mounts"]] == ["/opt/ml"]
+
+
+def test_a_host_has_the_cpus_of_its_instance_type(docker_host: Harness, docker_client: docker.DockerClient) -> None:
+    engine = probe(docker_client)
+    assert engine is not None
+    few, many = docker_host.start("true", vcpus=1), docker_host.start("true", vcpus=engine.cpus)
+    assert inspect(docker_client, few)["HostConfig"]["NanoCpus"] == (10**9 if engine.cpus > 1 else 0)
+    assert inspect(docker_client, many)["HostConfig"]["NanoCpus"] == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="containers are their server's user's")
+def test_a_directory_that_the_container_could_not_use_is_refused(docker_host: Harness) -> None:
+    source = docker_host.directory / "of root"
+    source.mkdir(mode=0o755)
+    plan = docker_host.plan("true")
+    (host,) = plan.hosts
+    (host.opt_ml / "data").mkdir()
+    fixed, free = (replace(host, mounts=(Mount(source, "data", read_only=one),)) for one in (True, False))
+    with pytest.raises(ClientFault, match=r"65532:65532, who may not write to .*chown.*--root-image"):
+        docker_host.runtime.launch(replace(plan, hosts=(free,)))
+    docker_host.launch_all(replace(plan, hosts=(fixed,)))
+    source.chmod(0o700)
+    with pytest.raises(ClientFault, match="who may not read"):
+        docker_host.runtime.launch(replace(docker_host.plan("true"), hosts=(fixed,)))
+
+
+def test_what_docker_writes_for_a_line_is_not_underestimated(
+    docker_host: Harness, docker_client: docker.DockerClient
+) -> None:
+    text = r"for i in $(seq 200); do printf '\033[31m<a>&\"\\\t\342\200\250 \377 \303\244\n';"
+    text += " printf 'plain line'; echo; done"
+    handle = docker_host.start(text)
+    *_, last = docker_host.output(handle)
+    counted = int(last.position.rpartition("-")[2])
+    log = Path(inspect(docker_client, handle)["LogPath"])
+    if os.access(log, os.R_OK):
+        assert log.stat().st_size <= counted <= 6 * log.stat().st_size
 
 
 def test_labels_and_name_say_whose_container_it_is(docker_host: Harness, docker_client: docker.DockerClient) -> None:

@@ -18,18 +18,18 @@ pytestmark = [pytest.mark.xla, pytest.mark.mounts]
 PRINTS = 'i=0;until [ -e {outside}/{word} ];do echo "line $i";i=$((i+1));sleep 0.02;done;echo w >model/w'
 #: Prints nothing until then.
 WAITS = "echo ready;until [ -e {outside}/{word} ];do sleep 0.02;done;echo w >model/w"
-MakeWorld = Callable[[str], "World"]
+MakeWorld = Callable[..., "World"]
 
 
 class World:
     """A server with one part of its data directory on a small disk, the rest elsewhere."""
 
-    def __init__(self, root: Path, small: str) -> None:
+    def __init__(self, root: Path, small: str, inodes: int = 0) -> None:
         data = root / "data"
         places = {"state": data, "jobs": data / "jobs", "s3": data / "s3"}
         self.bound: list[Path] = []
         self._root = root
-        self.disk = SmallDisk(root / "disk", places[small], 24)
+        self.disk = SmallDisk(root / "disk", places[small], 24, inodes)
         if small == "state":
             self._bind()
         self.mortal = Mortal(root, [], "--runtime", "process", "--max-jobs", "3")
@@ -73,8 +73,8 @@ class World:
 def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
     made: list[World] = []
 
-    def make(small: str) -> World:
-        made.append(World(tmp_path, small))
+    def make(small: str, inodes: int = 0) -> World:
+        made.append(World(tmp_path, small, inodes))
         return made[-1]
 
     yield make
@@ -154,6 +154,35 @@ def test_a_script_that_fills_the_disk_of_the_jobs(make_world: MakeWorld) -> None
     trains(mortal)(mortal)
 
 
+def test_a_script_that_prints_to_a_full_disk(make_world: MakeWorld) -> None:
+    """What it prints has no room: it goes on, its end is its own, and the log says how much is missing."""
+    world = make_world("jobs")
+    mortal = world.mortal
+    outside = mortal.outside
+    script = (
+        f"echo first;until [ -e {outside}/full ];do sleep 0.02;done;seq 1 200000;echo >{outside}/printed;"
+        f"until [ -e {outside}/prints ];do sleep 0.02;done;echo last;exit 9"
+    )
+    name = world.runs(script, "prints")
+    world.disk.fill()
+    (outside / "full").touch()
+    until((outside / "printed").exists)
+    world.disk.free()
+    world.let_go("prints")
+    job = mortal.ended(name)
+    assert job["FailureReason"] == "AlgorithmError: , exit code: 9"
+    (lines,) = mortal.log(name).values()
+    assert (lines[0], lines[-1]) == ("first", "last")
+    # A full disk may take a block now and then.
+    notices = [line for line in lines if line.startswith("sagelet: the disk was full: ")]
+    missing = sum(int(line.split()[5]) for line in notices)
+    there = sum(len(line) + 1 for line in lines[1:-1] if line not in notices)
+    printed = len("".join(f"{number}\n" for number in range(1, 200_001)))
+    assert missing > 0
+    # Each notice, whole or cut, may end a line that was cut.
+    assert 0 <= there + missing - printed <= 80 * len(notices)
+
+
 def test_a_full_disk_under_the_objects(make_world: MakeWorld) -> None:
     world = make_world("s3")
     mortal = world.mortal
@@ -176,6 +205,47 @@ def test_a_full_disk_under_the_objects(make_world: MakeWorld) -> None:
     world.let_go("neighbour")
     assert mortal.ended(neighbour)["TrainingJobStatus"] == "Completed"
     assert model(mortal, neighbour) == {"w"}
+
+
+def test_no_inodes_under_the_objects(make_world: MakeWorld) -> None:
+    """Most of the bytes are free, and no file can be made."""
+    world = make_world("s3", inodes=600)
+    mortal = world.mortal
+    s3 = mortal.client("s3")
+    s3.put_object(Bucket=BUCKET, Key="before", Body=b"before")
+    name = world.runs(WAITS, "uploads")
+    world.disk.fill_inodes()
+    code, status, message = refusal(lambda: s3.put_object(Bucket=BUCKET, Key="more", Body=b"0"))
+    assert (code, status) == ("InternalFailure", 500)
+    assert "no inode left: remove files from it" in message
+    code, status, message = refusal(lambda: mortal.client("s3").create_multipart_upload(Bucket=BUCKET, Key="x") and (
+        s3.put_object(Bucket=BUCKET, Key="new/place", Body=b"0")
+    ))  # fmt: skip
+    assert "no inode left: remove files from it" in message
+    assert s3.get_object(Bucket=BUCKET, Key="before")["Body"].read() == b"before"
+    world.let_go("uploads")
+    job = mortal.ended(name)
+    assert job["FailureReason"].startswith("InternalServerError")
+    assert "no inode left: remove files from it" in job["SecondaryStatusTransitions"][-1]["StatusMessage"]
+    world.disk.free()
+    s3.put_object(Bucket=BUCKET, Key="more", Body=b"0")
+    trains(mortal)(mortal)
+
+
+def test_no_inodes_under_the_jobs(make_world: MakeWorld) -> None:
+    world = make_world("jobs", inodes=600)
+    mortal = world.mortal
+    name = world.runs(WAITS, "neighbour")
+    world.disk.fill_inodes()
+    late = mortal.ended(mortal.create("late", "true"))
+    assert late["FailureReason"].startswith("InternalServerError")
+    message = late["SecondaryStatusTransitions"][-1]["StatusMessage"]
+    assert "No space left on device" in message
+    assert "no inode left: remove files from it" in message
+    world.disk.free()
+    world.let_go("neighbour")
+    assert mortal.ended(name)["TrainingJobStatus"] == "Completed"
+    trains(mortal)(mortal)
 
 
 def test_a_disk_of_the_state_that_fails(make_world: MakeWorld) -> None:

@@ -49,7 +49,7 @@ class ApiWorld(World):
         services = {
             "sagemaker": jobs.operations(),
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
-            **Identity(bridge).services(),
+            **Identity(bridge, self.engine.keys).services(),
         }
         self._http = urllib3.PoolManager()
         #: REST's own store: the jobs of this world have stand-ins for theirs.

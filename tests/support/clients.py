@@ -74,6 +74,10 @@ class RunClients:
         cleared = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGE"))}
         self._environment = {**cleared, "AWS_CONFIG_FILE": os.devnull, "SAGELET_DATA": str(server.data), **others}
 
+    def also(self, **others: str) -> None:
+        """More variables, as the user has them."""
+        self._environment.update(others)
+
     def run(self, program: str, *arguments: str, seconds: float = 600) -> str:
         """Runs a program of the virtual environment and returns what it printed to stdout."""
         return run_client(

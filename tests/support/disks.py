@@ -1,6 +1,7 @@
 """Small file systems of a test's own: an ext4 in a file, mounted by the loop device."""
 
 import errno
+import itertools
 import os
 import shutil
 import subprocess
@@ -27,13 +28,14 @@ def missing_mounts() -> str | None:
 class SmallDisk:
     """A disk of some MiB at a directory. Every method may be repeated."""
 
-    def __init__(self, file: Path, place: Path, mebibytes: int) -> None:
+    def __init__(self, file: Path, place: Path, mebibytes: int, inodes: int = 0) -> None:
+        """`inodes`: 0 for as many as mkfs thinks right."""
         self.place = place
         self._file = file
         place.mkdir(parents=True, exist_ok=True)
         with file.open("wb") as sparse:
             sparse.truncate(mebibytes * 1024**2)
-        run("mkfs.ext4", "-q", "-m", "0", str(file))
+        run("mkfs.ext4", "-q", "-m", "0", *(("-N", str(inodes)) if inodes else ()), str(file))
         self.mount()
 
     def mount_again(self) -> None:
@@ -60,7 +62,18 @@ class SmallDisk:
                         raise
                     size //= 2
 
+    def fill_inodes(self) -> None:
+        """Takes all files that can be made; most of the bytes stay free."""
+        (self.place / "fillers").mkdir()
+        try:
+            for number in itertools.count():
+                (self.place / "fillers" / str(number)).touch()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
     def free(self) -> None:
+        shutil.rmtree(self.place / "fillers", ignore_errors=True)
         (self.place / "filler").unlink(missing_ok=True)
 
     def fail(self) -> None:

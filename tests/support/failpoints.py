@@ -65,6 +65,8 @@ class Mortal:
         self.outside = directory / "outside"
         for name in ("starts", "scripts"):
             (self.outside / name).mkdir(parents=True)
+            # Of a server that is root containers are nobody's.
+            (self.outside / name).chmod(0o777)
         shared = f"{FILE_SYSTEM}={self.outside}"
         self.server = SageletProcess(directory / "data", *options, "--file-system", shared)
         self.image = image

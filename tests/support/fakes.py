@@ -19,6 +19,7 @@ from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.runtimes.cluster import Cluster
 from sagelet_engine.runtimes.port import Handle, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.telemetry.sink import MetricPoint
+from support.object_batch import Batch
 
 
 class FakeClock:
@@ -84,6 +85,16 @@ class FakeObjects:
         yield data
         self.put(bucket, key, data.getvalue())
         self.uploads.append(f"s3://{bucket}/{key}")
+
+    @contextmanager
+    def batch(self, account: str, region: str, bucket: str) -> Iterator[Batch]:
+        if bucket in self.missing:
+            raise ObjectNotFound(bucket)
+        batch = Batch()
+        yield batch
+        for key, data in batch.made.items():
+            self.put(bucket, key, data)
+            self.uploads.append(f"s3://{bucket}/{key}")
 
     def make_bucket(self, account: str, region: str, bucket: str) -> None:
         self.missing.discard(bucket)
@@ -213,6 +224,9 @@ class FakeRuntime:
             if ended and done + 1 == len(host.printed):
                 return
             threading.Event().wait(0.005)
+
+    def jobs(self) -> set[str]:
+        return {host.plan.job_id for host in self.hosts.values()}
 
     def stop(self, handle: Handle, *, force: bool = False) -> None:
         self.hosts[handle.ref].signals.append("KILL" if force else "TERM")

@@ -38,12 +38,13 @@ class Harness:
 
     def plan(self, script: str, *, hosts: int = 1, **changes: Any) -> LaunchPlan:
         job_id = f"job-{uuid.uuid4().hex}"
+        of_hosts = {name: changes.pop(name) for name in ("memory_bytes", "vcpus") if name in changes}
         return LaunchPlan(
             **{
                 "job_id": job_id,
                 "job_name": "contract-test",
                 "image": self.image,
-                "hosts": tuple(self._host(job_id, number) for number in range(1, hosts + 1)),
+                "hosts": tuple(self._host(job_id, number, **of_hosts) for number in range(1, hosts + 1)),
                 "entrypoint": ("/bin/sh", "-c", script),
                 "arguments": (),
                 "shm_bytes": 64 * 1024**2,
@@ -51,11 +52,11 @@ class Harness:
             }
         )
 
-    def _host(self, job_id: str, number: int) -> HostPlan:
+    def _host(self, job_id: str, number: int, **of_host: int) -> HostPlan:
         name = f"algo-{number}"
         opt_ml = self.directory / job_id / name / "ml"
         opt_ml.mkdir(parents=True)
-        return HostPlan(name, opt_ml, self.directory / job_id / name / "run")
+        return HostPlan(name, opt_ml, self.directory / job_id / name / "run", **of_host)
 
     def launch_all(self, plan: LaunchPlan) -> list[Handle]:
         self.jobs.append(plan.job_id)

@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -165,6 +166,65 @@ def is_deleted(mortal: Mortal) -> Check:
     return check
 
 
+def uploads(mortal: Mortal) -> Check:
+    """No job: an upload that is completed over an object, one that is aborted with its bucket, and a deletion."""
+    name = f"uploads-{uuid.uuid4().hex[:8]}"
+    place = {"Bucket": name, "Key": "kept"}
+    parts = [b"first" * (1 << 20), b"second"]
+
+    def call(operation: str, *fine: str, **arguments: Any) -> Any:
+        """The answer; None when a kill kept it from us, and the operation came through (its error is in `fine`)."""
+
+        def ask(mortal: Mortal) -> Any:
+            try:
+                return getattr(mortal.client("s3"), operation)(**{**place, **arguments})
+            except ClientError as error:
+                if error.response["Error"]["Code"] not in fine:
+                    raise
+                return None
+
+        return mortal.ask(ask)
+
+    def upload() -> dict[str, Any]:
+        begun = call("create_multipart_upload")["UploadId"]
+        sent = [parts[0], b"sent twice", parts[1]]
+        tags = [
+            call("upload_part", UploadId=begun, PartNumber=number, Body=data)["ETag"]
+            for number, data in zip((1, 2, 2), sent, strict=True)
+        ]
+        named = [{"PartNumber": 1, "ETag": tags[0]}, {"PartNumber": 2, "ETag": tags[2]}]
+        return {"UploadId": begun, "MultipartUpload": {"Parts": named}}
+
+    mortal.ask(lambda one: one.client("s3").create_bucket(Bucket=name))
+    call("put_object", Body=b"old")
+    complete = upload()
+    call("abort_multipart_upload", "NoSuchUpload", UploadId=upload()["UploadId"])
+    # Its answer, too, is there for whoever asks again.
+    etag = call("complete_multipart_upload", **complete)["ETag"]
+
+    def check(mortal: Mortal) -> None:
+        assert call("complete_multipart_upload", **complete)["ETag"] == etag
+        got = call("get_object")
+        assert (got["Body"].read(), got["ETag"]) == (b"".join(parts), etag)
+        left = mortal.client("s3").list_multipart_uploads(Bucket=name).get("Uploads", [])
+        # What a kill kept the client from knowing of is empty.
+        assert all(not mortal.client("s3").list_parts(**place, UploadId=one["UploadId"]).get("Parts") for one in left)
+
+    check(mortal)
+    call("delete_object")
+    call("create_multipart_upload")
+    mortal.ask(lambda one: _delete_bucket(one, name))
+    return lambda mortal: None
+
+
+def _delete_bucket(mortal: Mortal, name: str) -> None:
+    try:
+        mortal.client("s3").delete_bucket(Bucket=name)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchBucket":
+            raise
+
+
 F = Failpoint
 #: Whose life passes a failpoint; `trains` passes all others.
 PASSED_BY: dict[Failpoint, Callable[[Mortal], Check]] = {
@@ -175,6 +235,11 @@ PASSED_BY: dict[Failpoint, Callable[[Mortal], Check]] = {
     **dict.fromkeys((F.AFTER_INTERRUPT, F.AFTER_FINAL_SYNC, F.AFTER_RESTART), is_interrupted),
     **dict.fromkeys((F.BEFORE_CHECKPOINT, F.AFTER_CHECKPOINT, F.AFTER_CHECKPOINT_DELETE), is_interrupted),
     **dict.fromkeys((F.BEFORE_DELETE, F.AFTER_DELETE), is_deleted),
+    **dict.fromkeys(
+        (F.AFTER_UPLOAD_BEGAN, F.BEFORE_PART, F.AFTER_PART, F.BEFORE_COMPLETION, F.AFTER_COMPLETION), uploads
+    ),
+    **dict.fromkeys((F.AFTER_ABORT, F.BEFORE_OBJECT_DELETE, F.AFTER_OBJECT_DELETE), uploads),
+    F.AFTER_BUCKET_DELETE: uploads,
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from sagelet.sessions import with_quick_waiters
 from sagelet_api.redirect.environment import SECRET, redirection
+from sagelet_api.redirect.profiles import profiles_file
 from sagelet_api.redirect.site._sagelet_redirect import redirect_session
 from sagelet_engine.keys import ca_file, read_key_pair
 
@@ -25,13 +26,15 @@ def redirect(
 ) -> None:
     """Variables for child processes, clients of this process, and boto3's waiters, which look ten times a second."""
     keys, authority = read_key_pair(data), ca_file(data)
+    secret = SECRET if keys is None else keys.secret
     changes = redirection(
         endpoint,
         account,
         region,
         os.environ,
-        secret=SECRET if keys is None else keys.secret,
+        secret=secret,
         authority=str(authority) if authority.is_file() else None,
+        profiles=profiles_file(os.environ, endpoint, account, secret),
     )
     for name, value in changes.items():
         if value is None:

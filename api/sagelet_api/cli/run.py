@@ -13,6 +13,7 @@ from sagelet_api.cli.control_client import ask, authority_of
 from sagelet_api.cli.options import Server, json_option, server_options
 from sagelet_api.cli.output import echo_json
 from sagelet_api.redirect.environment import SECRET, changed, redirection
+from sagelet_api.redirect.profiles import profiles_file
 from sagelet_engine.keys import read_key_pair
 
 #: As shells say it: the command cannot be run, the command is not there.
@@ -62,13 +63,15 @@ def env(fish: bool, as_json: bool, server: Server) -> None:
 
 def _changes(server: Server) -> dict[str, str | None]:
     keys, authority = read_key_pair(server.data), authority_of(server.endpoint, server.data)
+    secret = SECRET if keys is None else keys.secret
     return redirection(
         server.endpoint,
         server.account,
         server.region,
         os.environ,
-        secret=SECRET if keys is None else keys.secret,
+        secret=secret,
         authority=None if authority is None else str(authority),
+        profiles=profiles_file(os.environ, server.endpoint, server.account, secret),
     )
 
 

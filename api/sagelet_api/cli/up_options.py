@@ -70,6 +70,19 @@ OPTIONS = (
     option("--auth", is_flag=True, help="Let in only what is signed with the key pair in DATA/credentials."),
     option("--tls", is_flag=True, help="HTTPS, with a certificate of its own: DATA/tls/ca.pem is for AWS_CA_BUNDLE."),
     option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules."),
+    option(
+        "--writable-image",
+        multiple=True,
+        metavar="PATTERN",
+        help="Local images (`lab/*`) whose containers may write to their root file system; may be given several times.",
+    ),
+    option(
+        "--root-image",
+        multiple=True,
+        metavar="PATTERN",
+        help="Local images (`lab/*`) that run as root where sagelet is root; others run as the user 65532.",
+    ),
+    option("--log-size", default="2G", type=Size(), help="What a container may print; a job that prints more ends."),
     option("--slurm-address", default=None, help="With --runtime slurm: the name by which nodes reach this server."),
     option(
         "--slurm-files",
@@ -127,6 +140,9 @@ def settings_of(
     keep_files: int | None,
     keep_files_size: int,
     keep_jobs: int | None,
+    writable_image: tuple[str, ...],
+    root_image: tuple[str, ...],
+    log_size: int,
     file_system: tuple[str, ...],
     **same: Any,
 ) -> Settings:
@@ -142,6 +158,9 @@ def settings_of(
         keep_files_seconds=keep_files,
         keep_files_bytes=keep_files_size,
         keep_jobs_seconds=keep_jobs,
+        writable_images=writable_image,
+        root_images=root_image,
+        log_bytes=log_size,
         file_systems=_by_id(file_system),
         **same,
     )

@@ -1,30 +1,34 @@
-"""The environment in which client programs reach the emulator and nothing else of AWS's."""
+"""The environment in which client programs reach the emulator and nothing else of AWS's.
+
+It has to do where nothing of ours is loaded, too: `python -I` and AWS's own CLI ignore PYTHONPATH. Three things hold
+there, each by itself. No key or token of the user's is in the variables, or in the file that they name. What is
+configured leads here. A client that names an endpoint of AWS's all the same trusts no certificate that AWS has, so it
+sends nothing.
+"""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 SITE = Path(__file__).with_name("site")
+#: An authority that signed nothing: whoever trusts it alone opens no TLS connection.
+NO_AUTHORITY = Path(__file__).with_name("no_authority.pem")
 #: For a server that does not check it.
 SECRET = "sagelet"
 
 #: Each would bring in another identity, or an endpoint of AWS's.
 UNSET = (
-    "AWS_SESSION_TOKEN",
-    "AWS_SECURITY_TOKEN",
     "AWS_PROFILE",
     "AWS_DEFAULT_PROFILE",
     "AWS_ROLE_ARN",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
     "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
     "AWS_USE_FIPS_ENDPOINT",
     "AWS_USE_DUALSTACK_ENDPOINT",
 )
+#: So would each that is named like these, today's or one that comes: AWS_BEARER_TOKEN_BEDROCK, AWS_ENDPOINT_URL_S3, ...
+_FOREIGN = re.compile(r"AWS_(ENDPOINT_URL_|.*(TOKEN|SECRET|CREDENTIAL|ACCESS_KEY|PASSWORD))")
 
 
 def redirection(
@@ -35,10 +39,11 @@ def redirection(
     *,
     secret: str = SECRET,
     authority: str | None = None,
+    profiles: str = os.devnull,
 ) -> dict[str, str | None]:
     """What to change in `environ`: new values, and None for what to unset. Applied twice it changes nothing more.
 
-    `authority`: file of the certificate authority to trust, beside which no other is.
+    `authority`: file of the certificate authority to trust, beside which no other is. `profiles`: see `profiles_file`.
     """
     changes: dict[str, str | None] = {name: None for name in environ if _is_foreign(name)}
     changes |= {
@@ -49,11 +54,16 @@ def redirection(
         # sagelet tells accounts apart by the access key; no key of the user's is sent.
         "AWS_ACCESS_KEY_ID": account,
         "AWS_SECRET_ACCESS_KEY": secret,
+        "AWS_CONFIG_FILE": profiles,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        # boto 2's file, which botocore reads still.
+        "BOTO_CONFIG": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CA_BUNDLE": authority or str(NO_AUTHORITY),
+        # The user's own, for endpoints that are not AWS's; there before us if this is the second time.
+        "SAGELET_CA_BUNDLE": environ.get("SAGELET_CA_BUNDLE", environ.get("AWS_CA_BUNDLE", "")),
         "PYTHONPATH": _first(str(SITE), environ.get("PYTHONPATH", ""), os.pathsep),
     }
-    if authority is not None:
-        changes["AWS_CA_BUNDLE"] = authority
     host = urlsplit(endpoint).hostname or ""
     for name in ("NO_PROXY", "no_proxy"):
         changes[name] = _first(host, environ.get("NO_PROXY") or environ.get("no_proxy", ""), ",")
@@ -67,7 +77,7 @@ def changed(environ: Mapping[str, str], changes: Mapping[str, str | None]) -> di
 
 
 def _is_foreign(name: str) -> bool:
-    return name in UNSET or name.startswith("AWS_ENDPOINT_URL_")
+    return name in UNSET or _FOREIGN.match(name) is not None
 
 
 def _first(item: str, existing: str, separator: str) -> str:

@@ -1,27 +1,52 @@
-"""Who calls and what they may do, where moto's answer stops the SDKs. All other operations of STS and IAM are moto's.
+"""Who calls, and the sessions that STS gives out. All other operations of STS and IAM are moto's.
 
-A caller is a session of the execution role, as on a notebook instance; keys that moto's IAM or STS gave out stay
-whose they are. There are no permissions to check: every simulation says `allowed`.
+A caller is a session of the execution role, as on a notebook instance; a user's key stays that user's, and a session
+its own. There are no permissions to check of an owner: every simulation says `allowed`. AssumeRole asks what is asked
+on AWS all the same: that the role is there, and that its trust policy names the caller.
 """
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import Any, Protocol
 
-from sagelet_api.aws_errors import NoSuchEntity, ValidationException
+from sagelet_api import sts_sessions
+from sagelet_api.aws_errors import AccessDenied, NoSuchEntity, NotImplementedOperation, ValidationException
 from sagelet_api.operations import Context, Operations, Parameters, SharedOperation
 from sagelet_api.services import execution_role
+from sagelet_api.services.trust import Caller, trusts
+from sagelet_api.sts_sessions import StsSession
+from sagelet_engine.keys import KeyPair
 
 #: IAM's own default of MaxItems.
 _PAGE = 100
+#: Seconds that sessions live unless the caller says otherwise, by AWS's API reference of STS.
+_ROLE_SECONDS, _SESSION_SECONDS = 3600, 12 * 3600
+#: The most that a role chain gets: a session that assumes a role.
+_CHAIN_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role of IAM."""
+
+    id: str
+    name: str
+    trust_policy: str
+    max_session_seconds: int
 
 
 class Principals(Protocol):
     """The users, groups and roles of an account."""
 
-    def knows_access_key(self, access_key: str) -> bool:
-        """Whether it is a key of a user, or of a role's session, that was made here."""
+    def user_of_key(self, access_key: str) -> str | None:
+        """The ARN of the user whose key it is; None for any other key."""
+        ...
+
+    def role(self, arn: str) -> Role | None:
+        """A role by its ARN; None when there is none."""
         ...
 
     def role_id(self, account: str, region: str, name: str) -> str | None:
@@ -38,17 +63,39 @@ class Principals(Protocol):
 
 
 class Identity:
-    def __init__(self, principals: Principals) -> None:
+    """`keys`: the data directory's key pair, which seals sessions.
+
+    `now` is the client's clock, as for signatures: SDKs renew a session by it, also where a job's time is simulated.
+    """
+
+    def __init__(
+        self,
+        principals: Principals,
+        keys: KeyPair,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
         self._principals = principals
+        self._keys = keys
+        self._now = now
 
     def services(self) -> dict[str, Operations]:
         """Operations by signing name."""
         return {
-            "sts": {"GetCallerIdentity": SharedOperation(self.get_caller_identity, self._is_stranger)},
+            "sts": {
+                "GetCallerIdentity": SharedOperation(self.get_caller_identity, self._is_no_user),
+                "AssumeRole": self.assume_role,
+                "GetSessionToken": self.get_session_token,
+                "GetFederationToken": self.get_federation_token,
+                "AssumeRoleWithSAML": _refuse_federation,
+                "AssumeRoleWithWebIdentity": _refuse_federation,
+            },
             "iam": {"SimulatePrincipalPolicy": self.simulate_principal_policy},
         }
 
     def get_caller_identity(self, context: Context, _parameters: Parameters) -> Mapping[str, Any]:
+        if context.session is not None:
+            session = context.session
+            return {"UserId": session.user_id, "Account": session.account, "Arn": session.principal}
         name = context.role.rpartition("/")[2] or execution_role.NAME
         role_id = self._principals.role_id(context.account, context.region, name)
         if role_id is None and context.role:
@@ -59,11 +106,76 @@ class Identity:
                 f"The execution role {execution_role.NAME} was deleted: create it again, or restart the server."
             )
         partition = self._principals.partition(context.region)
-        session = f"assumed-role/{name}/{execution_role.SESSION}"
+        who = f"assumed-role/{name}/{execution_role.SESSION}"
         return {
             "UserId": f"{role_id}:{execution_role.SESSION}",
             "Account": context.account,
-            "Arn": f"arn:{partition}:sts::{context.account}:{session}",
+            "Arn": f"arn:{partition}:sts::{context.account}:{who}",
+        }
+
+    def assume_role(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
+        """Raises AccessDenied as AWS does, for a role that is not there and one that does not trust the caller."""
+        arn, name = parameters["RoleArn"], parameters["RoleSessionName"]
+        who, names = self._caller(context)
+        role = self._principals.role(arn)
+        external_id = parameters.get("ExternalId")
+        caller = Caller.principal(context.account, self._principals.partition(context.region), names, external_id)
+        if role is None or not trusts(role.trust_policy, caller):
+            raise AccessDenied(f"User: {who} is not authorized to perform: sts:AssumeRole on resource: {arn}")
+        seconds = parameters.get("DurationSeconds", _ROLE_SECONDS)
+        if (context.session or context.job_token) and seconds > _CHAIN_SECONDS:
+            raise ValidationException(
+                "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining"
+            )
+        if seconds > role.max_session_seconds:
+            raise ValidationException("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
+        _, partition, _, _, account, _ = arn.split(":", 5)
+        principal = f"arn:{partition}:sts::{account}:assumed-role/{role.name}/{name}"
+        user_id = f"{role.id}:{name}"
+        given = self._give_out(context, StsSession(account, principal, user_id, arn, 0), seconds)
+        return {"Credentials": given, "AssumedRoleUser": {"AssumedRoleId": user_id, "Arn": principal}}
+
+    def get_session_token(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
+        """The caller again, with an end."""
+        who, user_id = self._for_itself(context, "GetSessionToken")
+        session = StsSession(context.account, who, user_id, "", 0)
+        return {"Credentials": self._give_out(context, session, parameters.get("DurationSeconds", _SESSION_SECONDS))}
+
+    def get_federation_token(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
+        self._for_itself(context, "GetFederationToken")
+        name, partition = parameters["Name"], self._principals.partition(context.region)
+        arn, user_id = f"arn:{partition}:sts::{context.account}:federated-user/{name}", f"{context.account}:{name}"
+        session = StsSession(context.account, arn, user_id, "", 0)
+        given = self._give_out(context, session, parameters.get("DurationSeconds", _SESSION_SECONDS))
+        return {"Credentials": given, "FederatedUser": {"FederatedUserId": user_id, "Arn": arn}}
+
+    def _for_itself(self, context: Context, operation: str) -> tuple[str, str]:
+        """ARN and user id of a caller with lasting keys. Raises AccessDenied for others, as AWS does."""
+        if context.session or context.job_token:
+            raise AccessDenied(f"Cannot call {operation} with session credentials")
+        who, _ = self._caller(context)
+        return who, context.access_key
+
+    def _caller(self, context: Context) -> tuple[str, set[str]]:
+        """The caller's ARN, and all ARNs by which a trust policy may name it: a session's role is one."""
+        if context.session is not None:
+            return context.session.principal, {context.session.principal, context.session.role} - {""}
+        user = None if context.role else self._principals.user_of_key(context.access_key)
+        if user is not None:
+            return user, {user}
+        who = str(self.get_caller_identity(context, {})["Arn"])
+        partition = self._principals.partition(context.region)
+        role = f"arn:{partition}:iam::{context.account}:role{execution_role.PATH}{execution_role.NAME}"
+        return who, {who, context.role or role}
+
+    def _give_out(self, context: Context, session: StsSession, seconds: int) -> dict[str, Any]:
+        expires_ms = (int(self._now().timestamp()) + seconds) * 1000
+        key = sts_sessions.give_out(self._keys, replace(session, expires_ms=expires_ms, job_token=context.job_token))
+        return {
+            "AccessKeyId": key.access_key,
+            "SecretAccessKey": key.secret,
+            "SessionToken": key.token,
+            "Expiration": datetime.fromtimestamp(expires_ms / 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
 
     def simulate_principal_policy(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
@@ -82,8 +194,14 @@ class Identity:
             **({"Marker": str(end)} if more else {}),
         }
 
-    def _is_stranger(self, context: Context, _parameters: Parameters) -> bool:
-        return not self._principals.knows_access_key(context.access_key)
+    def _is_no_user(self, context: Context, _parameters: Parameters) -> bool:
+        return context.session is not None or self._principals.user_of_key(context.access_key) is None
+
+
+def _refuse_federation(_context: Context, _parameters: Parameters) -> Mapping[str, Any]:
+    raise NotImplementedOperation(
+        "sagelet has no identity provider to check the token with: use AssumeRole with a role that trusts your account."
+    )
 
 
 def _allowed(action: str, resource: str) -> dict[str, Any]:

@@ -9,11 +9,9 @@ import logging
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import parse_qsl
 
 from sagelet_api.authentication import MAX_BODY
 from sagelet_api.aws_errors import (
@@ -36,8 +34,10 @@ from sagelet_api.protocol import (
 )
 from sagelet_api.replies import error_reply, send
 from sagelet_api.services import execution_role, moto_events, moto_metrics
+from sagelet_api.services.identity import Role
 from sagelet_api.services.moto_confined import Confined, confine
-from sagelet_api.services.trust import trusts
+from sagelet_api.services.moto_dispatch import bind, dispatching
+from sagelet_api.services.trust import Caller, trusts
 from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.telemetry.sink import MetricPoint
 
@@ -49,10 +49,9 @@ _RETRIES = 5
 #: The principal that runs training jobs.
 SERVICE = "sagemaker.amazonaws.com"
 _TAGS = {("sagemaker", operation) for operation in ("AddTags", "DeleteTags", "ListTags")}
-#: Forms are small; CloudFormation templates of 1 MB are the largest.
-_MAX_FORM = 8 * 1024 * 1024
 #: Marks an IAM of moto's that has its execution role, or had it.
 _SEEDED = "sagelet_execution_role"
+PARTITIONS = frozenset({"aws", "aws-cn", "aws-us-gov", "aws-iso", "aws-iso-b"})
 _WEB_PAGES = (b"<!doctype html", b"<html")
 
 
@@ -82,7 +81,6 @@ class MotoBridge:
         """Answers a signed request; what moto lacks or fails at becomes an error of the caller's protocol."""
         call: Call = environ.get("sagelet.call") or parse_call(environ)
         try:
-            call = _named(call, environ)
             if call.path.startswith(_REFUSED_PATHS):
                 raise _not_implemented(call)
             if call.service in ("iam", "sts"):
@@ -129,7 +127,8 @@ class MotoBridge:
     def may_assume(self, account: str, role: str) -> bool:
         """Whether IAM has the role, by its ARN, in the account, and its trust policy lets SageMaker assume it."""
         found = self._iam(account, role.split(":")[1]).roles.values()
-        return any(one.arn == role and trusts(one.assume_role_policy_document, SERVICE) for one in list(found))
+        caller = Caller.service(SERVICE)
+        return any(one.arn == role and trusts(one.assume_role_policy_document, caller) for one in list(found))
 
     def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
         """Puts points into CloudWatch, which shows the newest."""
@@ -139,28 +138,42 @@ class MotoBridge:
         """Hands an event to the rules of an account's default event bus."""
         moto_events.deliver(self._backend, account, region, event)
 
-    def knows_access_key(self, access_key: str) -> bool:
-        """Whether a user has this key, or a role's session that AssumeRole made."""
-        accounts = [*self._backend("iam").values()]
-        return any(access_key in iam.access_keys for account in accounts for iam in [*account.values()])
+    def user_of_key(self, access_key: str) -> str | None:
+        """The ARN of the user whose key it is; None for any other key."""
+        for iam in self._every_iam():
+            if access_key in iam.access_keys:
+                return next((user.arn for user in [*iam.users.values()] if _has_key(user, access_key)), None)
+        return None
 
-    def secret_of(self, access_key: str) -> tuple[str, str, str] | None:
-        """Secret, session token (or none) and account of a key of a user, or of a role's session."""
+    def secret_of(self, access_key: str) -> tuple[str, str] | None:
+        """Secret and account of a user's key that is active."""
         if self._app is None:
             return None
-        for account, partitions in [*self._backend("iam").items()]:
-            for partition, iam in [*partitions.items()]:
-                key = iam.access_keys.get(access_key)
-                if key is not None and key.status == "Active":
-                    role = self._backend("sts")[account][partition].get_assumed_role_from_access_key(access_key)
-                    return key.secret_access_key, role.session_token if role else "", account
+        for iam in self._every_iam():
+            key = iam.access_keys.get(access_key)
+            if key is not None and key.status == "Active":
+                return key.secret_access_key, iam.account_id
         return None
+
+    def _every_iam(self) -> list[Any]:
+        return [iam for account in [*self._backend("iam").values()] for iam in [*account.values()]]
+
+    def role(self, arn: str) -> Role | None:
+        """A role by its ARN; None when there is none."""
+        found = self._role(arn)
+        if found is None:
+            return None
+        return Role(found.id, found.name, found.assume_role_policy_document, int(found.max_session_duration or 3600))
+
+    def _role(self, arn: str) -> Any:
+        parts = arn.split(":", 5)
+        if len(parts) != 6 or not parts[4].isdecimal() or parts[1] not in PARTITIONS:
+            return None
+        return next((one for one in [*self._iam(parts[4], parts[1]).roles.values()] if one.arn == arn), None)
 
     def role_policies(self, arn: str) -> Sequence[str]:
         """The policies of a role as JSON, inline and attached; none for a role that IAM does not know."""
-        _, partition, _, _, account, _ = arn.split(":", 5)
-        found = self._iam(account, partition).roles.values()
-        role = next((one for one in [*found] if one.arn == arn), None)
+        role = self._role(arn)
         if role is None:
             return []
         attached = [_default_version(policy) for policy in [*role.managed_policies.values()]]
@@ -269,7 +282,8 @@ class MotoBridge:
             raise _not_implemented(call)
         for attempt in range(_RETRIES):
             try:
-                return [*app(environ, start)]
+                with dispatching(call):
+                    return [*app(environ, start)]
             except AwsError:
                 # The body is not the one that was signed, or did not arrive whole.
                 raise
@@ -287,6 +301,10 @@ class MotoBridge:
         raise AssertionError("unreachable")
 
 
+def _has_key(user: Any, access_key: str) -> bool:
+    return any(key.access_key_id == access_key for key in [*user.access_keys])
+
+
 def _default_version(policy: Any) -> str:
     return next((one.document for one in policy.versions if one.version_id == policy.default_version_id), "")
 
@@ -296,17 +314,9 @@ def _load_moto() -> Any:
     settings: Any = import_module("moto.settings")
     settings.DISABLE_GLOBAL_CORS = True
     confine()
+    bind()
     moto_server = import_module("moto.moto_server.werkzeug_app")
     return moto_server.DomainDispatcherApplication(moto_server.create_backend_app)
-
-
-def _named(call: Call, environ: Environ) -> Call:
-    """The call with the operation that query protocols hide in the form."""
-    if call.protocol is not Protocol.QUERY or call.operation:
-        return call
-    body = read_body(environ, _MAX_FORM)
-    rewind(environ, body)
-    return replace(call, operation=dict(parse_qsl(body.decode("latin-1"))).get("Action", ""))
 
 
 def _for_moto(call: Call, environ: Environ) -> Environ:
@@ -314,10 +324,11 @@ def _for_moto(call: Call, environ: Environ) -> Environ:
     environ = {**environ, "RAW_URI": environ.get("REQUEST_URI", environ.get("PATH_INFO", ""))}
     environ.pop("HTTP_X_MOTO_ACCOUNT_ID", None)
     credential = call.credential
-    if credential and (credential.names_account or call.job):
+    if credential and (credential.names_account or call.job or call.session):
         environ["HTTP_X_MOTO_ACCOUNT_ID"] = call.account
-    if credential and credential.service != "s3" and "HTTP_AUTHORIZATION" not in environ:
-        # moto takes every presigned URL for S3's; GetCallerIdentity is presigned too (that is how Kubernetes logs in).
+    if credential and (credential.service != "s3" or "HTTP_AUTHORIZATION" in environ):
+        # As we have read it: moto reads the header in a way of its own, and takes every presigned URL for S3's, though
+        # GetCallerIdentity is presigned too (that is how Kubernetes logs in).
         scope = f"{credential.access_key}/20000101/{credential.region}/{credential.service}/aws4_request"
         environ["HTTP_AUTHORIZATION"] = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
     # moto takes a body of unknown length for empty, and one of any length into memory.

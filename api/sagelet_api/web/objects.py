@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sagelet_api.file_body import FileBody
+from sagelet_api.objects_origin import objects_host, presigned
 from sagelet_api.web import PREFIX
 from sagelet_api.web.site import Site, place
 from sagelet_engine.data.objects import S3Uri
@@ -12,13 +13,14 @@ from sagelet_engine.s3.errors import DamagedObject, NoSuchBucket, NoSuchKey
 
 if TYPE_CHECKING:
     from flask import Blueprint, Response
+    from werkzeug.wrappers import Response as WerkzeugResponse
 
 #: Objects of a page.
 LIMIT = 200
 
 
 def blueprint(site: Site) -> "Blueprint":
-    from flask import Blueprint, Response, render_template, request
+    from flask import Blueprint, Response, redirect, render_template, request, url_for
 
     routes = Blueprint("objects", __name__, url_prefix=PREFIX)
 
@@ -46,6 +48,18 @@ def blueprint(site: Site) -> "Blueprint":
         answer.headers.set("Content-Disposition", "attachment", filename=name)
         answer.headers["Content-Security-Policy"] = "sandbox"
         return answer
+
+    @routes.get("/show")
+    def shown() -> "WerkzeugResponse":
+        """`?uri=s3://BUCKET/KEY`. In the browser, on the objects' own origin; as a file where there is none."""
+        with _asked(site, request.args.get("uri", "")) as uri:
+            site.objects.head(uri.bucket, uri.key)
+        host = objects_host(request.host)
+        here = place()
+        if host is None:
+            return redirect(url_for("objects.download", **{**here.query, "uri": str(uri)}))
+        origin = f"{request.scheme}://{host}"
+        return redirect(presigned(site.engine.keys, origin, here.account, here.region, uri.bucket, uri.key))
 
     return routes
 

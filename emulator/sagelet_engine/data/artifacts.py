@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sagelet_engine.data import tarballs
+from sagelet_engine.data.key_names import LeftOut, makes_key
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
-from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri, batches
 from sagelet_engine.data.volume import GIB, measured
 from sagelet_engine.errors import ClientFault
 from sagelet_engine.jobs.record import TrainingJob
@@ -29,8 +30,10 @@ class Uploader:
         self._job = job
         self._directories = directories
 
-    def upload(self) -> None:
+    def upload(self) -> list[str]:
         """The hosts' directories as one, on a clash of names the last host's; an empty one leaves no object.
+
+        Returns warnings for the job's log.
 
         AWS says that it aggregates them and that names must not clash (dev guide, "How Amazon SageMaker AI Processes
         Training Output"); which host wins is ours.
@@ -39,9 +42,10 @@ class Uploader:
         for host in hosts:
             self._refuse_links(host)
             self._refuse_holes(host)
-        self._merged("model", [host.model for host in hosts])
+        warnings = self._merged("model", "/opt/ml/model", [host.model for host in hosts])
         # First, so that a file of that name that the script wrote is the one that stays.
-        self._merged("output", [*self._reports(), *(host.output_data for host in hosts)])
+        outputs = [*self._reports(), *(host.output_data for host in hosts)]
+        return warnings + self._merged("output", "/opt/ml/output/data", outputs)
 
     def _reports(self) -> list[Path]:
         """The compile report, for those who find their debug artifacts in output.tar.gz, too; not of a native job."""
@@ -60,7 +64,7 @@ class Uploader:
         """Files with holes are packed whole: a petabyte of them takes no disk, and for ever to upload."""
         volume = int(self._job.request["ResourceConfig"].get("VolumeSizeInGB") or 0) * GIB
         for directory in (host.model, host.output_data):
-            claimed, taken = measured(directory)
+            claimed, taken, _ = measured(directory)
             if claimed > max(volume, taken, _MOST_HOLES):
                 inner = directory.relative_to(host.opt_ml)
                 raise ClientFault(
@@ -68,32 +72,49 @@ class Uploader:
                     "VolumeSizeInGB: write no sparse files"
                 )
 
-    def _merged(self, name: str, hosts: list[Path]) -> None:
+    def _merged(self, name: str, where: str, hosts: list[Path]) -> list[str]:
+        left_out = LeftOut(where)
         directories = [directory for directory in hosts if directory.is_dir() and any(directory.iterdir())]
         if not directories:
-            return
+            return []
         target = S3Uri.parse(self._job.output_uri)
         if self._job.request["OutputDataConfig"].get("CompressionType") == "NONE":
-            self._tree(directories, target / name)
-            return
-        with self._stream(target / f"{name}.tar.gz") as out:
-            tarballs.pack(directories, out)
+            self._tree(directories, target / name, left_out)
+        else:
+            with self._stream(target / f"{name}.tar.gz") as out:
+                tarballs.pack(directories, out, left_out.add)
+        return left_out.tell()
 
-    def _tree(self, directories: list[Path], target: S3Uri) -> None:
-        for name, path in tarballs.merged(directories):
-            if path.is_file() and not path.is_symlink():
-                self._file(name, path, target / name)
-
-    def _file(self, name: str, path: Path, target: S3Uri) -> None:
-        with self._stream(target) as out, tarballs.opened(name, path) as data:
-            shutil.copyfileobj(data, out, _CHUNK)
+    def _tree(self, directories: list[Path], target: S3Uri, left_out: LeftOut) -> None:
+        """Small files in batches, others alone, all in the order of their names."""
+        found: dict[str, Path] = {}
+        for name, path in tarballs.merged(directories, left_out.add):
+            if not path.is_file() or path.is_symlink():
+                continue
+            if makes_key((target / name).key):
+                found[name] = path
+            else:
+                left_out.add(name)
+        key = self._job.key
+        for names in batches((name, path.stat().st_size) for name, path in found.items()):
+            with self._bucket_there(target), self._objects.batch(key.account, key.region, target.bucket) as batch:
+                for name in names:
+                    with batch.create((target / name).key) as out, tarballs.opened(name, found[name]) as data:
+                        shutil.copyfileobj(data, out, _CHUNK)
 
     @contextmanager
     def _stream(self, target: S3Uri) -> Iterator[BinaryIO]:
         """An object that is written here, and only here. Raises ClientFault when there is no such bucket."""
         key = self._job.key
+        with (
+            self._bucket_there(target),
+            self._objects.create(key.account, key.region, target.bucket, target.key) as out,
+        ):
+            yield out
+
+    @contextmanager
+    def _bucket_there(self, target: S3Uri) -> Iterator[None]:
         try:
-            with self._objects.create(key.account, key.region, target.bucket, target.key) as out:
-                yield out
+            yield
         except ObjectNotFound as error:
             raise ClientFault(f"Data upload failed:the bucket of {target} does not exist") from error

@@ -23,8 +23,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from sagelet_engine.data.key_names import LeftOut, makes_key
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
-from sagelet_engine.data.objects import ObjectNotFound, ObjectStore
+from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, batches
 from sagelet_engine.data.staging import checkpoint_directory, checkpoint_target
 from sagelet_engine.errors import ClientFault
 from sagelet_engine.failpoints import Failpoint, failpoint
@@ -73,7 +74,7 @@ class Checkpoints:
         """Raises ClientFault for a LocalPath that cannot be; so not before the job is under way."""
         if not self.configured:
             return []
-        return [_Mirror(self._objects, self._job, self._directories.host(name)) for name in self._job.hosts]
+        return [_Mirror(self._objects, self._job, name, self._directories.host(name)) for name in self._job.hosts]
 
     def begin(self) -> None:
         """Notes what was restored: a deletion of that propagates, too. Before the hosts start."""
@@ -90,6 +91,13 @@ class Checkpoints:
             for mirror in self._mirrors:
                 others = [other for other in self._mirrors if other is not mirror]
                 mirror.sync(final, self.over, others)
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """Lines for the logs of hosts, by host: what a look has left out that no line told of yet."""
+        if not self.configured:
+            return []
+        with self._guard:
+            return [(mirror.host_name, line) for mirror in self._mirrors for line in mirror.left_out.tell()]
 
 
 class Syncer(threading.Thread):
@@ -112,7 +120,7 @@ class Syncer(threading.Thread):
                 log.exception("%s: checkpoints did not reach S3; trying again", self.name)
 
     def stop(self) -> None:
-        """Returns when nothing is uploaded any more; at most one file is on its way."""
+        """Returns when nothing is uploaded any more; at most one batch of files is on its way."""
         self._checkpoints.over.set()
         self.join()
         self._checkpoints.over.clear()
@@ -121,8 +129,9 @@ class Syncer(threading.Thread):
 class _Mirror:
     """One host's checkpoint directory and its objects."""
 
-    def __init__(self, objects: ObjectStore, job: TrainingJob, host: HostDirectories) -> None:
+    def __init__(self, objects: ObjectStore, job: TrainingJob, host_name: str, host: HostDirectories) -> None:
         config = job.request["CheckpointConfig"]
+        self.host_name = host_name
         self._objects = objects
         self._where = (job.key.account, job.key.region)
         self._host = host
@@ -130,7 +139,7 @@ class _Mirror:
         self._target = checkpoint_target(config)
         self._ledger = host.root / "checkpoints.json"
         self._restored_file = host.root / "restored.json"
-        self._copy = host.root / "checkpoint.part"
+        self.left_out = LeftOut(f"/opt/ml/{self._inner}")
         self._seen: dict[str, Stamp] = {}
         #: What is known to be in S3; None: S3 was not asked yet.
         self._sent: dict[str, Stamp] | None = None
@@ -182,13 +191,13 @@ class _Mirror:
         self._seen = files
         if not had.issuperset(due):
             self._note(had | set(due))
-        for name in sorted(due):
+        for names in batches((name, files[name].size) for name in sorted(due)):
             if over.is_set() and not final:
                 return
             failpoint(Failpoint.BEFORE_CHECKPOINT)
-            if self._send(name, files[name]):
-                failpoint(Failpoint.AFTER_CHECKPOINT)
+            for name in self._send(names, files):
                 sent[name] = files[name]
+            failpoint(Failpoint.AFTER_CHECKPOINT)
         self._forget(had - files.keys(), sent, others)
 
     def _forget(self, gone: set[str], sent: dict[str, Stamp], others: "Sequence[_Mirror]") -> None:
@@ -201,21 +210,16 @@ class _Mirror:
             sent.pop(name, None)
         self._note(self._noted() - gone)
 
-    def _send(self, name: str, stamp: Stamp) -> bool:
-        """Uploads a file from a copy; False when it changed or went meanwhile."""
-        try:
-            with self._open(name) as source, self._copy.open("wb") as copy:
-                if Stamp.of(os.fstat(source.fileno())) != stamp:
-                    return False
-                copy_whole(source, copy, stamp.size)
-                if Stamp.of(os.fstat(source.fileno())) != stamp:
-                    return False
-            self._objects.upload(*self._where, self._copy, self._target.bucket, self._target.key + name)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        finally:
-            self._copy.unlink(missing_ok=True)
-        return True
+    def _send(self, names: Sequence[str], files: Mapping[str, Stamp]) -> list[str]:
+        """Uploads copies of files; returns the names of those that did not change and were there meanwhile."""
+        sent = []
+        with self._objects.batch(*self._where, self._target.bucket) as batch:
+            for name in names:
+                with suppress(_Changed, FileNotFoundError, NotADirectoryError):
+                    with self._open(name) as source, batch.create(self._target.key + name) as copy:
+                        _copy_unchanged(source, copy, files[name])
+                    sent.append(name)
+        return sent
 
     def _already_there(self, files: Mapping[str, Stamp]) -> dict[str, Stamp]:
         """The files whose bytes S3 has."""
@@ -253,8 +257,12 @@ class _Mirror:
                     with suppress(FileNotFoundError):
                         path = os.path.normpath(os.path.join(directory, name))
                         status = os.stat(name, dir_fd=place, follow_symlinks=False)
-                        if stat.S_ISREG(status.st_mode) and not _is_hole(status):
+                        if not stat.S_ISREG(status.st_mode) or _is_hole(status):
+                            continue
+                        if makes_key(self._target.key + path):
                             found[path] = Stamp.of(status)
+                        else:
+                            self.left_out.add(path)
         finally:
             os.close(top)
         return found
@@ -297,6 +305,19 @@ def _write_whole(path: Path, content: object) -> None:
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps(content), encoding="ascii")
     fresh.replace(path)
+
+
+class _Changed(Exception):
+    """A file is not the one that was seen before."""
+
+
+def _copy_unchanged(source: BinaryIO, target: BinaryIO, stamp: Stamp) -> None:
+    """Raises _Changed."""
+    if Stamp.of(os.fstat(source.fileno())) != stamp:
+        raise _Changed
+    copy_whole(source, target, stamp.size)
+    if Stamp.of(os.fstat(source.fileno())) != stamp:
+        raise _Changed
 
 
 def copy_whole(source: BinaryIO, target: BinaryIO, size: int) -> None:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.runtimes.confinement import SCRATCH
 from sagelet_engine.runtimes.port import WARM_POOL_CACHE
 
 #: What SageMaker creates in /opt/ml before the container starts (seen in real containers).
@@ -44,6 +45,11 @@ class HostDirectories:
     def run(self) -> Path:
         """The runtime's own files."""
         return self.root / "run"
+
+    @property
+    def scratch(self) -> Path:
+        """What a container writes outside of /opt/ml, as long as it is there."""
+        return self.run / SCRATCH
 
     @property
     def config(self) -> Path:

@@ -1,6 +1,6 @@
 """What jobs need from S3. `sagelet_engine.s3` keeps the bytes; tests bring a stand-in."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,32 @@ class ObjectInfo:
     modified_ms: int = 0
 
 
+class ObjectBatch(Protocol):
+    """Objects that come to be together."""
+
+    def create(self, key: str) -> AbstractContextManager[BinaryIO]:
+        """As `ObjectStore.create`; when its block fails this object is not among them."""
+        ...
+
+
+#: When a batch is committed: more objects save no more flushes, and bytes beyond this are most of the time anyway.
+BATCH_OBJECTS, BATCH_BYTES = 1000, 64 * 1024**2
+
+
+def batches(sized: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    """Names in batches, by (name, bytes)."""
+    names: list[str] = []
+    total = 0
+    for name, size in sized:
+        if names and (len(names) == BATCH_OBJECTS or total + size > BATCH_BYTES):
+            yield names
+            names, total = [], 0
+        names.append(name)
+        total += size
+    if names:
+        yield names
+
+
 class ObjectStore(Protocol):
     """S3's bytes as one account sees them. Methods stream: memory does not grow with the size of an object."""
 
@@ -68,6 +94,13 @@ class ObjectStore(Protocol):
 
     def create(self, account: str, region: str, bucket: str, key: str) -> AbstractContextManager[BinaryIO]:
         """A stream (it cannot seek) that becomes an object when the block ends well, and nothing otherwise.
+
+        Raises ObjectNotFound when the bucket does not exist.
+        """
+        ...
+
+    def batch(self, account: str, region: str, bucket: str) -> AbstractContextManager[ObjectBatch]:
+        """Many small objects, flushed and committed together when the block ends well; none of them otherwise.
 
         Raises ObjectNotFound when the bucket does not exist.
         """

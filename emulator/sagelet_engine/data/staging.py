@@ -14,7 +14,7 @@ from sagelet_engine.data.channels.sources import JobObjects, Listing
 from sagelet_engine.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet_engine.data.layout import HostDirectories
 from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
-from sagelet_engine.data.volume import GIB, reserve_of, room
+from sagelet_engine.data.volume import GIB, room
 from sagelet_engine.errors import ClientFault
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.runtimes.port import WARM_POOL_CACHE
@@ -103,8 +103,8 @@ class Stager:
 
     def _most_source(self, place: Path) -> int:
         """Bytes that the source may take: of the volume, and of the disk without its reserve."""
-        free, total = room(place)
-        left = max(0, free - reserve_of(total))
+        found = room(place)
+        left = max(0, found.free - found.reserve)
         volume = int(self._job.request["ResourceConfig"].get("VolumeSizeInGB") or 0) * GIB
         return min(volume, left) if volume else left
 

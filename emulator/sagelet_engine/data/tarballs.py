@@ -4,7 +4,7 @@ import gzip
 import os
 import stat
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePath
 from typing import BinaryIO
@@ -21,28 +21,41 @@ COMPRESS_LEVEL = 1
 _CHUNK = 1024 * 1024
 
 
-def pack(directories: Sequence[Path], target: Path | BinaryIO) -> None:
-    """Writes the content of directories, merged as the archive's root, as a .tar.gz; a stream need not seek."""
+def nobody(_name: str) -> None:
+    """Hears of what is left out, and says nothing."""
+
+
+def pack(directories: Sequence[Path], target: Path | BinaryIO, left_out: Callable[[str], None] = nobody) -> None:
+    """Writes the content of directories, merged as the archive's root, as a .tar.gz; a stream need not seek.
+
+    Names may be of any bytes. `left_out`: see `merged`.
+    """
     with ExitStack() as stack:
         out = stack.enter_context(target.open("wb")) if isinstance(target, Path) else target
         packed = stack.enter_context(gzip.GzipFile("", "wb", COMPRESS_LEVEL, out))
         archive = stack.enter_context(tarfile.open(fileobj=packed, mode="w|", bufsize=_CHUNK))
-        for name, path in merged(directories):
+        for name, path in merged(directories, left_out):
             _add(archive, name, path)
             # tarfile keeps what it wrote, which would grow with the number of files.
             archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
-def merged(directories: Sequence[Path], below: str = "") -> Iterator[tuple[str, Path]]:
+def merged(
+    directories: Sequence[Path], left_out: Callable[[str], None] = nobody, below: str = ""
+) -> Iterator[tuple[str, Path]]:
     """All entries of directories taken as one, by name, a directory before what is in it; links are not followed.
 
-    Directories of one name are merged; of anything else the last directory's entry is taken.
+    Directories of one name are merged; of anything else the last directory's entry is taken. `left_out` is called
+    with the name of each that the system does not open by its path (4,096 bytes on Linux).
     """
     for name in sorted({entry for directory in directories for entry in os.listdir(directory)}):
         there = [path for directory in directories if os.path.lexists(path := directory / name)]
+        if not there:
+            left_out(f"{below}{name}")
+            continue
         yield f"{below}{name}", there[-1]
         if _is_directory(there[-1]):
-            yield from merged([path for path in there if _is_directory(path)], f"{below}{name}/")
+            yield from merged([path for path in there if _is_directory(path)], left_out, f"{below}{name}/")
 
 
 def unpack(archive: Path, directory: Path, most: int | None = None) -> None:

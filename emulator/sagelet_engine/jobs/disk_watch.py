@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from sagelet_engine.data.volume import measured, reserve_of, room
+from sagelet_engine.data.volume import Taken, measured, room
 from sagelet_engine.errors import ClientFault
 
 #: Of the reserve: a job that takes less has not filled the disk, and its end would help nobody.
@@ -16,6 +16,7 @@ LEAST = 0.1
 #: Seconds that a measurement holds for.
 FRESH = 5.0
 _MIB = 1024**2
+_NOTHING = Taken(0, 0, 0)
 
 
 class DiskFull(ClientFault):
@@ -29,7 +30,7 @@ class DiskWatch:
         self._data = data
         self._lock = threading.Lock()
         self._roots: dict[str, Path] = {}
-        self._taken: dict[str, int] = {}
+        self._taken: dict[str, Taken] = {}
         self._measured = 0.0
 
     def watch(self, job_id: str, root: Path) -> None:
@@ -44,37 +45,46 @@ class DiskWatch:
             self._taken.pop(job_id, None)
 
     def full(self) -> bool:
-        free, total = room(self._data)
-        return free < reserve_of(total)
+        return room(self._data).full
 
     def check(self, job_id: str) -> None:
-        """Raises DiskFull for the job that takes the most of a disk that is full."""
-        free, total = room(self._data)
-        reserve = reserve_of(total)
-        if free >= reserve:
+        """Raises DiskFull for the job that takes the most of a disk that is full, of its bytes or of its inodes."""
+        found = room(self._data)
+        if not found.full:
             return
         with self._lock:
             taken = self._measure()
-            most = max(taken.values(), default=0)
-            if taken.get(job_id, 0) < max(most, reserve * LEAST):
+            mine = taken.get(job_id, _NOTHING)
+            if found.lacks_files:
+                reserve, own = found.reserved_files, mine.files
+                most = max((one.files for one in taken.values()), default=0)
+            else:
+                reserve, own = found.reserve, mine.bytes
+                most = max((one.bytes for one in taken.values()), default=0)
+            if own < max(most, reserve * LEAST):
                 return
+        left, took = (
+            (f"{found.free_files} files more fit on the disk of {self._data}", f"{most} files")
+            if found.lacks_files
+            else (f"{found.free // _MIB} MiB of {self._data} are free", f"{most // _MIB} MiB")
+        )
         raise DiskFull(
-            f"No space left on device: {free // _MIB} MiB of {self._data} are free, and this job takes the most of it, "
-            f"{most // _MIB} MiB. Its files were removed; write less, or give the data directory more room"
+            f"No space left on device: {left}, and this job takes the most of it, "
+            f"{took}. Its files were removed; write less, or give the data directory more room"
         )
 
-    def _measure(self) -> dict[str, int]:
-        """Bytes of the disk that each job takes."""
+    def _measure(self) -> dict[str, Taken]:
+        """What each job takes of the disk."""
         now = time.monotonic()
         if now - self._measured > FRESH or self._taken.keys() != self._roots.keys():
             self._taken = {job_id: self._taken_by(root) for job_id, root in self._roots.items()}
             self._measured = time.monotonic()
         return self._taken
 
-    def _taken_by(self, root: Path) -> int:
-        """None of it where the jobs' directories are on a disk of their own."""
+    def _taken_by(self, root: Path) -> Taken:
+        """Nothing where the jobs' directories are on a disk of their own."""
         try:
             same = root.stat().st_dev == self._data.stat().st_dev
         except OSError:
-            return 0
-        return measured(root)[1] if same else 0
+            return _NOTHING
+        return measured(root) if same else _NOTHING

@@ -8,6 +8,7 @@ from pathlib import Path
 from sagelet_engine.data.channels.pipe_mode import PipeFeed
 from sagelet_engine.data.checkpoints import Checkpoints, Syncer
 from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.database import StoreUnavailable
 from sagelet_engine.errors import RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
@@ -89,10 +90,15 @@ class HostWatch:
                 Follower(services.runtime, handle, recorders[handle.host].position, mailbox).start()
             while by_host.keys() - found.keys():
                 for output in mailbox.drain(BATCH, PULSE):
+                    if output.fault is not None:
+                        raise output.fault
                     if output.lines is None:
                         found[output.host] = self._observe(by_host[output.host])
                     else:
                         recorders[output.host].record(output.lines)
+                for host, text in self._checkpoints.warnings():
+                    if host in recorders:
+                        recorders[host].warn([text])
                 self._notice_compilation()
                 self._enforce([handle for handle in handles if handle.host not in found], found)
         finally:
@@ -213,8 +219,16 @@ class HostWatch:
 
     def reap(self) -> None:
         self._under_way.patiently(lambda: self._services.runtime.reap(self._job.launch_id))
+        self._remove_scratch()
         self._pipes.end()
         failpoint(Failpoint.AFTER_REAP)
+
+    def _remove_scratch(self) -> None:
+        for name in self._job.hosts:
+            try:
+                remove_tree(self._directories.host(name).scratch)
+            except DirectoryStays as error:
+                log.warning("%s: %s", self._job.key.name, error)
 
     def abandon(self) -> None:
         """After an internal error nothing of the job may run on.
@@ -225,6 +239,7 @@ class HostWatch:
         while True:
             try:
                 self._services.runtime.reap(self._job.launch_id)
+                self._remove_scratch()
                 break
             except RuntimeUnavailable as error:
                 if self._job.secondary in STARTS:

@@ -9,7 +9,8 @@ from sagelet_engine.compile_cache.lending import PLACE
 from sagelet_engine.data.channels.channel import InputMode, channels_for
 from sagelet_engine.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.instances.catalogue import gpu_count
+from sagelet_engine.data.volume import GIB
+from sagelet_engine.instances import catalogue
 from sagelet_engine.instances.gpus import gpus_of
 from sagelet_engine.jobs import sdk_v3
 from sagelet_engine.jobs.record import TrainingJob
@@ -69,6 +70,7 @@ def launch_plan(
 def _host(job: TrainingJob, directories: JobDirectories, name: str, file_systems: Mapping[str, Path]) -> HostPlan:
     host = directories.host(name)
     channels = channels_for(job, name)
+    instance = catalogue.find(job.group_of(name).instance_type)
     return HostPlan(
         name,
         host.opt_ml,
@@ -81,6 +83,8 @@ def _host(job: TrainingJob, directories: JobDirectories, name: str, file_systems
             if one.file_system is not None
         ),
         gpu_uuids=gpus_of(job, name),
+        vcpus=None if instance is None else instance.vcpus,
+        memory_bytes=None if instance is None else int(instance.memory_gib * GIB),
     )
 
 
@@ -89,7 +93,7 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
 
     The credentials are the job's own and end with it; no key of the machine goes in.
     """
-    key, groups = job.key, job.instance_groups
+    key, types = job.key, [group.instance_type for group in job.instance_groups]
     given = job.request.get("Environment", {})
     url = endpoint.url(host)
     platform = {
@@ -110,7 +114,7 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
         # Hosts with GPUs have to agree on what they do with them.
         "SAGELET_JOB_GPUS": str(len(job.gpus)),
         # How many workers each host of a distribution has: the container knows its type, not the catalogue.
-        "SAGELET_INSTANCE_GPUS": json.dumps({each.instance_type: gpu_count(each.instance_type) for each in groups}),
+        "SAGELET_INSTANCE_GPUS": json.dumps({one: catalogue.gpu_count(one) for one in types}),
         "SAGELET_TRAINING_IMAGE": job.request["AlgorithmSpecification"].get("TrainingImage", ""),
     }
     if job.cluster is not None:

@@ -8,7 +8,7 @@ what is true outside (the runtime's hosts, files).
 import logging
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from sagelet_engine.data.checkpoints import Checkpoints
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.data.staging import Stager
+from sagelet_engine.data.volume import FULL, remedy
 from sagelet_engine.database import StoreUnavailable
 from sagelet_engine.errors import ClientFault, SettingsError
 from sagelet_engine.failpoints import Failpoint, failpoint
@@ -34,6 +35,7 @@ from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet_engine.jobs.under_way import Detached, JobUnderWay, Services
 from sagelet_engine.keys import ca_file
 from sagelet_engine.runtimes.port import Handle
+from sagelet_engine.telemetry.output import note_after_end
 
 log = logging.getLogger(__name__)
 S = SecondaryStatus
@@ -135,7 +137,13 @@ class Supervisor(threading.Thread):
             if self._services.closing.is_set():
                 raise Detached from error
             log.exception("%s: internal error", self._job.key.name)
-            self._fail(verdict.internal_error(f"{type(error).__name__}: {error}"))
+            self._fail(verdict.internal_error(self._told(error)))
+
+    def _told(self, error: Exception) -> str:
+        """What the status message says of an internal error: a disk that is full has a remedy."""
+        told = f"{type(error).__name__}: {error}"
+        full = isinstance(error, OSError) and error.errno in FULL
+        return f"{told}. {remedy(self._directories.root.parent)}" if full else told
 
     def _make_room(self) -> None:
         """Removes what the hosts wrote, or the disk would stay full and the next job end for it."""
@@ -269,6 +277,7 @@ class Supervisor(threading.Thread):
             return
         if self._job.launched:
             self._checkpoints.sync(final=True)
+            self._warn()
             failpoint(Failpoint.AFTER_FINAL_SYNC)
         self._hosts.reap()
         now, ended = self._services.clock.now_ms(), self._directories
@@ -307,7 +316,16 @@ class Supervisor(threading.Thread):
             report = compile_reports.kept(self._directories)
             compiled = report is not None and report.compiled
             failpoint(Failpoint.BEFORE_UPLOAD)
-            Uploader(self._services.objects, self._job, self._directories, with_report=compiled).upload()
+            uploader = Uploader(self._services.objects, self._job, self._directories, with_report=compiled)
+            self._warn(uploader.upload())
             failpoint(Failpoint.AFTER_UPLOAD)
         assert self._job.verdict is not None
         self._under_way.conclude(self._job.verdict)
+
+    def _warn(self, results: Sequence[str] = ()) -> None:
+        """Says in the hosts' logs what was left out: `results` in the first host's, checkpoints in their own's."""
+        services = self._services
+        lines = [*self._checkpoints.warnings(), *((self._job.hosts[0], text) for text in results)]
+        for host in dict.fromkeys(host for host, _ in lines):
+            texts = [text for one, text in lines if one == host]
+            note_after_end(services.store, services.clock, self._job, host, texts)

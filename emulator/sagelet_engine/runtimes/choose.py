@@ -1,22 +1,22 @@
 """Which runtime a server uses, and why."""
 
-import hashlib
 import importlib.metadata
 import importlib.util
 import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.images.context import find_root
 from sagelet_engine.images.variants import PLUGIN, VARIANTS, training_image
+from sagelet_engine.runtimes.confinement import Exceptions
 from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
 from sagelet_engine.settings import RuntimeChoice, Settings
+from sagelet_engine.state.identity import names_of
 
 if TYPE_CHECKING:
     from sagelet_engine.runtimes.docker import DockerRuntime
@@ -92,7 +92,16 @@ def _docker_runtime(settings: Settings, clock: Clock) -> "DockerRuntime":
     from sagelet_engine.runtimes.docker import DockerRuntime
     from sagelet_engine.runtimes.docker_client import connect
 
-    return DockerRuntime(connect(), _owner(settings.data), clock)
+    owner, *former = names_of(settings.data)
+    return DockerRuntime(
+        connect(),
+        owner,
+        clock,
+        Exceptions(settings.writable_images, settings.root_images),
+        settings.log_bytes,
+        former=former,
+        data=str(settings.data.resolve()),
+    )
 
 
 def _docker(runtime: "DockerRuntime", facts: "DockerFacts") -> Choice:
@@ -104,7 +113,7 @@ def _docker(runtime: "DockerRuntime", facts: "DockerFacts") -> Choice:
 def _slurm(settings: Settings, clock: Clock) -> Choice:
     from sagelet_engine.runtimes.slurm_setup import set_up
 
-    found = set_up(settings, _owner(settings.data), _stand_in(), clock)
+    found = set_up(settings, names_of(settings.data), _stand_in(), clock)
     return Choice(found.runtime, found.reason, found.listen)
 
 
@@ -120,11 +129,6 @@ def _process(settings: Settings, clock: Clock, why: str) -> Choice:
     if stand_in.missing:
         why += f"; {', '.join(stand_in.missing)} not installed: pip install 'sagelet[xla]'"
     return Choice(runtime, why)
-
-
-def _owner(data: Path) -> str:
-    """Tells apart the servers that share one Docker Engine: by data directory."""
-    return hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]
 
 
 def _is_local(address: str) -> bool:

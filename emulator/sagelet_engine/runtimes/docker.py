@@ -4,7 +4,7 @@ What is true of a host is in Docker: labels find it, `inspect` observes it, Dock
 """
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -15,17 +15,19 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from sagelet_engine.clock import Clock
-from sagelet_engine.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.errors import ClientFault, OutputTooLong, RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
+from sagelet_engine.runtimes import confinement, docker_stream
 from sagelet_engine.runtimes import docker_spec as spec
-from sagelet_engine.runtimes import docker_stream
 from sagelet_engine.runtimes.byte_pump import BytePump
+from sagelet_engine.runtimes.confinement import NO_EXCEPTIONS, Exceptions
 from sagelet_engine.runtimes.docker_facts import DockerFacts, facts, probe
 from sagelet_engine.runtimes.docker_log import FrameParser, LineAssembler, as_since, nanoseconds
 from sagelet_engine.runtimes.docker_networks import NO_NETWORK, JobNetworks
 from sagelet_engine.runtimes.docker_usage import usage
 from sagelet_engine.runtimes.output import HEARTBEAT_S, MAX_BATCH
 from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.settings import DEFAULT_LOG
 
 __all__ = ["DockerFacts", "DockerRuntime", "probe"]
 
@@ -59,7 +61,10 @@ def _explanation(error: Exception) -> str:
 
 
 class DockerRuntime:
-    """Hosts as containers. `owner` tells apart the servers that share one engine: each sees its own containers only."""
+    """Hosts as containers. `owner` tells apart the servers that share one engine: each sees its own containers only.
+
+    `former`: other names of the data directory, by which older containers know it. `data`: where it is, for people.
+    """
 
     name = "docker"
     endpoint_host = spec.HOST_GATEWAY
@@ -67,11 +72,26 @@ class DockerRuntime:
     #: A mount of the engine's, which a container without capabilities cannot change.
     binds_read_only = True
 
-    def __init__(self, client: docker.DockerClient, owner: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        owner: str,
+        clock: Clock,
+        exceptions: Exceptions = NO_EXCEPTIONS,
+        log_bytes: int = DEFAULT_LOG,
+        *,
+        former: Sequence[str] = (),
+        data: str = "",
+    ) -> None:
+        self._exceptions = exceptions
+        self._log_bytes = log_bytes
+        self._may_limit_storage = True
         self._client = client
         self._api = client.api
         self._owner = owner
-        self._networks = JobNetworks(self._api, owner)
+        self._owners = (owner, *former)
+        self._data = data
+        self._networks = JobNetworks(self._api, self._owners)
         self._clock = clock
         self._facts: DockerFacts | None = None
 
@@ -99,6 +119,8 @@ class DockerRuntime:
                     f"The image {plan.image} is not on this machine, and sagelet pulls none. "
                     f"Load or build it: docker pull, docker load, or sagelet image build."
                 )
+            if (begun := self._begun_by_another_name(plan.job_id)) is not None:
+                return begun.launch(plan)
             try:
                 network, addresses = self._networks.join(plan)
                 failpoint(Failpoint.BEFORE_HOST)
@@ -111,6 +133,11 @@ class DockerRuntime:
         with _answering():
             handles = [self._handle(found["Id"]) for found in self._containers(job_id)]
         return sorted((handle for handle in handles if handle is not None), key=lambda handle: handle.host)
+
+    def jobs(self) -> set[str]:
+        with _answering():
+            listed = self._api.containers(all=True, filters=spec.as_filters({spec.OWNER: self._owner}))
+            return {container["Labels"][spec.JOB_ID] for container in listed} | self._networks.jobs()
 
     def observe(self, handle: Handle) -> Observation:
         with _answering():
@@ -130,14 +157,24 @@ class DockerRuntime:
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
         assembler = LineAssembler(position)
+        self._check_output(handle, assembler)
         response = self._open_log(handle, assembler.since_ns)
         if response is None:
             return
         with closing(response):
-            yield from self._batches(response, assembler)
+            for lines in self._batches(response, assembler):
+                yield lines
+                self._check_output(handle, assembler)
         # The stream also ends when the daemon does: then half a line stays for the follower after us.
         if not self.observe(handle).running and (last := list(assembler.flush())):
             yield last
+
+    def _check_output(self, handle: Handle, assembler: LineAssembler) -> None:
+        if assembler.printed > self._log_bytes:
+            raise OutputTooLong(
+                f"{handle.host} has printed more than {self._log_bytes // 1024**2} MiB, which is all that is kept of "
+                "a host's output. Print less, or start sagelet with a larger --log-size"
+            )
 
     def stop(self, handle: Handle, *, force: bool = False) -> None:
         with _answering():
@@ -156,9 +193,16 @@ class DockerRuntime:
             self._networks.remove(job_id)
 
     def _containers(self, job_id: str) -> list[dict[str, Any]]:
-        filters = spec.as_filters(spec.job_labels(job_id, self._owner))
-        found: list[dict[str, Any]] = self._api.containers(all=True, filters=filters)
-        return found
+        labels = [spec.job_labels(job_id, owner) for owner in self._owners]
+        return [one for each in labels for one in self._api.containers(all=True, filters=spec.as_filters(each))]
+
+    def _begun_by_another_name(self, job_id: str) -> "DockerRuntime | None":
+        """A launch that an older sagelet began is finished with its names, or there would be two of each host."""
+        for former in self._owners[1:]:
+            older = DockerRuntime(self._client, former, self._clock, self._exceptions, self._log_bytes, data=self._data)
+            if job_id in older.jobs():
+                return older
+        return None
 
     def _handle(self, container: str) -> Handle | None:
         try:
@@ -195,14 +239,20 @@ class DockerRuntime:
         try:
             return str(self._create(name, plan, host, network, addresses)["Id"])
         except APIError as error:
-            if error.status_code != CONFLICT:
+            if error.status_code == CONFLICT:
+                return str(self._api.inspect_container(name)["Id"])
+            if not self._may_limit_storage or "storage-opt" not in _explanation(error):
                 raise
-            return str(self._api.inspect_container(name)["Id"])
+            # XFS without project quotas.
+            self._may_limit_storage = False
+            return self._created(plan, host, network, addresses)
 
     def _create(
         self, name: str, plan: LaunchPlan, host: HostPlan, network: str, addresses: dict[str, str]
     ) -> dict[str, Any]:
-        user = spec.user_of_server(rootless=self.facts().rootless)
+        shell = self._shell(plan.image)
+        _check_mounts(plan, host, shell)
+        _give(plan, host, shell)
         endpoint = None
         if network != NO_NETWORK:
             address = self._api.create_endpoint_config(
@@ -210,20 +260,32 @@ class DockerRuntime:
             )
             endpoint = {"EndpointsConfig": {network: address}}
         debugpy = spec.debugpy_port(plan, host)
+        config = spec.host_config(plan, host, addresses, network, shell)
+        path = confinement.path_of(self._client.images.get(plan.image).attrs["Config"].get("Env"))
         created: dict[str, Any] = self._api.create_container(
             plan.image,
             name=name,
             hostname=host.name,
             entrypoint=None if plan.entrypoint is None else list(plan.entrypoint),
             command=list(plan.arguments) or None,
-            environment=spec.environment(plan, host, user),
-            user=user,
+            environment=spec.environment(plan, host, shell, path),
+            user=None if shell.user is None else str(shell.user),
             ports=None if debugpy is None else [debugpy],
-            labels=spec.host_labels(plan, self._owner, host.name),
-            host_config=self._api.create_host_config(**spec.host_config(plan, host, addresses, network)),
+            labels={**spec.host_labels(plan, self._owner, host.name), spec.DATA: self._data},
+            host_config=self._api.create_host_config(**config),
             networking_config=endpoint,
         )
         return created
+
+    def _shell(self, image: str) -> spec.Shell:
+        engine = self.facts()
+        return spec.Shell(
+            user=confinement.user_of(rootless=engine.rootless, as_root=self._exceptions.runs_as_root(image)),
+            read_only=not self._exceptions.keeps_root_writable(image),
+            log_bytes=self._log_bytes,
+            engine=engine,
+            limits_storage=engine.may_limit_storage and self._may_limit_storage,
+        )
 
     def _open_log(self, handle: Handle, since_ns: int) -> Response | None:
         """The log as raw frames; docker-py's own `logs` would round `since` and join frames."""
@@ -246,6 +308,28 @@ class DockerRuntime:
                 lines = assembler.feed(parser.feed(data))
                 for start in range(0, max(len(lines), 1), MAX_BATCH):
                     yield lines[start : start + MAX_BATCH]
+
+
+def _check_mounts(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
+    """Raises ClientFault for a directory of the user's that the container could not use."""
+    for mount in host.mounts:
+        if not confinement.may_use(mount.source, shell.user, write=not mount.read_only):
+            raise ClientFault(
+                f"Containers run as the user {shell.user}, who may not {'read' if mount.read_only else 'write to'} "
+                f"{mount.source}: give it the directory (`chown -R {shell.user}`), or start sagelet with "
+                f"--root-image {plan.image}"
+            )
+
+
+def _give(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
+    """The host's files to the user of its container, which is not there yet. Raises ClientFault."""
+    own = [host.opt_ml, *([host.cache] if host.cache is not None else [])]
+    try:
+        if shell.read_only:
+            confinement.make_scratch(host.run_dir / confinement.SCRATCH, shell.user)
+        confinement.give(own, shell.user, [host.opt_ml / path for path in host.read_only])
+    except confinement.CannotGive as error:
+        raise ClientFault(f"{plan.job_name}: {error}") from error
 
 
 def _interrupt(response: Response) -> None:

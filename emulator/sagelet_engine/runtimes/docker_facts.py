@@ -27,6 +27,14 @@ class DockerFacts:
     rootless: bool
     #: Directory of images and containers, on the engine's machine.
     root: str = ""
+    #: Of its machine, which may be a virtual one: memory in bytes, and CPUs. 0: not known.
+    memory: int = 0
+    cpus: int = 0
+    #: Whether its control groups hold memory, and CPU time, to a limit (a rootless engine's often do not).
+    limits_memory: bool = True
+    limits_cpus: bool = True
+    #: Images and containers are on overlay2 over XFS, which can hold a container's own files to a size.
+    may_limit_storage: bool = False
 
 
 def probe(client: docker.DockerClient | None = None) -> DockerFacts | None:
@@ -49,6 +57,11 @@ def facts(client: docker.DockerClient) -> DockerFacts:
         gpus=_has_gpus(info),
         rootless=any("name=rootless" in option for option in info.get("SecurityOptions") or ()),
         root=str(info.get("DockerRootDir") or ""),
+        memory=int(info.get("MemTotal") or 0),
+        cpus=int(info.get("NCPU") or 0),
+        limits_memory=bool(info.get("MemoryLimit", True)),
+        limits_cpus=bool(info.get("CpuCfsQuota", True)),
+        may_limit_storage=["Backing Filesystem", "xfs"] in (info.get("DriverStatus") or ()),
     )
 
 

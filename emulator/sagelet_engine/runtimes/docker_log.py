@@ -3,7 +3,12 @@
 A frame is `[stream, 0, 0, 0, size (4 bytes)]` and, with `timestamps=1`, `TIME TEXT`. Docker cuts a line of more than
 16 KiB into frames of their own times; only the last ends in a line end. stdout and stderr are written by two threads,
 so times rise within a stream and may be slightly out of order between them. A position therefore holds, for each
-stream, the time (ns) of the last frame that was delivered and how many frames of that very time were.
+stream, the time (ns) of the last frame that was delivered and how many frames of that very time were; and how much
+has been printed.
+
+Docker keeps two files, each larger than a host may print. A line is lost only when both are full: then at least one
+whole file follows it, so whoever reads it counts more than a host may print, and the job fails. So no line of a job
+that did not fail for its output is ever lost, however slow the follower is, and whether the server was there or not.
 """
 
 import re
@@ -20,6 +25,11 @@ HEADER = struct.Struct(">BxxxI")
 STDOUT, STDERR = 1, 2
 #: How far the two streams may be out of order.
 SLACK_NS = 1_000_000_000
+#: What Docker writes around a frame's text: `{"log":"\\n","stream":"stdout","time":"2026-01-01T00:00:00.123456789Z"}`.
+_LINE_OVERHEAD = 80
+#: Bytes that stand for themselves in JSON as Docker writes it, and those of which UTF-8 makes other characters.
+_PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\<>&')
+_HIGH = bytes(range(0x80, 0x100))
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 
 
@@ -97,8 +107,9 @@ class _Stream:
     #: The last frame that was read: its time, and how many of that time there were.
     ns: int = 0
     frames: int = 0
-    #: Frames of a line that has no end yet.
+    #: Frames of a line that has no end yet, and what they take in Docker's log.
     pending: bytes = b""
+    pending_size: int = 0
 
     def counts(self, ns: int) -> bool:
         """Counts a frame; False when an earlier follower delivered it."""
@@ -113,11 +124,31 @@ class _Stream:
         self.delivered_ns, self.delivered = ns, f"{ns}.{frames}"
 
 
+def size_in_log(payload: bytes) -> int:
+    """Bytes that a frame takes in a json-file log, at most: a line of JSON, with its stream and its time.
+
+    A character that JSON or Docker escapes becomes six (`\\u001b`), as does a byte that is not UTF-8.
+    """
+    special = payload.translate(None, _PLAIN)
+    if special == b"\n":
+        return _LINE_OVERHEAD + len(payload)
+    try:
+        payload.decode()
+        # U+2028 and U+2029 are escaped, too: three bytes each.
+        escaped = len(special.translate(None, _HIGH)) + special.count(b"\xe2")
+    except UnicodeDecodeError:
+        escaped = len(special)
+    return _LINE_OVERHEAD + len(payload) + 5 * escaped
+
+
 class LineAssembler:
     """Frames -> lines: joins the pieces of long lines, per stream, and numbers what goes out."""
 
     def __init__(self, position: str | None) -> None:
-        cursors = [Cursor(*map(int, part.split("."))) for part in position.split("-")] if position else [START] * 2
+        parts = position.split("-") if position else []
+        cursors = [Cursor(*map(int, part.split("."))) for part in parts[:2]] or [START] * 2
+        #: Bytes that the lines that went out take in Docker's log, those of earlier followers among them.
+        self.printed = int(parts[2]) if len(parts) > 2 else 0
         self._out, self._err = map(_Stream, cursors)
         for stream, cursor in zip((self._out, self._err), cursors, strict=True):
             stream.deliver(*cursor)
@@ -137,6 +168,7 @@ class LineAssembler:
             before = stream.ns, stream.frames
             if not stream.counts(ns):
                 continue
+            stream.pending_size += size_in_log(payload)
             whole = payload.endswith(b"\n")
             text = payload[:-1] if whole else payload
             if stream.pending and len(stream.pending) + len(text) > MAX_LINE_BYTES:
@@ -155,11 +187,12 @@ class LineAssembler:
 
     def _line(self, stream: _Stream, ns: int, frames: int, rest: bytes = b"") -> Line:
         text = stream.pending + rest if stream.pending else rest
-        stream.pending = b""
+        self.printed += stream.pending_size
+        stream.pending, stream.pending_size = b"", 0
         stream.deliver(ns, frames)
         self._catch_up(self._err if stream is self._out else self._out, ns - SLACK_NS)
         self._last_ms = max(self._last_ms, ns // 1_000_000)
-        return Line(self._last_ms, text_of(text), f"{self._out.delivered}-{self._err.delivered}")
+        return Line(self._last_ms, text_of(text), f"{self._out.delivered}-{self._err.delivered}-{self.printed}")
 
     def _catch_up(self, silent: _Stream, ns: int) -> None:
         """A stream that is silent shall not make Docker start from its last line of long ago; now and then will do."""

@@ -1,25 +1,30 @@
 """What we ask of Docker for a host: names, labels and the hardened flags. Pure data, no engine."""
 
 import hashlib
-import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from sagelet_engine.runtimes import confinement
+from sagelet_engine.runtimes.confinement import User
+from sagelet_engine.runtimes.docker_facts import DockerFacts
 from sagelet_engine.runtimes.port import MOST_PROCESSES, WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount
 
 LABEL = "org.sagelet."
 JOB_ID, JOB_NAME, HOST, OWNER = f"{LABEL}job-id", f"{LABEL}job-name", f"{LABEL}host", f"{LABEL}owner"
+#: Where the data directory was when the host was started.
+DATA = f"{LABEL}data"
 
 #: By this name a container reaches the machine it runs on.
 HOST_GATEWAY = "host.docker.internal"
 #: Where clouds hand out a machine's credentials (EC2's and others' instance metadata; ECS's and EKS's agents). A
 #: container has these addresses itself, so what it sends there never leaves it.
 METADATA_ADDRESSES = ("169.254.169.254", "169.254.170.2", "169.254.170.23")
-#: Never rotated, whatever the daemon's defaults are: a rotated line would be lost to the follower.
-LOG_OPTIONS = {"max-size": "1024g", "max-file": "2"}
+#: Of a container's own files where its root file system is writable, and Docker can hold them to a size.
+STORAGE = "20g"
 
-
+NO_ENGINE = DockerFacts("", None, gpus=False, rootless=False)
 #: Environment of the request: a port for a debugger; host N gets the one after host N-1's (images/runtime, attach.py).
 DEBUGPY = "SAGELET_DEBUGPY"
 #: The container listens everywhere, and Docker publishes that on this machine's loopback address.
@@ -53,15 +58,29 @@ def network_options(plan: LaunchPlan) -> dict[str, str]:
     return {"com.docker.network.bridge.inhibit_ipv4": "true"} if plan.network_isolation else {}
 
 
-def user_of_server(*, rootless: bool) -> str | None:
-    """Files in /opt/ml must belong to the server's user. Root of a rootless engine is that user already."""
-    if os.getuid() == 0 or rootless:
-        return None
-    return f"{os.getuid()}:{os.getgid()}"
+@dataclass(frozen=True)
+class Shell:
+    """What holds a job's containers on the machine of one engine."""
+
+    #: None: root.
+    user: User | None
+    #: The root file system is read-only; /tmp, /var/tmp and the home directory are in the host's scratch directory.
+    read_only: bool
+    #: Bytes of a host's output that Docker keeps, at least.
+    log_bytes: int
+    engine: DockerFacts = NO_ENGINE
+    #: Whether the size of a writable root file system is limited.
+    limits_storage: bool = False
 
 
-def environment(plan: LaunchPlan, host: HostPlan, user: str | None) -> dict[str, str]:
-    defaults = {} if user is None else {"HOME": "/tmp"}
+def log_options(most: int) -> dict[str, str]:
+    """Docker drops lines when its second file is full. Long before, the host has printed too much (`docker_log`)."""
+    return {"max-size": str(most + most // 8), "max-file": "2"}
+
+
+def environment(plan: LaunchPlan, host: HostPlan, shell: Shell, path: str = "") -> dict[str, str]:
+    """`path`: the image's own."""
+    defaults = confinement.environment(read_only=shell.read_only, user=shell.user, path=path)
     if not host.gpu_uuids:
         # As on a CPU instance of SageMaker. Images say `all`, and an nvidia default runtime would believe them.
         defaults["NVIDIA_VISIBLE_DEVICES"] = "void"
@@ -89,7 +108,9 @@ def extra_hosts(plan: LaunchPlan, addresses: Mapping[str, str]) -> dict[str, str
     return {HOST_GATEWAY: "host-gateway", **addresses}
 
 
-def host_config(plan: LaunchPlan, host: HostPlan, addresses: Mapping[str, str], network: str) -> dict[str, Any]:
+def host_config(
+    plan: LaunchPlan, host: HostPlan, addresses: Mapping[str, str], network: str, shell: Shell
+) -> dict[str, Any]:
     """Arguments of docker-py's `create_host_config`: hardened, never privileged, no Docker socket."""
     binds = {str(host.opt_ml): {"bind": "/opt/ml", "mode": "rw"}}
     binds |= {str(host.opt_ml / path): {"bind": f"/opt/ml/{path}", "mode": "ro"} for path in host.read_only}
@@ -97,26 +118,36 @@ def host_config(plan: LaunchPlan, host: HostPlan, addresses: Mapping[str, str], 
         binds[str(host.cache)] = {"bind": f"/opt/ml/{WARM_POOL_CACHE}", "mode": "rw"}
     config: dict[str, Any] = {
         "binds": binds,
-        "mounts": [_mount(mount) for mount in host.mounts],
-        "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
-        "pids_limit": MOST_PROCESSES,
-        "shm_size": plan.shm_bytes,
+        "mounts": [*(_mount(mount) for mount in host.mounts), *_scratch(host, shell)],
         "extra_hosts": extra_hosts(plan, addresses),
         "network_mode": network,
-        "log_config": {"type": "json-file", "config": LOG_OPTIONS},
+        "log_config": {"type": "json-file", "config": log_options(shell.log_bytes)},
         "init": False,
         "privileged": False,
+        **confinement.hardening(processes=MOST_PROCESSES, shm_bytes=plan.shm_bytes, read_only=shell.read_only),
+        **_limits(host, shell),
     }
     if (port := debugpy_port(plan, host)) is not None:
         config["port_bindings"] = {port: ("127.0.0.1", port)}
-    if plan.memory_bytes is not None:
-        # The same limit with swap: a job that needs more memory fails, it does not crawl.
-        config |= {"mem_limit": plan.memory_bytes, "memswap_limit": plan.memory_bytes}
     if host.gpu_uuids:
         request = {"Driver": "", "DeviceIDs": list(host.gpu_uuids), "Capabilities": [["gpu"]]}
         config["device_requests"] = [request]
     return config
+
+
+def _limits(host: HostPlan, shell: Shell) -> dict[str, Any]:
+    engine = shell.engine
+    memory = confinement.memory_of(host.memory_bytes, engine.memory) if engine.limits_memory else None
+    cpus = confinement.cpus_of(host.vcpus, engine.cpus) if engine.limits_cpus else None
+    storage = {"storage_opt": {"size": STORAGE}} if shell.limits_storage and not shell.read_only else {}
+    return {**confinement.limits(memory, cpus), **storage}
+
+
+def _scratch(host: HostPlan, shell: Shell) -> list[dict[str, Any]]:
+    if not shell.read_only:
+        return []
+    places = confinement.scratch_mounts(host.run_dir / confinement.SCRATCH)
+    return [{"Type": "bind", "Source": source, "Target": target, "ReadOnly": False} for source, target in places]
 
 
 def _mount(mount: Mount) -> dict[str, Any]:

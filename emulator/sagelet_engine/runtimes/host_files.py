@@ -7,7 +7,7 @@ Standard library only: the keeper runs without site-packages. All files lie in t
 - `started.json`: written once, before the command starts. Where it exists the host is never started again.
 - `exit.json`: written last, when no process of the host is left; its space is taken before the command starts, as the
   command may fill the disk.
-- `output.log`: stdout and stderr of the command, appended by the command itself.
+- `output.log`: stdout and stderr of the command, appended by the keeper (see `host_output`).
 """
 
 import contextlib

@@ -23,6 +23,7 @@ from typing import Any
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from sagelet_engine.runtimes import host_files, host_limits, host_namespaces
+from sagelet_engine.runtimes.host_output import Output
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -114,7 +115,10 @@ def run(plan: dict[str, Any], begun: Callable[[], None], requests: Requests, bod
     """Runs the host of a plan in the working directory, to its end; its exit code. `begun`: told once it runs."""
     body = body or Body()
     cookie = secrets.token_hex(16)
+    here = os.stat(".")
     started = {
+        # Of the working directory: in a copy of this file it is another one's.
+        "directory": [here.st_dev, here.st_ino],
         "pid": os.getpid(),
         "start_time": host_files.start_time(os.getpid()),
         "cookie": cookie,
@@ -164,31 +168,32 @@ def _start_and_wait(plan: dict[str, Any], cookie: str, requests: Requests, body:
     environment = {**plan["environment"], host_files.COOKIE: cookie}
     most: int = plan["most_processes"]
     group = host_limits.make_group(host_limits.group_of(cookie), most)
-    try:
-        child = _spawn(command, environment, plan["directory"], lambda: host_limits.enter(group, most))
-    except FileNotFoundError as error:
-        return NOT_FOUND, f"exec: {command[0]!r}: {error.strerror}"
-    except OSError as error:
-        return NOT_EXECUTABLE, f"exec: {command[0]!r}: {error.strerror}"
-    try:
-        return _wait(child.pid, requests, body), None
-    finally:
-        _kill_all(child.pid)
-        _collect(child.pid)
-        host_limits.remove_group(group)
+    with Output(host_files.OUTPUT) as output:
+        try:
+            child = _spawn(command, environment, plan["directory"], output, lambda: host_limits.enter(group, most))
+        except FileNotFoundError as error:
+            return NOT_FOUND, f"exec: {command[0]!r}: {error.strerror}"
+        except OSError as error:
+            return NOT_EXECUTABLE, f"exec: {command[0]!r}: {error.strerror}"
+        try:
+            return _wait(child.pid, requests, body), None
+        finally:
+            _kill_all(child.pid)
+            _collect(child.pid)
+            host_limits.remove_group(group)
 
 
 def _spawn(
-    command: list[str], environment: dict[str, str], directory: str, bound: Callable[[], None]
+    command: list[str], environment: dict[str, str], directory: str, output: Output, bound: Callable[[], None]
 ) -> "subprocess.Popen[bytes]":
     keeper = os.getpid()
-    with open(host_files.OUTPUT, "ab", buffering=0) as output:
+    with output.given() as end:
         return subprocess.Popen(
             command,
             env=environment,
             cwd=directory,
             stdin=subprocess.DEVNULL,
-            stdout=output,
+            stdout=end,
             stderr=subprocess.STDOUT,
             preexec_fn=lambda: _before_exec(keeper, bound),
         )

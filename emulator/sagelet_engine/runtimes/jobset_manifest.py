@@ -191,14 +191,14 @@ def _container(plan: LaunchPlan, host: HostPlan, demand: Demand, site: Site) -> 
         "envFrom": [{"secretRef": {"name": name_of(plan)}}],
         # Images say `all`, and a runtime class of NVIDIA's would believe them.
         "env": [] if gpus else [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
-        "resources": _resources(plan, demand.instance_types[host.name], gpus),
+        "resources": _resources(host, demand.instance_types[host.name], gpus),
         "securityContext": {"allowPrivilegeEscalation": False, "privileged": False, "capabilities": {"drop": ["ALL"]}},
         "terminationMessagePolicy": "File",
         "volumeMounts": [*_own_mounts(host, site), {"name": "shm", "mountPath": "/dev/shm"}, *_file_systems(host)],
     }
 
 
-def _resources(plan: LaunchPlan, instance_type: str, gpus: int) -> Manifest:
+def _resources(host: HostPlan, instance_type: str, gpus: int) -> Manifest:
     """A type that the catalogue does not have asks for nothing: the namespace's own defaults count."""
     found = catalogue.find(instance_type)
     requests: dict[str, str] = {}
@@ -207,7 +207,7 @@ def _resources(plan: LaunchPlan, instance_type: str, gpus: int) -> Manifest:
             "cpu": f"{int(found.vcpus * ASKED_SHARE * 1000)}m",
             "memory": f"{int(found.memory_gib * ASKED_SHARE * 1024)}Mi",
         }
-    limits = {} if plan.memory_bytes is None else {"memory": str(plan.memory_bytes)}
+    limits = {} if host.memory_bytes is None else {"memory": str(host.memory_bytes)}
     if gpus:
         limits["nvidia.com/gpu"] = str(gpus)
     return {"requests": requests, "limits": limits}

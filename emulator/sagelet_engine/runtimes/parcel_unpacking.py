@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from sagelet_engine import nofollow
 from sagelet_engine.data import members
 from sagelet_engine.data.members import Parts
-from sagelet_engine.data.volume import reserve_of, room
+from sagelet_engine.data.volume import room
 from sagelet_engine.runtimes import host_end, host_files
 from sagelet_engine.runtimes.parcels import (
     DELETED,
@@ -35,11 +35,11 @@ class BadParcel(Exception):
 def unpack(archive: Path, data: Path, manifest: Manifest) -> None:
     """May be repeated. Raises BadParcel; OSError where the fault is this machine's."""
     base = data / manifest.base
-    free, total = room(data)
+    left = room(data)
     delivery = _Delivery(base, manifest)
     try:
         with archive.open("rb") as packed:
-            members.extract(members.Reader(packed), base, max(0, free - reserve_of(total)), delivery.take)
+            members.extract(members.Reader(packed), base, max(0, left.free - left.reserve), delivery.take)
     except members.TooLarge as error:
         raise BadParcel(f"{error}: that is what the disk of the data directory has left") from error
     except tarfile.TarError as error:

@@ -46,6 +46,9 @@ class HostPlan:
     mounts: tuple[Mount, ...] = ()
     #: GPUs leased to this host, by UUID; empty: none.
     gpu_uuids: tuple[str, ...] = ()
+    #: What its instance type has, as far as the catalogue knows it; of a smaller machine a host gets what there is.
+    vcpus: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,6 @@ class LaunchPlan:
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Shared memory of a host in bytes: PyTorch's data loader workers need more than Docker's 64 MiB.
     shm_bytes: int = 2 * 1024**3
-    #: Memory limit of a host in bytes; None: no limit.
-    memory_bytes: int | None = None
     #: EnableNetworkIsolation: no traffic in or out, other than between the hosts of the job.
     network_isolation: bool = False
 
@@ -159,6 +160,13 @@ class Runtime(Protocol):
         """The hosts of a job that exist, running or ended, e.g. after a restart of sagelet."""
         ...
 
+    def jobs(self) -> set[str]:
+        """The ids of all jobs that have hosts by this data directory's id, or something else that `reap` removes.
+
+        Raises RuntimeUnavailable.
+        """
+        ...
+
     def observe(self, handle: Handle) -> Observation: ...
 
     def usage(self, handle: Handle) -> Usage | None:
@@ -171,6 +179,8 @@ class Runtime(Protocol):
         A batch may be empty (a heartbeat, at least one a second). Ends once the host has ended and its last line
         is out. It may also end early (the Docker daemon restarts, or closes the log of a host that is about to be
         down): believe the end only if `observe` said before the call that the host is down.
+
+        Raises OutputTooLong, after the lines that were read, for a host that has printed more than the runtime keeps.
         """
         ...
 

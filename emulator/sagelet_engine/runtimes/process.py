@@ -16,13 +16,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, unquote
 
 from sagelet_engine import nofollow
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
-from sagelet_engine.runtimes import host_end, host_files, host_limits, host_plan
+from sagelet_engine.runtimes import host_end, host_files, host_limits, host_plan, run_dirs
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.host_environment import addresses_of
 from sagelet_engine.runtimes.host_trial import Namespaces, best_namespaces, namespaces_work, shim_command
@@ -113,7 +114,7 @@ class ProcessRuntime:
             known = host_files.read_json(entry)
             if known is None:  # reaped since we listed it
                 continue
-            run_dir = Path(known["run_dir"])
+            run_dir = run_dirs.found(known, self._state_dir.parent)
             if (run_dir / host_files.STARTED).exists() or host_files.is_locked(run_dir / host_files.LOCK):
                 handles.append(self._started(known["host"], run_dir))
         return handles
@@ -161,6 +162,11 @@ class ProcessRuntime:
         shutil.rmtree(self._index(job_id), ignore_errors=True)
         self._ports.release(job_id)
 
+    def jobs(self) -> set[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return {unquote(name) for name in os.listdir(self._state_dir / "hosts")}
+        return set()
+
     def _index(self, job_id: str) -> Path:
         return self._state_dir / "hosts" / quote(job_id, safe="")
 
@@ -198,7 +204,7 @@ class ProcessRuntime:
         (host.run_dir / host_files.OUTPUT).touch(mode=0o600)
         self._index(plan.job_id).mkdir(parents=True, exist_ok=True)
         entry = self._index(plan.job_id) / f"{quote(host.name, safe='')}.json"
-        host_files.write_json(entry, {"host": host.name, "run_dir": str(host.run_dir)})
+        host_files.write_json(entry, {"host": host.name, **run_dirs.noted(host.run_dir, self._state_dir.parent)})
 
     def _start_keeper(self, host: HostPlan) -> None:
         """Returns when the keeper has started; one that is there already is left alone."""
@@ -226,9 +232,12 @@ class ProcessRuntime:
         started = host_files.read_json(run_dir / host_files.STARTED)
         if started is None:
             return Observation(running=False, error="the host was never started")
-        host_files.kill_by_cookie(started["cookie"])
-        host_limits.remove_left(host_limits.group_of(started["cookie"]))
-        error = f"the keeper of the host ended unexpectedly. {_last_words(run_dir)}"
+        if _is_of(started, run_dir):
+            host_files.kill_by_cookie(started["cookie"])
+            host_limits.remove_left(host_limits.group_of(started["cookie"]))
+            error = f"the keeper of the host ended unexpectedly. {_last_words(run_dir)}"
+        else:
+            error = "the host runs in the data directory that this one is a copy of"
         ended = Observation(running=False, error=error, finished_ms=self._clock.now_ms())
         try:
             host_files.write_json(run_dir / host_files.EXIT, asdict(ended))
@@ -236,6 +245,13 @@ class ProcessRuntime:
             # Whoever looks next finds the same.
             log.warning("the end of a host cannot be noted: %s", failed)
         return ended
+
+
+def _is_of(started: Mapping[str, Any], run_dir: Path) -> bool:
+    """Whether a host was started here, and not in a directory that this one is a copy of."""
+    status = run_dir.stat()
+    # A keeper from before this was noted.
+    return list(started.get("directory", (status.st_dev, status.st_ino))) == [status.st_dev, status.st_ino]
 
 
 def _ended(run_dir: Path) -> Observation | None:

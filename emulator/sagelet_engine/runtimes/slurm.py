@@ -16,7 +16,7 @@ from pathlib import Path
 from sagelet_engine import nofollow
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import RuntimeUnavailable
-from sagelet_engine.runtimes import host_end, host_files, slurm_task
+from sagelet_engine.runtimes import host_end, host_files, run_dirs, slurm_task
 from sagelet_engine.runtimes import slurm_files as files
 from sagelet_engine.runtimes.cluster import Order
 from sagelet_engine.runtimes.file_follower import follow
@@ -57,6 +57,7 @@ class SlurmRuntime:
         self._queue = queue
         self._task = task
         self._clock = clock
+        self._data = state_dir.parent
         self._ports = PortLeases(state_dir / "ports")
         self._guard = threading.Lock()
         #: When an allocation was first seen to be over, in this process's monotonic seconds.
@@ -89,8 +90,12 @@ class SlurmRuntime:
         go = host_files.read_json(self._queue.directory(job_id) / files.GO)
         if go is None:
             return []
-        pairs = zip(go["hosts"], go["run_dirs"], strict=True)
+        places = [run_dirs.here(path, self._data) for path in go["run_dirs"]]
+        pairs = zip(go["hosts"], places, strict=True)
         return [Handle(host, f"{job_id} {run_dir}", go["started_ms"]) for host, run_dir in pairs]
+
+    def jobs(self) -> set[str]:
+        return self._queue.jobs()
 
     def observe(self, handle: Handle) -> Observation:
         job_id, run_dir = _parts(handle)
@@ -160,11 +165,11 @@ class SlurmRuntime:
         port = self._ports.lease(plan.job_id)
         for host in plan.hosts:
             self._write_host(plan, host, port)
-        run_dirs = [str(host.run_dir.absolute()) for host in plan.hosts]
-        (directory / files.CONTROLS).write_text("".join(f"{run_dir}/{files.CONTROL}\n" for run_dir in run_dirs))
+        places = [str(host.run_dir.absolute()) for host in plan.hosts]
+        (directory / files.CONTROLS).write_text("".join(f"{place}/{files.CONTROL}\n" for place in places))
         names = [host.name for host in plan.hosts]
         host_files.write_json(
-            directory / files.GO, {"hosts": names, "run_dirs": run_dirs, "started_ms": self._clock.now_ms()}
+            directory / files.GO, {"hosts": names, "run_dirs": places, "started_ms": self._clock.now_ms()}
         )
 
     def _write_host(self, plan: LaunchPlan, host: HostPlan, port: int) -> None:

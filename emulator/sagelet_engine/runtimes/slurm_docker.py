@@ -17,13 +17,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 # `-I -S` knows neither the package nor site-packages: only the former is wanted here.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from sagelet_engine.runtimes import host_files, host_shim
+from sagelet_engine.runtimes import confinement, host_files, host_shim
 
+User = confinement.User
 #: Not those of the docker runtime: a server that uses both shall not take the one's containers for the other's.
 LABEL = "org.sagelet.slurm."
 OWNER, LAUNCH, JOB_NAME, HOST, NUMBER = (f"{LABEL}{name}" for name in ("owner", "launch-id", "job-name", "host", "job"))
@@ -57,7 +59,9 @@ class Container(host_shim.Body):
             if refused is not None:
                 return {**plan, "refused": refused}
             remove_left(plan["container"]["labels"][OWNER])
-            command = [_client(), *options(plan, os.environ)]
+            user = _user(plan["container"])
+            _give(plan["container"], user)
+            command = [_client(), *options(plan, os.environ, user, _path_of(plan["container"]["image"]))]
         except DockerFault as fault:
             return {**plan, "failed": f"Docker on {_node()}: {fault}"}
         with open(ENVIRONMENT, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
@@ -89,6 +93,7 @@ class Container(host_shim.Body):
             _docker("rm", "--force", "--volumes", self._name)
         except DockerFault as fault:
             return super().end(None, f"Docker on {_node()}: {fault}. {_last_words()}")
+        shutil.rmtree(confinement.SCRATCH, ignore_errors=True)
         if state["Status"] == "created" and not state["Error"]:
             # Its client was killed before it could start it.
             return super().end(code, error)
@@ -136,16 +141,23 @@ class Container(host_shim.Body):
         return state
 
 
-def options(plan: Mapping[str, Any], slurm: Mapping[str, str]) -> list[str]:
-    """Of docker, for a container as hardened as the docker runtime's. `slurm`: the variables of the step."""
+def options(plan: Mapping[str, Any], slurm: Mapping[str, str], user: User | None, path: str = "") -> list[str]:
+    """Of docker, for a container as hardened as the docker runtime's.
+
+    `slurm`: the variables of the step. `path`: the image's own.
+    """
     container = plan["container"]
-    isolated = plan["isolate_network"]
+    isolated, read_only = plan["isolate_network"], container["read_only"]
+    defaults = confinement.environment(read_only=read_only, user=user, path=path)
     found = [
         "run", f"--name={container['name']}", f"--hostname={plan['hostname']}",
         # The hosts of several nodes reach each other by the nodes' own addresses.
         f"--network={'none' if isolated else 'host'}",
-        "--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={plan['most_processes']}",
-        f"--shm-size={container['shm_bytes']}",
+        *confinement.flags(
+            confinement.hardening(
+                processes=plan["most_processes"], shm_bytes=container["shm_bytes"], read_only=read_only
+            )
+        ),
         # The keeper has what it prints.
         "--log-driver=none", "--pull=never", f"--env-file={ENVIRONMENT}",
     ]  # fmt: skip
@@ -155,13 +167,13 @@ def options(plan: Mapping[str, Any], slurm: Mapping[str, str]) -> list[str]:
     found += [f"--label={name}={value}" for name, value in labels.items()]
     found += [f"--add-host={name}:{address}" for name, address in plan["hosts"].items()]
     found += [f"--mount={mount_option(*mount)}" for mount in container["mounts"]]
-    found += _limits(container["memory_bytes"], slurm)
+    scratch = confinement.scratch_mounts(Path(confinement.SCRATCH).absolute()) if read_only else []
+    found += [f"--mount={mount_option(*mount, read_only=False)}" for mount in scratch]
+    found += _limits(container["memory_bytes"], container["cpus"], slurm)
     if plan["gpus"]:
         found.append(f'--gpus="device={gpus_given(slurm)}"')
-    if os.getuid() != 0 and not _is_rootless():
-        # What it writes in /opt/ml must be this user's.
-        found.append(f"--user={os.getuid()}:{os.getgid()}")
-        found += [] if "HOME" in plan["environment"] else ["--env=HOME=/tmp"]
+    found += [] if user is None else [f"--user={user}"]
+    found += [f"--env={name}={value}" for name, value in defaults.items() if name not in plan["environment"]]
     entrypoint = container["entrypoint"]
     if entrypoint is None:
         return [*found, container["image"], *container["arguments"]]
@@ -186,15 +198,30 @@ def gpus_given(slurm: Mapping[str, str]) -> str:
     return next((slurm[name] for name in names if slurm.get(name)), "")
 
 
-def _limits(memory_bytes: int | None, slurm: Mapping[str, str]) -> list[str]:
+def _user(container: Mapping[str, Any]) -> User | None:
+    return confinement.user_of(rootless=os.getuid() != 0 and _is_rootless(), as_root=container["as_root"])
+
+
+def _give(container: Mapping[str, Any], user: User | None) -> None:
+    """The host's files to the user of its container. Raises DockerFault."""
+    try:
+        if container["read_only"]:
+            confinement.make_scratch(Path(confinement.SCRATCH).absolute(), user)
+        confinement.give([Path(one) for one in container["own"]], user, [Path(one) for one in container["linked"]])
+    except (confinement.CannotGive, OSError) as error:
+        raise DockerFault(str(error)) from error
+
+
+def _limits(memory_bytes: int | None, vcpus: int | None, slurm: Mapping[str, str]) -> list[str]:
     """What Slurm gave the job binds its own processes only."""
     megabytes = int(slurm.get("SLURM_MEM_PER_NODE", 0)) or (
         int(slurm.get("SLURM_MEM_PER_CPU", 0)) * int(slurm.get("SLURM_CPUS_ON_NODE", 0))
     )
     bounds = [bound for bound in (memory_bytes, megabytes * 1024**2) if bound]
+    memory = confinement.memory_of(min(bounds, default=None), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     cpus = os.sched_getaffinity(0)
     return [
-        *([f"--memory={min(bounds)}", f"--memory-swap={min(bounds)}"] if bounds else []),
+        *confinement.flags(confinement.limits(memory, confinement.cpus_of(vcpus, len(cpus)))),
         *([f"--cpuset-cpus={','.join(map(str, sorted(cpus)))}"] if len(cpus) < (os.cpu_count() or 1) else []),
     ]
 
@@ -237,6 +264,12 @@ def _jobs_here() -> set[str]:
             with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
                 found |= {part[13:].decode() for part in file.read().split(b"\0") if part.startswith(b"SLURM_JOB_ID=")}
     return found
+
+
+def _path_of(image: str) -> str:
+    """The PATH that the image says."""
+    said = _docker("image", "inspect", "--format", "{{json .Config.Env}}", image)
+    return confinement.path_of(json.loads(said))
 
 
 def _is_rootless() -> bool:

@@ -1,11 +1,12 @@
 """The slurm runtime of a server: what it needs is checked at the start, before a job waits for it in vain."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import RuntimeUnavailable, SettingsError
 from sagelet_engine.runtimes.cluster import Refused
+from sagelet_engine.runtimes.confinement import Exceptions
 from sagelet_engine.runtimes.process import StandIn
 from sagelet_engine.runtimes.slurm import SlurmRuntime
 from sagelet_engine.runtimes.slurm_address import check_address
@@ -28,8 +29,8 @@ class SlurmSetup:
     listen: tuple[str, ...]
 
 
-def set_up(settings: Settings, owner: str, stand_in: StandIn, clock: Clock) -> SlurmSetup:
-    """Raises SettingsError with the remedy."""
+def set_up(settings: Settings, owners: Sequence[str], stand_in: StandIn, clock: Clock) -> SlurmSetup:
+    """`owners`: names of the data directory; the first is for what is made. Raises SettingsError with the remedy."""
     address = check_address(settings.slurm_address, settings.host, auth=settings.auth, tls=settings.tls)
     rules = read_rules(settings.slurm_rules) if settings.slurm_rules is not None else SlurmRules()
     slurm = Slurm()
@@ -43,6 +44,7 @@ def set_up(settings: Settings, owner: str, stand_in: StandIn, clock: Clock) -> S
     python = stand_in.command[0]
     data = settings.data if settings.slurm_files is SlurmFiles.S3 else None
     seen = check_shared(settings.data, slurm.node_hosts()) if settings.slurm_files is SlurmFiles.SHARED else ""
+    owner, *former = owners
     task = _task(settings, owner, stand_in, known)
     queue = SlurmQueue(
         slurm,
@@ -52,6 +54,7 @@ def set_up(settings: Settings, owner: str, stand_in: StandIn, clock: Clock) -> S
         rules,
         data,
         task.afterwards,
+        former=former,
         sized=settings.slurm_size is SlurmSize.INSTANCE,
     )
     runtime = SlurmRuntime(settings.data / "runtime", queue, task, clock, address.name)
@@ -63,7 +66,9 @@ def _task(settings: Settings, owner: str, stand_in: StandIn, known: Mapping[str,
     if settings.slurm_task is SlurmTask.PROCESS:
         return ProcessTask(stand_in)
     engine: Engine = settings.slurm_task.value
-    return ContainerTask(engine, owner, stand_in.command[0], _seconds(known.get("KillWait", "")), settings.slurm_images)
+    kill_wait = _seconds(known.get("KillWait", ""))
+    exceptions = Exceptions(settings.writable_images, settings.root_images)
+    return ContainerTask(engine, owner, stand_in.command[0], kill_wait, settings.slurm_images, exceptions)
 
 
 def _notes(settings: Settings, stand_in: StandIn) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 from sagelet_engine.errors import ClientFault
 from sagelet_engine.runtimes import docker_spec, host_plan, slurm_docker, slurm_images
+from sagelet_engine.runtimes.confinement import NO_EXCEPTIONS, Exceptions
 from sagelet_engine.runtimes.port import MOST_PROCESSES, WARM_POOL_CACHE, HostPlan, LaunchPlan
 from sagelet_engine.runtimes.process import StandIn, has_stand_in_for
 
@@ -65,6 +66,7 @@ class ContainerTask:
     kill_wait: int
     #: Of the files of images; None: Docker has them.
     images: Path | None = None
+    exceptions: Exceptions = NO_EXCEPTIONS
 
     @property
     def afterwards(self) -> tuple[str, ...]:
@@ -114,7 +116,12 @@ class ContainerTask:
                 "labels": labels,
                 "mounts": _mounts(host),
                 "shm_bytes": plan.shm_bytes,
-                "memory_bytes": plan.memory_bytes,
+                "memory_bytes": host.memory_bytes,
+                "cpus": host.vcpus,
+                "read_only": not self.exceptions.keeps_root_writable(plan.image),
+                "as_root": self.exceptions.runs_as_root(plan.image),
+                "own": [str(one.absolute()) for one in (host.opt_ml, host.cache) if one is not None],
+                "linked": [str((host.opt_ml / path).absolute()) for path in host.read_only],
                 "patience": patience(self.kill_wait) if self.engine == "docker" else None,
             },
         }

@@ -8,7 +8,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,31 @@ MIGRATIONS = (
         file_id TEXT, PRIMARY KEY (upload_id, number)
     ) WITHOUT ROWID;
     """,
+    # Uploads that were completed: whoever repeats the completion, having lost the answer, gets the same one.
+    """
+    CREATE TABLE completions (
+        upload_id TEXT PRIMARY KEY,
+        bucket TEXT NOT NULL REFERENCES buckets (name) ON DELETE CASCADE, key BLOB NOT NULL,
+        named TEXT NOT NULL, file_id TEXT NOT NULL, size INTEGER NOT NULL, etag TEXT NOT NULL,
+        completed_ms INTEGER NOT NULL, record TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX completions_by_bucket ON completions (bucket);
+    CREATE INDEX completions_by_age ON completions (completed_ms);
+    """,
 )
 _OBJECT = "bucket, key, file_id, path, size, etag, modified_ms, linked_ns, record"
 _UPLOAD = "id, bucket, key, file_id, initiated_ms, slot, record"
 #: Behind every key: no UTF-8 text has this byte.
 _END = b"\xff"
+#: How long a completion may be repeated. AWS names no time; SDKs repeat within minutes.
+REMEMBERED_MS = 24 * 60 * 60 * 1000
+
+
+#: Of the uploads of a bucket.
+_FILES_OF_BUCKET = (
+    "SELECT file_id FROM uploads WHERE bucket = ? UNION ALL SELECT parts.file_id FROM uploads"
+    " JOIN parts ON parts.upload_id = uploads.id WHERE uploads.bucket = ? AND parts.file_id IS NOT NULL"
+)
 
 
 class Catalog(Database):
@@ -70,17 +90,17 @@ class Catalog(Database):
     def add_bucket(self, bucket: Bucket) -> None:
         """Raises BucketExists."""
         values = (bucket.name, bucket.account, bucket.region, bucket.created_ms)
-        try:
-            with self._write() as db:
-                db.execute("INSERT INTO buckets (name, account, region, created_ms) VALUES (?, ?, ?, ?)", values)
-        except sqlite3.IntegrityError as error:
-            raise BucketExists(bucket.name, self.bucket(bucket.name).account) from error
+        with self._write() as db:
+            found = db.execute("SELECT account, region FROM buckets WHERE name = ?", (bucket.name,)).fetchone()
+            if found is not None:
+                raise BucketExists(bucket.name, *found)
+            db.execute("INSERT INTO buckets (name, account, region, created_ms) VALUES (?, ?, ?, ?)", values)
 
     def remove_bucket(self, name: str) -> list[str]:
         """With its uploads, whose files it returns. Raises NoSuchBucket, BucketNotEmpty."""
-        files = [file for upload in self.uploads(name) for file in self.files_of(upload)]
         try:
             with self._write() as db:
+                files = [row[0] for row in db.execute(_FILES_OF_BUCKET, (name, name))]
                 if not db.execute("DELETE FROM buckets WHERE name = ?", (name,)).rowcount:
                     raise NoSuchBucket(name)
         except sqlite3.IntegrityError as error:
@@ -106,15 +126,42 @@ class Catalog(Database):
         clauses = f"WHERE bucket = ? AND key {operator} ? AND key < ? ORDER BY key LIMIT ?"
         return self._objects(clauses, (bucket, start, high, limit))
 
-    def put(self, stored: StoredObject, upload_id: str | None = None) -> None:
-        """Adds an object or replaces the one with its key; ends the upload that it came of. Raises NoSuchBucket."""
+    def put(self, stored: StoredObject) -> None:
+        """Adds an object or replaces the one with its key. Raises NoSuchBucket."""
+        with self._putting(stored.bucket) as db:
+            _put_object(db, stored)
+
+    def complete(self, stored: StoredObject, upload_id: str, named: str) -> None:
+        """As `put`; ends the upload that it came of, whose `named` parts it has. Raises NoSuchUpload."""
+        with self._putting(stored.bucket) as db:
+            _remove_upload(db, upload_id)
+            _put_object(db, stored)
+            db.execute("DELETE FROM completions WHERE completed_ms < ?", (stored.modified_ms - REMEMBERED_MS,))
+            db.execute(
+                "INSERT INTO completions (upload_id, bucket, key, named, file_id, size, etag, completed_ms, record)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (upload_id, stored.bucket, stored.key.encode(), named, stored.file_id, stored.size, stored.etag,
+                 stored.modified_ms, _record(replace(stored, parts=()))),
+            )  # fmt: skip
+
+    def completed(self, bucket: str, key: str, upload_id: str, named: str) -> StoredObject:
+        """The object, without its path and parts, that an upload with these parts became. Raises NoSuchUpload."""
+        found = self._rows(
+            "SELECT bucket, key, file_id, '', size, etag, completed_ms, NULL, record FROM completions"
+            " WHERE upload_id = ? AND bucket = ? AND key = ? AND named = ?",
+            (upload_id, bucket, key.encode(), named),
+        )
+        if not found:
+            raise NoSuchUpload(upload_id)
+        return _object(found[0])
+
+    @contextmanager
+    def _putting(self, bucket: str) -> Iterator[sqlite3.Connection]:
         try:
             with self._write() as db:
-                _put_object(db, stored)
-                if upload_id is not None:
-                    db.execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
+                yield db
         except sqlite3.IntegrityError as error:
-            raise NoSuchBucket(stored.bucket) from error
+            raise NoSuchBucket(bucket) from error
 
     def put_all(self, objects: Iterable[StoredObject]) -> None:
         """As `put`, all or none."""
@@ -198,6 +245,10 @@ class Catalog(Database):
     def has_part(self, upload: Upload, number: int) -> bool:
         return bool(self._rows("SELECT 1 FROM parts WHERE upload_id = ? AND number = ?", (upload.id, number)))
 
+    def has_slots(self, upload: Upload) -> bool:
+        """Whether a part is in the upload's own file."""
+        return bool(self._rows("SELECT 1 FROM parts WHERE upload_id = ? AND file_id IS NULL LIMIT 1", (upload.id,)))
+
     def put_part(self, upload: Upload, part: UploadedPart) -> str | None:
         """Adds a part or replaces the one with its number, whose own file it returns. Raises NoSuchUpload."""
         values = (part.size, part.etag, part.modified_ms, json.dumps(dict(part.checksums)), part.file_id)
@@ -216,8 +267,7 @@ class Catalog(Database):
     def remove_upload(self, upload: Upload) -> None:
         """Raises NoSuchUpload."""
         with self._write() as db:
-            if not db.execute("DELETE FROM uploads WHERE id = ?", (upload.id,)).rowcount:
-                raise NoSuchUpload(upload.id)
+            _remove_upload(db, upload.id)
 
     def files_of(self, upload: Upload) -> list[str]:
         """The upload's file, and those of parts that have their own."""
@@ -248,17 +298,26 @@ class Catalog(Database):
             raise
 
 
-def _put_object(db: sqlite3.Connection, stored: StoredObject) -> None:
+def _remove_upload(db: sqlite3.Connection, upload_id: str) -> None:
+    if not db.execute("DELETE FROM uploads WHERE id = ?", (upload_id,)).rowcount:
+        raise NoSuchUpload(upload_id)
+
+
+def _record(stored: StoredObject) -> str:
     record = {
         "attributes": stored.attributes, "checksums": dict(stored.checksums), "checksum_type": stored.checksum_type,
         "tags": dict(stored.tags), "parts": [asdict(part) for part in stored.parts],
     }  # fmt: skip
+    return json.dumps(record)
+
+
+def _put_object(db: sqlite3.Connection, stored: StoredObject) -> None:
     values = (stored.file_id, stored.path, stored.size, stored.etag, stored.modified_ms, stored.linked_ns)
     db.execute(
         f"INSERT INTO objects ({_OBJECT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (bucket, key) DO UPDATE SET"
         " file_id = excluded.file_id, path = excluded.path, size = excluded.size, etag = excluded.etag,"
         " modified_ms = excluded.modified_ms, linked_ns = excluded.linked_ns, record = excluded.record",
-        (stored.bucket, stored.key.encode(), *values, json.dumps(record)),
+        (stored.bucket, stored.key.encode(), *values, _record(stored)),
     )
 
 

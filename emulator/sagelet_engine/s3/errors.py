@@ -23,10 +23,11 @@ class NoSuchKey(ObjectNotFound):
 class BucketExists(SageletError):
     """The name is taken; names of buckets are unique over all accounts."""
 
-    def __init__(self, bucket: str, account: str) -> None:
+    def __init__(self, bucket: str, account: str, region: str) -> None:
         super().__init__(f"The bucket {bucket} exists already and belongs to the account {account}")
         self.bucket = bucket
         self.account = account
+        self.region = region
 
 
 class BucketNotEmpty(SageletError):

@@ -12,19 +12,22 @@ import fcntl
 import logging
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from sagelet_engine.data.volume import FULL, remedy
+from sagelet_engine.database import NotFlushed
 from sagelet_engine.s3 import names
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import DiskFull
-from sagelet_engine.s3.staged import CHUNK, StagedFile
+from sagelet_engine.s3.staged import CHUNK, StagedFile, flush_all
 
 _log = logging.getLogger(__name__)
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+#: Why a file gets no second name.
+NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 _FICLONE = 0x40049409
 #: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _PUNCH_HOLE = 3
@@ -44,13 +47,21 @@ class Files:
     @contextmanager
     def stage(self, digests: Digests | None = None) -> Iterator[StagedFile]:
         """A new staged file; it is removed again when the block fails. Raises DiskFull."""
-        staged = StagedFile(self._staged / uuid.uuid4().hex, digests or Digests())
+        with clean_disk_full(self.root):
+            staged = StagedFile(self._staged / uuid.uuid4().hex, digests or Digests())
         try:
             with clean_disk_full(self.root):
                 yield staged
+        except NotFlushed:
+            # All can see the row that names the file.
+            raise
         except BaseException:
             staged.discard()
             raise
+
+    def flush_staged(self, file_ids: Sequence[str]) -> None:
+        """Brings sealed files to the disk. Raises OSError."""
+        flush_all(self._staged, file_ids)
 
     def staged(self, file_id: str) -> Path:
         return self._staged / file_id
@@ -58,14 +69,26 @@ class Files:
     def staged_ids(self) -> list[str]:
         return sorted(path.name for path in self._staged.iterdir())
 
+    def link_staged(self, file_id: str) -> str:
+        """A second name of a staged file: a file id of its own. Raises OSError, NO_LINK where there can be none."""
+        other = uuid.uuid4().hex
+        os.link(self.staged(file_id), self.staged(other))
+        return other
+
     def remove_staged(self, file_id: str) -> None:
         self.staged(file_id).unlink(missing_ok=True)
 
     # --- in place ---------------------------------------------------------------------------------------------
 
-    def choose_path(self, bucket: str, key: str) -> str:
-        """A free path for a new object, whose directory is there when this returns."""
+    def choose_path(self, bucket: str, key: str, taken: Container[str] = ()) -> str:
+        """A free path for a new object, whose directory is there when this returns.
+
+        `taken`: paths of objects that have no file in its place yet.
+        """
         path = names.natural(bucket, key, folded=self.folded)
+        above = () if path is None else Path(path).parents
+        if any(str(parent) in taken for parent in above):
+            path = None
         if path is not None and not os.path.lexists(self.root / path):
             with suppress(FileExistsError, NotADirectoryError):
                 (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -124,8 +147,8 @@ def clean_disk_full(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
-            raise DiskFull(f"{where}: {error.strerror}. Free space on its disk") from error
+        if error.errno in FULL:
+            raise DiskFull(f"{where}: {error.strerror}. {remedy(where)}") from error
         raise
 
 
@@ -181,7 +204,7 @@ def link_or_copy(path: Path, opened: BinaryIO, target: Path) -> None:
             return
         target.unlink()  # Somebody wrote the object anew meanwhile.
     except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOENT, errno.EOPNOTSUPP):
+        if error.errno not in (*NO_LINK, errno.ENOENT):
             raise
     copy_file(opened, target)
 

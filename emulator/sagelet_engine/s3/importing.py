@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sagelet_engine.data.key_names import MAX_KEY
 from sagelet_engine.errors import SageletError
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import DamagedObject
@@ -17,8 +18,6 @@ from sagelet_engine.s3.files import clean_disk_full, clone, copy_range
 from sagelet_engine.s3.staged import CHUNK, rest
 from sagelet_engine.s3.store import S3Store
 
-#: Bytes of a key.
-MAX_KEY = 1024
 #: How a file's bytes came into the store.
 LINKED, SHARED, COPIED = "linked", "shared", "copied"
 

@@ -1,7 +1,7 @@
 """The store as jobs use it: the port `data/objects.py`, in process and without a copy where that can be."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BufferedWriter, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,6 +14,7 @@ from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.staged import CHUNK, StagedFile
 from sagelet_engine.s3.store import S3Store
 
+_ATTRIBUTES = {"ContentType": "binary/octet-stream"}
 #: Objects of a listing that are in memory at once.
 PAGE = 1000
 #: Called when a job has put an object or removed one.
@@ -76,18 +77,23 @@ class JobObjectStore:
                 out.write(chunk)
 
     @contextmanager
-    def create(self, account: str, region: str, bucket: str, key: str) -> Iterator[BinaryIO]:  # noqa: ARG002
+    def create(self, account: str, region: str, bucket: str, key: str) -> Iterator[BinaryIO]:
         """See ObjectStore.create."""
-        self._check(account, bucket)
-        with self._store.stage() as staged:
-            out = BufferedWriter(_Stream(staged), CHUNK)
+        with self.batch(account, region, bucket) as batch, batch.create(key) as out:
             yield out
-            out.flush()
+
+    @contextmanager
+    def batch(self, account: str, region: str, bucket: str) -> Iterator["_Batch"]:  # noqa: ARG002
+        """See ObjectStore.batch."""
+        self._check(account, bucket)
+        with ExitStack() as staging:
+            made = _Batch(self._store, staging)
+            yield made
             failpoint(Failpoint.BEFORE_OBJECT)
-            attributes = {"ContentType": "binary/octet-stream"}
-            stored = self._store.put(bucket, key, staged, attributes=attributes)
+            stored = self._store.put_all(bucket, made.staged, attributes=_ATTRIBUTES)
         failpoint(Failpoint.AFTER_OBJECT)
-        self._listener("Put", stored)
+        for one in stored:
+            self._listener("Put", one)
 
     def delete(self, account: str, region: str, bucket: str, key: str) -> None:  # noqa: ARG002
         """Removes an object; one that is not there, in a bucket that is not there, is fine."""
@@ -100,6 +106,29 @@ class JobObjectStore:
     def _check(self, account: str, bucket: str) -> None:
         if self._store.catalog.bucket(bucket).account != account:
             raise NoSuchBucket(bucket)
+
+
+class _Batch:
+    """Staged files that become objects together; each is discarded when `staging` is left by an error."""
+
+    def __init__(self, store: S3Store, staging: ExitStack) -> None:
+        self._store = store
+        self._staging = staging
+        #: By key, in the order of their coming.
+        self.staged: dict[str, StagedFile] = {}
+
+    @contextmanager
+    def create(self, key: str) -> Iterator[BinaryIO]:
+        with ExitStack() as alone:
+            staged = alone.enter_context(self._store.stage())
+            out = BufferedWriter(_Stream(staged), CHUNK)
+            yield out
+            out.flush()
+            staged.seal()
+            self._staging.push(alone.pop_all())
+        if replaced := self.staged.pop(key, None):
+            replaced.discard()
+        self.staged[key] = staged
 
 
 class _Stream(RawIOBase):

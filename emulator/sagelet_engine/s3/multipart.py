@@ -3,20 +3,27 @@
 Parts are written straight into the file that the object will be: part N at (N - 1) times the size of the part that
 came first. SDKs cut all parts but the last to one size, so completing 10 GiB copies nothing. A part that does not fit
 its slot, or comes a second time, gets a file of its own, and completing copies it to its place.
+
+An upload ends once. `UploadLocks` lets one thread at a time complete or abort it, and the transaction that commits the
+end finds the upload there, or changes nothing. The object gets a file id of its own, a second name of the upload's
+file: whoever comes late, and makes or writes the upload's file again, does not reach the object.
 """
 
+import hashlib
 import os
-import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from sagelet_engine.database import NotFlushed
+from sagelet_engine.errors import SageletError
+from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.s3 import checksums
 from sagelet_engine.s3.checksums import CRCS, Digests
-from sagelet_engine.s3.errors import InvalidPart, NoSuchUpload, PartTooSmall, WrongWhole
-from sagelet_engine.s3.files import clean_disk_full, copy_range, give_back
+from sagelet_engine.s3.errors import DamagedObject, InvalidPart, NoSuchUpload, PartTooSmall, WrongWhole
+from sagelet_engine.s3.files import NO_LINK, clean_disk_full, copy_range, give_back
 from sagelet_engine.s3.records import COMPOSITE, FULL_OBJECT, ObjectPart, StoredObject, Upload, UploadedPart
 from sagelet_engine.s3.staged import READ_ONLY, Digesting, Ring, StagedFile
 from sagelet_engine.s3.store import Check, S3Store, anything
@@ -62,17 +69,14 @@ class Uploads:
         self._store = store
         self._catalog = store.catalog
         self._files = store.files
-        self._guard = threading.Lock()
-        #: Slots that are being written to now.
-        self._busy: set[tuple[str, int]] = set()
-        #: Uploads whose file is becoming an object: no slot of it may be written any more.
-        self._closed: set[str] = set()
+        self._locks = store.upload_locks
 
     def begin(self, bucket: str, key: str, **members: Any) -> Upload:
         """`members`: attributes, tags, checksum_algorithm, checksum_type. Raises NoSuchBucket."""
         now = self._store.clock.now_ms()
         upload = Upload(uuid.uuid4().hex * 2, bucket, key, uuid.uuid4().hex, now, None, **members)
         self._catalog.add_upload(upload)
+        failpoint(Failpoint.AFTER_UPLOAD_BEGAN)
         return upload
 
     @contextmanager
@@ -92,55 +96,87 @@ class Uploads:
                     staged.finish()
                     kept.append(self._keep(upload, number, staged, staged.file_id))
                 return
-            descriptor = os.open(self._files.staged(upload.file_id), os.O_WRONLY | os.O_CREAT, 0o644)
-            try:
-                slot = _Slot(descriptor, offset, size, digests)
+            with self._slot(upload, offset, size, digests) as slot:
                 yield slot, kept
-                os.fdatasync(descriptor)
-            except BaseException:
-                give_back(descriptor, offset, size)
+            try:
+                kept.append(self._keep(upload, number, slot, None))
+            except NoSuchUpload:
+                self._sweep(upload)
                 raise
-            finally:
-                os.close(descriptor)
-            kept.append(self._keep(upload, number, slot, None))
+
+    @contextmanager
+    def _slot(self, upload: Upload, offset: int, size: int, digests: Digests) -> Iterator[_Slot]:
+        """On the disk when the block has ended well."""
+        descriptor = self._open_slots(upload)
+        try:
+            yield _Slot(descriptor, offset, size, digests)
+            os.fdatasync(descriptor)
+        except BaseException:
+            give_back(descriptor, offset, size)
+            self._sweep(upload)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def _open_slots(self, upload: Upload) -> int:
+        """The upload's file; made only while no part is in it, since a part would be zeros in a new one."""
+        making = 0 if self._catalog.has_slots(upload) else os.O_CREAT
+        try:
+            return os.open(self._files.staged(upload.file_id), os.O_WRONLY | making, 0o644)
+        except FileNotFoundError as error:
+            raise self._lost(upload) from error
+
+    def _lost(self, upload: Upload) -> SageletError:
+        """Why a file of the upload's is not there. Raises NoSuchUpload: it ended meanwhile."""
+        self._catalog.upload(upload.bucket, upload.key, upload.id)
+        return DamagedObject(
+            f"Bytes of the multipart upload {upload.id} of s3://{upload.bucket}/{upload.key} are gone from the data "
+            "directory. Abort it and upload again"
+        )
+
+    def _sweep(self, upload: Upload) -> None:
+        """Removes the file of an upload that has ended, which a part that came late may have made anew."""
+        if not self._catalog.is_of_upload(upload.file_id):
+            self._files.remove_staged(upload.file_id)
 
     @contextmanager
     def _claimed(self, upload: Upload, number: int, size: int | None) -> Iterator[int | None]:
         """Where the part's slot begins, for this writer alone; None: it needs a file of its own."""
-        slot = (upload.id, number)
-        with self._guard:
-            free = bool(size) and slot not in self._busy and upload.id not in self._closed
-            free = free and not self._catalog.has_part(upload, number)
-            if free:
-                self._busy.add(slot)
-        try:
-            width = (upload.slot or self._catalog.claim_slot_size(upload, size)) if free and size else 0
-            yield (number - 1) * width if size and size <= width else None
-        finally:
-            if free:
-                with self._guard:
-                    self._busy.discard(slot)
+        with self._locks.slot(upload.id, number) as free:
+            if not free or not size or self._catalog.has_part(upload, number):
+                yield None
+                return
+            width = upload.slot or self._catalog.claim_slot_size(upload, size)
+            yield (number - 1) * width if size <= width else None
 
     def _keep(self, upload: Upload, number: int, written: StagedFile, file_id: str | None) -> UploadedPart:
         digests = written.digests
         now = self._store.clock.now_ms()
         part = UploadedPart(number, written.size, digests.md5.hex(), now, digests.values(), file_id)
-        try:
+        failpoint(Failpoint.BEFORE_PART)
+        with self._locks.recording(upload.id):
             replaced = self._catalog.put_part(upload, part)
-        except NoSuchUpload:
-            # It was aborted meanwhile, and this part may have made its file anew.
-            if not self._catalog.by_file(upload.file_id):
-                self._files.remove_staged(upload.file_id)
-            raise
+            failpoint(Failpoint.AFTER_PART)
         if replaced is not None:
-            self._files.remove_staged(replaced)
+            # Not while an export copies the catalogue, and then the files that it names.
+            with self._store.committing():
+                self._files.remove_staged(replaced)
         return part
+
+    def parts(self, upload: Upload) -> list[UploadedPart]:
+        """Raises NoSuchUpload."""
+        found = self._catalog.parts(upload)
+        if not found:
+            # There is none yet, or no upload any more.
+            self._catalog.upload(upload.bucket, upload.key, upload.id)
+        return found
 
     def abort(self, upload: Upload) -> None:
         """Raises NoSuchUpload."""
-        with self._store.committing():
+        with self._locks.ending(upload.id), self._store.committing():
             files = self._catalog.files_of(upload)
             self._catalog.remove_upload(upload)
+            failpoint(Failpoint.AFTER_ABORT)
             for file_id in files:
                 self._files.remove_staged(file_id)
 
@@ -167,48 +203,64 @@ class Uploads:
 
         Raises InvalidPart, PartTooSmall, WrongWhole, NoSuchUpload, and what `check` raises.
         """
-        # As it is now: its parts say how wide a slot is.
-        upload = self._catalog.upload(upload.bucket, upload.key, upload.id)
-        there = self._catalog.parts(upload)
-        parts = _chosen(named, {part.number: part for part in there})
-        check(self._catalog.find(upload.bucket, upload.key))
-        sums, _ = _checksums(upload, parts)
-        if wrong := checksums.same(expected or {}, sums):
-            raise WrongWhole(wrong)
-        if size not in (None, sum(part.size for part in parts)):
-            raise WrongWhole("size")
-        with self._closing(upload) as idle:
-            return self._complete(upload, parts, there, check, idle=idle)
+        with self._locks.ending(upload.id) as idle:
+            # As it is now: its parts say how wide a slot is.
+            upload = self._catalog.upload(upload.bucket, upload.key, upload.id)
+            there = self._catalog.parts(upload)
+            parts = _chosen(named, {part.number: part for part in there})
+            # Before anything is copied, and again in the transaction.
+            check(self._catalog.find(upload.bucket, upload.key))
+            sums, kind = _checksums(upload, parts)
+            _compare(expected, size, sums, sum(part.size for part in parts))
+            try:
+                file_id = self._joined(upload, parts, there, idle=idle)
+            except FileNotFoundError as error:
+                raise self._lost(upload) from error
+            with self._discarding(file_id):
+                failpoint(Failpoint.BEFORE_COMPLETION)
+                stored = self._store.commit(
+                    upload.bucket, upload.key, file_id, sum(part.size for part in parts),
+                    check=check, upload_id=upload.id, named=_fingerprint(named),
+                    etag=checksums.multipart_etag([part.etag for part in parts]),
+                    attributes=upload.attributes, tags=upload.tags, checksums=sums, checksum_type=kind,
+                    parts=tuple(ObjectPart(part.number, part.size, part.checksums) for part in parts),
+                )  # fmt: skip
+            failpoint(Failpoint.AFTER_COMPLETION)
+            with suppress(OSError):
+                # Not before: a completion that is refused may be repeated, and then writes to the file again.
+                (self._files.root / stored.path).chmod(READ_ONLY)
+            for name in [upload.file_id, *(part.file_id for part in there if part.file_id)]:
+                self._files.remove_staged(name)
+        return stored
+
+    def completed(
+        self,
+        bucket: str,
+        key: str,
+        upload_id: str,
+        named: Sequence[NamedPart],
+        *,
+        expected: Mapping[str, str] | None = None,
+        size: int | None = None,
+    ) -> StoredObject:
+        """What an upload that was completed with the same parts became, whatever became of its key since then.
+
+        Raises WrongWhole, NoSuchUpload.
+        """
+        stored = self._catalog.completed(bucket, key, upload_id, _fingerprint(named))
+        _compare(expected, size, stored.checksums, stored.size)
+        return stored
 
     @contextmanager
-    def _closing(self, upload: Upload) -> Iterator[bool]:
-        """Nobody begins to write a slot meanwhile; false when somebody did so before and is not done yet."""
-        with self._guard:
-            self._closed.add(upload.id)
-            idle = not any(busy == upload.id for busy, _ in self._busy)
+    def _discarding(self, file_id: str) -> Iterator[None]:
+        """Removes a staged file when the block fails, unless a row names it."""
         try:
-            yield idle
-        finally:
-            with self._guard:
-                self._closed.discard(upload.id)
-
-    def _complete(
-        self, upload: Upload, parts: Sequence[UploadedPart], there: Sequence[UploadedPart], check: Check, *, idle: bool
-    ) -> StoredObject:
-        file_id = self._joined(upload, parts, there, idle=idle)
-        sums, kind = _checksums(upload, parts)
-        stored = self._store.commit(
-            upload.bucket, upload.key, file_id, sum(part.size for part in parts),
-            check=check, upload_id=upload.id, etag=checksums.multipart_etag([part.etag for part in parts]),
-            attributes=upload.attributes, tags=upload.tags, checksums=sums, checksum_type=kind,
-            parts=tuple(ObjectPart(part.number, part.size, part.checksums) for part in parts),
-        )  # fmt: skip
-        with suppress(OSError):
-            # Not before: a completion that is refused may be repeated, and then writes to the file again.
-            (self._files.root / stored.path).chmod(READ_ONLY)
-        for name in {upload.file_id, *(part.file_id for part in there if part.file_id)} - {file_id}:
-            self._files.remove_staged(name)
-        return stored
+            yield
+        except NotFlushed:
+            raise
+        except BaseException:
+            self._files.remove_staged(file_id)
+            raise
 
     def _joined(
         self, upload: Upload, parts: Sequence[UploadedPart], there: Sequence[UploadedPart], *, idle: bool
@@ -222,14 +274,25 @@ class Uploads:
             return self._fill_slots(upload, parts) if fits and idle else self._copied(upload, parts)
 
     def _fill_slots(self, upload: Upload, parts: Sequence[UploadedPart]) -> str:
-        target = os.open(self._files.staged(upload.file_id), os.O_RDWR | os.O_CREAT, 0o644)
+        """Gives the upload's file, when all parts are in it, a second name; a copy where files have one name only."""
+        # As in `_open_slots`: a part that is in it would be zeros in a new one.
+        making = os.O_CREAT if all(part.file_id for part in parts) else 0
+        target = os.open(self._files.staged(upload.file_id), os.O_RDWR | making, 0o644)
         try:
             self._copy_parts(upload, [part for part in parts if part.file_id], target, None)
             os.ftruncate(target, sum(part.size for part in parts))
-            os.fsync(target)
+            try:
+                file_id = self._files.link_staged(upload.file_id)
+            except OSError as error:
+                if error.errno not in NO_LINK:
+                    raise
+                return self._copied(upload, parts)
+            with self._discarding(file_id):
+                # Not before it has its second name, which is to be on the disk, too.
+                os.fsync(target)
         finally:
             os.close(target)
-        return upload.file_id
+        return file_id
 
     def _copied(self, upload: Upload, parts: Sequence[UploadedPart]) -> str:
         with self._files.stage() as staged:
@@ -252,6 +315,19 @@ class Uploads:
             finally:
                 os.close(source)
             offset = None if offset is None else offset + part.size
+
+
+def _compare(expected: Mapping[str, str] | None, size: int | None, sums: Mapping[str, str], actual: int) -> None:
+    """What the client says of the whole with what it is. Raises WrongWhole."""
+    if wrong := checksums.same(expected or {}, sums):
+        raise WrongWhole(wrong)
+    if size not in (None, actual):
+        raise WrongWhole("size")
+
+
+def _fingerprint(named: Sequence[NamedPart]) -> str:
+    """The same for the same parts alone."""
+    return hashlib.sha256(",".join(f"{part.number}:{part.etag}" for part in named).encode()).hexdigest()
 
 
 def _chosen(named: Sequence[NamedPart], there: Mapping[int, UploadedPart]) -> list[UploadedPart]:

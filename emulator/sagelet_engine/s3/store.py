@@ -4,6 +4,7 @@ How a write survives a crash. Bytes go to a staged file and are flushed; then th
 committed; then the file is renamed to its place. A row whose file is staged still is complete, and the next start
 renames it; a staged file without a row never was acknowledged, and goes. Were the rename first, a crash between the two
 would leave an old ETag before new bytes. A deletion is the same in reverse: back to staged, row away, file away.
+A file id that an object has is nothing else's: whoever writes to a file, writes to one that no row of an object names.
 
 Writers commit one after another, over all processes that have the store open (`sagelet s3 import` is one). Readers
 take no lock: they open the file between two equal looks at its row, and what is overwritten meanwhile stays whole for
@@ -29,6 +30,7 @@ from sagelet_engine.s3.errors import BucketNotEmpty, DamagedObject, NoSuchKey
 from sagelet_engine.s3.files import Files, clean_disk_full
 from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.s3.staged import StagedFile
+from sagelet_engine.s3.upload_locks import UploadLocks
 
 #: Raises what the caller wants raised when the object that is there now (None: none is) must not be replaced.
 Check = Callable[[StoredObject | None], None]
@@ -45,6 +47,7 @@ class S3Store:
         self.files = Files(root)
         self.catalog = Catalog(root / ".catalog.db")
         self.clock = clock
+        self.upload_locks = UploadLocks()
         self._guard = threading.Lock()
         self._lock = (root / ".lock").open("a")
         self._imports = (root / ".imports").open("a")
@@ -61,14 +64,19 @@ class S3Store:
         except BlockingIOError:
             return  # An import is under way: its staged files are not to be touched; the next start will do.
         try:
-            for file_id in self.files.staged_ids():
-                stored = self.catalog.by_file(file_id)
-                if stored is not None:
-                    self.files.settle(file_id, stored.path)
-                elif not self.catalog.is_of_upload(file_id):
-                    self.files.remove_staged(file_id)
+            # An export may look at the files just now.
+            with self.committing():
+                self._recover()
         finally:
             fcntl.flock(self._imports, fcntl.LOCK_UN)
+
+    def _recover(self) -> None:
+        for file_id in self.files.staged_ids():
+            stored = self.catalog.by_file(file_id)
+            if stored is not None:
+                self.files.settle(file_id, stored.path)
+            elif not self.catalog.is_of_upload(file_id):
+                self.files.remove_staged(file_id)
 
     @contextmanager
     def importing(self) -> Iterator[None]:
@@ -109,7 +117,9 @@ class S3Store:
         with self.committing():
             if self.catalog.under(name, "", b"", inclusive=True, limit=1):
                 raise BucketNotEmpty(f"The bucket {name} has objects: delete them first")
-            for file_id in self.catalog.remove_bucket(name):
+            files = self.catalog.remove_bucket(name)
+            failpoint(Failpoint.AFTER_BUCKET_DELETE)
+            for file_id in files:
                 self.files.remove_staged(file_id)
             self.files.remove_bucket(name)
 
@@ -142,9 +152,13 @@ class S3Store:
         *,
         check: Check = anything,
         upload_id: str | None = None,
+        named: str = "",
         **members: Any,
     ) -> StoredObject:
-        """As `put`, of any staged file that is on the disk."""
+        """As `put`, of any staged file that is on the disk. With `upload_id` it ends that upload: see Catalog.complete.
+
+        Raises NoSuchBucket, NoSuchUpload, and what `check` raises.
+        """
         with self.committing():
             self.catalog.bucket(bucket)
             current = self.catalog.find(bucket, key)
@@ -153,14 +167,53 @@ class S3Store:
             now = self.clock.now_ms()
             stored = StoredObject(bucket, key, file_id, path, size, modified_ms=now, **members)
             try:
-                self.catalog.put(stored, upload_id)
+                if upload_id is None:
+                    self.catalog.put(stored)
+                else:
+                    self.catalog.complete(stored, upload_id, named)
             except NotFlushed:
                 # The row is there, though perhaps not on the disk yet: it must not stand before the old bytes.
-                self.files.settle(file_id, path)
+                self._settle([stored])
                 raise
-            failpoint(Failpoint.AFTER_OBJECT_ROW)
-            self.files.settle(file_id, path)
+            self._settle([stored])
         return stored
+
+    def put_all(self, bucket: str, sealed: Mapping[str, StagedFile], **members: Any) -> list[StoredObject]:
+        """As `put`, of many sealed files by their keys: one flush and one transaction for all, so all or none.
+
+        Raises NoSuchBucket.
+        """
+        if not sealed:
+            return []
+        with clean_disk_full(self.files.root):
+            self.files.flush_staged([one.file_id for one in sealed.values()])
+        with self.committing():
+            self.catalog.bucket(bucket)
+            now = self.clock.now_ms()
+            taken: set[str] = set()
+            stored = []
+            for key, one in sealed.items():
+                current = self.catalog.find(bucket, key)
+                path = current.path if current else self.files.choose_path(bucket, key, taken)
+                taken.add(path)
+                digests = one.digests
+                made = StoredObject(
+                    bucket, key, one.file_id, path, one.size, digests.md5.hex(), now, checksums=digests.values(),
+                    **members,
+                )  # fmt: skip
+                stored.append(made)
+            try:
+                self.catalog.put_all(stored)
+            except NotFlushed:
+                self._settle(stored)
+                raise
+            self._settle(stored)
+        return stored
+
+    def _settle(self, stored: Iterable[StoredObject]) -> None:
+        failpoint(Failpoint.AFTER_OBJECT_ROW)
+        for one in stored:
+            self.files.settle(one.file_id, one.path)
 
     def head(self, bucket: str, key: str) -> StoredObject:
         """Raises NoSuchBucket, NoSuchKey."""
@@ -178,20 +231,34 @@ class S3Store:
         while True:
             stored = self.head(bucket, key)
             data = self.files.open(stored.file_id, stored.path)
-            if self.head(bucket, key).file_id == stored.file_id:
-                return stored, _sound(stored, data)
-            if data is not None:
+            if data is None:
+                return self._open_at_rest(bucket, key)
+            try:
+                same = self.head(bucket, key).file_id == stored.file_id
+            except BaseException:
                 data.close()
+                raise
+            if same:
+                return stored, _sound(stored, data)
+            data.close()
+
+    def _open_at_rest(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
+        """As `open`, while no writer moves files: a file that is nowhere then is gone."""
+        with self.committing():
+            stored = self.head(bucket, key)
+            return stored, _sound(stored, self.files.open(stored.file_id, stored.path))
 
     def delete(self, bucket: str, keys: Iterable[str], *, check: Check = anything) -> list[str]:
         """Removes objects, and returns those keys that there were. Raises NoSuchBucket, and what `check` raises."""
         with self.committing():
             self.catalog.bucket(bucket)
-            found = [stored for key in dict.fromkeys(keys) if (stored := self.catalog.find(bucket, key))]
-            for stored in found:
-                check(stored)
+            there = [self.catalog.find(bucket, key) for key in dict.fromkeys(keys)]
+            for current in there:
+                check(current)
+            found = [stored for stored in there if stored is not None]
             for stored in found:
                 self.files.unsettle(stored.file_id, stored.path)
+            failpoint(Failpoint.BEFORE_OBJECT_DELETE)
             try:
                 self.catalog.delete(bucket, [stored.key for stored in found])
             except BaseException:
@@ -199,6 +266,7 @@ class S3Store:
                     if self.catalog.by_file(stored.file_id):
                         self.files.settle(stored.file_id, stored.path)
                 raise
+            failpoint(Failpoint.AFTER_OBJECT_DELETE)
             for stored in found:
                 self.files.remove_staged(stored.file_id)
                 self.files.prune(stored.path)

@@ -28,7 +28,9 @@ EVERYTHING = (*JOBS, OBJECTS, COMPILE_CACHE)
 #: By the name that people use.
 SCOPES: Mapping[str, Sequence[str]] = MappingProxyType({"all": EVERYTHING, "jobs": JOBS, "objects": (OBJECTS,)})
 #: What is there beside it: who uses the directory and how, its log, its key pair, its certificate, its image rules.
-BESIDE = frozenset({"lock", "server.json", "server.log", "server.log.1", "credentials", "tls", "image-rules.toml"})
+BESIDE = frozenset(
+    {"lock", "server.json", "server.log", "server.log.1", "credentials", "tls", "image-rules.toml", "identity.json"}
+)
 #: A change of the whole directory that is to be finished: see `change.py`.
 CHANGE = ".change"
 

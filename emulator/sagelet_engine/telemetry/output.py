@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sagelet_engine.clock import Clock
-from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.errors import OutputTooLong, RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.jobs.record import JobKey, TrainingJob
 from sagelet_engine.jobs.store import Store
@@ -24,6 +24,8 @@ FOLLOW_AGAIN_S = (0.005, 0.01, 0.02, 0.05, 0.1)
 RETRY_S = 1.0
 #: Batches of lines that wait for the store, of all hosts of a job; at most 4,096 lines each.
 MOST_WAITING = 8
+#: Lines at the end of a stream among which a line of ours is looked for.
+LOOK_BACK = 50
 #: Failures in a row after which the output of a host that is down is given up; its job still gets its end.
 MOST_FAILURES = 10
 
@@ -34,6 +36,8 @@ class Output:
 
     host: str
     lines: list[Line] | None
+    #: Why the job has to end.
+    fault: OutputTooLong | None = None
 
 
 class Mailbox:
@@ -113,6 +117,9 @@ class Follower(threading.Thread):
                 if down:
                     break
                 failures = 0
+            except OutputTooLong as fault:
+                self._mailbox.put(Output(self._followed.host, None, fault))
+                return
             except RuntimeUnavailable as error:
                 log.warning("%s: its output cannot be followed for now: %s", self._followed.host, error)
             except Exception:
@@ -157,6 +164,12 @@ class Recorder:
         events = [LogEvent(line.time_ms, line.text) for line in lines]
         self._append(events, lines[-1].position, self._definitions.points(events))
 
+    def warn(self, texts: Sequence[str]) -> None:
+        """Adds lines of ours where the stream is now."""
+        if texts:
+            now = self._clock.now_ms()
+            self._append([LogEvent(now, text) for text in texts], None, [])
+
     def note(self, texts: Sequence[str]) -> None:
         """Adds lines of ours at the end of the stream, unless they are there: the end may be seen again after a crash.
 
@@ -173,6 +186,16 @@ class Recorder:
         failpoint(Failpoint.AFTER_LINES)
         if points:
             publish(self._sink, self._job.key, points)
+
+
+def note_after_end(store: Store, clock: Clock, job: TrainingJob, host: str, texts: Sequence[str]) -> None:
+    """Adds lines of ours to the stream of a host that is gone, unless they are near its end: steps are repeated."""
+    now = clock.now_ms()
+    stream = store.open_stream(job, host, f"{job.key.name}/{host}-{now // 1000}", now)
+    there = {event.text for event in store.events(stream.id, limit=LOOK_BACK, newest_first=True)}
+    fresh = [LogEvent(now, text) for text in texts if text not in there]
+    if fresh:
+        store.append_output(stream, fresh, None, [], now)
 
 
 def publish(sink: MetricSink, key: JobKey, points: list[MetricPoint]) -> None:

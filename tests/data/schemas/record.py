@@ -65,7 +65,7 @@ def _live(store: Store, job: TrainingJob, steps: int) -> None:
 
 def fill_objects(root: Path) -> Path:
     """The catalogue of a store with two accounts' buckets; the bytes are not kept."""
-    from sagelet_engine.s3.multipart import Uploads
+    from sagelet_engine.s3.multipart import NamedPart, Uploads
     from sagelet_engine.s3.store import S3Store
 
     store = S3Store(root, SystemClock())
@@ -80,6 +80,10 @@ def fill_objects(root: Path) -> Path:
             uploads = Uploads(store)
             with uploads.part(uploads.begin(f"bucket-{account}", "up"), 1, 4, []) as (part, _):
                 part.write(b"part")
+            ended = uploads.begin(f"bucket-{account}", "a/b")
+            with uploads.part(ended, 1, 5, []) as (part, kept):
+                part.write(b"ended")
+            uploads.complete(ended, [NamedPart(1, kept[0].etag, {})])
     finally:
         store.close()
     return root / ".catalog.db"

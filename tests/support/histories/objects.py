@@ -10,6 +10,7 @@ from typing import BinaryIO
 from sagelet_engine.data.objects import ObjectInfo, ObjectNotFound
 from support.histories.files import Files
 from support.histories.schedule import Schedule
+from support.object_batch import Batch
 
 
 class Objects:
@@ -58,6 +59,18 @@ class Objects:
         self._answer("create")
         self.kept[bucket, key] = data.getvalue()
         self._schedule.note("uploaded", bucket, key)
+
+    @contextmanager
+    def batch(self, account: str, region: str, bucket: str) -> Iterator[Batch]:
+        self._answer("create")
+        if bucket == "missing":
+            raise ObjectNotFound(bucket)
+        batch = Batch()
+        yield batch
+        self._answer("create")
+        for key, data in batch.made.items():
+            self.kept[bucket, key] = data
+            self._schedule.note("uploaded", bucket, key)
 
     def has_bucket(self, account: str, bucket: str) -> bool:
         return bucket != "missing"

@@ -159,7 +159,8 @@ def test_keys_of_users_and_sessions_that_were_made_here(world: ApiWorld) -> None
     key = iam.create_access_key(UserName="beth")["AccessKey"]
     beth = client(world, "sts", key["AccessKeyId"], key["SecretAccessKey"])
     assert beth.get_caller_identity()["Arn"].endswith("user/beth")
-    role = iam.create_role(RoleName="assumed", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    trust = {"Effect": "Allow", "Principal": {"AWS": ACCOUNT}, "Action": "sts:AssumeRole"}
+    role = iam.create_role(RoleName="assumed", AssumeRolePolicyDocument=json.dumps({"Statement": trust}))["Role"]["Arn"]
     given = client(world, "sts").assume_role(RoleArn=role, RoleSessionName="me")["Credentials"]
     session = (given["AccessKeyId"], given["SecretAccessKey"])
     arn = client(world, "sts", *session, aws_session_token=given["SessionToken"]).get_caller_identity()["Arn"]

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.services.trust import trusts
+from sagelet_api.services.trust import Caller, trusts
 from support.api_world import ApiWorld
 from support.world import request
 
@@ -95,4 +95,4 @@ def test_a_role_that_was_deleted_is_refused(world: ApiWorld) -> None:
     ],
 )
 def test_what_a_trust_policy_says(trust: str, trusted: bool) -> None:
-    assert trusts(trust, SAGEMAKER) is trusted
+    assert trusts(trust, Caller.service(SAGEMAKER)) is trusted

@@ -55,13 +55,10 @@ def test_a_presigned_identity(world: ApiWorld) -> None:
 
 
 def test_keys_that_were_given_out_stay_whose_they_are(world: ApiWorld) -> None:
-    iam, sts = world.client("iam"), world.client("sts")
+    iam = world.client("iam")
     iam.create_user(UserName="ann")
     key = iam.create_access_key(UserName="ann")["AccessKey"]
-    session = sts.assume_role(RoleArn=ROLE, RoleSessionName="other")["Credentials"]
     assert world.client("sts", account=key["AccessKeyId"]).get_caller_identity()["Arn"].endswith(":user/ann")
-    arn = world.client("sts", account=session["AccessKeyId"]).get_caller_identity()["Arn"]
-    assert arn.endswith(f":assumed-role/{execution_role.NAME}/other")
     iam.delete_access_key(UserName="ann", AccessKeyId=key["AccessKeyId"])
     iam.delete_user(UserName="ann")
 

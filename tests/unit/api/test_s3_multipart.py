@@ -5,10 +5,14 @@ import hashlib
 import io
 import random
 import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 from boto3.s3.transfer import TransferConfig
+from botocore.exceptions import ClientError
 
 from sagelet_api.services.s3.setup import S3
 from support.s3 import refusal
@@ -182,3 +186,63 @@ def test_a_client_without_checksums(client: Any, bucket: str) -> None:
     upload.put(1, DATA)
     upload.complete()
     assert old.get_object(**upload.place)["Body"].read() == DATA
+
+
+def test_a_completion_may_be_repeated(s3c: Any, bucket: str, s3: S3) -> None:
+    """A client that lost the answer gets it again, also when somebody wrote the key anew since; others get none."""
+    upload = Upload(s3c, bucket, ChecksumAlgorithm="CRC32")
+    upload.put(1, b"whole", ChecksumAlgorithm="CRC32")
+    first = upload.complete()
+    assert "ChecksumCRC32" in first
+    for _ in range(2):
+        assert {**upload.complete(), "ResponseMetadata": None} == {**first, "ResponseMetadata": None}
+    assert s3c.get_object(**upload.place)["Body"].read() == b"whole"
+    s3c.put_object(**upload.place, Body=b"newer")
+    assert upload.complete()["ETag"] == first["ETag"]
+    assert s3c.get_object(**upload.place)["Body"].read() == b"newer"
+    other = {"Parts": [{"PartNumber": 2, "ETag": upload.parts[1]["ETag"]}]}
+    for call, arguments in (
+        (s3c.complete_multipart_upload, {"MultipartUpload": other}),
+        (s3c.abort_multipart_upload, {}),
+        (s3c.list_parts, {}),
+        (s3c.upload_part, {"PartNumber": 1, "Body": b"late"}),
+    ):
+        assert refusal(call, **upload.place, UploadId=upload.id, **arguments)[:2] == (404, "NoSuchUpload")
+    assert s3.store.files.staged_ids() == []
+    s3c.delete_object(**upload.place)
+    s3c.delete_bucket(Bucket=bucket)
+    s3c.create_bucket(Bucket=bucket)
+    assert refusal(upload.complete)[:2] == (404, "NoSuchUpload")
+
+
+def test_one_end_wins_and_what_was_acknowledged_can_be_read(s3c: Any, bucket: str, s3: S3) -> None:
+    """Completions and an abort at once. One 200 and its object, or one 204 and none; losers are told NoSuchUpload."""
+
+    def status(call: Callable[[], Any]) -> int:
+        try:
+            return int(call()["ResponseMetadata"]["HTTPStatusCode"])
+        except ClientError as error:
+            return 404 if error.response["Error"]["Code"] == "NoSuchUpload" else 500
+
+    completed = 0
+    with ThreadPoolExecutor(3) as pool:
+        for number in range(40):
+            upload = Upload(s3c, bucket, f"k{number}")
+            upload.put(1, b"acknowledged")
+            abort = partial(s3c.abort_multipart_upload, **upload.place, UploadId=upload.id)
+            ends = list(pool.map(status, [upload.complete, abort, upload.complete]))
+            assert ends in ([200, 404, 200], [404, 204, 404]), ends
+            if ends[0] == 200:
+                completed += 1
+                assert s3c.get_object(**upload.place)["Body"].read() == b"acknowledged"
+    assert len(s3c.list_objects_v2(Bucket=bucket).get("Contents", [])) == completed
+    assert s3.store.files.staged_ids() == []
+
+
+def test_an_aborted_upload_is_over(s3c: Any, bucket: str) -> None:
+    upload = Upload(s3c, bucket)
+    upload.put(1, b"whole")
+    s3c.abort_multipart_upload(**upload.place, UploadId=upload.id)
+    assert refusal(upload.complete)[:2] == (404, "NoSuchUpload")
+    assert refusal(s3c.abort_multipart_upload, **upload.place, UploadId=upload.id)[:2] == (404, "NoSuchUpload")
+    assert refusal(s3c.get_object, **upload.place)[:2] == (404, "NoSuchKey")

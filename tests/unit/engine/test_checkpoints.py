@@ -4,7 +4,8 @@ import io
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +244,7 @@ def test_an_s3_that_forgot_gets_everything_again(bench: Bench) -> None:
     assert bench.stored() == {"run/a": b"1"}
 
 
-@pytest.mark.parametrize("call", ["upload", "delete"])
+@pytest.mark.parametrize("call", ["batch", "delete"])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_crash_at_an_object_leaves_none_behind(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, call: str, after: bool
@@ -255,13 +256,21 @@ def test_a_crash_at_an_object_leaves_none_behind(
     bench.path("tmp").write_bytes(b"2")
     work = getattr(bench.objects, call)
 
+    @contextmanager
+    def dying_batch(*arguments: Any) -> Iterator[Any]:
+        with work(*arguments) as batch:
+            yield batch
+            if not after:
+                raise KeyboardInterrupt
+        raise KeyboardInterrupt
+
     def dying(*arguments: Any) -> None:
         if after:
             work(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench.objects, call, dying)
+        patch.setattr(bench.objects, call, dying_batch if call == "batch" else dying)
         with pytest.raises(KeyboardInterrupt):
             bench.look()
     bench.path("tmp").unlink()

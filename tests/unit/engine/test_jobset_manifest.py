@@ -54,11 +54,15 @@ def two_gpu_hosts() -> list[dict[str, Any]]:
 def an_isolated_host() -> list[dict[str, Any]]:
     """EnableNetworkIsolation, an entry point, a FastFile channel, a warm pool's cache, another group's instance."""
     alone = plan(
-        host("algo-1", read_only=("input/data/train",), cache=DATA / "warm-pools" / "c1" / "algo-1"),
+        host(
+            "algo-1",
+            read_only=("input/data/train",),
+            cache=DATA / "warm-pools" / "c1" / "algo-1",
+            memory_bytes=8 * 1024**3,
+        ),
         entrypoint=("/bin/sh", "-c"),
         arguments=('echo "yes"; python train.py',),
         network_isolation=True,
-        memory_bytes=8 * 1024**3,
     )
     return manifests(alone, demand(alone, "ml.m5.2xlarge"), SITE)
 

@@ -308,7 +308,7 @@ def test_half_an_archive_is_not_left_when_the_disk_is_full(tmp_path: Path, monke
     directories.host("algo-1").create()
     (directories.host("algo-1").model / "weights").write_bytes(b"w")
 
-    def full(directory: Path, target: BinaryIO) -> None:
+    def full(directory: Path, target: BinaryIO, left_out: object) -> None:
         target.write(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.data.volume import GIB, Volume
+from sagelet_engine.data.volume import GIB, Taken, Volume
 from sagelet_engine.errors import RuntimeUnavailable
 from sagelet_engine.instances import gpu_gauge
 from sagelet_engine.instances.gpu_gauge import GpuGauge
@@ -130,9 +130,9 @@ def test_a_directory_that_is_gone_takes_nothing(tmp_path: Path) -> None:
 def test_a_walk_that_took_long_is_not_repeated_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
-    def slow_walk(*_: object) -> tuple[int, int]:
+    def slow_walk(*_: object) -> Taken:
         now[0] += 1.0
-        return 0, GIB // 2
+        return Taken(0, GIB // 2, 1)
 
     monkeypatch.setattr("sagelet_engine.data.volume.time.monotonic", lambda: now[0])
     monkeypatch.setattr("sagelet_engine.data.volume.measured", slow_walk)

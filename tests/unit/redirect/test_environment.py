@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from sagelet_api.app import Application
 from sagelet_api.cli.main import main
 from sagelet_api.control import control_app
-from sagelet_api.redirect.environment import SITE, changed, redirection
+from sagelet_api.redirect.environment import NO_AUTHORITY, SITE, changed, redirection
 from sagelet_api.security import FrontDoor
 from sagelet_api.server import Server
 from sagelet_api.services.moto_bridge import MotoBridge
@@ -38,7 +38,12 @@ def test_a_bare_environment() -> None:
         "AWS_DEFAULT_REGION": "eu-west-1",
         "AWS_ACCESS_KEY_ID": "111122223333",
         "AWS_SECRET_ACCESS_KEY": "sagelet",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "BOTO_CONFIG": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CA_BUNDLE": str(NO_AUTHORITY),
+        "SAGELET_CA_BUNDLE": "",
         "PYTHONPATH": str(SITE),
         "NO_PROXY": "127.0.0.1",
         "no_proxy": "127.0.0.1",
@@ -66,7 +71,38 @@ def test_what_the_user_has_is_kept_or_goes() -> None:
     assert not (gone | {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"}) & result.keys()
     assert result["PYTHONPATH"] == f"{SITE}:/mine:/other"
     assert result["NO_PROXY"] == result["no_proxy"] == "127.0.0.1,intra.example.com"
-    assert (result["HTTPS_PROXY"], result["AWS_CA_BUNDLE"]) == ("http://proxy:3128", "/ca.pem")
+    assert (result["HTTPS_PROXY"], result["SAGELET_CA_BUNDLE"]) == ("http://proxy:3128", "/ca.pem")
+    assert result["AWS_CA_BUNDLE"] == str(NO_AUTHORITY)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "AWS_BEARER_TOKEN_OF_A_SERVICE_TO_COME",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_CREDENTIAL_FILE",
+        "AWS_CREDENTIAL_EXPIRATION",
+        "AWS_SECRET_KEY",
+        "AWS_SECURITY_TOKEN",
+        "AWS_ROLE_ARN",
+        "AWS_ENDPOINT_URL_STS",
+    ],
+)
+def test_a_name_that_can_carry_an_identity_goes(name: str) -> None:
+    assert name not in applied({name: "real"})
+
+
+def test_names_of_the_programs_own_stay() -> None:
+    own = {"AWS_PAGER": "", "AWS_MAX_ATTEMPTS": "2", "AWS_BUCKET": "b", "AWS_DATA_PATH": "/models"}
+    assert applied(own).items() >= own.items()
+
+
+def test_a_second_time_the_users_own_authority_is_kept() -> None:
+    once = applied({"AWS_CA_BUNDLE": "/ca.pem"})
+    assert applied(once) == once
 
 
 def test_twice_is_once() -> None:

@@ -61,6 +61,9 @@ def test_each_host_has_a_port_of_its_own(asked: str, host: str, port: int | None
     assert attach.port_of(environ) == port
 
 
+SHELL = docker_spec.Shell(user=None, read_only=True, log_bytes=2**20)
+
+
 def plan(**changes: object) -> LaunchPlan:
     hosts = tuple(HostPlan(name, Path("/ml"), Path("/run")) for name in ("algo-1", "algo-2"))
     values = {"environment": {"SAGELET_DEBUGPY": "5678"}, **changes}
@@ -70,9 +73,9 @@ def plan(**changes: object) -> LaunchPlan:
 def test_docker_publishes_it_on_loopback_alone() -> None:
     given = plan()
     for host, port in zip(given.hosts, (5678, 5679), strict=True):
-        config = docker_spec.host_config(given, host, {}, "network")
+        config = docker_spec.host_config(given, host, {}, "network", SHELL)
         assert config["port_bindings"] == {port: ("127.0.0.1", port)}
-        assert docker_spec.environment(given, host, None)["SAGELET_DEBUGPY_LISTEN"] == "0.0.0.0"
+        assert docker_spec.environment(given, host, SHELL)["SAGELET_DEBUGPY_LISTEN"] == "0.0.0.0"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +84,6 @@ def test_docker_publishes_it_on_loopback_alone() -> None:
 )
 def test_docker_publishes_nothing_else(changes: dict[str, object]) -> None:
     given = plan(**changes)
-    config = docker_spec.host_config(given, given.hosts[0], {}, "network")
+    config = docker_spec.host_config(given, given.hosts[0], {}, "network", SHELL)
     assert "port_bindings" not in config
-    assert "SAGELET_DEBUGPY_LISTEN" not in docker_spec.environment(given, given.hosts[0], None)
+    assert "SAGELET_DEBUGPY_LISTEN" not in docker_spec.environment(given, given.hosts[0], SHELL)

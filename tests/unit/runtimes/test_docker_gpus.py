@@ -14,12 +14,13 @@ def test_a_host_gets_the_gpus_of_its_lease_and_no_others() -> None:
         for number, gpus in enumerate(((UUIDS[0],), (UUIDS[1],), ()), 1)
     )
     plan = LaunchPlan("id", "name", "image", hosts)
-    asked = [spec.host_config(plan, host, {}, "network").get("device_requests") for host in hosts]
+    shell = spec.Shell(user=None, read_only=True, log_bytes=2**20)
+    asked = [spec.host_config(plan, host, {}, "network", shell).get("device_requests") for host in hosts]
     assert asked == [
         [{"Driver": "", "DeviceIDs": [UUIDS[0]], "Capabilities": [["gpu"]]}],
         [{"Driver": "", "DeviceIDs": [UUIDS[1]], "Capabilities": [["gpu"]]}],
         None,
     ]
-    visible = [spec.environment(plan, host, None).get("NVIDIA_VISIBLE_DEVICES") for host in hosts]
+    visible = [spec.environment(plan, host, shell).get("NVIDIA_VISIBLE_DEVICES") for host in hosts]
     assert visible == [None, None, "void"], "an nvidia default runtime would give a host without a lease all GPUs"
-    assert not spec.host_config(plan, hosts[0], {}, "network")["privileged"]
+    assert not spec.host_config(plan, hosts[0], {}, "network", shell)["privileged"]

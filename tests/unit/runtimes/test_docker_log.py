@@ -14,6 +14,7 @@ from sagelet_engine.runtimes.docker_log import (
     LineAssembler,
     as_since,
     nanoseconds,
+    size_in_log,
 )
 from sagelet_engine.runtimes.port import Line
 
@@ -116,3 +117,46 @@ def _random_frames(chance: random.Random) -> list[Frame]:
         end = b"" if chance.random() < 0.3 else b"\n"
         frames.append(Frame(stream, clocks[stream], b"<%d>" % next(number) + end))
     return frames
+
+
+def in_json_file(payload: bytes) -> int:
+    """As Docker's json-file driver writes a frame (moby, daemon/logger/jsonfilelog/jsonlog)."""
+    text = payload.decode(errors="replace")
+    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r"}
+    special = {*map(chr, range(0x20)), "<", ">", "&", "\u2028", "\u2029", "\ufffd"}
+    written = "".join(escapes.get(one, "?" * 6 if one in special else one) for one in text)
+    time = "2026-01-01T00:00:00.123456789Z"
+    return len(f'{{"log":"{written}","stream":"stdout","time":"{time}"}}\n'.encode())
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\n",
+        b"plain\n",
+        b"no end",
+        "ä€😀\n".encode(),
+        b'\x1b[31m<a>&"\\\t\r\n',
+        b"\xff\xfe\xc3\n",
+        "\u2028\u2029".encode() * 9,
+    ],
+)
+def test_what_a_line_takes_in_dockers_log_is_not_underestimated(payload: bytes) -> None:
+    written = in_json_file(payload)
+    assert written <= size_in_log(payload) <= 6 * written
+
+
+def test_what_was_printed_is_known_after_a_restart() -> None:
+    frames = [Frame(STDOUT if i % 2 else STDERR, T + i, b"x" * i + b"\n") for i in range(20)]
+    size = sum(size_in_log(frame.payload) for frame in frames)
+    first = LineAssembler(None)
+    (*_, last) = first.feed(frames[:13])
+    second = LineAssembler(last.position)
+    second.feed(frame for frame in frames if frame.ns >= second.since_ns)
+    assert (first.printed, second.printed) == (sum(size_in_log(one.payload) for one in frames[:13]), size)
+
+
+def test_a_position_of_an_older_release_is_understood() -> None:
+    frames = [Frame(STDOUT, T + i, b"%d\n" % i) for i in range(4)]
+    position = read(frames[:2])[-1].position.rpartition("-")[0]
+    assert [line.text for line in read(frames, position)] == ["2", "3"]

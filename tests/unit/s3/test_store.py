@@ -4,6 +4,7 @@ import hashlib
 import os
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -164,3 +165,98 @@ def test_imports_that_are_refused(store: S3Store, tmp_path: Path) -> None:
     with pytest.raises(UnfitName, match="not UTF-8"):
         list(import_directory(store, tmp_path / "data", "bucket", ""))
     assert store.files.staged_ids() == []
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def fill(objects: JobObjectStore, count: int) -> None:
+    with objects.batch(ACCOUNT, REGION, "bucket") as batch:
+        for number in range(count):
+            with batch.create(f"many/{number:04}") as out:
+                out.write(b"%d" % number)
+
+
+def test_many_objects_take_one_flush_and_one_transaction(
+    objects: JobObjectStore, store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushes, commits = [], []
+    monkeypatch.setattr("sagelet_engine.s3.staged.os.fsync", flushes.append)
+    put_all = store.catalog.put_all
+    monkeypatch.setattr(store.catalog, "put_all", lambda rows: (commits.append(1), put_all(rows))[1])
+    fill(objects, 500)
+    assert (flushes, len(commits)) == ([], 1)
+    found = [*objects.list(ACCOUNT, REGION, "bucket", "many/")]
+    assert [one.key for one in found] == [f"many/{number:04}" for number in range(500)]
+    assert {one.etag for one in found[7:8]} == {hashlib.md5(b"7").hexdigest()}
+    _, data = store.open("bucket", "many/0499")
+    with data:
+        assert data.read() == b"499"
+    assert store.files.staged_ids() == []
+
+
+def test_few_are_flushed_one_by_one(objects: JobObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flush of the whole file system waits for what others write."""
+    flushes: list[int] = []
+    monkeypatch.setattr("sagelet_engine.s3.staged.os.fsync", flushes.append)
+    fill(objects, 3)
+    assert len(flushes) == 3
+
+
+def write_and_fail(out: BinaryIO) -> None:
+    out.write(b"half")
+    raise RuntimeError
+
+
+def test_a_batch_that_fails_leaves_nothing(objects: JobObjectStore, store: S3Store) -> None:
+    def fail() -> None:
+        with objects.batch(ACCOUNT, REGION, "bucket") as batch:
+            with batch.create("a") as out:
+                out.write(b"1")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert [*objects.list(ACCOUNT, REGION, "bucket", "")] == []
+    assert store.files.staged_ids() == []
+
+
+def test_one_of_a_batch_that_fails_is_not_among_it(objects: JobObjectStore, store: S3Store) -> None:
+    with objects.batch(ACCOUNT, REGION, "bucket") as batch:
+        with batch.create("a") as out:
+            out.write(b"1")
+        with pytest.raises(RuntimeError), batch.create("b") as out:
+            write_and_fail(out)
+    assert [one.key for one in objects.list(ACCOUNT, REGION, "bucket", "")] == ["a"]
+    assert store.files.staged_ids() == []
+
+
+def test_names_of_a_batch_that_are_in_each_others_way(objects: JobObjectStore, store: S3Store) -> None:
+    """`a` is a file, so `a/b` cannot lie in it; both are whole, in either order, and again."""
+    for keys in (("a", "a/b", "a/b/c"), ("x/y/z", "x/y", "x")):
+        for turn in (b"1", b"2"):
+            with objects.batch(ACCOUNT, REGION, "bucket") as batch:
+                for key in keys:
+                    with batch.create(key) as out:
+                        out.write(turn + key.encode())
+            for key in keys:
+                _, data = store.open("bucket", key)
+                with data:
+                    assert data.read() == turn + key.encode()
+    assert store.files.staged_ids() == []
+
+
+def test_a_batch_that_has_one_key_twice(objects: JobObjectStore, store: S3Store) -> None:
+    with objects.batch(ACCOUNT, REGION, "bucket") as batch:
+        for data in (b"1", b"2"):
+            with batch.create("a") as out:
+                out.write(data)
+    _, opened = store.open("bucket", "a")
+    with opened:
+        assert opened.read() == b"2"
+    assert store.files.staged_ids() == []
+
+
+def test_a_batch_into_no_bucket(objects: JobObjectStore) -> None:
+    with pytest.raises(ObjectNotFound), objects.batch(ACCOUNT, REGION, "nobodys"):
+        pass

@@ -51,7 +51,7 @@ def test_all_comes_back(data: Path, tmp_path: Path, ending: str) -> None:
     before = contents(data)
     assert import_data(target, tmp_path / "new").objects == done.objects
     assert contents(tmp_path / "new") == before
-    assert names(tmp_path / "new") == {"lock", "sagelet.db", "s3", "jobs", "warm-pools"}
+    assert names(tmp_path / "new") == {"lock", "identity.json", "sagelet.db", "s3", "jobs", "warm-pools"}
     assert names(tmp_path) == {"data", "new", "source", target.name}
     # The copy is no link to the user's file any more, and people find the bytes.
     assert (tmp_path / "new/s3" / BUCKET / "user/linked").stat().st_nlink == 1
@@ -118,7 +118,7 @@ def test_what_an_archive_cannot_hold_is_counted(data: Path, tmp_path: Path) -> N
     assert names(there) == {"algo-1", os.fsdecode(b"not-utf8-\xff")}
     export_data(data, tmp_path / "small.tar", job_files=False)
     import_data(tmp_path / "small.tar", tmp_path / "small")
-    assert names(tmp_path / "small") == {"lock", "sagelet.db", "s3"}
+    assert names(tmp_path / "small") == {"lock", "identity.json", "sagelet.db", "s3"}
 
 
 def test_exports_that_are_refused(data: Path, tmp_path: Path) -> None:
@@ -255,10 +255,10 @@ def test_other_archives_are_refused_and_nothing_is_left_of_them(saved: Path, tmp
     for target in (tmp_path / "new", data):
         with pytest.raises(error, match=text):
             import_data(tmp_path / "other.tar", target, replace=True)
-    assert names(tmp_path / "new") == {"lock"}
+    assert names(tmp_path / "new") == {"lock", "identity.json"}
     assert contents(data) == before
     assert names(tmp_path) == {"new", "other.tar"}
-    assert names(data) == {"lock", "sagelet.db", "s3", "jobs"}
+    assert names(data) == {"lock", "identity.json", "sagelet.db", "s3", "jobs"}
 
 
 def test_a_directory_that_refused_an_archive_takes_the_next(saved: Path, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_links_are_made_when_all_else_is_there(saved: Path, tmp_path: Path) -> N
     rewritten(saved, tmp_path / "other.tar", through)
     with pytest.raises(SageletError):
         import_data(tmp_path / "other.tar", tmp_path / "new")
-    assert names(tmp_path / "new") == {"lock"}
+    assert names(tmp_path / "new") == {"lock", "identity.json"}
 
 
 def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
         (tmp_path / "bad.tar").write_bytes(content)
         with pytest.raises(ArchiveDamaged):
             import_data(tmp_path / "bad.tar", tmp_path / name)
-        assert names(tmp_path / name) == {"lock"}
+        assert names(tmp_path / name) == {"lock", "identity.json"}
     with pytest.raises(SettingsError, match="no such file"):
         import_data(tmp_path / "none.tar", tmp_path / "new")
 
@@ -314,7 +314,7 @@ def test_a_catalogue_cannot_name_places_outside(data: Path, tmp_path: Path, buck
     export_data(data, tmp_path / "saved.tar")
     with pytest.raises(ArchiveDamaged, match="not named as objects are"):
         import_data(tmp_path / "saved.tar", tmp_path / "new")
-    assert names(tmp_path / "new") == {"lock"}
+    assert names(tmp_path / "new") == {"lock", "identity.json"}
     assert names(tmp_path) == {"data", "saved.tar", "new"}
 
 

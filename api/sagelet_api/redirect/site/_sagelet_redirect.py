@@ -3,18 +3,21 @@
 AWS_ENDPOINT_URL is not enough: the SageMaker SDKs give their STS clients an endpoint of AWS's by hand, which outranks
 it, and boto3 before 1.28 does not know it. So `create_client`, botocore's public way to a client, is wrapped right
 after the program's own import of botocore; until then nothing happens. Requests are signed for the endpoint that they
-go to. A client with an endpoint that is not AWS's keeps it.
+go to. A client with an endpoint that is not AWS's keeps it, and trusts whom it would trust without us: AWS_CA_BUNDLE is
+set so that no other connection opens.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import sys
+import unicodedata
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Callable, Sequence  # noqa: UP035 - Python 3.8
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 #: The suffixes of AWS's host names (botocore's endpoints.json, dnsSuffix, all partitions).
 AWS_SUFFIXES = (
@@ -47,8 +50,10 @@ def activate(endpoint: str) -> None:
 
 
 def is_aws(endpoint_url: str) -> bool:
-    """Whether the URL's host is AWS's."""
-    return (urlsplit(endpoint_url).hostname or "").endswith(AWS_SUFFIXES)
+    """Whether the URL's host is AWS's, however it is spelled."""
+    host = unicodedata.normalize("NFKC", unquote(urlsplit(endpoint_url).hostname or ""))
+    # One with a dot at its end is the same host, and the ideographic full stop is a dot (IDNA, RFC 3490 3.1).
+    return f".{host}".replace("\u3002", ".").rstrip(".").lower().endswith(AWS_SUFFIXES)
 
 
 def _patches(endpoint: str) -> dict[str, Patch]:
@@ -79,6 +84,8 @@ def redirect_session(session: Any, endpoint: str) -> None:
     ) -> Any:
         if endpoint_url is None or is_aws(endpoint_url):
             endpoint_url = endpoint
+        elif verify is None and endpoint_url.rstrip("/") != endpoint:
+            verify = os.environ.get("SAGELET_CA_BUNDLE") or True
         return create(self, service_name, region_name, api_version, use_ssl, verify, endpoint_url, *args, **kwargs)
 
     session.create_client = create_client

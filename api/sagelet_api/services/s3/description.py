@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
+from sagelet_api.header_rules import is_name, is_value
 from sagelet_api.services.s3.buckets import check_acl
 from sagelet_api.services.s3.context import quoted
 from sagelet_api.services.s3.errors import S3Error, invalid_request
@@ -71,7 +72,7 @@ def checked_tags(pairs: list[tuple[str, str]]) -> dict[str, str]:
 def described(stored: StoredObject, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The headers of GetObject and HeadObject, all but those about the range."""
     members: dict[str, Any] = {
-        **stored.attributes,
+        **_sayable(stored.attributes),
         "ETag": quoted(stored.etag),
         "LastModified": stored.modified_ms,
         "AcceptRanges": "bytes",
@@ -94,4 +95,18 @@ def checksums(stored: StoredObject) -> dict[str, str]:
 
 
 def encryption(stored: StoredObject) -> dict[str, Any]:
-    return {name: stored.attributes[name] for name in ENCRYPTION if name in stored.attributes}
+    said = _sayable(stored.attributes)
+    return {name: said[name] for name in ENCRYPTION if name in said}
+
+
+def _sayable(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the attributes can be headers: earlier versions kept whatever a presigned URL brought.
+
+    Metadata that cannot is counted, as S3 counts SOAP's.
+    """
+    said = {name: value for name, value in kept.items() if not isinstance(value, str) or is_value(value)}
+    metadata = kept.get("Metadata") or {}
+    legal = {name: value for name, value in metadata.items() if is_name(f"x-amz-meta-{name}") and is_value(value)}
+    if len(legal) < len(metadata):
+        said |= {"Metadata": legal, "MissingMeta": len(metadata) - len(legal)}
+    return said

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
 
-from sagelet_api.local_names import LOCAL_NAMES
+from sagelet_api.header_rules import is_name, is_value
+from sagelet_api.local_names import LOCAL_NAMES, host_name
 from sagelet_api.protocol import Call, Environ
-from sagelet_api.services.s3.errors import S3Error, access_denied
+from sagelet_api.services.s3.errors import S3Error, access_denied, invalid_argument
 
 #: In front of a name of ours: `BUCKET.`, `BUCKET.s3.`, `BUCKET.s3.us-east-1.`, or `s3.` alone.
 _SERVICE = re.compile(r"(?:(?P<bucket>.+)\.)?s3(?:[.-][a-z0-9-]+)?", re.IGNORECASE)
@@ -39,8 +40,30 @@ def parse(call: Call, environ: Environ) -> S3Request:
     if len(path.encode()) > MAX_KEY:
         raise S3Error("KeyTooLongError", 400, "Your key is too long", Size=len(path.encode()), MaxSizeAllowed=MAX_KEY)
     _refuse_expired(query)
-    signed = {name.lower(): value for name, value in query.items() if name.lower().startswith("x-amz-")}
-    return S3Request(call, environ, bucket, path, query, {**signed, **_headers(call, environ)})
+    headers = {**_headers_in_query(call, query), **_headers(call, environ)}
+    return S3Request(call, environ, bucket, path, query, headers)
+
+
+def _headers_in_query(call: Call, query: Mapping[str, str]) -> dict[str, str]:
+    """Headers that a presigned URL carries, as octets. Raises S3Error for what no header could have brought.
+
+    The same for those that it asks for in the answer (`response-*`). A signature of version 2 in a header signs nothing
+    of the kind, so none are taken then.
+    """
+    found: dict[str, str] = {}
+    unsigned = call.headers.get("authorization", "").startswith("AWS ")
+    for name, value in query.items():
+        if name.lower().startswith("x-amz-"):
+            octets = value.encode().decode("latin-1")
+            if not is_name(name) or not is_value(octets):
+                raise invalid_argument(name, value, "Headers have no control characters, and their names no spaces.")
+            if not unsigned:
+                found[name.lower()] = octets
+        elif name.startswith("response-") and not is_value(value):
+            legal = not any(ord(character) > 255 for character in value)
+            reason = "contain control characters" if legal else "be represented using ISO-8859-1"
+            raise invalid_argument(name, value, f"Header value cannot {reason}.")
+    return found
 
 
 def _headers(call: Call, environ: Environ) -> dict[str, str]:
@@ -66,9 +89,9 @@ def _decoded(path: str) -> str:
 
 def bucket_of_host(host: str) -> str:
     """The bucket of a virtual-host style request; empty for path style."""
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    name = host_name(host)
     for ours in LOCAL_NAMES:
-        if name.lower().endswith(f".{ours}"):
+        if name.endswith(f".{ours}"):
             front = name[: -len(ours) - 1]
             match = _SERVICE.fullmatch(front)
             return (match["bucket"] or "") if match else front

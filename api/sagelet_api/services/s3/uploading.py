@@ -12,6 +12,7 @@ from sagelet_api.services.s3.errors import S3Error, invalid_argument, invalid_re
 from sagelet_api.services.s3.listings import encoder
 from sagelet_api.services.s3.writing import open_source
 from sagelet_engine.s3.checksums import ALGORITHMS, CRCS, DEFAULT
+from sagelet_engine.s3.errors import NoSuchUpload
 from sagelet_engine.s3.files import copy_bytes
 from sagelet_engine.s3.multipart import NamedPart
 from sagelet_engine.s3.records import COMPOSITE, FULL_OBJECT, Upload, UploadedPart
@@ -73,18 +74,22 @@ def upload_part_copy(context: Context, parameters: dict[str, Any]) -> Result:
 
 def complete_multipart_upload(context: Context, parameters: dict[str, Any]) -> Result:
     bucket = context.bucket(parameters)
-    upload = _upload(context, parameters)
+    key, upload_id = context.request.key, parameters["UploadId"]
     parts = [_named(entry) for entry in parameters.get("MultipartUpload", {}).get("Parts", [])]
     if not parts:
         raise malformed_xml()
     if any(before.number >= after.number for before, after in pairwise(parts)):
         message = "The list of parts was not in ascending order. Parts must be ordered by part number."
-        raise S3Error("InvalidPartOrder", 400, message, UploadId=upload.id)
-    check = conditions.check_write(upload.key, parameters)
-    stored = context.uploads.complete(
-        upload, parts, check=check, expected=_expected(parameters), size=parameters.get("MpuObjectSize")
-    )
-    context.tell(bucket, stored, "CompleteMultipartUpload")
+        raise S3Error("InvalidPartOrder", 400, message, UploadId=upload_id)
+    check = conditions.check_write(key, parameters)
+    whole: dict[str, Any] = {"expected": _expected(parameters), "size": parameters.get("MpuObjectSize")}
+    try:
+        stored = context.uploads.complete(_upload(context, parameters), parts, check=check, **whole)
+    except NoSuchUpload:
+        # A client repeats what it got no answer to: the same parts again are no error, and no news to anybody.
+        stored = context.uploads.completed(bucket.name, key, upload_id, parts, **whole)
+    else:
+        context.tell(bucket, stored, "CompleteMultipartUpload")
     location = f"http://{context.request.call.headers.get('host', 'localhost')}/{bucket.name}/{stored.key}"
     members = {"Location": location, "Bucket": bucket.name, "Key": stored.key, "ETag": quoted(stored.etag)}
     return Result({**members, **checksums(stored), **encryption(stored)})
@@ -101,7 +106,7 @@ def list_parts(context: Context, parameters: dict[str, Any]) -> Result:
     upload = _upload(context, parameters)
     marker = int(parameters.get("PartNumberMarker") or 0)
     limit = min(parameters.get("MaxParts", MAX_LISTED), MAX_LISTED)
-    left = [part for part in context.store.catalog.parts(upload) if part.number > marker]
+    left = [part for part in context.uploads.parts(upload) if part.number > marker]
     page = left[:limit]
     who = owner(context.account)
     members = {

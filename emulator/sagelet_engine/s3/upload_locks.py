@@ -1,0 +1,92 @@
+"""Who may do what to a multipart upload at the same time.
+
+Bytes of parts come from many threads at once, each into a slot that it claimed (`slot`). A part is recorded by as many
+threads as like (`recording`). Completing and aborting is for one thread alone, and nobody records a part meanwhile
+(`ending`). It does not wait for bytes on their way: their client may have stalled.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class _State:
+    #: Threads that are in here, or wait to be.
+    users: int = 0
+    recording: int = 0
+    #: Threads that end the upload, or wait to do so: they go before those that record.
+    ends: int = 0
+    ending: bool = False
+    #: Part numbers whose slots are being written.
+    slots: set[int] = field(default_factory=set)
+
+
+class UploadLocks:
+    """Of the uploads of one store, in one process. Other processes are kept out by transactions of the catalogue."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._states: dict[str, _State] = {}
+
+    @contextmanager
+    def slot(self, upload_id: str, number: int) -> Iterator[bool]:
+        """Whether the part's slot is this thread's alone while the block lasts."""
+        with self._used(upload_id) as state:
+            with self._changed:
+                free = not state.ends and number not in state.slots
+                if free:
+                    state.slots.add(number)
+            try:
+                yield free
+            finally:
+                if free:
+                    with self._changed:
+                        state.slots.discard(number)
+
+    @contextmanager
+    def recording(self, upload_id: str) -> Iterator[None]:
+        with self._used(upload_id) as state:
+            with self._changed:
+                self._changed.wait_for(lambda: not state.ends)
+                state.recording += 1
+            try:
+                yield
+            finally:
+                with self._changed:
+                    state.recording -= 1
+                    self._changed.notify_all()
+
+    @contextmanager
+    def ending(self, upload_id: str) -> Iterator[bool]:
+        """Whether no slot is being written; none is claimed while the block lasts."""
+        with self._used(upload_id) as state:
+            with self._changed:
+                state.ends += 1
+            try:
+                with self._changed:
+                    self._changed.wait_for(lambda: not state.ending and not state.recording)
+                    state.ending = True
+                try:
+                    yield not state.slots
+                finally:
+                    with self._changed:
+                        state.ending = False
+            finally:
+                with self._changed:
+                    state.ends -= 1
+                    self._changed.notify_all()
+
+    @contextmanager
+    def _used(self, upload_id: str) -> Iterator[_State]:
+        with self._changed:
+            state = self._states.setdefault(upload_id, _State())
+            state.users += 1
+        try:
+            yield state
+        finally:
+            with self._changed:
+                state.users -= 1
+                if not state.users:
+                    del self._states[upload_id]

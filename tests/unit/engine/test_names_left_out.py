@@ -1,0 +1,116 @@
+"""Files whose names make no key of S3: they stay behind, the log says which, and the job is as it would be without."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet_engine.data.key_names import LeftOut, makes_key
+from support.world import World, until
+
+NO_UTF8 = os.fsdecode(b"loss-\xff\xfe.csv")
+#: A path that is longer than a key may be, of parts that are names.
+LONG = "/".join(["d" * 250] * 5)
+CHECKPOINTS = {"CheckpointConfig": {"S3Uri": "s3://ck/run"}}
+FILES = {"OutputDataConfig": {"S3OutputPath": "s3://out", "CompressionType": "NONE"}}
+ARCHIVE = {"OutputDataConfig": {"S3OutputPath": "s3://out"}}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    running = World(tmp_path)
+    yield running
+    running.engine.close()
+
+
+def write(directory: Path, *names: str) -> None:
+    for name in names:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(b"w")
+
+
+def run(world: World, directory: str, *names: str, **changes: Any) -> list[str]:
+    """The log of a job whose script writes these files into a directory of /opt/ml."""
+    world.create("one", **changes)
+    world.host("one")
+    root = world.settings.data / "jobs" / "123456789012" / "us-east-1" / world.job("one").id / "algo-1" / "opt-ml"
+    write(root / directory, *names)
+    world.host("one").end(0)
+    ended = world.ended("one")
+    assert (ended.secondary.value, ended.failure_reason) == ("Completed", None)
+    return [line for line in world.log("one") if "warning" in line]
+
+
+@pytest.mark.parametrize(
+    ("directory", "changes", "bucket", "prefix"),
+    [
+        ("checkpoints", CHECKPOINTS, "ck", "run/"),
+        ("model", FILES, "out", "one/output/model/"),
+        ("output/data", FILES, "out", "one/output/output/"),
+    ],
+)
+def test_the_rest_is_uploaded(world: World, directory: str, changes: dict[str, Any], bucket: str, prefix: str) -> None:
+    (warning,) = run(world, directory, "good", f"deep/{NO_UTF8}", f"{LONG}/far", "deep/w", **changes)
+    assert sorted(world.objects.under(bucket)) == [f"{prefix}deep/w", f"{prefix}good"]
+    assert f"sagelet: warning: not uploaded from /opt/ml/{directory}: " in warning
+    assert "'deep/loss-\\xff\\xfe.csv'" in warning
+    assert "ddd..." in warning
+
+
+def test_an_archive_has_names_of_any_bytes(world: World) -> None:
+    assert run(world, "model", "good", NO_UTF8, f"{LONG}/far", **ARCHIVE) == []
+    assert list(world.objects.under("out")) == ["one/output/model.tar.gz"]
+
+
+def test_a_path_that_the_system_does_not_open_is_left_out_of_an_archive(world: World) -> None:
+    """A script makes one with relative names."""
+    world.create("one", **ARCHIVE)
+    world.host("one")
+    root = world.settings.data / "jobs" / "123456789012" / "us-east-1" / world.job("one").id / "algo-1" / "opt-ml"
+    write(root / "model", "good")
+    here = os.open(root / "model", os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=here)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    world.host("one").end(0)
+    assert world.ended("one").secondary.value == "Completed"
+    (warning,) = [line for line in world.log("one") if "warning" in line]
+    assert "not uploaded from /opt/ml/model: 'dddd" in warning
+    assert list(world.objects.under("out")) == ["one/output/model.tar.gz"]
+
+
+def test_a_host_that_trains_is_warned_and_once(world: World) -> None:
+    world.create("one", **CHECKPOINTS)
+    world.host("one")
+    root = world.settings.data / "jobs" / "123456789012" / "us-east-1" / world.job("one").id / "algo-1" / "opt-ml"
+    write(root / "checkpoints", NO_UTF8)
+    until(lambda: any("warning" in line for line in world.log("one")))
+    assert not world.job("one").terminal
+    world.host("one").end(0)
+    world.ended("one")
+    assert len([line for line in world.log("one") if "warning" in line]) == 1
+
+
+def test_what_makes_a_key() -> None:
+    assert makes_key("a" * 1024)
+    assert makes_key("ü" * 512)
+    assert not makes_key("ü" * 513)
+    assert not makes_key(NO_UTF8)
+
+
+def test_a_warning_names_some_and_counts_the_rest() -> None:
+    left_out = LeftOut("/opt/ml/model")
+    for number in range(8):
+        left_out.add(f"\x1b[2J{number}\u202e")
+        left_out.add(f"\x1b[2J{number}\u202e")
+    (line,) = left_out.tell()
+    assert "'\\x1b[2J0\\xe2\\x80\\xae'" in line
+    assert " and 3 more. " in line
+    assert line.isascii()
+    assert line.isprintable()
+    assert left_out.tell() == []
