@@ -17,7 +17,7 @@ from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.data.file_systems import FileSystemSource, directory_of
 from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.database import NotFlushed, StoreUnavailable
-from sagelet_engine.errors import JobNotFound, JobNotStoppable, RuntimeUnavailable
+from sagelet_engine.errors import JobNotFound, JobNotStoppable
 from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.bill import Bill, bill
@@ -38,6 +38,7 @@ from sagelet_engine.jobs.scheduler import Scheduler
 from sagelet_engine.jobs.search import JobSearch, SearchPage
 from sagelet_engine.jobs.session import JobSession, job_id_of, session_key
 from sagelet_engine.jobs.store import StaleRecord, Store
+from sagelet_engine.jobs.strays import end_strays
 from sagelet_engine.jobs.supervisor import Supervisor
 from sagelet_engine.jobs.tidying import Tidying
 from sagelet_engine.jobs.under_way import Services
@@ -174,24 +175,17 @@ class Engine:
 
     def _recover(self) -> None:
         failpoint(Failpoint.BEFORE_RECOVERY)
-        self._end_strays()
+        for stray in self.end_strays():
+            log.warning("ended: %s", stray)
         for job in self._unfinished:
             if job.placed_ms is not None or job.stop_ms is not None:
                 self._supervise(job)
                 failpoint(Failpoint.AFTER_ADOPTION)
         self._scheduler.start()
 
-    def _end_strays(self) -> None:
-        """Ends hosts by this directory's id of which no job knows: of jobs that were reset, or lost with a database."""
-        try:
-            # In this order: a job that comes to be meanwhile is known before it has hosts.
-            there = self._runtime.jobs()
-            known = {job.launch_id for job in self._store.unfinished()}
-            for stray in sorted(there - known):
-                log.warning("hosts of a job that is not known (%s) are ended", stray)
-                self._runtime.reap(stray)
-        except (RuntimeUnavailable, StoreUnavailable) as error:
-            log.warning("hosts of jobs that are not known could not be looked for: %s", error)
+    def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]:
+        """See strays.end_strays."""
+        return end_strays(self._store, [self._runtime], dry_run=dry_run)
 
     def lost(self) -> str | None:
         """Why the data directory is not this engine's any more, for people; None while it is."""

@@ -225,6 +225,9 @@ class FakeRuntime:
                 return
             threading.Event().wait(0.005)
 
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
+        return []
+
     def jobs(self) -> set[str]:
         return {host.plan.job_id for host in self.hosts.values()}
 

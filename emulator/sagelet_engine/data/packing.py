@@ -6,21 +6,28 @@ Each is opened through no link (`nofollow`), and has as many bytes as it had whe
 import os
 import stat
 import tarfile
+from collections.abc import Callable
 from typing import BinaryIO
 
 from sagelet_engine import nofollow
 
 
+def unseen(_data: bytes) -> None:
+    """Nobody looks at a file's bytes."""
+
+
 class Padded:
     """A file that others may cut meanwhile, with zeros up to the size that was announced."""
 
-    def __init__(self, data: BinaryIO, size: int) -> None:
-        self._data, self._left = data, size
+    def __init__(self, data: BinaryIO, size: int, seen: Callable[[bytes], None] = unseen) -> None:
+        """`seen` is called with all of its bytes."""
+        self._data, self._left, self._seen = data, size, seen
 
     def read(self, size: int) -> bytes:
         wanted = min(size, self._left)
         chunk = self._data.read(wanted)
         self._left -= wanted
+        self._seen(chunk)
         return chunk.ljust(wanted, b"\0")
 
 

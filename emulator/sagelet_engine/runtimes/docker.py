@@ -25,6 +25,7 @@ from sagelet_engine.runtimes.docker_facts import DockerFacts, facts, probe
 from sagelet_engine.runtimes.docker_log import FrameParser, LineAssembler, as_since, nanoseconds
 from sagelet_engine.runtimes.docker_networks import NO_NETWORK, JobNetworks
 from sagelet_engine.runtimes.docker_usage import usage
+from sagelet_engine.runtimes.lost_hosts import is_deleted
 from sagelet_engine.runtimes.output import HEARTBEAT_S, MAX_BATCH
 from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.settings import DEFAULT_LOG
@@ -138,6 +139,23 @@ class DockerRuntime:
         with _answering():
             listed = self._api.containers(all=True, filters=spec.as_filters({spec.OWNER: self._owner}))
             return {container["Labels"][spec.JOB_ID] for container in listed} | self._networks.jobs()
+
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
+        with _answering():
+            listed = self._api.containers(filters={"label": [spec.OWNER, spec.JOB_ID]})
+            lost = [one for one in listed if self._is_lost(one["Id"])]
+            for one in () if dry_run else lost:
+                with suppress(NotFound):
+                    self._api.remove_container(one["Id"], force=True, v=True)
+                JobNetworks(self._api, (one["Labels"][spec.OWNER],)).remove(one["Labels"][spec.JOB_ID])
+        return [f"container {one['Names'][0].lstrip('/')}, whose data directory was deleted" for one in lost]
+
+    def _is_lost(self, container: str) -> bool:
+        """Whether /opt/ml was deleted under a container. Seen through its process, so for engines of this machine."""
+        with suppress(NotFound):
+            pid = self._api.inspect_container(container)["State"]["Pid"]
+            return bool(pid) and is_deleted(f"/proc/{pid}/root/opt/ml")
+        return False
 
     def observe(self, handle: Handle) -> Observation:
         with _answering():

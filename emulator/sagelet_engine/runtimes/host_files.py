@@ -129,7 +129,7 @@ def start_time(pid: int) -> str:
     return fields[19] if fields else ""
 
 
-def _pids() -> list[int]:
+def pids() -> list[int]:
     """All processes that can be seen; none where there is no /proc (macOS)."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -140,7 +140,7 @@ def _pids() -> list[int]:
 def descendants(root: int) -> list[int]:
     """The living processes below `root`, at any depth."""
     children: dict[int, list[int]] = {}
-    for pid in _pids():
+    for pid in pids():
         fields = _stat_fields(pid)
         if fields and fields[0] != "Z":
             children.setdefault(int(fields[1]), []).append(pid)
@@ -170,7 +170,7 @@ def kill_by_cookie(cookie: str) -> None:
     """Kills what is left of a host whose keeper is gone, until nothing is found: a process may fork meanwhile."""
     wanted = f"{COOKIE}={cookie}".encode()
     for _ in range(100):
-        left = [pid for pid in _pids() if pid != os.getpid() and _has_cookie(pid, wanted)]
+        left = [pid for pid in pids() if pid != os.getpid() and _has_cookie(pid, wanted)]
         if not left:
             return
         for pid in left:

@@ -167,6 +167,13 @@ class Runtime(Protocol):
         """
         ...
 
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
+        """Ends hosts, of any data directory, whose directory was deleted, for certain; returns which, for people.
+
+        Raises RuntimeUnavailable.
+        """
+        ...
+
     def observe(self, handle: Handle) -> Observation: ...
 
     def usage(self, handle: Handle) -> Usage | None:

@@ -97,6 +97,10 @@ class SlurmRuntime:
     def jobs(self) -> set[str]:
         return self._queue.jobs()
 
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:  # noqa: ARG002 - the port's
+        # Which directory an order of another server's works in is known to its nodes only.
+        return []
+
     def observe(self, handle: Handle) -> Observation:
         job_id, run_dir = _parts(handle)
         if not run_dir.exists():

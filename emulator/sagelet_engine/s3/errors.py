@@ -1,6 +1,6 @@
 """What can go wrong in the object store. The faces turn these into S3's error codes."""
 
-from sagelet_engine.data.objects import ObjectNotFound
+from sagelet_engine.data.objects import ObjectDamaged, ObjectNotFound
 from sagelet_engine.errors import SageletError
 
 
@@ -66,5 +66,5 @@ class DiskFull(SageletError):
     """There is no space left for the object; nothing of it was kept."""
 
 
-class DamagedObject(SageletError):
+class DamagedObject(ObjectDamaged):
     """The file behind an object is gone or is another one: somebody changed the data directory."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sagelet_engine.clock import Clock
-from sagelet_engine.database import NotFlushed
+from sagelet_engine.database import NotFlushed, StoreUnavailable
 from sagelet_engine.errors import DataDirectoryInUse
 from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.s3.catalog import Catalog
@@ -51,6 +51,7 @@ class S3Store:
         self._guard = threading.Lock()
         self._lock = (root / ".lock").open("a")
         self._imports = (root / ".imports").open("a")
+        self._place = os.stat(root)
 
     def close(self) -> None:
         self.catalog.close()
@@ -99,10 +100,20 @@ class S3Store:
         with self._guard:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             try:
+                self._check_place()
                 with clean_disk_full(self.files.root):
                     yield
             finally:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _check_place(self) -> None:
+        """Nothing is written to a directory that took this one's place."""
+        try:
+            same = os.path.samestat(os.stat(self.files.root), self._place)
+        except OSError:
+            same = False
+        if not same:
+            raise StoreUnavailable(f"{self.files.root} was moved or replaced while it was in use: start sagelet again")
 
     # --- buckets ----------------------------------------------------------------------------------------------
 

@@ -211,6 +211,9 @@ class FunctionRuntime:
             if over:
                 return
 
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:  # noqa: ARG002
+        return []
+
     def jobs(self) -> set[str]:
         with self._guard:
             return set(self._hosts)

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 from sagelet_engine import nofollow
 from sagelet_engine.data import members
 from sagelet_engine.data.members import Parts
-from sagelet_engine.data.packing import Padded, member_of
+from sagelet_engine.data.packing import Padded, member_of, unseen
 from sagelet_engine.data.tarballs import COMPRESS_LEVEL
 from sagelet_engine.errors import SageletError
 
@@ -61,14 +61,17 @@ class Writer:
         self._digest = _Digest()
         self._add_json(HEAD, {"format": FORMAT, **head})
 
-    def file(self, name: str, path: Path) -> int:
-        """Adds a file as long as it is now, whatever becomes of it meanwhile; returns its size."""
-        with nofollow.open_path(path) as data:
-            return self._file(name, data)
+    def file(self, name: str, path: Path, seen: Callable[[bytes], None] = unseen) -> int:
+        """Adds a file as long as it is now, whatever becomes of it meanwhile; returns its size.
 
-    def _file(self, name: str, data: BinaryIO) -> int:
+        `seen` is called with all of its bytes.
+        """
+        with nofollow.open_path(path) as data:
+            return self._file(name, data, seen)
+
+    def _file(self, name: str, data: BinaryIO, seen: Callable[[bytes], None] = unseen) -> int:
         member = member_of(name, os.fstat(data.fileno()))
-        self._add(member, Padded(data, member.size))
+        self._add(member, Padded(data, member.size, seen))
         return member.size
 
     def tree(self, name: str, root: Path) -> int:
