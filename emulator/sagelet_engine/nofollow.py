@@ -54,18 +54,26 @@ def _named(inner: Inner) -> tuple[str, ...]:
 
 @contextmanager
 def directory(root: Root, inner: Inner = (), *, listing: bool = False) -> Iterator[int]:
-    """A descriptor of the directory for other calls; with `listing` for os.scandir, too. Raises NoFile."""
+    """As `open_directory`, closed at the end of the block."""
+    opened = open_directory(root, inner, listing=listing)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def open_directory(root: Root, inner: Inner = (), *, listing: bool = False) -> int:
+    """A descriptor of the directory for other calls; with `listing` for os.listdir, too. Raises NoFile."""
     parts = parts_of(inner)
     with _as_no_file(str(root)):
         here = os.open(".", _THROUGH, dir_fd=root) if isinstance(root, int) else os.open(root, _THROUGH)
     try:
         for part in parts:
             here = _replaced(here, part, _THROUGH | os.O_NOFOLLOW)
-        if listing:
-            here = _replaced(here, ".", _LIST)
-        yield here
-    finally:
+        return _replaced(here, ".", _LIST) if listing else here
+    except BaseException:
         os.close(here)
+        raise
 
 
 def _replaced(here: int, part: str, flags: int) -> int:

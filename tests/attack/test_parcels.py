@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_engine.jobs import verdict
 from sagelet_engine.runtimes import host_carrier, host_end
-from sagelet_engine.runtimes.carrier_s3 import EndpointAway, Parcels, Ticket
+from sagelet_engine.runtimes.carrier_s3 import EndpointAway
 from sagelet_engine.runtimes.parcels import ParcelKey, allocation_manifest, job_may, staging_bucket
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.parcels import Made, Remote, end, file, link, output, packed, special
@@ -284,12 +284,7 @@ def test_a_script_sends_what_it_knows_of_its_nodes_and_nothing_else(
 @pytest.fixture
 def carrier(attacker: Remote) -> host_carrier.Carrier:
     """A node that has its inputs, and on which the job can write."""
-    attacker.begin()
-    ticket = attacker.ticket()
-    ticket = {name: value for name, value in ticket.items() if name not in ("root", "allocation")}
-    ticket["prefix"] += "algo-1/"
-    made = host_carrier.Carrier(Parcels(Ticket(**ticket)), str(attacker.node), None)
-    made.receive()
+    made = attacker.carrier()
     (attacker.node / "secret").write_text(SECRET)
     return made
 

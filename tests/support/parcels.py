@@ -16,6 +16,7 @@ from botocore.config import Config
 
 from sagelet_engine.jobs.session import session_key
 from sagelet_engine.runtimes import host_carrier
+from sagelet_engine.runtimes.carrier_s3 import Parcels, Ticket
 from sagelet_engine.runtimes.courier import Courier, Route
 from sagelet_engine.runtimes.parcels import ALLOCATION, OFFSET, staging_bucket
 from support.api_world import ACCOUNT, REGION, ApiWorld
@@ -142,6 +143,16 @@ class Remote:
 
     def collected(self, condition: Any) -> None:
         until(lambda: (self.courier.collect(), condition())[1])
+
+    def carrier(self) -> host_carrier.Carrier:
+        """A node of this process, that has its inputs."""
+        ticket = {name: value for name, value in self.ticket().items() if name not in ("root", "allocation")}
+        made = host_carrier.Carrier(
+            Parcels(Ticket(**{**ticket, "prefix": f"{ticket['prefix']}algo-1/"})), str(self.node), None
+        )
+        self.begin()
+        made.receive()
+        return made
 
     # --- what somebody with the job's credentials does ----------------------------------------------------------
 

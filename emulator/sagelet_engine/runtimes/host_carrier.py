@@ -177,7 +177,8 @@ class Carrier:
     def _below(self, base: str, manifest: Manifest, above: tuple[str, ...]) -> Iterator[tuple[str, Mark]]:
         for name, status, target in _entries(base, above):
             parts = (*above, name)
-            if not manifest.carries(parts):
+            # A longer name is none to the server's readers either.
+            if not manifest.carries(parts) or len(os.fsencode("/".join(parts))) > members.MOST_NAME:
                 continue
             if stat.S_ISREG(status.st_mode):
                 yield "/".join(parts), _mark(status)

@@ -64,7 +64,7 @@ class _Delivery:
         elif name in manifest.words:
             self._word(parts, member, content)
         elif manifest.end and name == host_files.reserved(manifest.end):
-            # The space for the end, which hosts before 9.3 sent.
+            # The space for the end, which nodes of earlier servers send.
             return True
         elif not manifest.carries(parts):
             raise BadParcel(f"{name!r} is not what a host sends")

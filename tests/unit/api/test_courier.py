@@ -94,3 +94,45 @@ def test_a_parcel_that_would_leave_the_directory_ends_its_host(remote: Remote, t
     assert "cannot be taken" in json.loads(remote.text("run/exit.json"))["error"]
     assert not list(tmp_path.rglob("escaped"))
     assert "outside of the directory" in json.loads(remote.state().read_text())["failed"]
+
+
+def test_names_of_any_bytes_go_up_and_those_that_no_system_has_stay(remote: Remote) -> None:
+    carrier = remote.carrier()
+    node, odd = remote.node / remote.base / "opt-ml/model", os.fsdecode(b"\xff\n")
+    (node / odd).write_text("1")
+    above = os.open(node, os.O_RDONLY)
+    for _ in range(17):
+        os.mkdir("d" * 250, dir_fd=above)
+        below = os.open("d" * 250, os.O_RDONLY, dir_fd=above)
+        os.close(above)
+        above = below
+    os.close(above)
+    carrier.send(last=True)
+    assert remote.courier.collect() == 1
+    assert remote.text(f"opt-ml/model/{odd}") == "1"
+    assert remote.state().exists()
+    assert not remote.text("run/exit.json")
+
+
+def test_whatever_takes_anothers_place_arrives(remote: Remote) -> None:
+    """A directory where a file or a link was, and the other way round; a file that grows; one with two names."""
+    carrier, model = remote.carrier(), remote.node / remote.base / "opt-ml/model"
+    (model / "d").mkdir()
+    (model / "d/f").write_text("1")
+    (model / "f").write_text("2")
+    (model / "l").symlink_to("d/f")
+    os.link(model / "f", model / "same")
+    carrier.send(last=True)
+    remote.courier.collect()
+    assert [remote.text(f"opt-ml/model/{name}") for name in ("d/f", "f", "l", "same")] == ["1", "2", "1", "2"]
+    (model / "d/f").unlink()
+    (model / "d").rmdir()
+    (model / "d").write_text("file")
+    for name in ("f", "l"):
+        (model / name).unlink()
+        (model / name).mkdir()
+        (model / name / "x").write_text(name)
+    carrier.send(last=True)
+    remote.courier.collect()
+    assert [remote.text(f"opt-ml/model/{name}") for name in ("d", "f/x", "l/x")] == ["file", "f", "l"]
+    assert not remote.text("run/exit.json")
