@@ -198,7 +198,9 @@ def schema_of(path: Path) -> int | None:
 
 def connect(path: Path, **options: Any) -> sqlite3.Connection:
     """A connection to a file that is there, which trusts nothing that its schema says. Raises sqlite3's errors."""
-    connection: sqlite3.Connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=30, **options)
+    connection: sqlite3.Connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=rw", uri=True, timeout=30, **options
+    )
     try:
         if _can_distrust():
             connection.execute("PRAGMA trusted_schema = OFF")
@@ -220,7 +222,9 @@ def _can_distrust() -> bool:
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute("PRAGMA trusted_schema = OFF")
         try:
-            db.executescript("CREATE TABLE t (a); CREATE INDEX i ON t (json_extract(a, '$.b')); INSERT INTO t VALUES (1)")
+            db.executescript(
+                "CREATE TABLE t (a); CREATE INDEX i ON t (json_extract(a, '$.b')); INSERT INTO t VALUES (1)"
+            )
         except sqlite3.DatabaseError:
             return False
     return True

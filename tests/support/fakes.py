@@ -214,7 +214,7 @@ class FakeRuntime:
                 return
             threading.Event().wait(0.005)
 
-    def end_lost(self, *, dry_run: bool = False) -> list[str]:  # noqa: ARG002
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
         return []
 
     def jobs(self) -> set[str]:

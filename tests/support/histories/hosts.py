@@ -108,7 +108,7 @@ class Hosts:
         self._answer("find", job_id)
         return self._known(job_id)
 
-    def end_lost(self, *, dry_run: bool = False) -> list[str]:  # noqa: ARG002
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
         return []
 
     def jobs(self) -> set[str]:
