@@ -28,6 +28,7 @@ from sagelet_engine.engine import Engine
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.runtimes.choose import Choice, choose
 from sagelet_engine.settings import Settings
+from sagelet_engine.state.contents import check_complete
 from sagelet_engine.state.garbage import Garbage, Rules, collect_garbage
 from sagelet_engine.state.owner import lock_directory
 
@@ -50,6 +51,7 @@ class Sagelet:
         # First of all: another process may be about to replace what is there, and hosts know the directory by its id.
         lock = lock_directory(settings.data)
         try:
+            check_complete(settings.data)
             self.choice: Choice = choice or choose(settings, clock)
             bridge = MotoBridge()
             self._s3 = open_s3(settings, clock, bridge)

@@ -49,6 +49,7 @@ from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.settings import GpuPolicy, Settings
 from sagelet_engine.state.identity import forget_former
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
+from sagelet_engine.state.soundness import Soundness
 from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.events import FoundLines, LogEvent, LogStream, MergedEvents
@@ -108,6 +109,7 @@ class Engine:
         self._guard = threading.Lock()
         self._closing = threading.Event()
         self._disk = DiskWatch(settings.data)
+        self._soundness = Soundness(settings.data, self._closing)
         self._port = settings.port
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
@@ -161,6 +163,7 @@ class Engine:
         self._recovery.start()
         self._republishing.start()
         self._tidying.start()
+        self._soundness.start()
         return len(self._unfinished)
 
     def _queue_unfinished(self) -> None:
@@ -201,7 +204,7 @@ class Engine:
             self._runtime.cluster.close()
         self._announcer.close()
         deadline = time.monotonic() + DETACH_SECONDS
-        _join([self._recovery, self._republishing, self._tidying], deadline)
+        _join([self._recovery, self._republishing, self._tidying, self._soundness], deadline)
         _join([self._scheduler, self._announcer], deadline)
         with self._guard:
             supervisors = list(self._supervisors.values())
@@ -216,13 +219,17 @@ class Engine:
             self._lock.close()
 
     def health(self) -> dict[str, Any]:
+        """`status` is `ok` or `damaged`; then `jobs` is empty, since they cannot be counted for certain."""
+        databases = self._soundness.states()
+        sound = all(state == "ok" for state in databases.values())
         return {
-            "status": "ok",
+            "status": "ok" if sound else "damaged",
+            "databases": databases,
             "version": sagelet_engine.__version__,
             "runtime": self._runtime.name,
             "auth": self._settings.auth,
             "gpus": len(self._gpus),
-            "jobs": self._store.counts(),
+            "jobs": self._store.counts() if sound else {},
         }
 
     # --- jobs -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Requests of every service and protocol, as botocore's own serializers write them, and ways to confuse their reader."""
+"""Requests of every service and protocol, as botocore's serializers write them, and ways to confuse their reader."""
 
 import gzip
 import json

@@ -40,7 +40,8 @@ def gc(
     """Free disk space.
 
     Files of ended jobs (what was in /opt/ml; what is in S3 stays, and so do reports), uploads that nobody finished,
-    free pages of the databases, and hosts that run though no job or no data directory is left of them. Jobs, logs and metrics go only with --keep-jobs. Ages: 90s, 12h, 7d, forever.
+    free pages of the databases, and hosts that run though their job or their data directory is gone. Jobs, logs and
+    metrics go only with --keep-jobs. Ages: 90s, 12h, 7d, forever.
     A server may run on the directory; what it removes by itself is said by the options of `sagelet up`.
     """
     check_data_directory(server.data)

@@ -117,6 +117,15 @@ class Catalog(Database):
         found = self._objects("WHERE file_id = ?", (file_id,))
         return found[0] if found else None
 
+    def by_path(self, path: str) -> StoredObject | None:
+        found = self._objects("WHERE path = ?", (path,))
+        return found[0] if found else None
+
+    def move(self, file_id: str, path: str) -> None:
+        """Says where a file is now."""
+        with self._write() as db:
+            db.execute("UPDATE objects SET path = ? WHERE file_id = ?", (path, file_id))
+
     def under(self, bucket: str, prefix: str, start: bytes, *, inclusive: bool, limit: int) -> list[StoredObject]:
         """The next objects with a prefix, in key order, after (or from) `start`."""
         low, high = prefix.encode(), prefix.encode() + _END

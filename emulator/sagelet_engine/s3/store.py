@@ -289,12 +289,16 @@ class S3Store:
             self.catalog.put(replace(self.head(bucket, key), tags=tags))
 
 
+def is_whole(stored: StoredObject, status: os.stat_result) -> bool:
+    """Whether a file has its object's size and, where it is a link to a user's, its time. Its bytes: `verifying`."""
+    return status.st_size == stored.size and stored.linked_ns in (None, status.st_mtime_ns)
+
+
 def _sound(stored: StoredObject, data: BinaryIO | None) -> BinaryIO:
     name = f"s3://{stored.bucket}/{stored.key}"
     if data is None:
         raise DamagedObject(f"{name}: its file {stored.path} is gone from the data directory. Put the object again")
-    status = os.fstat(data.fileno())
-    if status.st_size != stored.size or stored.linked_ns not in (None, status.st_mtime_ns):
+    if not is_whole(stored, os.fstat(data.fileno())):
         data.close()
         raise DamagedObject(f"{name}: its file {stored.path} was changed by others. Put or import the object again")
     return data

@@ -69,7 +69,9 @@ def collect_garbage(jobs: Jobs, objects: S3Store, rules: Rules, *, dry_run: bool
 def collect_stopped(
     data: Path, rules: Rules, runtimes: Callable[[], Sequence[Runtime]] = tuple, *, dry_run: bool = False
 ) -> Garbage:
-    """Of a data directory that no server has. `runtimes`: those that may have started its hosts. Raises NoDataDirectory, NewerSchema, DataDirectoryInUse."""
+    """Of a data directory that no server has. `runtimes`: those that may have started its hosts.
+
+    Raises NoDataDirectory, NewerSchema, DataDirectoryInUse."""
     contents.check_data_directory(data)
     lock = lock_directory(data)
     try:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sagelet_engine.data.members import Parts, Tree, size_of
+from sagelet_engine.database_damage import damage_of
 from sagelet_engine.errors import SageletError, SettingsError
+from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.files import Files
@@ -19,10 +21,13 @@ from sagelet_engine.s3.staged import READ_ONLY
 from sagelet_engine.state import archive, contents
 from sagelet_engine.state.archive import ArchiveDamaged, Member
 from sagelet_engine.state.change import changing
+from sagelet_engine.state.checking.databases import MIGRATIONS
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.state.writers import without_imports
 
 _FILE_ID = re.compile("[0-9a-f]{32}")
+#: A part of a path that leads nowhere else.
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 
 class NewerArchive(SageletError):
@@ -54,6 +59,7 @@ def import_data(source: Path, data: Path, *, replace: bool = False) -> Imported:
         _check_target(data, replace=replace)
         with source.open("rb") as packed, changing(data) as change:
             _Unpacking(change.new).run(packed)
+            _check_databases(change.new)
             jobs, objects = _check_jobs(change.new), _settle_objects(change.new)
             with without_imports(data):
                 return Imported(jobs, objects, change.commit(contents.EVERYTHING))
@@ -154,13 +160,31 @@ def _check_head(head: dict[str, Any]) -> None:
             )
 
 
+def _check_databases(root: Path) -> None:
+    """Nothing of an archive's runs here: its databases have our own schema and no other, and are sound."""
+    for place, name in ((contents.JOBS_DATABASE, archive.DATABASE), (contents.CATALOG, archive.CATALOG)):
+        for why in damage_of(root / place, MIGRATIONS[place]):
+            raise ArchiveDamaged(f"{name}: {why}")
+
+
 def _check_jobs(root: Path) -> int:
     """Brings the jobs to today's schema; returns how many there are."""
     store = Store(root / contents.JOBS_DATABASE)
     try:
+        for job_id, why in store.broken_records():
+            raise ArchiveDamaged(f"{archive.DATABASE}: the record of job {job_id!r} cannot be read: {why}")
+        for job in store.every_job():
+            _check_names(job)
         return sum(store.counts().values())
     finally:
         store.close()
+
+
+def _check_names(job: TrainingJob) -> None:
+    """They make paths in the data directory."""
+    for name in (job.id, job.key.account, job.key.region, job.cluster or "none"):
+        if not _NAME.fullmatch(name):
+            raise ArchiveDamaged(f"{archive.DATABASE}: {name!r} is no name of a job's directory")
 
 
 def _settle_objects(root: Path) -> int:
