@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.jobs.session import session_key
-from sagelet_engine.runtimes import host_carrier, host_files, slurm_docker, slurm_images
+from sagelet_engine.runtimes import host_carrier, host_files, host_packages, slurm_docker, slurm_images
 from sagelet_engine.runtimes import slurm_files as files
 from sagelet_engine.runtimes.cluster import Ground, Order
 from sagelet_engine.runtimes.courier import Courier, Route
@@ -155,6 +155,6 @@ class Staging:
 def _manifest(host: HostPlan, base: str, output: str, end: str) -> host_carrier.Manifest:
     run, opt_ml = host.run_dir.name, host.opt_ml.name
     containers = (slurm_images.HOSTS, slurm_docker.ENVIRONMENT, slurm_images.SCRATCH)
-    own = (host_files.PLAN, host_files.LOCK, files.CONTROL, files.USAGE, *containers)
+    own = (host_files.PLAN, host_files.LOCK, files.CONTROL, files.USAGE, host_packages.DIRECTORY, *containers)
     kept = (*(f"{run}/{name}" for name in own), f"{opt_ml}/input", f"{opt_ml}/code")
     return host_carrier.Manifest(base, (run, opt_ml), kept, output, end, links=opt_ml)
