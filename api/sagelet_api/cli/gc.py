@@ -39,9 +39,10 @@ def gc(
 ) -> None:
     """Free disk space.
 
-    Files of ended jobs (what was in /opt/ml; what is in S3 stays, and so do reports), uploads that nobody finished,
-    free pages of the databases, and hosts that run though their job or their data directory is gone. Jobs, logs and
-    metrics go only with --keep-jobs. Ages: 90s, 12h, 7d, forever.
+    Files of ended jobs (what was in /opt/ml; what is in S3 stays, and so do reports), packages that jobs installed by a
+    requirements.txt and that no running job uses, uploads that nobody finished, free pages of the databases, and hosts
+    that run though their job or their data directory is gone. Jobs, logs and metrics go only with --keep-jobs.
+    Ages: 90s, 12h, 7d, forever.
     A server may run on the directory; what it removes by itself is said by the options of `sagelet up`.
     """
     check_data_directory(server.data)
@@ -80,6 +81,8 @@ def _tell(found: Garbage, what: str) -> None:
     click.echo(f"files of {found.directories} ended jobs {what}: {size(found.directory_bytes)}")
     if found.jobs:
         click.echo(f"{found.jobs} jobs {what}, with their logs and metrics")
+    if found.environments:
+        click.echo(f"packages of {found.environments} files of requirements {what}: {size(found.environment_bytes)}")
     if found.uploads:
         click.echo(f"{found.uploads} unfinished uploads {what}: {size(found.upload_bytes)}")
     if found.database_bytes:

@@ -12,10 +12,11 @@ from sagelet_engine.clock import Clock
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.images.context import find_root
 from sagelet_engine.images.variants import PLUGIN, VARIANTS, training_image
+from sagelet_engine.runtimes import kept_packages
 from sagelet_engine.runtimes.confinement import Exceptions
 from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
-from sagelet_engine.settings import RuntimeChoice, Settings
+from sagelet_engine.settings import RuntimeChoice, Settings, SlurmFiles
 from sagelet_engine.state.identity import names_of
 
 if TYPE_CHECKING:
@@ -113,18 +114,21 @@ def _docker(runtime: "DockerRuntime", facts: "DockerFacts") -> Choice:
 def _slurm(settings: Settings, clock: Clock) -> Choice:
     from sagelet_engine.runtimes.slurm_setup import set_up
 
-    found = set_up(settings, names_of(settings.data), _stand_in(), clock)
+    found = set_up(settings, names_of(settings.data), _stand_in(settings), clock)
     return Choice(found.runtime, found.reason, found.listen)
 
 
-def _stand_in() -> StandIn:
+def _stand_in(settings: Settings) -> StandIn:
+    # A node that does not share the data directory would keep packages that nobody takes away.
+    shared = settings.runtime is not RuntimeChoice.SLURM or settings.slurm_files is SlurmFiles.SHARED
+    keep = settings.data / kept_packages.DIRECTORY if shared else None
     missing = tuple(missing_modules())
     command = (sys.executable, "-m", "sagelet_runtime.train")
-    return StandIn(command, str(find_root() / "runtime"), training_image(), gpu_variants(), missing)
+    return StandIn(command, str(find_root() / "runtime"), training_image(), gpu_variants(), keep, missing)
 
 
 def _process(settings: Settings, clock: Clock, why: str) -> Choice:
-    stand_in = _stand_in()
+    stand_in = _stand_in(settings)
     runtime = ProcessRuntime(settings.data / "runtime", stand_in, clock)
     if stand_in.missing:
         why += f"; {', '.join(stand_in.missing)} not installed: pip install 'sagelet[xla]'"

@@ -23,7 +23,7 @@ from sagelet_engine import nofollow
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
-from sagelet_engine.runtimes import host_end, host_files, host_limits, host_plan, lost_hosts, run_dirs
+from sagelet_engine.runtimes import host_end, host_files, host_limits, host_packages, host_plan, lost_hosts, run_dirs
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.host_environment import addresses_of
 from sagelet_engine.runtimes.host_trial import Namespaces, best_namespaces, namespaces_work, shim_command
@@ -47,6 +47,8 @@ class StandIn:
     image: str = ""
     #: Variants of the image, and whether the packages here are theirs.
     variants: Mapping[str, bool] = field(default_factory=dict)
+    #: Where packages are kept that jobs install by a file of requirements; None: nowhere.
+    keep: Path | None = None
     #: Modules of the image that are not installed here; with one missing no job can run.
     missing: tuple[str, ...] = ()
 
@@ -158,6 +160,8 @@ class ProcessRuntime:
     def reap(self, job_id: str) -> None:
         for handle in self.find(job_id):
             self.stop(handle, force=True)
+            # A keeper that was killed could not.
+            shutil.rmtree(Path(handle.ref, host_packages.DIRECTORY), ignore_errors=True)
         failpoint(Failpoint.BEFORE_REAP)
         shutil.rmtree(self._index(job_id), ignore_errors=True)
         self._ports.release(job_id)
@@ -203,7 +207,7 @@ class ProcessRuntime:
     def _write_plan(self, plan: LaunchPlan, host: HostPlan, master_port: int) -> None:
         image = self._stand_in
         content = host_plan.described(
-            plan, host, image.command, image.python_path, os.environ, master_port, addresses_of(plan)
+            plan, host, image.command, image.python_path, os.environ, master_port, addresses_of(plan), image.keep
         )
         content = host_plan.settled(content, self.namespaces())
         host_files.write_json(host.run_dir / host_files.PLAN, content)

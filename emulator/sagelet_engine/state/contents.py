@@ -13,6 +13,7 @@ from sagelet_engine.data import removal
 from sagelet_engine.database import NewerSchema, StoreUnavailable, remove_database, schema_of
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.jobs import sql_schema
+from sagelet_engine.runtimes.kept_packages import DIRECTORY as ENVIRONMENTS
 from sagelet_engine.s3 import catalog
 from sagelet_engine.s3.names import ESCAPED
 
@@ -23,8 +24,9 @@ CATALOG = f"{OBJECTS}/.catalog.db"
 #: runtime's notes.
 TREES = ("jobs", "warm-pools", "runtime")
 JOBS = (JOBS_DATABASE, *TREES)
-#: The compile cache is made anew when it is missing, so it travels in no export.
-EVERYTHING = (*JOBS, OBJECTS, COMPILE_CACHE)
+#: What is made anew when it is missing, and so travels in no export.
+CACHES = (COMPILE_CACHE, ENVIRONMENTS)
+EVERYTHING = (*JOBS, OBJECTS, *CACHES)
 #: By the name that people use.
 SCOPES: Mapping[str, Sequence[str]] = MappingProxyType({"all": EVERYTHING, "jobs": JOBS, "objects": (OBJECTS,)})
 #: What is there beside it: who uses the directory and how, its log, its key pair, its certificate, its image rules.

@@ -32,6 +32,9 @@ class Garbage:
     jobs: int
     directories: int
     directory_bytes: int
+    #: Packages that jobs installed by a file of requirements.
+    environments: int
+    environment_bytes: int
     uploads: int
     upload_bytes: int
     #: By which the databases are smaller now; a dry run cannot tell.
@@ -62,8 +65,17 @@ def collect_garbage(jobs: Jobs, objects: S3Store, rules: Rules, *, dry_run: bool
         uploads, upload_bytes = Uploads(objects).abort_older(before_ms, dry_run=dry_run)
     database_bytes = 0 if dry_run else jobs.compact() + objects.catalog.compact()
     return Garbage(
-        done.jobs, done.directories, done.bytes, uploads, upload_bytes, database_bytes, done.stays, hosts
-    )  # fmt: skip
+        done.jobs,
+        done.directories,
+        done.bytes,
+        done.environments,
+        done.environment_bytes,
+        uploads,
+        upload_bytes,
+        database_bytes,
+        done.stays,
+        hosts,
+    )
 
 
 def collect_stopped(
