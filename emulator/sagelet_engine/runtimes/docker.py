@@ -116,7 +116,7 @@ class DockerRuntime:
     def launch(self, plan: LaunchPlan) -> list[Handle]:
         """See the port. ClientFault: the image is not on this machine (nothing is ever pulled)."""
         with _answering(), _one_at_a_time(plan):
-            known = {handle.host for handle in self.find(plan.job_id)}
+            known = {handle.host: handle.ref for handle in self.find(plan.job_id)}
             if any(host.name not in known for host in plan.hosts) and not self.has_image(plan.image):
                 raise ClientFault(
                     f"The image {plan.image} is not on this machine, and sagelet pulls none. "
@@ -127,7 +127,10 @@ class DockerRuntime:
             try:
                 network, addresses = self._networks.join(plan)
                 failpoint(Failpoint.BEFORE_HOST)
-                return [self._launch_host(plan, host, network, addresses) for host in plan.hosts]
+                return [
+                    self._launch_host(host, known.get(host.name) or self._created(plan, host, network, addresses))
+                    for host in plan.hosts
+                ]
             except Exception:
                 self._networks.remove(plan.job_id)
                 raise
@@ -234,8 +237,7 @@ class DockerRuntime:
         labels = facts["Config"]["Labels"]
         return Handle(labels[spec.HOST], facts["Id"], nanoseconds(started) // 1_000_000)
 
-    def _launch_host(self, plan: LaunchPlan, host: HostPlan, network: str, addresses: dict[str, str]) -> Handle:
-        container = self._created(plan, host, network, addresses)
+    def _launch_host(self, host: HostPlan, container: str) -> Handle:
         failpoint(Failpoint.AFTER_CONTAINER)
         if self._api.inspect_container(container)["State"]["Status"] == "created":
             self._start(container)
