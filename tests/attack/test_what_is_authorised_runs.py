@@ -10,6 +10,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from typing import Any
 from urllib.parse import quote, unquote
@@ -26,7 +27,7 @@ from sagelet_api.service_models import models_of, signing_name_of
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_api.services.s3 import moto_routes, service
 from sagelet_api.services.s3.request import S3Request
-from support.protocol_requests import Sent, confused, protocols_of, service_model, written
+from support.protocol_requests import TWO_NAMES, Sent, confused, protocols_of, service_model, written
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 #: Operations of each service that are tried with each trick.
@@ -192,11 +193,23 @@ def check(watched: Watched, signing_name: str, sent: Sent, name: str, tally: Cou
     status = watched.send(signing_name, sent)
     told = f"{signing_name} {name} {sent}: asked for {watched.asked}, ran {watched.ran}, answered {status}"
     assert len(watched.ran) <= 1, told
+    if sent.trick == TWO_NAMES and signing_name != "s3":
+        assert (watched.ran, watched.asked) == ([], []), told
     if not watched.ran:
+        assert status >= 400, told
         tally["refused"] += 1
         return
     tally["ran"] += 1
+    # As it is spelled: policies are asked by this name.
+    assert watched.asked[0].partition(":")[2] in names_of(signing_name), told
     assert watched.asked[:1] == [action_of(signing_name, _canonical(watched.ran[0], signing_name, watched.asked))], told
+
+
+@cache
+def names_of(signing_name: str) -> frozenset[str]:
+    """Actions of all operations that requests for a service may be for."""
+    found = {one for model in models_of(signing_name) for one in model.operations}
+    return frozenset(action_of(signing_name, one).partition(":")[2] for one in found)
 
 
 def _canonical(ran: str, signing_name: str, asked: list[str]) -> str:

@@ -14,6 +14,8 @@ from botocore.model import OperationModel, ServiceModel
 from botocore.serialize import SERIALIZERS
 
 FORM = "application/x-www-form-urlencoded; charset=utf-8"
+#: Nobody may send these.
+TWO_NAMES = "two names"
 BOUNDARY = "multipart/form-data; boundary=x"
 #: How deep values go; beyond, what is required is left out.
 _DEPTH = 6
@@ -99,12 +101,16 @@ def confused(sent: Sent, other: str, other_target: str) -> Iterator[Sent]:
     part = f'--x\r\nContent-Disposition: form-data; name="Action"\r\n\r\n{other}\r\n--x--\r\n'.encode()
     yield sent.tricked("parts", body=part, headers={"content-type": BOUNDARY})
     yield sent.tricked("a header called Action", body=b"", headers={"action": other, "content-type": "text/plain"})
-    yield sent.tricked("a target beside it", headers={"x-amz-target": other_target})
+    if not target:
+        yield sent.tricked(TWO_NAMES, headers={"x-amz-target": other_target})
+    if target or b"Action=" in sent.body:
+        yield sent.tricked(TWO_NAMES, query=action)
     yield sent.tricked("RPC", path=f"/service/x/operation/{other}", headers={"smithy-protocol": "rpc-v2-cbor"})
     yield sent.tricked("another method", headers={"x-http-method-override": "DELETE"})
     if target:
         yield sent.tricked("a dot too many", headers={"x-amz-target": f"{prefix}.{other}.{name}"})
         yield sent.tricked("as moto spells it", headers={"x-amz-target": f"{prefix}.{_snake(other)}"})
+        yield sent.tricked("an old prefix", headers={"x-amz-target": f"DynamoDB_20111205.{other}.{name}"})
         yield sent.tricked("another prefix", headers={"x-amz-target": f"X.{name}"})
     if b"Action=" in sent.body:
         yield sent.tricked("spelled", body=action.replace(other, _snake(other)).encode())
