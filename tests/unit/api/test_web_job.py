@@ -212,7 +212,7 @@ def test_objects_are_listed_and_downloaded(world: ApiWorld) -> None:
     assert len(links) == 200
     after = re.search(r'rel="next" href="([^"]*)"', text)
     assert after is not None
-    assert len(re.findall("download>", shown(world, unescape(after[1])))) == 5
+    assert len(re.findall("download ", shown(world, unescape(after[1])))) == 5
     answer = world.page(unescape(links[0]))
     assert answer.data == EVIL.encode()
     assert answer.headers["Content-Type"] == "application/octet-stream"

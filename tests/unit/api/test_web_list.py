@@ -92,15 +92,3 @@ def test_other_sites_get_no_page(world: ApiWorld) -> None:
         shown = world.page("/", **headers)
         assert shown.status == 403
         assert b"<html" not in shown.data
-
-
-def test_an_object_that_a_browser_shows_runs_no_script(world: ApiWorld) -> None:
-    """It is of the pages' origin, and could use them."""
-    s3 = world.client("s3")
-    s3.create_bucket(Bucket="pages")
-    s3.put_object(Bucket="pages", Key="a.html", Body=b"<script>1</script>", ContentType="text/html")
-    url = s3.generate_presigned_url("get_object", Params={"Bucket": "pages", "Key": "a.html"})
-    path = url.partition(str(world.port))[2]
-    shown = world.page(path)
-    assert (shown.status, shown.headers["Content-Security-Policy"]) == (200, "sandbox")
-    assert "Content-Security-Policy" not in world.page(path, Accept="*/*").headers
