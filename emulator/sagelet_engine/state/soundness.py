@@ -34,6 +34,8 @@ class Soundness(threading.Thread):
         super().__init__(name="soundness", daemon=True)
         self._data = data
         self._closing = closing
+        #: Those that a server has opened when this is made.
+        self._names = [name for name in MIGRATIONS if (data / name).exists()]
         self._found: dict[str, list[str]] = {}
 
     def run(self) -> None:
@@ -43,12 +45,12 @@ class Soundness(threading.Thread):
 
     def states(self) -> dict[str, str]:
         """`ok`, or what is wrong, by the database's name."""
-        return {name: self._state(name) for name in MIGRATIONS}
+        return {name: self._state(name) for name in self._names}
 
     def _state(self, name: str) -> str:
         if self._found.get(name):
             return f"damaged: {self._found[name][0]}"
-        if not (self._data / name).exists() or not (self._data / name).stat().st_size:
+        if not (self._data / name).exists():
             return "missing"
         try:
             if not has_header(self._data / name):
