@@ -35,8 +35,9 @@ def gc(
 ) -> None:
     """Free disk space.
 
-    Files of ended jobs (what was in /opt/ml; what is in S3 stays, and so do reports), packages that jobs installed by a
-    requirements.txt and that no running job uses, uploads that nobody finished, and free pages of the databases. Jobs, logs and metrics go only with --keep-jobs. Ages: 90s, 12h, 7d, forever.
+    Files of ended jobs (what was in /opt/ml; what is in S3 stays, and so do reports), what jobs installed by a
+    requirements.txt and no running job uses, uploads that nobody finished, and free pages of the databases. Jobs, logs
+    and metrics go only with --keep-jobs. Ages: 90s, 12h, 7d, forever.
     A server may run on the directory; what it removes by itself is said by the options of `sagelet up`.
     """
     check_data_directory(server.data)
