@@ -1,6 +1,5 @@
 """Jobs on a running server, on both runtimes, through boto3."""
 
-
 import pytest
 
 from support.jobs import Jobs

@@ -61,6 +61,18 @@ def test_a_turn_is_not_waited_for_without_end(kept: KeptPackages, monkeypatch: p
         pass
 
 
+def test_who_holds_the_lock_for_ever_holds_nobody(
+    kept: KeptPackages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(kept, "a" * 64)
+    monkeypatch.setattr("sagelet_engine.runtimes.kept_packages.COUNTING_S", 0.0)
+    with kept.counting():
+        with pytest.raises(TimeoutError):
+            kept.lend("a" * 64, tmp_path)
+        with pytest.raises(TimeoutError):
+            Environments(tmp_path).trim(-1, None)
+
+
 def test_what_is_kept_cannot_be_written_by_mistake(kept: KeptPackages) -> None:
     publish(kept, "a" * 64)
     assert (kept.path("a" * 64) / "lib" / "module.py").stat().st_mode & 0o222 == 0
