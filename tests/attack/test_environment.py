@@ -131,8 +131,7 @@ def test_the_ways_of_setuptools(world: World) -> None:
         run(sys.executable, "-c", "import {module_of(OTHER)} as other; print(other.WORD, other.__file__)")
         """,
         {
-            "package/setup.py": "import setuptools\n"
-            f"setuptools.setup(name='{OTHER}', py_modules=['{module_of(OTHER)}'])",
+            "package/setup.py": f"import setuptools as s\ns.setup(name='{OTHER}', py_modules=['{module_of(OTHER)}'])",
             f"package/{module_of(OTHER)}.py": "WORD = 'developed'\n",
         },
     )
@@ -385,7 +384,7 @@ def test_the_installation_of_the_sdk_v3_is_kept_too(world: World, index: Index) 
     install = "import subprocess, sys; subprocess.check_call([sys.executable, '-m', 'pip', 'install', '-r', 'wanted'])"
     use = f"import {module_of(NEW)} as new; print('new', new.WORD)"
     text = str(index.files()["requirements.txt"]).replace("\n", "\\n")
-    script = f'cd /opt/ml/code; printf "{text}" > wanted; python3 -c "{install}" && python3 -c "{use}"'
+    script = f'cd /opt/ml/code; printf -- "{text}" > wanted; python3 -c "{install}" && python3 -c "{use}"'
     before = world.kept
     options = {
         "entrypoint": ["/bin/sh", "-c", 'eval "$SCRIPT"'],

@@ -81,7 +81,7 @@ def _too_much(found: list[Environment], used: set[str], before_ms: int, most: in
 
 def _is_abandoned(path: Path) -> bool:
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

@@ -31,7 +31,7 @@ def main(file: str) -> int:
         if packages is not None:
             host_packages.adopt(root, packages)
             _protect(packages, description)
-            names = ", ".join(_names(packages, description))
+            names = ", ".join(_names(packages, description)) or "nothing was missing"
             _say(f"{file} is installed, and kept for other jobs as {key[:12]}: {names}")
         if packages is not None or code != 0:
             return code

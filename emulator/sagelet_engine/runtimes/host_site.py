@@ -14,6 +14,7 @@ PLAIN = "SAGELET_PLAIN_PIP"
 PIPS = ("pip", "pip3", f"pip3.{sys.version_info.minor}")
 #: What pip notes an installed package by.
 NOTES = (".dist-info", ".egg-info", ".egg-link")
+_begun: list[bool] = []
 
 
 def begin(base: Sequence[str], kept: str, installer: str) -> None:
@@ -21,6 +22,13 @@ def begin(base: Sequence[str], kept: str, installer: str) -> None:
 
     `installer`: the script that installs a file of requirements; empty: pip does.
     """
+    # pyvenv.cfg lets in the packages of the interpreter, so that `pip install --user` works. The server may not see
+    # them, so its jobs do not.
+    site.PREFIXES[:] = [sys.prefix]
+    if _begun:
+        # Python reads our path file twice.
+        return
+    _begun.append(True)
     own = os.path.dirname(os.path.abspath(__file__))
     # pip takes what is below the prefix for the host's own.
     kept = os.path.realpath(kept)
@@ -31,9 +39,6 @@ def begin(base: Sequence[str], kept: str, installer: str) -> None:
 
 
 def _look(own: str, base: Sequence[str], kept: str) -> None:
-    # pyvenv.cfg lets in the packages of the interpreter, so that `pip install --user` works. The server may not see
-    # them, so its jobs do not.
-    site.PREFIXES.clear()
     if os.path.isdir(kept):
         # Not at the end: PYTHONPATH may name the server's, as AWS's toolkit lets it.
         if kept not in sys.path:

@@ -25,6 +25,8 @@ DIRECTORY = "environments"
 KEPT, MAKING, LOCKS, USERS, LOCK = "kept", "making", "locks", "users", "lock"
 #: Seconds that a host waits for another that installs the same, and between two looks.
 PATIENCE_S, LOOK_S = 600.0, 0.2
+#: Seconds to wait until users can be counted.
+COUNTING_S = 30.0
 
 
 class KeptPackages:
@@ -42,9 +44,7 @@ class KeptPackages:
         place = self.root / LOCKS
         place.mkdir(parents=True, exist_ok=True)
         with (place / key).open("a") as file:
-            deadline = time.monotonic() + PATIENCE_S
-            while not locked(file.fileno(), otherwise=True) and time.monotonic() < deadline:
-                time.sleep(LOOK_S)
+            _wait_for(file.fileno(), PATIENCE_S)
             yield
 
     @contextlib.contextmanager
@@ -87,8 +87,10 @@ class KeptPackages:
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[None]:
+        """Raises TimeoutError, an OSError, when somebody counts without end."""
         with (self.root / LOCK).open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            if not _wait_for(file.fileno(), COUNTING_S):
+                raise TimeoutError(f"{self.root / LOCK} is locked")
             yield
 
     def used(self) -> set[str]:
@@ -100,6 +102,16 @@ class KeptPackages:
             else:
                 link.unlink(missing_ok=True)
         return found
+
+
+def _wait_for(file: int, patience: float) -> bool:
+    """Takes the lock as soon as nobody has it; False: somebody had it all the time."""
+    deadline = time.monotonic() + patience
+    while not locked(file, otherwise=True):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(LOOK_S)
+    return True
 
 
 def locked(file: int, *, otherwise: bool) -> bool:
