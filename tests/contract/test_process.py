@@ -19,6 +19,7 @@ from sagelet_engine.runtimes import host_files
 from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, Mount
 from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
 from support.harness import Harness, wait_for
+from support.packages import wheel, wheel_name
 
 SOURCES = Path(sagelet_engine.__file__).parents[1]
 AS_ORDINARY_USER = Path(__file__).parents[1] / "support" / "ordinary_user.py"
@@ -85,6 +86,16 @@ def test_a_host_has_an_environment_of_its_own_over_the_servers(tmp_path: Path, n
     assert Path(engine).is_relative_to(SOURCES)
     assert host.end(handle).exit_code == 0
     assert not Path(handle.ref, "packages").exists()
+    host.clean_up()
+
+
+def test_without_namespaces_pip_installs_for_the_host(tmp_path: Path) -> None:
+    host = Harness("process", lambda: without_namespaces(tmp_path), tmp_path)
+    (tmp_path / wheel_name("sagelet-test-host")).write_bytes(wheel("sagelet-test-host", script="says-version"))
+    installs = f"pip install --quiet --no-index --user {tmp_path}/{wheel_name('sagelet-test-host')}"
+    text, end = host.run(f"{installs} && says-version && python3 -c 'import sagelet_test_host as t; print(t.__file__)'")
+    assert (text[-2], end.exit_code) == ("sagelet_test_host says 1.0", 0), text
+    assert text[-1].startswith(str(tmp_path))
     host.clean_up()
 
 
