@@ -130,12 +130,6 @@ class Database:
         connection.execute("PRAGMA foreign_keys = ON")
         return connection
 
-    def look(self) -> None:
-        """Raises StoreUnavailable when the database cannot be read now, or is not what it was."""
-        if _identity(self._path) != self._file:
-            raise StoreUnavailable(f"{self._path} was removed or replaced while it was in use. Start the server again")
-        self._rows("SELECT count(*) FROM sqlite_master")
-
     @contextmanager
     def _write(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
         """A transaction. `durable`: flushed to the disk when it returns. Raises NotFlushed when that failed."""

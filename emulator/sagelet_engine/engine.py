@@ -178,13 +178,14 @@ class Engine:
 
     def _recover(self) -> None:
         failpoint(Failpoint.BEFORE_RECOVERY)
-        for stray in self.end_strays():
-            log.warning("ended: %s", stray)
         for job in self._unfinished:
             if job.placed_ms is not None or job.stop_ms is not None:
                 self._supervise(job)
                 failpoint(Failpoint.AFTER_ADOPTION)
         self._scheduler.start()
+        # Nobody waits for these.
+        for stray in () if self._closing.is_set() else self.end_strays():
+            log.warning("ended: %s", stray)
 
     def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """See strays.end_strays."""
