@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from sagelet_api.authorization import authorize
 from sagelet_api.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
 from sagelet_api.objects_origin import move
-from sagelet_api.operation_names import name_operation
+from sagelet_api.operation_names import Routes, name_operation, no_routes
 from sagelet_api.operations import Context, Operations, RestOperation, SharedOperation
-from sagelet_api.permissions import action_of, resource_of
 from sagelet_api.protocol import (
     Call,
     Environ,
@@ -42,7 +42,7 @@ class Application:
     `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `rest` are operations with a path of
     their own; `control` answers CONTROL_PREFIX; `checks` raise for calls that are refused whatever is in them; `apps`
     answer all requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
-    `environ["sagelet.call"]`. `pages` are for browsers.
+    `environ["sagelet.call"]`. `pages` are for browsers, `routes` knows the paths of the other REST services.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Application:
         apps: Mapping[str, WsgiApp] = MappingProxyType({}),
         rest: Iterable[RestOperation] = (),
         pages: WsgiApp | None = None,
+        routes: Routes = no_routes,
     ) -> None:
         self._door = door
         self._pages = pages
@@ -63,6 +64,7 @@ class Application:
         self._services = services
         self._fallback = fallback
         self._apps = apps
+        self._routes = routes
         self._rest = {(one.signing_name, one.method, one.path): one for one in rest}
         self._handlers = (
             self._check,
@@ -85,7 +87,7 @@ class Application:
                 return self._serve_control(call, environ, start)
             if (host := self._door.elsewhere(call)) is not None:
                 return move(environ, host, start)
-            call = name_operation(self._door.admit(call, environ), environ, self._rest)
+            call = name_operation(self._door.admit(call, environ), environ, self._rest, self._routes)
             for handle in self._handlers:
                 answer = handle(call, environ, start)
                 if answer is not None:
@@ -118,13 +120,8 @@ class Application:
         for check in self._checks:
             check(call)
 
-    def _authorize(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
-        """What a job's credentials may do, by the operation that will run.
-
-        S3 asks the same where the object is known, and moto's REST services where moto has found the route.
-        """
-        if call.permit is not None and call.service not in self._apps:
-            call.permit(action_of(call.service, call.operation), resource_of(call))
+    def _authorize(self, call: Call, environ: Environ, _start: StartResponse) -> None:
+        authorize(call, environ)
 
     def _serve_own(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         if call.service in QUERY_SERVICES:

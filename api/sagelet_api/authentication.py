@@ -51,10 +51,9 @@ class Authentication:
             return call
         secret = self._verified(call, environ)
         known = replace(call, account=secret.account, job=secret.job, session=secret.session)
-        if secret.job is None:
+        if not self._callers.is_limited(secret.job, secret.session):
             return known
-        job = secret.job
-        return replace(known, permit=lambda *what: self._permit(known, job, *what))
+        return replace(known, permit=lambda *what: self._permit(known, *what))
 
     def admit_to_control(self, call: Call, environ: Environ, *, public: bool) -> None:
         """The control endpoints are the owner's. `public`: what everybody may see. Raises AwsError."""
@@ -110,10 +109,15 @@ class Authentication:
         payload = payload_of(call, environ, claim, MAX_BODY)
         protect(call, environ, payload, check(call, environ, claim, secret, payload))
 
-    def _permit(self, call: Call, job: TrainingJob, action: str, resource: str) -> None:
-        if not self._callers.allows(job, action, resource):
-            caller = call.session.principal if call.session else session_arn(job)
-            raise errors.not_authorized(call, caller, action, resource)
+    def _permit(self, call: Call, action: str, resource: str) -> None:
+        if not self._callers.allows(call.job, call.session, action, resource):
+            raise errors.not_authorized(call, _arn(call), action, resource)
+
+
+def _arn(call: Call) -> str:
+    if call.session is not None:
+        return call.session.principal
+    return "" if call.job is None else session_arn(call.job)
 
 
 def session_arn(job: TrainingJob) -> str:

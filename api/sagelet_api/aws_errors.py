@@ -62,6 +62,19 @@ class MissingAction(ClientError):
     code = "MissingAction"
 
 
+class InvalidAction(ClientError):
+    """AWS's Query protocol: the service has no such operation."""
+
+    code = "InvalidAction"
+
+
+class MalformedQueryString(ClientError):
+    """AWS's Query protocol: fields that can be read in two ways."""
+
+    code = "MalformedQueryString"
+    status = 404
+
+
 class IncompleteBody(ClientError):
     """The body ended or stalled before the length it announced, or its chunks are garbled."""
 
@@ -119,6 +132,12 @@ class NoSuchEntity(ClientError):
 
     code = "NoSuchEntity"
     status = 404
+
+
+class MalformedPolicyDocument(ClientError):
+    """STS's: a session policy that is none."""
+
+    code = "MalformedPolicyDocument"
 
 
 class LogsResourceNotFound(ClientError):

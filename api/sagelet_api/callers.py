@@ -1,20 +1,22 @@
 """Who a request's credentials belong to, and what they may do."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sagelet_api import sts_sessions
 from sagelet_api.credentials import DEFAULT_ACCOUNT, Credential
-from sagelet_api.permissions import TRAINING_POLICY, Policy, allows
+from sagelet_api.permissions import TRAINING_POLICY, TRAINING_POLICY_TEXT, Policy, allows
 from sagelet_api.sts_sessions import StsSession, is_sts_token
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.jobs.session import JobSession, is_job_token
 from sagelet_engine.keys import KeyPair
-from sagelet_engine.runtimes.courier import staging_bucket
+from sagelet_engine.runtimes.parcels import is_staging_bucket, job_may, staging_bucket
 
-#: What a host that shares no file system with the server does with its parcels.
-_STAGING_ACTIONS = ("s3:GetObject", "s3:PutObject")
+#: Everybody may ask who they are, as on AWS.
+_NEEDS_NOTHING = "sts:GetCallerIdentity"
+#: They make keys that do not end, and a job does.
+_LASTING = ("iam:CreateAccessKey", "iam:UpdateAccessKey")
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,34 @@ class Callers:
         found = self._iam.secret_of(credential.access_key)
         return None if found is None else Secret(found[0], account=found[1])
 
-    def allows(self, job: TrainingJob, action: str, resource: str = "*") -> bool:
-        """Whether the credentials of a job reach this: `s3:GetObject`, `arn:aws:s3:::bucket/key`."""
-        staged = resource.partition(f":::{staging_bucket(job.key.account)}")
-        if staged[1]:
-            # Where its own hosts leave their files, whatever its role is; never another job's.
-            return action in _STAGING_ACTIONS and staged[2].startswith(f"/{job.launch_id}/")
+    def is_limited(self, job: TrainingJob | None, session: StsSession | None) -> bool:
+        """Whether there is something that they may not do. An owner's session of a role is limited as IAM is asked."""
+        return job is not None or (session is not None and (self._enforce or session.policies is not None))
+
+    def allows(self, job: TrainingJob | None, session: StsSession | None, action: str, resource: str) -> bool:
+        """Whether a caller reaches this: `s3:GetObject`, `arn:aws:s3:::bucket/key`.
+
+        A session that a job asked for may do nothing that the job may not.
+        """
+        if action == _NEEDS_NOTHING:
+            return True
+        if job is not None and not self._job_allows(job, action, resource):
+            return False
+        return session is None or self._session_allows(session, action, resource)
+
+    def _session_allows(self, session: StsSession, action: str, resource: str) -> bool:
+        limits: list[Sequence[str]] = [] if session.policies is None else [session.policies]
+        if session.role and (self._enforce or session.job_token):
+            limits.append([*self._iam.role_policies(session.role), *([] if self._enforce else [TRAINING_POLICY_TEXT])])
+        return all(allows([Policy.parse(text) for text in one], action, resource) for one in limits)
+
+    def _job_allows(self, job: TrainingJob, action: str, resource: str) -> bool:
+        if action in _LASTING:
+            return False
+        bucket, _, key = resource.partition(":::")[2].partition("/")
+        if is_staging_bucket(bucket):
+            # Where its own hosts leave their files and find those for them, whatever its role is.
+            return bucket == staging_bucket(job.key.account) and job_may(action, key, job.launch_id)
         policies = [Policy.parse(text) for text in self._iam.role_policies(job.request["RoleArn"])]
         if not self._enforce:
             policies.append(TRAINING_POLICY)
@@ -110,7 +134,3 @@ class Callers:
         asked = self._sessions.session(session.job_token)
         # A job that is forgotten has ended.
         return None if asked is None else replace(secret, job=asked.job, expired=asked.job.terminal)
-
-
-#: What a job's credentials are asked for: an action and a resource.
-Allows = Callable[[TrainingJob, str, str], bool]

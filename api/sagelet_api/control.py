@@ -65,8 +65,12 @@ def create_app(engine: Controlled, throttling: Throttling, *parts: "Blueprint") 
     instance = uuid.uuid4().hex
 
     @app.get("/_sagelet/health")
-    def health() -> dict[str, Any]:
-        return {**engine.health(), "instance": instance}
+    def health() -> tuple[dict[str, Any], int]:
+        found = {**engine.health(), "instance": instance}
+        if found.get("status", "ok") == "ok":
+            return found, 200
+        remedy = "A database is damaged or missing: `sagelet down`, then `sagelet check --repair`"
+        return {**found, "error": "Service Unavailable", "message": remedy}, 503
 
     @app.post("/_sagelet/jobs/<name>/interrupt")
     def interrupt(name: str) -> dict[str, Any]:

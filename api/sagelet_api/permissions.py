@@ -1,7 +1,8 @@
 """IAM's policy language, as far as the credentials of jobs need it, and the policy that every job has.
 
 Conditions are not evaluated: a statement that has some allows nothing, and denies what it names. Resources are looked
-at for S3 alone; for other services a statement about any resource allows, and a denial counts that names all.
+at for S3 and for roles that are assumed or passed; for other services a statement about any resource allows, and a
+denial counts that names all.
 """
 
 import json
@@ -32,6 +33,8 @@ _S3_ACTIONS = {
     "ListMultipartUploads": "ListBucketMultipartUploads",
     "DeleteObjects": "DeleteObject",
 }
+#: Actions whose resource is known when they are authorised.
+_EXACT = ("s3:", "sts:AssumeRole", "iam:PassRole")
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def resource_of(call: Call) -> str:
 def allows(policies: Sequence[Policy], action: str, resource: str) -> bool:
     """IAM's rule: a denial wins, and what nothing allows is denied."""
     statements = [one for policy in policies for one in policy.statements if _names(one, "Action", action, fold=True)]
-    exact = action.startswith("s3:")
+    exact = action.startswith(_EXACT)
     if any(one.get("Effect") == "Deny" and _about(one, resource, exact, deny=True) for one in statements):
         return False
     return any(

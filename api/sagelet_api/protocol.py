@@ -34,7 +34,7 @@ class Call:
 
     #: Signing name, `sagemaker`, `logs`, `s3`, ...; empty when the request is not signed.
     service: str
-    #: `CreateTrainingJob`, as `operation_names.py` finds it after the front door; empty where the route tells it.
+    #: `CreateTrainingJob`, as `operation_names.py` finds it after the front door; empty where the request names none.
     operation: str
     account: str
     region: str
@@ -52,6 +52,10 @@ class Call:
     permit: Callable[[str, str], None] | None = None
     #: Whose session's token came with the request; None: no session's that was given out here.
     session: StsSession | None = None
+    #: botocore's name of the service whose operation it is; empty for one that nobody here knows.
+    model: str = ""
+    #: Whether method and path are what names the operation.
+    routed: bool = False
 
     @property
     def token(self) -> str:
@@ -75,7 +79,7 @@ def parse_call(environ: Environ) -> Call:
     service = credential.service if credential else ""
     return Call(
         service=service,
-        operation=_operation(headers, query, environ.get("PATH_INFO", "")),
+        operation="",
         account=credential.account if credential else DEFAULT_ACCOUNT,
         region=credential.region if credential else DEFAULT_REGION,
         method=environ["REQUEST_METHOD"],
@@ -143,20 +147,12 @@ def _headers(environ: Environ) -> dict[str, str]:
     return headers
 
 
-def _operation(headers: Mapping[str, str], query: Mapping[str, str], path: str) -> str:
-    if target := headers.get("x-amz-target"):
-        return target.rpartition(".")[2]
-    if headers.get("smithy-protocol"):
-        return path.rpartition("/operation/")[2]
-    return query.get("Action", "")
-
-
 def _protocol(service: str, headers: Mapping[str, str], query: Mapping[str, str]) -> Protocol:
+    if service in ("s3", "s3express"):
+        return Protocol.S3
     if headers.get("smithy-protocol") == "rpc-v2-cbor":
         return Protocol.CBOR
     if "x-amz-target" in headers:
         return Protocol.JSON
-    if service in ("s3", "s3express"):
-        return Protocol.S3
     is_form = headers.get("content-type", "").strip().lower().startswith("application/x-www-form-urlencoded")
     return Protocol.QUERY if is_form or "Action" in query else Protocol.JSON

@@ -6,10 +6,9 @@ ours has, are not read or written.
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from sagelet_api.operation_names import form_body
+from sagelet_api.operation_names import form_fields
 from sagelet_api.protocol import Call, Environ
 from sagelet_api.replies import Reply
 from sagelet_api.validation import rule_book
@@ -23,7 +22,7 @@ _NUMBERS = {"integer": int, "long": int, "float": float, "double": float}
 
 def read_form(call: Call, environ: Environ) -> dict[str, str]:
     """The fields of the query string and of the body, which is put back for the next to read."""
-    return {**call.query, **dict(parse_qsl(form_body(environ).decode("utf-8", "replace"), keep_blank_values=True))}
+    return {**call.query, **dict(form_fields(environ))}
 
 
 def parse_form(service: str, operation: str, form: Form) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from sagelet_engine.engine import Engine
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.runtimes.choose import Choice, choose
 from sagelet_engine.settings import Settings
+from sagelet_engine.state.contents import check_complete
 from sagelet_engine.state.garbage import Garbage, Rules, collect_garbage
 from sagelet_engine.state.owner import lock_directory
 
@@ -47,11 +48,12 @@ class Sagelet:
     ) -> None:
         """`on_reset`: who stops this server, empties its data directory and starts another."""
         clock = clock or SystemClock()
-        self.choice: Choice = choice or choose(settings, clock)
-        bridge = MotoBridge()
-        # First of all: another process may be about to replace what is there.
+        # First of all: another process may be about to replace what is there, and hosts know the directory by its id.
         lock = lock_directory(settings.data)
         try:
+            check_complete(settings.data)
+            self.choice: Choice = choice or choose(settings, clock)
+            bridge = MotoBridge()
             self._s3 = open_s3(settings, clock, bridge)
         except BaseException:
             lock.close()
@@ -90,6 +92,7 @@ class Sagelet:
                 **Identity(bridge, self.engine.keys).services(),
             },
             bridge.wsgi,
+            routes=bridge.route,
             apps={"s3": self._s3.wsgi},
             rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
             pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
@@ -129,6 +132,10 @@ class Sagelet:
             return self.engine.close()
         finally:
             self._s3.close()
+
+    def lost(self) -> str | None:
+        """Why the data directory is not this server's any more, for people; None while it is."""
+        return self.engine.lost()
 
     def _collect(self, rules: Rules, dry_run: bool) -> Garbage:
         return collect_garbage(self.engine, self._s3.store, rules, dry_run=dry_run)

@@ -29,6 +29,7 @@ def check_version_2(call: Call, environ: Environ, secret: Secret, now: datetime)
     """Raises AwsError unless the signature holds, and its time is now."""
     presigned = "authorization" not in call.headers
     headers = sent_headers(call, environ)
+    _refuse_unsigned(call)
     if presigned:
         # Presigned URLs of botocore's carry them in the query.
         taken = {name.lower(): value for name, value in call.query.items()}
@@ -43,6 +44,18 @@ def check_version_2(call: Call, environ: Environ, secret: Secret, now: datetime)
     if not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
         assert call.credential is not None
         raise errors.mismatch(call, call.credential.access_key, to_sign, "", given)
+
+
+def _refuse_unsigned(call: Call) -> None:
+    """What makes another operation of a request has to be signed, and this version knows S3 of ten years ago."""
+    from botocore.auth import HmacV1Auth
+
+    from sagelet_api.services.s3.routing import selecting
+
+    # Both listings of a bucket need the same permission, and botocore signs the newer one so.
+    loose = (selecting() & call.query.keys()) - {*HmacV1Auth.QSAOfInterest, "list-type"}
+    if loose:
+        raise errors.unsigned_headers(call, sorted(loose))
 
 
 def _signature(call: Call, environ: Environ, secret: Secret, headers: dict[str, str], date: str) -> tuple[str, str]:

@@ -30,6 +30,8 @@ class StsSession:
     #: ARN of the role that was assumed; empty for GetSessionToken and GetFederationToken.
     role: str
     expires_ms: int
+    #: Session policies, which limit what the caller may do; None: not limited by any.
+    policies: tuple[str, ...] | None = None
     #: Session token of the training job that asked for it; empty: an owner did.
     job_token: str = ""
     #: Tells two sessions of one caller apart.
@@ -58,8 +60,10 @@ def read(keys: KeyPair, token: str) -> tuple[StsSession, SessionKey] | None:
     if prefix != _PREFIX or not hmac.compare_digest(key.token.encode(), token.encode("utf-8", "replace")):
         return None
     try:
-        return StsSession(**json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))), key
-    except (ValueError, TypeError, binascii.Error):
+        said = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        policies = None if said["policies"] is None else tuple(said["policies"])
+        return StsSession(**{**said, "policies": policies}), key
+    except (ValueError, TypeError, KeyError, binascii.Error):
         return None  # Sealed by us in another version, with other claims.
 
 

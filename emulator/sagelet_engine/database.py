@@ -4,6 +4,9 @@ SQLite in write-ahead-log mode. Connections are borrowed for one statement or tr
 threads that use a database at once. Writers take turns by a lock of ours: SQLite's own lets them sleep and look again.
 A commit goes to the log without a flush (`synchronous = NORMAL`), and who asked for a durable one waits for a flush of
 the log, which is what `synchronous = FULL` does for each commit alone, with the lock held.
+
+A database may come from somebody else (an import, a copy). So its schema is compared with the one that its version's
+migrations make, before a statement could run a trigger or a view of others' (sqlite.org/security.html).
 """
 
 import os
@@ -12,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -27,6 +31,17 @@ class StoreUnavailable(SageletError):
 class NotFlushed(StoreUnavailable):
     """A change was made and all can see it, but a crash of the machine might lose it."""
 
+
+class DatabaseDamaged(StoreUnavailable):
+    """The file is no sound database of sagelet's."""
+
+    def __init__(self, path: Path, why: object) -> None:
+        super().__init__(f"{path} is damaged: {str(why).rstrip('.')}. {REPAIR}")
+        self.path = path
+
+
+#: What helps against damage.
+REPAIR = "Stop the server, and run `sagelet check --repair`: it keeps the damaged file, and saves what can be read"
 
 #: Connections kept open; each has megabytes of pages. More are open while more threads ask at once.
 MOST_IDLE = 8
@@ -50,7 +65,8 @@ class Database:
         self._has_log = True
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
-        _make_private(path)
+        #: Device and inode: a file that took the database's place meanwhile is not written to.
+        self._file = _make_private(path)
         try:
             self._migrate(migrations)
         except BaseException:
@@ -88,18 +104,14 @@ class Database:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
+        with _as_ours(self._path):
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._connect()
         try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            self._has_log = mode == "wal"
-            connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._has_log else 'FULL'}")
-            connection.execute("PRAGMA foreign_keys = ON")
-        try:
-            yield connection
-        except sqlite3.OperationalError as error:
-            raise StoreUnavailable(f"{self._path}: {error}. Free space on its disk, or try again") from error
+            with _as_ours(self._path):
+                yield connection
         finally:
             self._idle.append(connection)
             if self._closed:
@@ -107,6 +119,16 @@ class Database:
             elif len(self._idle) > MOST_IDLE:
                 with suppress(IndexError):
                     self._idle.popleft().close()
+
+    def _connect(self) -> sqlite3.Connection:
+        if _identity(self._path) != self._file:
+            raise StoreUnavailable(f"{self._path} was removed or replaced while it was in use. Start the server again")
+        connection = connect(self._path, isolation_level=None, check_same_thread=False)
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        self._has_log = mode == "wal"
+        connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._has_log else 'FULL'}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
 
     @contextmanager
     def _write(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
@@ -139,6 +161,9 @@ class Database:
                 f"{self._path} has schema {version}, this sagelet knows up to {len(migrations)}: "
                 "use the newer sagelet, or another --data directory"
             )
+        with self._connection() as db:
+            if (foreign := foreign_schema(db, migrations[:version])) is not None:
+                raise DatabaseDamaged(self._path, foreign)
         for number, script in enumerate(migrations[version:], start=version + 1):
             with self._connection() as db:
                 try:
@@ -161,14 +186,89 @@ def schema_of(path: Path) -> int | None:
     """
     if not path.is_file():
         return None
-    with _opened(path) as db:
+    with opened(path) as db:
         return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _make_private(path: Path) -> None:
-    """For its owner alone, whatever the directory's mode: SQLite gives a database's mode to its other files."""
+def connect(path: Path, **options: Any) -> sqlite3.Connection:
+    """A connection to a file that is there, which trusts nothing that its schema says. Raises sqlite3's errors."""
+    connection: sqlite3.Connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=rw", uri=True, timeout=30, **options
+    )
+    try:
+        if _can_distrust():
+            connection.execute("PRAGMA trusted_schema = OFF")
+        if (configure := getattr(connection, "setconfig", None)) is not None:  # Python 3.12
+            configure(getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE"), True)  # noqa: B009 - unknown to Python 3.10
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@cache
+def _can_distrust() -> bool:
+    """Whether this SQLite counts the JSON functions, which our own schema uses, among those that do no harm.
+
+    One that does not would refuse our schema, too. There the schema's comparison with ours has to be enough: before it
+    nothing is asked of a file but the schema's text.
+    """
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute("PRAGMA trusted_schema = OFF")
+        try:
+            db.executescript(
+                "CREATE TABLE t (a); CREATE INDEX i ON t (json_extract(a, '$.b')); INSERT INTO t VALUES (1)"
+            )
+        except sqlite3.DatabaseError:
+            return False
+    return True
+
+
+def foreign_schema(db: sqlite3.Connection, migrations: Sequence[str]) -> str | None:
+    """What in a database's schema is not of these migrations, or is missing, in words; None: nothing."""
+    found, wanted = _schema(db), _schema_of(tuple(migrations))
+    for kind, name in sorted(found.keys() - wanted.keys()):
+        return f"it has a {kind} {name!r}, which is not sagelet's"
+    for kind, name in sorted(wanted.keys() - found.keys()):
+        return f"its {kind} {name!r} is missing"
+    for kind, name in sorted(one for one in wanted if wanted[one] != found[one]):
+        return f"its {kind} {name!r} is not as sagelet makes it"
+    return None
+
+
+@cache
+def _schema_of(migrations: tuple[str, ...]) -> dict[tuple[str, str], str]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        for script in migrations:
+            db.executescript(script)
+        return _schema(db)
+
+
+def _schema(db: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    return {(kind, name): f"{table}: {' '.join((sql or '').split())}" for kind, name, table, sql in rows}
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _make_private(path: Path) -> tuple[int, int] | None:
+    """For its owner alone, whatever the directory's mode: SQLite gives a database's mode to its other files.
+
+    Returns which file it is.
+    """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        if path.stat().st_nlink > 1:
+            raise StoreUnavailable(
+                f"{path} has a second name (a hard link), under which another program may write to it: "
+                "copy it (`cp`), and put the copy in its place"
+            )
         for file in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
             with suppress(FileNotFoundError):
                 file.chmod(0o600)
@@ -176,19 +276,34 @@ def _make_private(path: Path) -> None:
         raise StoreUnavailable(
             f"{path}: {error.strerror}. Make it the server's user's own, or name another --data"
         ) from error
+    return _identity(path)
 
 
 def copy_database(source: Path, target: Path) -> None:
     """A copy as of one moment, whoever writes to the source meanwhile. Raises StoreUnavailable."""
-    with _opened(source) as db, closing(sqlite3.connect(target)) as copy:
+    with opened(source) as db, closing(sqlite3.connect(target)) as copy:
         db.backup(copy)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Not through Database, which would bring the file to today's schema under a server that may be an older one."""
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Not through Database, which would bring the file to today's schema under a server that may be an older one.
+
+    Raises StoreUnavailable.
+    """
+    with _as_ours(path), closing(connect(path)) as db:
+        yield db
+
+
+@contextmanager
+def _as_ours(path: Path) -> Iterator[None]:
+    """Turns what SQLite says into what people can do about it. Errors of a statement pass as they are."""
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=30)) as db:
-            yield db
+        yield
+    except sqlite3.OperationalError as error:
+        raise StoreUnavailable(f"{path}: {error}. Free space on its disk, or try again") from error
     except sqlite3.DatabaseError as error:
-        raise StoreUnavailable(f"{path}: {error}. It cannot be read as a database of sagelet's") from error
+        # Subclasses are of one statement; this class alone is of the file (SQLITE_CORRUPT, SQLITE_NOTADB).
+        if type(error) is sqlite3.DatabaseError:
+            raise DatabaseDamaged(path, error) from error
+        raise

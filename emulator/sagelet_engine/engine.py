@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TextIO
+from typing import Any
 
 import sagelet_engine
 from sagelet_engine.clock import Clock, SteadyClock
@@ -38,6 +38,7 @@ from sagelet_engine.jobs.scheduler import Scheduler
 from sagelet_engine.jobs.search import JobSearch, SearchPage
 from sagelet_engine.jobs.session import JobSession, job_id_of, session_key
 from sagelet_engine.jobs.store import StaleRecord, Store
+from sagelet_engine.jobs.strays import end_strays
 from sagelet_engine.jobs.supervisor import Supervisor
 from sagelet_engine.jobs.tidying import Tidying
 from sagelet_engine.jobs.under_way import Services
@@ -46,7 +47,9 @@ from sagelet_engine.runtimes import last_used
 from sagelet_engine.runtimes.cluster import Ground
 from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.settings import GpuPolicy, Settings
-from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.state.identity import forget_former
+from sagelet_engine.state.owner import DirectoryLock, lock_directory
+from sagelet_engine.state.soundness import Soundness
 from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.events import FoundLines, LogEvent, LogStream, MergedEvents
@@ -72,7 +75,7 @@ class Engine:
         metrics: MetricSink,
         statuses: StatusSink,
         clock: Clock,
-        lock: TextIO | None = None,
+        lock: DirectoryLock | None = None,
     ) -> None:
         """`lock`: of the data directory, where the caller took it already; from now on the engine's."""
         self._settings = settings
@@ -106,6 +109,7 @@ class Engine:
         self._guard = threading.Lock()
         self._closing = threading.Event()
         self._disk = DiskWatch(settings.data)
+        self._soundness = Soundness(settings.data, self._closing)
         self._port = settings.port
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
@@ -113,6 +117,8 @@ class Engine:
         self._tidying = Tidying(self.log_groups, self._collector, keep, self._closing)
         self._unfinished = self._store.unfinished()
         self._check_runtime()
+        if not self._unfinished:
+            forget_former(settings.data, self._lock.identity)
         steady.begin_at(max((job.modified_ms for job in self._unfinished), default=0))
         self._republishing = Republishing(self._store, metrics, steady.now_ms(), self._closing)
         self._queue_unfinished()
@@ -157,6 +163,7 @@ class Engine:
         self._recovery.start()
         self._republishing.start()
         self._tidying.start()
+        self._soundness.start()
         return len(self._unfinished)
 
     def _queue_unfinished(self) -> None:
@@ -176,6 +183,17 @@ class Engine:
                 self._supervise(job)
                 failpoint(Failpoint.AFTER_ADOPTION)
         self._scheduler.start()
+        # Nobody waits for these.
+        for stray in () if self._closing.is_set() else self.end_strays():
+            log.warning("ended: %s", stray)
+
+    def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]:
+        """See strays.end_strays."""
+        return end_strays(self._store, [self._runtime], dry_run=dry_run)
+
+    def lost(self) -> str | None:
+        """Why the data directory is not this engine's any more, for people; None while it is."""
+        return self._lock.lost()
 
     def close(self) -> list[TrainingJob]:
         """Lets go of every job without stopping it; returns those that run on."""
@@ -187,7 +205,7 @@ class Engine:
             self._runtime.cluster.close()
         self._announcer.close()
         deadline = time.monotonic() + DETACH_SECONDS
-        _join([self._recovery, self._republishing, self._tidying], deadline)
+        _join([self._recovery, self._republishing, self._tidying, self._soundness], deadline)
         _join([self._scheduler, self._announcer], deadline)
         with self._guard:
             supervisors = list(self._supervisors.values())
@@ -202,13 +220,17 @@ class Engine:
             self._lock.close()
 
     def health(self) -> dict[str, Any]:
+        """`status` is `ok` or `damaged`; then `jobs` is empty, since they cannot be counted for certain."""
+        databases = self._soundness.states()
+        sound = all(state == "ok" for state in databases.values())
         return {
-            "status": "ok",
+            "status": "ok" if sound else "damaged",
+            "databases": databases,
             "version": sagelet_engine.__version__,
             "runtime": self._runtime.name,
             "auth": self._settings.auth,
             "gpus": len(self._gpus),
-            "jobs": self._store.counts(),
+            "jobs": self._store.counts() if sound else {},
         }
 
     # --- jobs -------------------------------------------------------------------------------------------------

@@ -1,11 +1,9 @@
 """Jobs on a running server, on both runtimes, through boto3."""
 
-import io
-import zipfile
-
 import pytest
 
 from support.jobs import Jobs
+from support.packages import wheel, wheel_name
 from support.server import until
 
 
@@ -77,28 +75,17 @@ def test_the_metric_is_in_cloudwatch(jobs: Jobs) -> None:
 
 
 def test_requirements_are_installed_from_the_source_directory(jobs: Jobs) -> None:
-    wheel = io.BytesIO()
-    with zipfile.ZipFile(wheel, "w") as opened:
-        opened.writestr("greeting_for_test.py", 'WORD = "installed"\n')
-        opened.writestr(
-            "greeting_for_test-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: greeting-for-test\nVersion: 1.0\n"
-        )
-        opened.writestr(
-            "greeting_for_test-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        opened.writestr("greeting_for_test-1.0.dist-info/RECORD", "")
     name = jobs.submit(
         {
-            "train.py": "import sys; sys.path.insert(0, 'packages'); import greeting_for_test as g; print(g.WORD)",
-            "requirements.txt": "./greeting_for_test-1.0-py3-none-any.whl\n",
-            "greeting_for_test-1.0-py3-none-any.whl": wheel.getvalue(),
+            "train.py": "import greeting_for_test as greeting; greeting.main()",
+            "requirements.txt": f"./{wheel_name('greeting-for-test')}\n",
+            wheel_name("greeting-for-test"): wheel("greeting-for-test"),
         },
-        # The process runtime shares its Python environment: the package goes beside the script instead.
-        Environment={"PIP_TARGET": "/opt/ml/code/packages", "PIP_NO_INDEX": "1"},
+        Environment={"PIP_NO_INDEX": "1"},
     )
     job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Completed", job["FailureReason"]
-    assert "installed" in jobs.log(name)
+    assert "greeting_for_test says 1.0" in jobs.log(name)
 
 
 def test_a_user_error_fails_with_the_words_of_aws_and_the_traceback(jobs: Jobs) -> None:

@@ -19,10 +19,15 @@ from sagelet_engine.runtimes import host_files
 from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, Mount
 from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
 from support.harness import Harness, wait_for
+from support.packages import wheel, wheel_name
 
 SOURCES = Path(sagelet_engine.__file__).parents[1]
 AS_ORDINARY_USER = Path(__file__).parents[1] / "support" / "ordinary_user.py"
 NOBODY = 65534
+
+
+def make_process(directory: Path) -> ProcessRuntime:
+    return ProcessRuntime(directory / "state", StandIn((sys.executable,), "/nowhere"), SystemClock())
 
 
 def without_namespaces(directory: Path) -> ProcessRuntime:
@@ -55,7 +60,53 @@ def test_environment_is_exactly_what_is_documented(process_host: Harness) -> Non
     assert names["PYTHONUNBUFFERED"] == "1"
     assert names["SM_STUDIO_LOCAL_MODE"] == "true"
     assert names["CUDA_VISIBLE_DEVICES"] == ""
-    assert names["PATH"].startswith(os.path.dirname(sys.executable))
+    packages = names["VIRTUAL_ENV"]
+    directories = names["PATH"].split(os.pathsep)
+    assert directories[:3] == [f"{packages}/bin", f"{packages}/scripts", os.path.dirname(sys.executable)]
+    assert names["PYTHONUSERBASE"] == packages
+
+
+LOOKS = """
+import os, site, sys
+import sagelet_engine
+own, (packages,) = os.environ["VIRTUAL_ENV"], site.getsitepackages()
+print(sys.prefix == own, os.path.dirname(sys.executable) == own + "/bin", site.getusersitepackages() == packages)
+print(all(sys.path.index(packages) <= sys.path.index(one) for one in sys.path if one.endswith("-packages")))
+print(sagelet_engine.__file__)
+"""
+
+
+@pytest.mark.parametrize("namespaces", ["all", "none"])
+def test_a_host_has_an_environment_of_its_own_over_the_servers(tmp_path: Path, namespaces: str) -> None:
+    make = without_namespaces if namespaces == "none" else make_process
+    host = Harness("process", lambda: make(tmp_path), tmp_path)
+    handle = host.launch(host.plan("", entrypoint=("python3", "-c"), arguments=(LOOKS,)))
+    *said, engine = host.text(handle)
+    assert said == ["True True True", "True"], (said, engine)
+    assert Path(engine).is_relative_to(SOURCES)
+    assert host.end(handle).exit_code == 0
+    assert not Path(handle.ref, "packages").exists()
+    host.clean_up()
+
+
+def test_without_namespaces_pip_installs_for_the_host(tmp_path: Path) -> None:
+    host = Harness("process", lambda: without_namespaces(tmp_path), tmp_path)
+    (tmp_path / wheel_name("sagelet-test-host")).write_bytes(wheel("sagelet-test-host", script="says-version"))
+    installs = f"pip install --quiet --no-index --user {tmp_path}/{wheel_name('sagelet-test-host')}"
+    text, end = host.run(f"{installs} && says-version && python3 -c 'import sagelet_test_host as t; print(t.__file__)'")
+    assert (text[-2], end.exit_code) == ("sagelet_test_host says 1.0", 0), text
+    assert text[-1].startswith(str(tmp_path))
+    host.clean_up()
+
+
+def test_packages_of_a_host_whose_keeper_was_killed_go_when_it_is_reaped(process_host: Harness) -> None:
+    handle = process_host.start("exec sleep 600")
+    packages = Path(handle.ref, "packages")
+    assert packages.exists()
+    os.kill(keeper_of(handle), signal.SIGKILL)
+    process_host.end(handle)
+    process_host.clean_up()
+    assert not packages.exists()
 
 
 def test_leased_gpus_are_the_visible_ones(process_host: Harness) -> None:

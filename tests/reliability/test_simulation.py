@@ -20,7 +20,7 @@ ONE = os.environ.get("SAGELET_SEED")
 #: Seeds of one test.
 CHUNK = 250
 #: In which each of the mistakes has to be found.
-MUTANT_HISTORIES = 400
+MUTANT_HISTORIES = 800
 
 
 def chunks() -> Iterator[range]:

@@ -63,7 +63,9 @@ class ApiWorld(World):
         checks = (throttling.check,) if self.settings.stubs else (throttling.check, refuse_what_is_not_run)
         self.sessions = Sessions(self.engine.keys)
         pages = web_app(lambda: Site(self.engine, jobs, self.s3.store, self.sessions))
-        self._application = Application(door, control, checks, services, bridge.wsgi, apps=apps, rest=rest, pages=pages)
+        self._application = Application(
+            door, control, checks, services, bridge.wsgi, apps=apps, rest=rest, pages=pages, routes=bridge.route
+        )
         self._stack = ExitStack()
 
     def make_statuses(self) -> StatusSink:

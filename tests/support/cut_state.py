@@ -84,7 +84,7 @@ def main() -> None:
         # Who comes next may be cut, too.
         in_child(lambda: lock_directory(data), limit % 5)
         in_child(lambda: lock_directory(data), None)
-        left = sorted({path.name for path in data.iterdir()} - {"lock", "sagelet.db", "s3", "jobs"})
+        left = sorted({path.name for path in data.iterdir()} - {"lock", "identity.json", "sagelet.db", "s3", "jobs"})
         found = "" if left else known.get(json.dumps(contents(data), default=str), "neither")
         seen[str(left) if left else found] += 1
         limit += STRIDE

@@ -65,8 +65,9 @@ class Mortal:
         self.outside = directory / "outside"
         for name in ("starts", "scripts"):
             (self.outside / name).mkdir(parents=True)
+        for shared_with in (self.outside, *self.outside.iterdir()):
             # Of a server that is root containers are nobody's.
-            (self.outside / name).chmod(0o777)
+            shared_with.chmod(0o777)
         shared = f"{FILE_SYSTEM}={self.outside}"
         self.server = SageletProcess(directory / "data", *options, "--file-system", shared)
         self.image = image

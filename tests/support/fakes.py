@@ -225,6 +225,12 @@ class FakeRuntime:
                 return
             threading.Event().wait(0.005)
 
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
+        return []
+
+    def jobs(self) -> set[str]:
+        return {host.plan.job_id for host in self.hosts.values()}
+
     def stop(self, handle: Handle, *, force: bool = False) -> None:
         self.hosts[handle.ref].signals.append("KILL" if force else "TERM")
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from sagelet_engine.clock import SystemClock
+from sagelet_engine.runtimes import base_packages
 from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Mount
 from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
 
@@ -107,6 +108,18 @@ def sees_directories_of_the_machine(user: User) -> None:
     assert sorted(os.listdir(files)) == ["a", "y"]
 
 
+def has_an_environment_of_its_own(user: User) -> None:
+    """Packages of the server's that the user himself may write are read-only for his hosts."""
+    packages = user.directory / "lib" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "module.py").write_text("")
+    base_packages.described()["read_only"].append(str(packages))
+    python = "python3 -c 'import os, sys; print(sys.prefix == os.environ[\"VIRTUAL_ENV\"])'"
+    handle = user.start("environment", f"{python}; (echo x > {packages}/module.py) 2>/dev/null || echo refused")
+    assert user.text(handle) == ["True", "refused"]
+    assert (packages / "module.py").read_text() == ""
+
+
 def main() -> None:
     assert os.geteuid() != 0
     user = User(Path(sys.argv[1]))
@@ -119,6 +132,7 @@ def main() -> None:
         cannot_write_what_is_read_only,
         has_a_cache,
         sees_directories_of_the_machine,
+        has_an_environment_of_its_own,
     ):
         holds(user)
     print("all of it holds")

@@ -47,6 +47,8 @@ class SageletProcess:
         self.output: list[str] = []
         #: More variables of the server's environment, from its next start on.
         self.environment: dict[str, str] = {}
+        #: The `sagelet` of the Python environment that it runs in.
+        self.program = Path(sys.executable).with_name("sagelet")
 
     def start(self) -> "SageletProcess":
         self.begin()
@@ -55,7 +57,7 @@ class SageletProcess:
 
     def begin(self) -> bool:
         """As `start`; False for one that ended before it was ready."""
-        command = [str(Path(sys.executable).with_name("sagelet")), "up", "--data", str(self.data)]
+        command = [str(self.program), "up", "--data", str(self.data)]
         self.output = []
         self._process = subprocess.Popen(
             [*command, "--port", self._port, *self._options], env={**os.environ, **self.environment},

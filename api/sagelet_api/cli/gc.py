@@ -1,6 +1,7 @@
 """`sagelet gc`: what nobody needs any more."""
 
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
@@ -8,8 +9,11 @@ from sagelet_api.cli.control_client import ServerUnreachable, ask_owner
 from sagelet_api.cli.options import Server, endpoint_options, json_option
 from sagelet_api.cli.output import echo_json, size
 from sagelet_api.cli.quantities import Age, Size
+from sagelet_engine.clock import SystemClock
 from sagelet_engine.errors import DataDirectoryInUse
 from sagelet_engine.jobs.collector import Keep
+from sagelet_engine.runtimes.port import Runtime
+from sagelet_engine.settings import Settings
 from sagelet_engine.state.contents import check_data_directory
 from sagelet_engine.state.garbage import Garbage, Rules, collect_stopped
 
@@ -35,8 +39,10 @@ def gc(
 ) -> None:
     """Free disk space.
 
-    Files of ended jobs (what was in /opt/ml; what is in S3 stays, and so do reports), uploads that nobody finished,
-    and free pages of the databases. Jobs, logs and metrics go only with --keep-jobs. Ages: 90s, 12h, 7d, forever.
+    Files of ended jobs (what was in /opt/ml; what is in S3 stays, and so do reports), packages that jobs installed by a
+    requirements.txt and that no running job uses, uploads that nobody finished, free pages of the databases, and hosts
+    that run though their job or their data directory is gone. Jobs, logs and metrics go only with --keep-jobs.
+    Ages: 90s, 12h, 7d, forever.
     A server may run on the directory; what it removes by itself is said by the options of `sagelet up`.
     """
     check_data_directory(server.data)
@@ -54,7 +60,7 @@ def gc(
 
 def _collect(server: Server, rules: Rules, *, dry_run: bool) -> Garbage:
     try:
-        return collect_stopped(server.data, rules, dry_run=dry_run)
+        return collect_stopped(server.data, rules, lambda: _runtimes(server.data), dry_run=dry_run)
     except DataDirectoryInUse as error:
         in_use = error
     body = {**asdict(rules.keep), "uploads_seconds": rules.uploads_seconds, "dry_run": dry_run}
@@ -62,16 +68,26 @@ def _collect(server: Server, rules: Rules, *, dry_run: bool) -> Garbage:
         found = ask_owner(server, "gc", body)
     except ServerUnreachable as error:
         raise DataDirectoryInUse(f"{in_use}. {error}") from error
-    return Garbage(**{**found, "stays": tuple(found["stays"])})
+    return Garbage(**{**found, "stays": tuple(found["stays"]), "hosts": tuple(found["hosts"])})
+
+
+def _runtimes(data: Path) -> list[Runtime]:
+    from sagelet_engine.runtimes.choose import every_runtime
+
+    return every_runtime(Settings(data=data), SystemClock())
 
 
 def _tell(found: Garbage, what: str) -> None:
     click.echo(f"files of {found.directories} ended jobs {what}: {size(found.directory_bytes)}")
     if found.jobs:
         click.echo(f"{found.jobs} jobs {what}, with their logs and metrics")
+    if found.environments:
+        click.echo(f"packages of {found.environments} files of requirements {what}: {size(found.environment_bytes)}")
     if found.uploads:
         click.echo(f"{found.uploads} unfinished uploads {what}: {size(found.upload_bytes)}")
     if found.database_bytes:
         click.echo(f"databases are smaller by {size(found.database_bytes)}")
+    for host in found.hosts:
+        click.echo(f"{what}: {host}")
     for message in found.stays:
         click.echo(message, err=True)

@@ -13,6 +13,7 @@ from sagelet_engine.errors import SettingsError
 from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.importing import LINKED, Imported, import_directory
 from sagelet_engine.s3.store import S3Store
+from sagelet_engine.state.contents import check_complete
 
 
 @click.group()
@@ -39,6 +40,7 @@ def import_(directory: Path, target: str, copy: bool, as_json: bool, data: Path,
     """
     uri = _parsed(target)
     root = data / "s3"
+    check_complete(data)
     try:
         store = S3Store(root, SystemClock())
     except OSError as error:

@@ -12,6 +12,7 @@ import click
 
 import sagelet_engine
 from sagelet_api.cli.detached import DETACHED, start_detached
+from sagelet_api.cli.exit_codes import ERROR
 from sagelet_api.cli.options import json_option
 from sagelet_api.cli.output import echo_json
 from sagelet_api.cli.up_options import settings_of, settings_options
@@ -26,6 +27,8 @@ from sagelet_engine.state.notice import Notice, post_notice, withdraw_notice
 if TYPE_CHECKING:
     from sagelet_api.serve import Sagelet
 
+#: Seconds between looks at whether the data directory is still this server's.
+WATCH_SECONDS = 0.5
 #: Objects that come to be until Python looks for cycles among them. A burst of log lines is objects without any, and
 #: with Python's own 700 a third of the time that a line takes went into looking.
 GARBAGE_THRESHOLD = 20_000
@@ -85,7 +88,9 @@ def _serve(settings: Settings) -> None:
     _announce(server, settings, adopted)
     now_ms, detached = SystemClock().now_ms(), DETACHED in os.environ
     post_notice(settings.data, Notice(os.getpid(), server.server.endpoint, now_ms, detached))
-    over.wait()
+    while not over.wait(WATCH_SECONDS):
+        if (lost := server.lost()) is not None:
+            _give_up(lost)
     withdraw_notice(settings.data)
     port = server.server.port
     running = [job.key.name for job in server.stop()]
@@ -94,6 +99,13 @@ def _serve(settings: Settings) -> None:
         return
     _reset(settings, resets[0])
     _start_again(port)
+
+
+def _give_up(lost: str) -> NoReturn:
+    """Ends at once, as `kill -9` does: whatever is written at an ordinary end would go to what is there now."""
+    click.echo(f"Error: {lost}: this one ends. What runs goes on, and is adopted when a server starts there", err=True)
+    sys.stdout.flush()
+    os._exit(ERROR)
 
 
 def _announce(server: "Sagelet", settings: Settings, adopted: int) -> None:

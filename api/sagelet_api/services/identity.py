@@ -7,13 +7,20 @@ on AWS all the same: that the role is there, and that its trust policy names the
 
 import base64
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from sagelet_api import sts_sessions
-from sagelet_api.aws_errors import AccessDenied, NoSuchEntity, NotImplementedOperation, ValidationException
+from sagelet_api.aws_errors import (
+    AccessDenied,
+    MalformedPolicyDocument,
+    NoSuchEntity,
+    NotImplementedOperation,
+    ValidationException,
+)
 from sagelet_api.operations import Context, Operations, Parameters, SharedOperation
 from sagelet_api.services import execution_role
 from sagelet_api.services.trust import Caller, trusts
@@ -55,6 +62,10 @@ class Principals(Protocol):
 
     def has_principal(self, account: str, region: str, arn: str) -> bool:
         """Whether the user, group or role is there."""
+        ...
+
+    def policy(self, account: str, region: str, arn: str) -> str | None:
+        """A managed policy as JSON; None when there is none."""
         ...
 
     def partition(self, region: str) -> str:
@@ -130,9 +141,13 @@ class Identity:
         if seconds > role.max_session_seconds:
             raise ValidationException("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
         _, partition, _, _, account, _ = arn.split(":", 5)
+        if context.job_token and account != context.account:
+            # Whoever has it would reach what the job does not.
+            raise AccessDenied(f"User: {who} is a training job of another account than {arn}, and stays in its own.")
         principal = f"arn:{partition}:sts::{account}:assumed-role/{role.name}/{name}"
         user_id = f"{role.id}:{name}"
-        given = self._give_out(context, StsSession(account, principal, user_id, arn, 0), seconds)
+        policies = self._session_policies(context, parameters)
+        given = self._give_out(context, StsSession(account, principal, user_id, arn, 0, policies), seconds)
         return {"Credentials": given, "AssumedRoleUser": {"AssumedRoleId": user_id, "Arn": principal}}
 
     def get_session_token(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
@@ -142,12 +157,29 @@ class Identity:
         return {"Credentials": self._give_out(context, session, parameters.get("DurationSeconds", _SESSION_SECONDS))}
 
     def get_federation_token(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
+        """Without a session policy it may do nothing, as on AWS."""
         self._for_itself(context, "GetFederationToken")
         name, partition = parameters["Name"], self._principals.partition(context.region)
         arn, user_id = f"arn:{partition}:sts::{context.account}:federated-user/{name}", f"{context.account}:{name}"
-        session = StsSession(context.account, arn, user_id, "", 0)
+        policies = self._session_policies(context, parameters) or ()
+        session = StsSession(context.account, arn, user_id, "", 0, policies)
         given = self._give_out(context, session, parameters.get("DurationSeconds", _SESSION_SECONDS))
         return {"Credentials": given, "FederatedUser": {"FederatedUserId": user_id, "Arn": arn}}
+
+    def _session_policies(self, context: Context, parameters: Parameters) -> tuple[str, ...] | None:
+        """None when the caller gives none. Raises MalformedPolicyDocument."""
+        given = [parameters["Policy"]] if "Policy" in parameters else []
+        for one in parameters.get("PolicyArns", []):
+            found = self._principals.policy(context.account, context.region, one.get("arn", ""))
+            if found is None:
+                raise MalformedPolicyDocument(f"There is no policy {one.get('arn')} for the session.")
+            given.append(found)
+        for text in given:
+            try:
+                json.loads(text)
+            except ValueError as error:
+                raise MalformedPolicyDocument(f"The session policy is no JSON: {error}") from error
+        return tuple(given) or None
 
     def _for_itself(self, context: Context, operation: str) -> tuple[str, str]:
         """ARN and user id of a caller with lasting keys. Raises AccessDenied for others, as AWS does."""

@@ -36,7 +36,9 @@ from sagelet_api.replies import error_reply, send
 from sagelet_api.services import execution_role, moto_events, moto_metrics
 from sagelet_api.services.identity import Role
 from sagelet_api.services.moto_confined import Confined, confine
-from sagelet_api.services.moto_dispatch import bind, dispatching
+from sagelet_api.services.moto_dispatch import bind, dispatching, route
+from sagelet_api.services.s3 import request as s3_request
+from sagelet_api.services.s3.moto_routes import canonical
 from sagelet_api.services.trust import Caller, trusts
 from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.telemetry.sink import MetricPoint
@@ -81,13 +83,18 @@ class MotoBridge:
         """Answers a signed request; what moto lacks or fails at becomes an error of the caller's protocol."""
         call: Call = environ.get("sagelet.call") or parse_call(environ)
         try:
-            if call.path.startswith(_REFUSED_PATHS):
+            if call.path.startswith(_REFUSED_PATHS) or call.protocol is Protocol.CBOR:
                 raise _not_implemented(call)
             if call.service in ("iam", "sts"):
                 self._iam(call.account, self.partition(call.region))
             return self._ask(call, _for_moto(call, environ), start_response)
         except AwsError as error:
             return send(call, error_reply(call, error), start_response)
+
+    def route(self, models: Sequence[str], environ: Environ) -> tuple[str, str] | None:
+        """Service and operation that method and path name, of those of botocore's services that speak REST."""
+        self._moto()
+        return route(models, environ)
 
     def make_bucket(self, account: str, region: str, name: str) -> None:
         """Makes a bucket that keeps a configuration, if it is not there: moto forgets, and our store does not."""
@@ -189,6 +196,11 @@ class MotoBridge:
         iam = self._iam(account, self.partition(region))
         return any(one.arn == arn for kind in (iam.roles, iam.users, iam.groups) for one in [*kind.values()])
 
+    def policy(self, account: str, region: str, arn: str) -> str | None:
+        """A managed policy as JSON; None when there is none."""
+        found = self._iam(account, self.partition(region)).managed_policies.get(arn)
+        return None if found is None else _default_version(found)
+
     def partition(self, region: str) -> str:
         """`aws`, `aws-cn`, ..."""
         self._moto()
@@ -202,7 +214,7 @@ class MotoBridge:
             if not getattr(iam, _SEEDED, False):
                 iam.create_role(
                     execution_role.NAME,
-                    execution_role.TRUST_POLICY,
+                    execution_role.trust_policy(account, partition),
                     execution_role.PATH,
                     permissions_boundary=None,
                     description=execution_role.DESCRIPTION,
@@ -331,6 +343,11 @@ def _for_moto(call: Call, environ: Environ) -> Environ:
         # GetCallerIdentity is presigned too (that is how Kubernetes logs in).
         scope = f"{credential.access_key}/20000101/{credential.region}/{credential.service}/aws4_request"
         environ["HTTP_AUTHORIZATION"] = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
+    if call.service == "s3":
+        environ = canonical(environ, call.operation, environ[s3_request.PARSED])
+    if call.routed and not environ.get("CONTENT_TYPE", "").startswith(("application/json", "application/xml")):
+        # By some types moto takes the request for one of another protocol, and finds no operation.
+        environ.pop("CONTENT_TYPE", None)
     # moto takes a body of unknown length for empty, and one of any length into memory.
     rewind(environ, read_body(environ, MAX_BODY))
     environ.pop("HTTP_TRANSFER_ENCODING", None)

@@ -2,22 +2,26 @@
 
 moto looks for an operation's name in the form, the query string, a JSON body that it takes for a form, a header named
 `Action` and the target, in an order of its own. Here it is told: what the front found (`operation_names.py`) is what it
-dispatches. Where only the route names the operation (REST), moto's router finds it, and it is authorised then, which
-comes on top of the front's own question: that asked for every operation of the service.
+dispatches. Where method and path name the operation (REST), its router says before anything is authorised what it will
+say again when it dispatches, and the two are compared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
 from sagelet_api.aws_errors import AmbiguousOperation
-from sagelet_api.permissions import action_of, resource_of
-from sagelet_api.protocol import Call
+from sagelet_api.protocol import Call, Environ
+from sagelet_api.service_models import signing_name_of
 
 _CALL: ContextVar[Call | None] = ContextVar("sagelet_call", default=None)
 _MARK = "sagelet_dispatch"
+#: They take the last part of the path for the operation (`/v1/createjobqueue`), whatever the router says.
+_BY_PATH = frozenset({"moto.batch.responses", "moto.polly.responses"})
+#: Functions that choose a class and have it dispatch.
+_DISPATCHING = frozenset({"api_version_elb_backend"})
 
 
 @contextmanager
@@ -41,14 +45,28 @@ def bind() -> None:
     _check_views(response)
 
 
+def route(models: Sequence[str], environ: Environ) -> tuple[str, str] | None:
+    """Which operation of which of these services method and path are: moto's router, over botocore's model."""
+    routing, http = import_module("moto.core.routing"), import_module("werkzeug.exceptions")
+    request = import_module("moto.core.request").Request({**environ, "CONTENT_TYPE": ""})
+    for model in models:
+        try:
+            operation, _ = routing.get_service_router(model).match(request)
+        except (http.HTTPException, NotImplementedError):
+            continue
+        return model, str(operation.name)
+    return None
+
+
 def _name_actions(response: Any) -> None:
     find = response._get_action
 
     def get_action(self: Any) -> Any:
         call = _CALL.get()
-        if call is None:
+        if call is None or not (call.model or call.operation):
             return find(self)
-        return call.operation or self._get_action_from_method_and_request_uri(self.normalized_request)
+        # The router also finds the parameters that are in a path.
+        return self._get_action_from_method_and_request_uri(self.normalized_request) if call.routed else call.operation
 
     response._get_action = get_action
 
@@ -59,27 +77,35 @@ def _check_actions(response: Any) -> None:
 
     def authorize_action(self: Any, resource: str = "*") -> None:
         call = _CALL.get()
-        if call is not None:
-            # Services that find it in the path on their own (Batch, X-Ray) do not ask what was named.
-            action = self._get_action() or ""
-            if call.operation and action != call.operation:
-                raise _ambiguous(call, action)
-            if call.permit is not None and not call.operation:
-                call.permit(action_of(call.service, action), resource_of(call))
+        if call is not None and call.model:
+            action = _action(self, call)
+            if action != call.operation:
+                raise _ambiguous(call, action or "nothing")
+            service = signing_name_of(self.boto3_service_name)
+            if service not in (None, call.service):
+                raise _ambiguous(call, f"{self.boto3_service_name} {action}")
         authorize(self, resource)
 
     response._authenticate_and_authorize_normal_action = authorize_action
 
 
+def _action(response: Any, call: Call) -> str:
+    if type(response).__module__ in _BY_PATH and call.routed:
+        found = response._get_action_from_method_and_request_uri(response.normalized_request)
+    else:
+        found = response._get_action()
+    return found or ""
+
+
 def _check_views(response: Any) -> None:
-    """A few routes lead to functions of their own, past all of the above: no name leads there."""
+    """A few routes lead to functions of their own, past all of the above. What they run cannot be seen beforehand."""
     view: Any = import_module("moto.core.utils").convert_to_flask_response
     answer, dispatch = view.__call__, response.dispatch.__func__
 
     def check_and_answer(self: Any, args: Any = None, **kwargs: Any) -> Any:
         call = _CALL.get()
-        is_plain = getattr(self.callback, "__func__", None) is dispatch
-        if call is not None and call.permit is not None and call.operation and not is_plain:
+        is_plain = getattr(self.callback, "__func__", None) is dispatch or self.callback.__name__ in _DISPATCHING
+        if call is not None and call.permit is not None and not is_plain and call.service != "s3":
             raise _ambiguous(call, f"the route {call.method} {call.path}")
         return answer(self, args, **kwargs)
 

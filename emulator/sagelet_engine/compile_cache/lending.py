@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 #: In /opt/ml: the host's own copies, which its workers read and add to.
 PLACE = "sagelet/compile-cache"
+#: Names of a copy's path that a host may have made.
+WITHIN = 3
 #: The mtime of a copy that no worker has read, in s: reading one sets it to the time (pjrt_front.c).
 UNREAD = 1
 
@@ -77,7 +79,7 @@ class Lending:
                 there = (self.store.directory(account, image) / file.name).exists()
                 if there and file.lstat().st_mtime != UNREAD:
                     self.store.use(account, image, file.name, now)
-                elif not there and not self.store.publish(account, image, file, now):
+                elif not there and not self.store.publish(account, image, file, now, WITHIN):
                     log.warning(
                         "%s: %s of %s is no whole entry of the compile cache", job.key.name, file.name, host.root
                     )

@@ -11,13 +11,13 @@ a `kill -9` at any instant leave whole entries. The time of an entry's last use 
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from sagelet_engine import nofollow
 from sagelet_engine.s3.files import copy_file
 
 DIRECTORY = "compile-cache"
@@ -64,10 +64,10 @@ class CacheStore:
         """Bytes of all entries."""
         return sum(entry.size for entry in self.entries())
 
-    def publish(self, account: str, image: str, source: Path, now_ms: int) -> bool:
+    def publish(self, account: str, image: str, source: Path, now_ms: int, within: int = 1) -> bool:
         """Makes an entry of a file; one that is there already stays. False: the file is no whole entry.
 
-        Only a regular file is read, through no link: a host of a job wrote it, and may have put anything there.
+        Only a regular file is read, through no link: a host of a job made the last `within` names of its path.
         """
         target = self.directory(account, image) / source.name
         if not NAME.fullmatch(source.name):
@@ -78,7 +78,7 @@ class CacheStore:
         drafts.mkdir(parents=True, exist_ok=True)
         draft = drafts / f"{source.name}.{os.getpid()}"
         try:
-            if not self._copy_whole(source, draft):
+            if not self._copy_whole(source, draft, within):
                 return False
             os.utime(draft, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -125,15 +125,14 @@ class CacheStore:
     def _drop(self, entry: Entry) -> None:
         (self.directory(entry.account, entry.image) / entry.name).unlink(missing_ok=True)
 
-    def _copy_whole(self, source: Path, draft: Path) -> bool:
+    def _copy_whole(self, source: Path, draft: Path, within: int) -> bool:
         """Copies an entry to the disk; False when it is none, or more than all of the cache may be."""
         try:
-            descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            opened = nofollow.open_path(source, within)
         except OSError:
             return False
-        with os.fdopen(descriptor, "rb") as opened:
-            facts = os.fstat(descriptor)
-            if not stat.S_ISREG(facts.st_mode) or not HEAD < facts.st_size <= self.limit:
+        with opened:
+            if not HEAD < os.fstat(opened.fileno()).st_size <= self.limit:
                 return False
             copy_file(opened, draft)
         with draft.open("rb") as written:

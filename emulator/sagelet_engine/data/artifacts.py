@@ -99,7 +99,7 @@ class Uploader:
         for names in batches((name, path.stat().st_size) for name, path in found.items()):
             with self._bucket_there(target), self._objects.batch(key.account, key.region, target.bucket) as batch:
                 for name in names:
-                    with batch.create((target / name).key) as out, found[name].open("rb") as data:
+                    with batch.create((target / name).key) as out, tarballs.opened(name, found[name]) as data:
                         shutil.copyfileobj(data, out, _CHUNK)
 
     @contextmanager

@@ -11,6 +11,7 @@ A file is uploaded from a copy, once it did not change between two looks and whi
 written is not seen half. (One that grows all the time comes with the last look.)
 """
 
+import errno
 import hashlib
 import json
 import logging
@@ -23,6 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from sagelet_engine import nofollow
 from sagelet_engine.data.key_names import LeftOut, makes_key
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, batches
@@ -38,9 +40,6 @@ PERIOD = 2.0
 _CHUNK = 1024 * 1024
 #: Bytes of a file; a larger one that is mostly holes is left out.
 MOST_SPARSE = 64 * 1024**3
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-#: A pipe that somebody put there must not hold us up.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Stamp(NamedTuple):
@@ -271,25 +270,20 @@ class _Mirror:
         path = self._inner / name
         directory = self._descend(path.parent)
         try:
-            return open(os.open(path.name, _FILE, dir_fd=directory), "rb")
+            return nofollow.open_at(directory, path.name)
         finally:
             os.close(directory)
 
     def _descend(self, inner: Path) -> int:
         """Opens a directory within /opt/ml without following a link: the job may put one anywhere at any time."""
-        here = os.open(self._host.opt_ml, os.O_RDONLY | os.O_DIRECTORY)
-        for part in inner.parts:
-            try:
-                below = os.open(part, _DIRECTORY, dir_fd=here)
-            except NotADirectoryError as error:
-                raise ClientFault(
-                    f"/opt/ml/{self._inner} is a symbolic link or a file: make it a directory, "
-                    "sagelet does not follow it"
-                ) from error
-            finally:
-                os.close(here)
-            here = below
-        return here
+        try:
+            return nofollow.open_directory(self._host.opt_ml, inner)
+        except nofollow.NoFile as error:
+            if error.errno != errno.ENOTDIR:
+                raise
+            raise ClientFault(
+                f"/opt/ml/{self._inner} is a symbolic link or a file: make it a directory, sagelet does not follow it"
+            ) from error
 
     def _noted(self) -> set[str]:
         try:

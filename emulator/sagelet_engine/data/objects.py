@@ -13,6 +13,10 @@ class ObjectNotFound(SageletError):
     """The bucket or the key does not exist."""
 
 
+class ObjectDamaged(SageletError):
+    """The bytes behind an object are gone, or are not those that were put."""
+
+
 @dataclass(frozen=True)
 class S3Uri:
     """`s3://BUCKET/KEY`; the key may be empty and may be a prefix."""
@@ -81,7 +85,10 @@ class ObjectStore(Protocol):
         ...
 
     def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
-        """Writes one object to `target`, whose directory exists. Raises ObjectNotFound."""
+        """Writes one object to `target`, whose directory exists, and verifies it by its checksum.
+
+        Raises ObjectNotFound, ObjectDamaged.
+        """
         ...
 
     def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:

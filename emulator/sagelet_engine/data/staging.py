@@ -13,7 +13,7 @@ from sagelet_engine.data.channels.channel import Channel, InputMode, channels_fo
 from sagelet_engine.data.channels.sources import JobObjects, Listing
 from sagelet_engine.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet_engine.data.layout import HostDirectories
-from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.data.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.data.volume import GIB, room
 from sagelet_engine.errors import ClientFault
 from sagelet_engine.jobs.record import TrainingJob
@@ -93,6 +93,8 @@ class Stager:
                 f"Data download failed:source archive {uri} unpacks to more than {most} bytes, which is what "
                 "VolumeSizeInGB and the disk of the data directory have room for"
             ) from error
+        except ObjectDamaged as error:
+            raise ClientFault(f"Data download failed:{error}") from error
         except (ObjectNotFound, tarfile.TarError) as error:
             if self._job.request.get("EnableNetworkIsolation"):
                 raise ClientFault(f"Data download failed:source archive {uri}: {error}") from error
@@ -103,8 +105,7 @@ class Stager:
 
     def _most_source(self, place: Path) -> int:
         """Bytes that the source may take: of the volume, and of the disk without its reserve."""
-        found = room(place)
-        left = max(0, found.free - found.reserve)
+        left = room(place).for_jobs
         volume = int(self._job.request["ResourceConfig"].get("VolumeSizeInGB") or 0) * GIB
         return min(volume, left) if volume else left
 

@@ -4,16 +4,17 @@ import gzip
 import os
 import stat
 import tarfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO
 
+from sagelet_engine import nofollow
 from sagelet_engine.data import members
 from sagelet_engine.data.members import TooLarge
+from sagelet_engine.data.packing import Padded
 
-__all__ = ["TooLarge", "merged", "pack", "unpack"]
+__all__ = ["TooLarge", "merged", "opened", "pack", "unpack"]
 
 #: Checkpoints hardly compress; a higher level costs minutes for a few percent.
 COMPRESS_LEVEL = 1
@@ -34,7 +35,7 @@ def pack(directories: Sequence[Path], target: Path | BinaryIO, left_out: Callabl
         packed = stack.enter_context(gzip.GzipFile("", "wb", COMPRESS_LEVEL, out))
         archive = stack.enter_context(tarfile.open(fileobj=packed, mode="w|", bufsize=_CHUNK))
         for name, path in merged(directories, left_out):
-            archive.add(path, arcname=name, recursive=False, filter=_ordinary)
+            _add(archive, name, path)
             # tarfile keeps what it wrote, which would grow with the number of files.
             archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
 
@@ -60,22 +61,33 @@ def merged(
 def unpack(archive: Path, directory: Path, most: int | None = None) -> None:
     """Extracts a tar file, plain or compressed by gzip, as the toolkit of SageMaker's containers does.
 
-    `most`: bytes that it may take. Raises TooLarge beyond that, and tarfile.TarError when a member would leave the
-    directory or the archive is cut, damaged or no archive.
+    `most`: bytes that it may take; of itself what the disk has left. Raises TooLarge beyond that, and tarfile.TarError
+    when a member would leave the directory or the archive is cut, damaged or no archive.
     """
     try:
         with archive.open("rb") as packed:
             zipped = packed.read(2) == b"\x1f\x8b"
             packed.seek(0)
             # tarfile's own way through a compression stops at nothing.
-            stream: BinaryIO = gzip.GzipFile(fileobj=packed) if zipped else packed  # type: ignore[assignment]
-            members.extract(members.Reader(stream), directory, most)
-    except (EOFError, zlib.error, gzip.BadGzipFile, RecursionError, OverflowError, ValueError) as error:
+            members.extract(members.Reader(gzip.GzipFile(fileobj=packed) if zipped else packed), directory, most)
+    except gzip.BadGzipFile as error:
         raise tarfile.ReadError(f"the archive is damaged: {error}") from error
 
 
-def _ordinary(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return member if member.isreg() or member.isdir() or member.issym() or member.islnk() else None
+def opened(name: str, path: Path) -> BinaryIO:
+    """A file that `merged` has found, through no link below the directory that it was found in."""
+    return nofollow.open_path(path, len(PurePath(name).parts))
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
+    member = archive.gettarinfo(path, name)
+    # None: a socket.
+    if member is not None and (member.isdir() or member.issym() or member.islnk()):
+        archive.addfile(member)
+    elif member is not None and member.isreg():
+        with opened(name, path) as data:
+            member.size = os.fstat(data.fileno()).st_size
+            archive.addfile(member, Padded(data, member.size))  # type: ignore[arg-type]
 
 
 def _is_directory(path: Path) -> bool:

@@ -40,6 +40,11 @@ class Room(NamedTuple):
         return int(min(RESERVE, self.total * SHARE))
 
     @property
+    def for_jobs(self) -> int:
+        """Bytes that jobs may still take."""
+        return max(0, self.free - self.reserve)
+
+    @property
     def reserved_files(self) -> int:
         """Files that no job may make."""
         return int(min(RESERVED_FILES, self.files * SHARE))

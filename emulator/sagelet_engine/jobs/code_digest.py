@@ -18,8 +18,7 @@ def of(data: Path, job: TrainingJob) -> str:
     """Of the scripts that the first host has, or had; empty where there are none."""
     directories = JobDirectories.of(data, job)
     host = directories.host(job.hosts[0])
-    places = [host.opt_ml / part for part in SOURCES]
-    sources = read_sources(one for one in places if not host.behind_link(one))
+    sources = read_sources(host.opt_ml, SOURCES)
     if sources:
         return digest((script.path, script.text) for script in sources)
     with suppress(FileNotFoundError):

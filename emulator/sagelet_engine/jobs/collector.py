@@ -1,5 +1,7 @@
 """What ended jobs leave behind, and how long it stays: their directories by age and size, their records by age.
 
+Packages that they installed by a file of requirements stay like directories do.
+
 On AWS the disks of a job's instances are gone when it ends. Here they stay for a while, since people look at them.
 """
 
@@ -12,6 +14,7 @@ from pathlib import Path
 
 from sagelet_engine.clock import Clock
 from sagelet_engine.data import removal
+from sagelet_engine.data.environments import Environment, Environments
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.removal import DirectoryStays
 from sagelet_engine.errors import JobNotDeletable, JobNotFound, WarmPoolAvailable
@@ -27,9 +30,9 @@ log = logging.getLogger(__name__)
 class Keep:
     """How long, and how much. None: without end."""
 
-    #: Since the job ended (or was changed last).
+    #: Since the job ended (or was changed last), or since kept packages were used last.
     files_seconds: int | None = None
-    #: Of all ended jobs' directories, but the youngest's, as `du` counts them.
+    #: Of all ended jobs' directories, but the youngest's, as `du` counts them; the same again for kept packages.
     files_bytes: int | None = None
     #: The job itself, with its logs and metrics.
     jobs_seconds: int | None = None
@@ -45,6 +48,9 @@ class Collected:
     directories: int = 0
     #: On the disk, as `du` counts.
     bytes: int = 0
+    #: Packages of requirements that went, and what they took.
+    environments: int = 0
+    environment_bytes: int = 0
     #: Why something stays that should have gone, for people.
     stays: tuple[str, ...] = ()
 
@@ -59,6 +65,7 @@ class Collector:
         self._guard = threading.Lock()
         #: What the directories of ended jobs take, by job id: these change no more.
         self._sizes: dict[str, int] = {}
+        self._environments = Environments(data)
 
     def forget(self, job: TrainingJob) -> None:
         """Deletes a job that has ended: directory, then record, tags, logs and metrics. What is in S3 stays.
@@ -102,7 +109,17 @@ class Collector:
                 jobs += job.id in gone
                 directories += job.id in sizes
                 freed += sizes.get(job.id, 0)
-        return Collected(jobs, directories, freed, tuple(stays))
+        environments = self._environments_gone(keep, stays, dry_run=dry_run)
+        taken = sum(one.bytes for one in environments)
+        return Collected(jobs, directories, freed, len(environments), taken, tuple(stays))
+
+    def _environments_gone(self, keep: Keep, stays: list[str], *, dry_run: bool) -> list[Environment]:
+        before = self._before_ms(keep.files_seconds)
+        try:
+            return self._environments.trim(before, keep.files_bytes, dry_run=dry_run)
+        except (OSError, DirectoryStays) as error:
+            stays.append(f"packages that jobs installed stay: {error}")
+            return []
 
     def _before_ms(self, seconds: int | None) -> int:
         return -1 if seconds is None else self._clock.now_ms() - 1000 * seconds

@@ -1,12 +1,10 @@
 """Whether a job asks to be compiled, in which image it runs then, and what its hosts say became of it."""
 
-import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+from sagelet_engine import nofollow
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.images.resolve import Resolution
 from sagelet_engine.jobs import sdk_v3
@@ -71,21 +69,11 @@ def marking(compilation: Compilation) -> str:
 
 def read(host: HostDirectories) -> Compilation | None:
     """What a host says; None when it says nothing that can be understood. The host may put anything there."""
-    file = host.opt_ml / "output" / FILE
-    if host.behind_link(file):
-        return None
     try:
-        content = json.loads(_small(file))
+        content: Any = nofollow.read_json(host.opt_ml, f"output/{FILE}", LIMIT)
         compiled, platform, reason = content["compiled"], content["platform"], content["reason"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if not isinstance(compiled, bool) or not isinstance(platform, str) or not isinstance(reason, str):
         return None
     return Compilation(compiled, platform[:100], reason[:LIMIT])
-
-
-def _small(file: Path) -> bytes:
-    """The file, if it is small. Never blocks: what a host puts there may be a FIFO."""
-    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as opened:
-        return opened.read(LIMIT)

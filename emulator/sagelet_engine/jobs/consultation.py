@@ -57,8 +57,7 @@ class Consultation:
 
     def _sources(self, job: TrainingJob) -> Sources:
         host = JobDirectories.of(self.data, job).host(job.hosts[0])
-        found = [host.opt_ml / part for part in SOURCES]
-        return read_sources(directory for directory in found if not host.behind_link(directory))
+        return read_sources(host.opt_ml, SOURCES)
 
     def _progress(self, job: TrainingJob, report: CompilerReport, now_ms: int, end: End | None) -> Progress:
         hosts: Mapping[str, Observation] = end.hosts if end else {}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sagelet_engine.changes import Changes
-from sagelet_engine.database import Database
+from sagelet_engine.database import Database, DatabaseDamaged
 from sagelet_engine.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
 from sagelet_engine.jobs import (
     codec,
@@ -184,6 +184,30 @@ class Store(Database):
         columns = "id, account, region, modified_ms"
         rows = self._rows(f"SELECT {columns} FROM jobs WHERE terminal = 1 ORDER BY modified_ms, rowid")
         return [EndedJob(*row) for row in rows]
+
+    def every_job(self) -> Iterator[TrainingJob]:
+        """All jobs, of all accounts and regions, one after another."""
+        for row in self._rows("SELECT id FROM jobs ORDER BY rowid"):
+            yield from self._jobs("WHERE id = ?", row)
+
+    def job_places(self) -> list[tuple[str, str, str]]:
+        """Account, region and id of every job."""
+        return self._rows("SELECT account, region, id FROM jobs")
+
+    def broken_records(self) -> list[tuple[str, str]]:
+        """Ids of jobs whose record says nothing that can be understood, and why."""
+        found = []
+        for (job_id,) in self._rows("SELECT id FROM jobs ORDER BY rowid"):
+            try:
+                self._jobs("WHERE id = ?", (job_id,))
+            except DatabaseDamaged as error:
+                found.append((job_id, str(error.__cause__)))
+        return found
+
+    def drop_record(self, job_id: str) -> None:
+        """Forgets a job whatever its record says."""
+        with self._write() as db:
+            db.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
 
     # --- notes ------------------------------------------------------------------------------------------------
 
@@ -406,7 +430,13 @@ class Store(Database):
                 (json.dumps(list(tags)),),
             ):
                 tags[job_id][key] = value
-        return [codec.decode(record, version, tags[job_id]) for job_id, record, version in rows]
+        return [self._decoded(job_id, record, version, tags[job_id]) for job_id, record, version in rows]
+
+    def _decoded(self, job_id: str, record: str, version: int, tags: dict[str, str]) -> TrainingJob:
+        try:
+            return codec.decode(record, version, tags)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DatabaseDamaged(self._path, f"the record of job {job_id} cannot be read") from error
 
 
 _BY_IDS = "WHERE id IN (SELECT value FROM json_each(?))"

@@ -1,13 +1,11 @@
 """How a job ended: from what is true of its hosts to a status and AWS's FailureReason."""
 
-import errno
+import io
 import json
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from sagelet_engine import aws_texts
+from sagelet_engine import aws_texts, nofollow
 from sagelet_engine.jobs.lifecycle import STOPPED_AS
 from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet_engine.runtimes.port import Observation
@@ -21,9 +19,6 @@ WORKERS = Path("sagelet", "workers")
 KILLED_BEFORE_MS = 2000
 #: 128 + SIGKILL.
 KILLED = 137
-
-#: Nothing there, or a link, or a socket.
-NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 #: As AWS words them, and nothing else: clients compare the whole text.
 INTERNAL = Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR)
@@ -72,9 +67,8 @@ def _failed_ms(host: Observation, failure_file: Path) -> int:
 
 
 def _worker_died_ms(output: Path) -> int | None:
-    if (output / WORKERS.parent).is_symlink():
-        return None
-    text = failure_text(output / WORKERS / "failure.json")
+    note = WORKERS / "failure.json"
+    text = failure_text(output / note, within=1 + len(note.parts))
     try:
         note = json.loads(text or "")
         return int(note["time_ms"]) - (KILLED_BEFORE_MS if note["killed"] else 0)
@@ -122,21 +116,13 @@ def capacity_error(message: str) -> Verdict:
     return Verdict(SecondaryStatus.FAILED, f"CapacityError: {message}"[:REASON_LIMIT])
 
 
-def failure_text(path: Path) -> str | None:
+def failure_text(path: Path, within: int = 2) -> str | None:
     """The failure file's first 1024 characters; None when there is no such ordinary file.
 
-    The container makes it: a link would show it any file of this machine, a pipe would hold the server up.
+    `within`: how many names at its end are the container's to make.
     """
-    if path.parent.is_symlink():
-        return None
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno in NO_FILE:
-            return None
-        raise
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
+        with nofollow.open_path(path, within) as file:
+            return io.TextIOWrapper(file, encoding="utf-8", errors="replace").read(REASON_LIMIT)
+    except nofollow.NoFile:
         return None
-    with open(opened, encoding="utf-8", errors="replace") as file:
-        return file.read(REASON_LIMIT)

@@ -10,15 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import sagelet_engine
+from sagelet_engine.clock import SystemClock
 from sagelet_engine.errors import SageletError, SettingsError
 from sagelet_engine.images.listing import LocalImage, list_images
 from sagelet_engine.images.variants import training_image
 from sagelet_engine.machine import gpus
 from sagelet_engine.machine.check import Check
 from sagelet_engine.machine.ports import listener
-from sagelet_engine.runtimes.choose import missing_modules
+from sagelet_engine.runtimes.choose import every_runtime, missing_modules
 from sagelet_engine.runtimes.docker_facts import DockerFacts, probe
-from sagelet_engine.settings import DEFAULT_PORT
+from sagelet_engine.runtimes.port import Runtime
+from sagelet_engine.settings import DEFAULT_PORT, Settings
 from sagelet_engine.state.notice import read_notice
 from sagelet_engine.state.owner import owner_of
 
@@ -43,6 +45,8 @@ def check_machine(data: Path, port: int = DEFAULT_PORT) -> list[Check]:
         *gpus.check_gpus(facts, gpus.ask_driver()),
         check_disk(data, shutil.disk_usage(_existing(data)).free),
         check_image_disk(image, _docker_root(facts), lambda root: shutil.disk_usage(root).free),
+        check_databases(data),
+        check_hosts(data),
         check_server(data),
         check_port(data, port),
     ]
@@ -118,6 +122,31 @@ def check_image_disk(image: Check, root: Path | None, free: Callable[[Path], int
         return Check("docker disk", True, found)
     remedy = "the training image needs about 15 GB while it is built: `docker system prune` frees what nothing uses"
     return Check("docker disk", False, found, remedy, needed=False)
+
+
+def check_databases(data: Path) -> Check:
+    """Reads all of their pages; beside a server, too."""
+    from sagelet_engine.state.soundness import damage
+
+    found = damage(data)
+    if not found:
+        return Check("databases", True, f"none in {data} yet")
+    wrong = [f"{name}: {why[0]}" for name, why in found.items() if why]
+    if wrong:
+        return Check("databases", False, "; ".join(wrong), "`sagelet down`, then `sagelet check --repair`")
+    return Check("databases", True, f"{' and '.join(found)} are sound")
+
+
+def check_hosts(data: Path, runtimes: Sequence[Runtime] | None = None) -> Check:
+    """Hosts that run though their data directory was deleted."""
+    try:
+        asked = every_runtime(Settings(data=data), SystemClock()) if runtimes is None else runtimes
+        lost = [host for runtime in asked for host in runtime.end_lost(dry_run=True)]
+    except SageletError as error:
+        return Check("hosts", False, f"could not be looked for: {error}", needed=False)
+    if not lost:
+        return Check("hosts", True, "none runs whose data directory is gone")
+    return Check("hosts", False, "; ".join(lost), "`sagelet gc` ends them", needed=False)
 
 
 def check_server(data: Path) -> Check:

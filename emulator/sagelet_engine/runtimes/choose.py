@@ -1,23 +1,23 @@
 """Which runtime a server uses, and why."""
 
-import hashlib
 import importlib.metadata
 import importlib.util
 import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.images.context import find_root
 from sagelet_engine.images.variants import PLUGIN, VARIANTS, training_image
+from sagelet_engine.runtimes import kept_packages
 from sagelet_engine.runtimes.confinement import Exceptions
 from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
-from sagelet_engine.settings import RuntimeChoice, Settings
+from sagelet_engine.settings import RuntimeChoice, Settings, SlurmFiles
+from sagelet_engine.state.identity import names_of
 
 if TYPE_CHECKING:
     from sagelet_engine.runtimes.docker import DockerRuntime
@@ -93,12 +93,15 @@ def _docker_runtime(settings: Settings, clock: Clock) -> "DockerRuntime":
     from sagelet_engine.runtimes.docker import DockerRuntime
     from sagelet_engine.runtimes.docker_client import connect
 
+    owner, *former = names_of(settings.data)
     return DockerRuntime(
         connect(),
-        _owner(settings.data),
+        owner,
         clock,
         Exceptions(settings.writable_images, settings.root_images),
         settings.log_bytes,
+        former=former,
+        data=str(settings.data.resolve()),
     )
 
 
@@ -111,27 +114,25 @@ def _docker(runtime: "DockerRuntime", facts: "DockerFacts") -> Choice:
 def _slurm(settings: Settings, clock: Clock) -> Choice:
     from sagelet_engine.runtimes.slurm_setup import set_up
 
-    found = set_up(settings, _owner(settings.data), _stand_in(), clock)
+    found = set_up(settings, names_of(settings.data), _stand_in(settings), clock)
     return Choice(found.runtime, found.reason, found.listen)
 
 
-def _stand_in() -> StandIn:
+def _stand_in(settings: Settings) -> StandIn:
+    # A node that does not share the data directory would keep packages that nobody takes away.
+    shared = settings.runtime is not RuntimeChoice.SLURM or settings.slurm_files is SlurmFiles.SHARED
+    keep = settings.data / kept_packages.DIRECTORY if shared else None
     missing = tuple(missing_modules())
     command = (sys.executable, "-m", "sagelet_runtime.train")
-    return StandIn(command, str(find_root() / "runtime"), training_image(), gpu_variants(), missing)
+    return StandIn(command, str(find_root() / "runtime"), training_image(), gpu_variants(), keep, missing)
 
 
 def _process(settings: Settings, clock: Clock, why: str) -> Choice:
-    stand_in = _stand_in()
+    stand_in = _stand_in(settings)
     runtime = ProcessRuntime(settings.data / "runtime", stand_in, clock)
     if stand_in.missing:
         why += f"; {', '.join(stand_in.missing)} not installed: pip install 'sagelet[xla]'"
     return Choice(runtime, why)
-
-
-def _owner(data: Path) -> str:
-    """Tells apart the servers that share one Docker Engine: by data directory."""
-    return hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]
 
 
 def _is_local(address: str) -> bool:

@@ -4,7 +4,8 @@ What is true of a host is in Docker: labels find it, `inspect` observes it, Dock
 """
 
 import fcntl
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -25,12 +26,14 @@ from sagelet_engine.runtimes.docker_facts import DockerFacts, facts, probe
 from sagelet_engine.runtimes.docker_log import FrameParser, LineAssembler, as_since, nanoseconds
 from sagelet_engine.runtimes.docker_networks import NO_NETWORK, JobNetworks
 from sagelet_engine.runtimes.docker_usage import usage
+from sagelet_engine.runtimes.lost_hosts import is_deleted
 from sagelet_engine.runtimes.output import HEARTBEAT_S, MAX_BATCH
 from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.settings import DEFAULT_LOG
 
 __all__ = ["DockerFacts", "DockerRuntime", "probe"]
 
+log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 10.0
 CONFLICT = 409
 #: What Docker answers for a container that was never started.
@@ -61,7 +64,10 @@ def _explanation(error: Exception) -> str:
 
 
 class DockerRuntime:
-    """Hosts as containers. `owner` tells apart the servers that share one engine: each sees its own containers only."""
+    """Hosts as containers. `owner` tells apart the servers that share one engine: each sees its own containers only.
+
+    `former`: other names of the data directory, by which older containers know it. `data`: where it is, for people.
+    """
 
     name = "docker"
     endpoint_host = spec.HOST_GATEWAY
@@ -76,6 +82,9 @@ class DockerRuntime:
         clock: Clock,
         exceptions: Exceptions = NO_EXCEPTIONS,
         log_bytes: int = DEFAULT_LOG,
+        *,
+        former: Sequence[str] = (),
+        data: str = "",
     ) -> None:
         self._exceptions = exceptions
         self._log_bytes = log_bytes
@@ -83,7 +92,9 @@ class DockerRuntime:
         self._client = client
         self._api = client.api
         self._owner = owner
-        self._networks = JobNetworks(self._api, owner)
+        self._owners = (owner, *former)
+        self._data = data
+        self._networks = JobNetworks(self._api, self._owners)
         self._clock = clock
         self._facts: DockerFacts | None = None
 
@@ -105,16 +116,21 @@ class DockerRuntime:
     def launch(self, plan: LaunchPlan) -> list[Handle]:
         """See the port. ClientFault: the image is not on this machine (nothing is ever pulled)."""
         with _answering(), _one_at_a_time(plan):
-            known = {handle.host for handle in self.find(plan.job_id)}
+            known = {handle.host: handle.ref for handle in self.find(plan.job_id)}
             if any(host.name not in known for host in plan.hosts) and not self.has_image(plan.image):
                 raise ClientFault(
                     f"The image {plan.image} is not on this machine, and sagelet pulls none. "
                     f"Load or build it: docker pull, docker load, or sagelet image build."
                 )
+            if (begun := self._begun_by_another_name(plan.job_id)) is not None:
+                return begun.launch(plan)
             try:
                 network, addresses = self._networks.join(plan)
                 failpoint(Failpoint.BEFORE_HOST)
-                return [self._launch_host(plan, host, network, addresses) for host in plan.hosts]
+                return [
+                    self._launch_host(host, known.get(host.name) or self._created(plan, host, network, addresses))
+                    for host in plan.hosts
+                ]
             except Exception:
                 self._networks.remove(plan.job_id)
                 raise
@@ -123,6 +139,28 @@ class DockerRuntime:
         with _answering():
             handles = [self._handle(found["Id"]) for found in self._containers(job_id)]
         return sorted((handle for handle in handles if handle is not None), key=lambda handle: handle.host)
+
+    def jobs(self) -> set[str]:
+        with _answering():
+            listed = self._api.containers(all=True, filters=spec.as_filters({spec.OWNER: self._owner}))
+            return {container["Labels"][spec.JOB_ID] for container in listed} | self._networks.jobs()
+
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
+        with _answering():
+            listed = self._api.containers(filters={"label": [spec.OWNER, spec.JOB_ID]})
+            lost = [one for one in listed if self._is_lost(one["Id"])]
+            for one in () if dry_run else lost:
+                with suppress(NotFound):
+                    self._api.remove_container(one["Id"], force=True, v=True)
+                JobNetworks(self._api, (one["Labels"][spec.OWNER],)).remove(one["Labels"][spec.JOB_ID])
+        return [f"container {one['Names'][0].lstrip('/')}, whose data directory was deleted" for one in lost]
+
+    def _is_lost(self, container: str) -> bool:
+        """Whether /opt/ml was deleted under a container. Seen through its process, so for engines of this machine."""
+        with suppress(NotFound):
+            pid = self._api.inspect_container(container)["State"]["Pid"]
+            return bool(pid) and is_deleted(f"/proc/{pid}/root/opt/ml")
+        return False
 
     def observe(self, handle: Handle) -> Observation:
         with _answering():
@@ -178,9 +216,16 @@ class DockerRuntime:
             self._networks.remove(job_id)
 
     def _containers(self, job_id: str) -> list[dict[str, Any]]:
-        filters = spec.as_filters(spec.job_labels(job_id, self._owner))
-        found: list[dict[str, Any]] = self._api.containers(all=True, filters=filters)
-        return found
+        labels = [spec.job_labels(job_id, owner) for owner in self._owners]
+        return [one for each in labels for one in self._api.containers(all=True, filters=spec.as_filters(each))]
+
+    def _begun_by_another_name(self, job_id: str) -> "DockerRuntime | None":
+        """A launch that an older sagelet began is finished with its names, or there would be two of each host."""
+        for former in self._owners[1:]:
+            older = DockerRuntime(self._client, former, self._clock, self._exceptions, self._log_bytes, data=self._data)
+            if job_id in older.jobs():
+                return older
+        return None
 
     def _handle(self, container: str) -> Handle | None:
         try:
@@ -192,8 +237,7 @@ class DockerRuntime:
         labels = facts["Config"]["Labels"]
         return Handle(labels[spec.HOST], facts["Id"], nanoseconds(started) // 1_000_000)
 
-    def _launch_host(self, plan: LaunchPlan, host: HostPlan, network: str, addresses: dict[str, str]) -> Handle:
-        container = self._created(plan, host, network, addresses)
+    def _launch_host(self, host: HostPlan, container: str) -> Handle:
         failpoint(Failpoint.AFTER_CONTAINER)
         if self._api.inspect_container(container)["State"]["Status"] == "created":
             self._start(container)
@@ -249,7 +293,7 @@ class DockerRuntime:
             environment=spec.environment(plan, host, shell, path),
             user=None if shell.user is None else str(shell.user),
             ports=None if debugpy is None else [debugpy],
-            labels=spec.host_labels(plan, self._owner, host.name),
+            labels={**spec.host_labels(plan, self._owner, host.name), spec.DATA: self._data},
             host_config=self._api.create_host_config(**config),
             networking_config=endpoint,
         )
@@ -289,14 +333,14 @@ class DockerRuntime:
 
 
 def _check_mounts(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
-    """Raises ClientFault for a directory of the user's that the container could not use."""
+    """Raises ClientFault for a directory of this machine that the container could not read."""
+    remedy = f"give it the directory (`chown -R {shell.user}`), or start sagelet with --root-image {plan.image}"
     for mount in host.mounts:
-        if not confinement.may_use(mount.source, shell.user, write=not mount.read_only):
-            raise ClientFault(
-                f"Containers run as the user {shell.user}, who may not {'read' if mount.read_only else 'write to'} "
-                f"{mount.source}: give it the directory (`chown -R {shell.user}`), or start sagelet with "
-                f"--root-image {plan.image}"
-            )
+        if not confinement.may_use(mount.source, shell.user, write=False):
+            raise ClientFault(f"The user {shell.user} of its container may not read {mount.source}: {remedy}")
+        if not mount.read_only and not confinement.may_use(mount.source, shell.user, write=True):
+            # What is below may be another matter.
+            log.warning("%s: the user %s may not write to %s: %s", plan.job_name, shell.user, mount.source, remedy)
 
 
 def _give(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:

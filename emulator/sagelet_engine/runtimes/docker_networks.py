@@ -6,6 +6,7 @@ another: to make and remove a network takes a third of a second of every job, an
 
 import ipaddress
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from docker.errors import APIError, NotFound
@@ -28,9 +29,10 @@ APART = {"com.docker.network.bridge.enable_icc": "false"}
 class JobNetworks:
     """Raises docker-py's errors."""
 
-    def __init__(self, api: Any, owner: str) -> None:
+    def __init__(self, api: Any, owners: Sequence[str]) -> None:
+        """`owners`: by which a data directory is known; the first is for what is made."""
         self._api = api
-        self._owner = owner
+        self._owners = owners
         self._may_share = True
 
     def join(self, plan: LaunchPlan) -> tuple[str, dict[str, str]]:
@@ -44,12 +46,17 @@ class JobNetworks:
 
     def remove(self, job_id: str) -> None:
         """What a job has of its own."""
-        filters = spec.as_filters(spec.job_labels(job_id, self._owner))
-        for network in self._api.networks(filters=filters):
-            try:
-                self._api.remove_network(network["Id"])
-            except NotFound:
-                continue
+        for owner in self._owners:
+            for network in self._api.networks(filters=spec.as_filters(spec.job_labels(job_id, owner))):
+                try:
+                    self._api.remove_network(network["Id"])
+                except NotFound:
+                    continue
+
+    def jobs(self) -> set[str]:
+        """Those that have a network of their own."""
+        filters = spec.as_filters({spec.OWNER: self._owners[0]})
+        return {network["Labels"][spec.JOB_ID] for network in self._api.networks(filters=filters)}
 
     def _shared(self) -> str | None:
         """The id of the shared network; None where the kernel cannot keep its containers apart."""
@@ -72,7 +79,7 @@ class JobNetworks:
 
     def _own(self, plan: LaunchPlan) -> tuple[str, str]:
         """Name and subnet of the network that the job has for itself."""
-        name = spec.network_name(plan, self._owner)
+        name = spec.network_name(plan, self._owners[0])
         try:
             return name, _subnet(self._api.inspect_network(name))
         except NotFound:
@@ -107,7 +114,7 @@ class JobNetworks:
             internal=plan.network_isolation,
             options=spec.network_options(plan),
             check_duplicate=True,
-            labels=spec.job_labels(plan.job_id, self._owner),
+            labels=spec.job_labels(plan.job_id, self._owners[0]),
         )
 
 

@@ -13,6 +13,8 @@ from sagelet_engine.runtimes.port import MOST_PROCESSES, WARM_POOL_CACHE, HostPl
 
 LABEL = "org.sagelet."
 JOB_ID, JOB_NAME, HOST, OWNER = f"{LABEL}job-id", f"{LABEL}job-name", f"{LABEL}host", f"{LABEL}owner"
+#: Where the data directory was when the host was started.
+DATA = f"{LABEL}data"
 
 #: By this name a container reaches the machine it runs on.
 HOST_GATEWAY = "host.docker.internal"

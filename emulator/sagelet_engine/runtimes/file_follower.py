@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from sagelet_engine import nofollow
 from sagelet_engine.clock import Clock
 from sagelet_engine.runtimes.output import HEARTBEAT_S, MAX_BATCH, split_lines, text_of
 from sagelet_engine.runtimes.port import Line
@@ -17,7 +18,7 @@ CHUNK_BYTES = 1024 * 1024
 def follow(path: Path, position: str | None, ended: Callable[[], bool], clock: Clock) -> Iterator[list[Line]]:
     """Batches of lines as they come; ends when `ended` says that nobody writes any more and all is read."""
     numbered = _Numbered(int(position or 0), clock)
-    with path.open("rb", buffering=0) as file:
+    with nofollow.open_path(path) as file:
         file.seek(numbered.offset)
         pending, beat = b"", time.monotonic()
         for chunk in _chunks(file, ended):

@@ -7,68 +7,58 @@ host makes goes as parcels `up/N`: tar files that the other side unpacks in orde
 shared a file system, a little late. A server that is away holds nothing up: what is due is sent when it is back.
 
 HOST `allocation` is the script's: its files are the allocation's, which it has before any parcel comes.
+
+The job may write to its files here, so they are read and unpacked through no link (`nofollow`, `data/members`).
 """
 
 import base64
 import contextlib
+import http.client
 import io
 import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
 
 # `-I -S` knows neither the package nor site-packages: only the former is wanted here.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from sagelet_engine.runtimes import host_files, slurm_files
+from sagelet_engine import nofollow
+from sagelet_engine.data import members, packing
 from sagelet_engine.runtimes.carrier_s3 import EndpointAway, EndpointRefuses, Parcels, Ticket
+from sagelet_engine.runtimes.parcels import (
+    ALLOCATION,
+    DELETED,
+    DOWN,
+    MANIFEST,
+    MOST_DELETED,
+    MOST_OUTPUT,
+    MOST_WORD,
+    OFFSET,
+    OUTPUT_PART,
+    UP,
+    Manifest,
+    allocation_manifest,
+    parcel,
+)
 
 TICKET = "SAGELET_TICKET"
-#: In a parcel: bytes to be appended to the host's output, and names that are gone.
-OUTPUT_PART, DELETED = ".output", ".deleted.json"
-#: In a host's first parcel: what of the files goes back (see Manifest).
-MANIFEST = ".manifest.json"
-ALLOCATION = "allocation"
 #: Seconds between two looks at the files and at what the server has sent.
 INTERVAL = 1.0
-#: Bytes of output that one parcel takes.
-OUTPUT_MOST = 8 * 1024 * 1024
 #: Seconds that a host which has ended waits for a server that is away; Slurm's own limit comes first if it is less.
 LAST_PATIENCE = 3600
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 Mark = tuple[int, int]
-
-
-def parcel(direction: str, number: int) -> str:
-    """Names sort as numbers do."""
-    return f"{direction}/{number:08d}.tar"
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What goes back."""
-
-    #: Relative to the data directory; all other names are relative to it.
-    base: str
-    #: Directories below; empty: all of it.
-    parts: Sequence[str] = ("",)
-    #: Files and directories that do not go.
-    kept: Sequence[str] = ()
-    #: A file of which only what is new goes.
-    output: str = ""
-    #: A file that goes last.
-    end: str = ""
-    #: Links go that stay in this directory.
-    links: str = ""
 
 
 class Carrier:
@@ -90,19 +80,24 @@ class Carrier:
         self._due: tempfile._TemporaryFileWrapper[bytes] | None = None
 
     def receive(self) -> None:
-        """Unpacks what has come. The server is believed."""
-        while (answer := self._parcels.get(parcel("down", self._received + 1))) is not None:
+        """Unpacks what has come."""
+        while (answer := self._parcels.get(parcel(DOWN, self._received + 1))) is not None:
             try:
-                with answer, tarfile.open(fileobj=answer, mode="r|") as archive:
-                    archive.extractall(self._root)
-            except (OSError, tarfile.TarError) as error:
+                with answer:
+                    members.extract(members.Reader(answer), Path(self._root), divert=self._take)
+                    # Raises where the answer was cut between two members.
+                    answer.read()
+            except (OSError, tarfile.TarError, http.client.HTTPException) as error:
                 raise EndpointAway(f"parcel {self._received + 1} was cut: {error}") from error
             self._received += 1
-            found = host_files.read_json(os.path.join(self._root, MANIFEST))
-            if found is not None:
-                self.manifest = Manifest(**found)
-                os.unlink(os.path.join(self._root, MANIFEST))
             self._known.update({name: mark for name, mark in self._look() if name not in self._known})
+
+    def _take(self, parts: members.Parts, _member: tarfile.TarInfo, content: "BinaryIO | None") -> bool:
+        """See `members.Divert`."""
+        if parts != (MANIFEST,) or content is None:
+            return False
+        self.manifest = Manifest(**nofollow.parsed(content.read(MOST_WORD + 1), MOST_WORD))
+        return True
 
     def send(self, *, last: bool = False) -> None:
         """Sends what has changed and is at rest; with `last` all that has changed, and then how the host ended."""
@@ -119,7 +114,7 @@ class Carrier:
     def _flush(self) -> None:
         if self._due is None:
             return
-        self._parcels.put(parcel("up", self._sent + 1), self._due)  # type: ignore[arg-type]
+        self._parcels.put(parcel(UP, self._sent + 1), self._due)  # type: ignore[arg-type]
         self._sent += 1
         self._due.close()
         self._due = None
@@ -133,60 +128,100 @@ class Carrier:
         changed = {name: mark for name, mark in looked.items() if self._known.get(name) != mark}
         resting = {name: mark for name, mark in changed.items() if last or self._seen.get(name) == mark}
         self._seen = looked
-        gone = sorted(self._known.keys() - looked.keys()) if without_end else []
-        output = self._output(os.path.join(base, manifest.output))
+        all_gone = sorted(self._known.keys() - looked.keys()) if without_end else []
+        gone = _fitting(all_gone)
+        if len(gone) < len(all_gone):
+            # Something of these may be in the place of what comes.
+            resting = {}
+        output = self._output(base, manifest)
         if not (resting or gone or output):
             return False
         due = tempfile.TemporaryFile()  # noqa: SIM115  # closed when it is sent
         with tarfile.open(fileobj=due, mode="w") as archive:
-            _add(archive, OUTPUT_PART, output, {"SAGELET.offset": str(self._output_sent)})
+            _add(archive, OUTPUT_PART, output, {OFFSET: str(self._output_sent)})
+            # Before what may come in their place.
             _add(archive, DELETED, json.dumps(gone).encode() if gone else b"", {})
             for name in sorted(resting):
                 # It may go while we look.
-                with contextlib.suppress(FileNotFoundError):
-                    archive.add(os.path.join(base, name), name, recursive=False, filter=_anonymous)
+                with contextlib.suppress(nofollow.NoFile):
+                    packing.add(archive, base, name, name)
         self._due = due  # type: ignore[assignment]
         self._output_sent += len(output)
         self._known = {name: mark for name, mark in self._known.items() if name not in gone} | resting
         return True
 
-    def _output(self, path: str) -> bytes:
+    def _output(self, base: str, manifest: Manifest) -> bytes:
         """What the host has printed since."""
+        if not manifest.output:
+            return b""
         try:
-            with open(path, "rb") as file:
+            with nofollow.open_file(base, manifest.output) as file:
                 file.seek(self._output_sent)
-                return file.read(OUTPUT_MOST)
-        except (FileNotFoundError, IsADirectoryError):
+                return file.read(MOST_OUTPUT)
+        except nofollow.NoFile:
             return b""
 
     def _look(self) -> Iterator[tuple[str, Mark]]:
-        if self.manifest is not None:
-            for part in self.manifest.parts:
-                yield from self._below(self.manifest, part)
-
-    def _below(self, manifest: Manifest, directory: str) -> Iterator[tuple[str, Mark]]:
-        base = os.path.join(self._root, manifest.base)
-        try:
-            entries = sorted(os.scandir(os.path.join(base, directory)), key=lambda entry: entry.name)
-        except (FileNotFoundError, NotADirectoryError):
+        if self.manifest is None:
             return
-        for entry in entries:
-            name = os.path.join(directory, entry.name)
-            if name == manifest.output or name in manifest.kept or entry.name.endswith(".tmp"):
+        base = os.path.join(self._root, self.manifest.base)
+        for word in self.manifest.words:
+            parts = tuple(word.split("/"))
+            with contextlib.suppress(FileNotFoundError), nofollow.directory(base, parts[:-1]) as parent:
+                status = os.lstat(parts[-1], dir_fd=parent)
+                if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
+                    yield word, _mark(status)
+        for part in self.manifest.parts:
+            yield from self._below(base, self.manifest, tuple(part.split("/")))
+
+    def _below(self, base: str, manifest: Manifest, above: tuple[str, ...]) -> Iterator[tuple[str, Mark]]:
+        for name, status, target in _entries(base, above):
+            parts = (*above, name)
+            # A longer name is none to the server's readers either.
+            if not manifest.carries(parts) or len(os.fsencode("/".join(parts))) > members.MOST_NAME:
                 continue
-            with contextlib.suppress(FileNotFoundError):
-                status = entry.stat(follow_symlinks=False)
-                if entry.is_dir(follow_symlinks=False):
-                    yield name, (0, 0)
-                    yield from self._below(manifest, name)
-                elif entry.is_file(follow_symlinks=False) or (
-                    entry.is_symlink() and _stays(entry.path, os.path.join(base, manifest.links))
-                ):
-                    yield name, (status.st_size, status.st_mtime_ns)
+            if stat.S_ISREG(status.st_mode):
+                yield "/".join(parts), _mark(status)
+            elif stat.S_ISDIR(status.st_mode):
+                yield "/".join(parts), _mark(status)
+                yield from self._below(base, manifest, parts)
+            elif target is not None and manifest.takes_link(parts, target) and _stays(base, manifest, parts, target):
+                yield "/".join(parts), _mark(status)
 
 
-def _stays(link: str, directory: str) -> bool:
-    return not os.path.isabs(os.readlink(link)) and os.path.realpath(link).startswith(directory + os.sep)
+def _entries(base: str, above: tuple[str, ...]) -> list[tuple[str, os.stat_result, "str | None"]]:
+    """What is in a directory, by name, and where links lead; empty where it is gone."""
+    found = []
+    try:
+        with nofollow.directory(base, above, listing=True) as opened:
+            for name in sorted(os.listdir(opened)):
+                with contextlib.suppress(FileNotFoundError):
+                    status = os.lstat(name, dir_fd=opened)
+                    target = os.readlink(name, dir_fd=opened) if stat.S_ISLNK(status.st_mode) else None
+                    found.append((name, status, target))
+    except nofollow.NoFile:
+        return []
+    return found
+
+
+def _mark(status: os.stat_result) -> Mark:
+    return (0, 0) if stat.S_ISDIR(status.st_mode) else (status.st_size, status.st_mtime_ns)
+
+
+def _stays(base: str, manifest: Manifest, parts: tuple[str, ...], target: str) -> bool:
+    """Whether a link leads to something in its directory, through whatever other links there are."""
+    above = tuple(manifest.links.split("/"))
+    return nofollow.leads_within(os.path.join(base, *above), parts[len(above) :], target)
+
+
+def _fitting(names: list[str]) -> list[str]:
+    """As many as one parcel takes: the others are still gone at the next look."""
+    left = MOST_DELETED - 2
+    for number, name in enumerate(names):
+        left -= len(json.dumps(name)) + 2
+        if left < 0:
+            return names[:number]
+    return names
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, headers: dict[str, str]) -> None:
@@ -196,13 +231,6 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, headers: dict[str,
     member.size = len(content)
     member.pax_headers = headers
     archive.addfile(member, io.BytesIO(content))
-
-
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Users of the node are not the server's."""
-    member.uid = member.gid = 0
-    member.uname = member.gname = ""
-    return member if member.isreg() or member.isdir() or member.issym() else None
 
 
 def _run(carrier: Carrier, command: list[str]) -> int:
@@ -240,8 +268,7 @@ def main(host: str, command: list[str]) -> int:
     given = json.loads(base64.b64decode(os.environ[TICKET]))
     root, allocation = given.pop("root"), given.pop("allocation")
     ticket = Ticket(**{**given, "prefix": f"{given['prefix']}{host}/"})
-    kept = (slurm_files.GO, slurm_files.CONTROLS)
-    own = Manifest(allocation, kept=kept, output=slurm_files.LOG) if host == ALLOCATION else None
+    own = allocation_manifest(allocation) if host == ALLOCATION else None
     os.makedirs(os.path.join(root, allocation), mode=0o700, exist_ok=True)
     carrier = Carrier(Parcels(ticket), root, own)
     try:

@@ -11,6 +11,7 @@ Standard library only: the keeper runs without site-packages. All files lie in t
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -19,6 +20,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from sagelet_engine import nofollow
+
 LOCK = "lock"
 PLAN = "plan.json"
 STARTED = "started.json"
@@ -26,6 +29,8 @@ EXIT = "exit.json"
 OUTPUT = "output.log"
 KEEPER_LOG = "keeper.log"
 
+#: Bytes of the largest of them: a plan has the job's environment.
+MOST = 16 * 1024**2
 #: Bytes that are enough for an end with the system's words for it.
 RESERVED = 1024
 
@@ -48,9 +53,14 @@ def write_json(path: str | Path, content: dict[str, Any]) -> None:
         raise
 
 
+def reserved(path: str | Path) -> str:
+    """Where the space of a file is until it is written."""
+    return f"{path}.reserved"
+
+
 def reserve(path: str | Path) -> None:
     """Takes the space of a file that is to be written with `write_reserved`. Raises OSError on a full disk."""
-    _write(f"{path}.reserved", " " * RESERVED)
+    _write(reserved(path), " " * RESERVED)
 
 
 def write_reserved(path: str | Path, content: dict[str, Any]) -> None:
@@ -59,16 +69,16 @@ def write_reserved(path: str | Path, content: dict[str, Any]) -> None:
     if len(text) > RESERVED:
         write_json(path, content)
         return
-    descriptor = os.open(f"{path}.reserved", os.O_WRONLY)
+    descriptor = os.open(reserved(path), os.O_WRONLY | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "w") as file:
         file.write(text.ljust(RESERVED))
         file.flush()
         os.fsync(file.fileno())
-    os.replace(f"{path}.reserved", path)
+    os.replace(reserved(path), path)
 
 
 def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
         file.flush()
@@ -76,20 +86,24 @@ def _write(path: str, text: str) -> None:
 
 
 def read_json(path: str | Path) -> dict[str, Any] | None:
-    """The content of a file of `write_json`; None when there is none."""
+    """The content of a file of `write_json`; None when there is none. Raises ValueError for what is no JSON object."""
     try:
-        with open(path) as file:
-            content: dict[str, Any] = json.load(file)
-    except FileNotFoundError:
+        with nofollow.open_path(path) as file:
+            content = nofollow.parsed(file.read(MOST + 1), MOST)
+    except nofollow.NoFile:
         return None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds no JSON object")
     return content
 
 
 def is_locked(path: str | Path) -> bool:
     """Whether a keeper holds this lock."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ELOOP):
+            raise
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -115,7 +129,7 @@ def start_time(pid: int) -> str:
     return fields[19] if fields else ""
 
 
-def _pids() -> list[int]:
+def pids() -> list[int]:
     """All processes that can be seen; none where there is no /proc (macOS)."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -126,7 +140,7 @@ def _pids() -> list[int]:
 def descendants(root: int) -> list[int]:
     """The living processes below `root`, at any depth."""
     children: dict[int, list[int]] = {}
-    for pid in _pids():
+    for pid in pids():
         fields = _stat_fields(pid)
         if fields and fields[0] != "Z":
             children.setdefault(int(fields[1]), []).append(pid)
@@ -156,7 +170,7 @@ def kill_by_cookie(cookie: str) -> None:
     """Kills what is left of a host whose keeper is gone, until nothing is found: a process may fork meanwhile."""
     wanted = f"{COOKIE}={cookie}".encode()
     for _ in range(100):
-        left = [pid for pid in _pids() if pid != os.getpid() and _has_cookie(pid, wanted)]
+        left = [pid for pid in pids() if pid != os.getpid() and _has_cookie(pid, wanted)]
         if not left:
             return
         for pid in left:

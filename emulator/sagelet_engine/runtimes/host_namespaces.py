@@ -48,6 +48,8 @@ class View:
     read_only: tuple[str, ...] = ()
     #: Directories of this machine to show below /opt/ml: source, target relative to it, whether it is read-only.
     mounts: Sequence[tuple[str, str, bool]] = ()
+    #: Directories of this machine that can only be read, where they are.
+    protected: Sequence[str] = ()
 
 
 def enter(view: View, *, user: bool) -> None:
@@ -68,16 +70,23 @@ def enter(view: View, *, user: bool) -> None:
     sources = [os.open(source, os.O_RDONLY | os.O_DIRECTORY) for source, _, _ in view.mounts]
     _show_opt_ml(view.opt_ml)
     for path in view.read_only:
-        _bind(f"{OPT_ML}/{path}", f"{OPT_ML}/{path}")
-        _protect(f"{OPT_ML}/{path}")
+        make_read_only(f"{OPT_ML}/{path}")
     for source, (_, target, read_only) in zip(sources, view.mounts, strict=True):
         _bind(f"/proc/self/fd/{source}", f"{OPT_ML}/{target}")
         os.close(source)
         if read_only:
             _protect(f"{OPT_ML}/{target}")
+    for path in view.protected:
+        make_read_only(path)
     socket.sethostname(view.hostname)
     if view.isolate_network:
         _loopback_up()
+
+
+def make_read_only(path: str) -> None:
+    """Lets a directory only be read from now on, in the namespace of this process."""
+    _bind(path, path)
+    _protect(path)
 
 
 def _call(name: str, *arguments: int | bytes | None) -> None:

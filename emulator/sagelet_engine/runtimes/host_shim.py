@@ -22,7 +22,7 @@ from typing import Any
 # `-I -S` knows neither the package nor site-packages: only the former is wanted here.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from sagelet_engine.runtimes import host_files, host_limits, host_namespaces
+from sagelet_engine.runtimes import host_files, host_limits, host_namespaces, host_packages
 from sagelet_engine.runtimes.host_output import Output
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -115,7 +115,10 @@ def run(plan: dict[str, Any], begun: Callable[[], None], requests: Requests, bod
     """Runs the host of a plan in the working directory, to its end; its exit code. `begun`: told once it runs."""
     body = body or Body()
     cookie = secrets.token_hex(16)
+    here = os.stat(".")
     started = {
+        # Of the working directory: in a copy of this file it is another one's.
+        "directory": [here.st_dev, here.st_ino],
         "pid": os.getpid(),
         "start_time": host_files.start_time(os.getpid()),
         "cookie": cookie,
@@ -127,6 +130,8 @@ def run(plan: dict[str, Any], begun: Callable[[], None], requests: Requests, bod
     begun()
     end = body.end(*((None, error) if error else _start_and_wait(plan, cookie, requests, body)))
     code: int | None = end["exit_code"]
+    if "packages" in plan:
+        host_packages.remove(plan["packages"])
     finished = {
         **end,
         "finished_ms": time.time_ns() // 1_000_000,
@@ -138,9 +143,17 @@ def run(plan: dict[str, Any], begun: Callable[[], None], requests: Requests, bod
 
 
 def _prepare(plan: dict[str, Any]) -> str | None:
-    """Enters the namespaces of the plan; returns what went wrong."""
+    """Makes the packages of the plan, enters its namespaces; returns what went wrong."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    packages = plan.get("packages")
+    if packages is not None:
+        # A keeper before may have been killed at it.
+        host_packages.remove(packages)
+        try:
+            host_packages.make({**packages, "namespaces": plan["namespaces"]})
+        except OSError as error:
+            return f"the host's Python environment could not be made: {error}"
     if plan["namespaces"] not in ("root", "user"):
         return plan.get("refused") or plan.get("failed")
     view = host_namespaces.View(
@@ -151,6 +164,7 @@ def _prepare(plan: dict[str, Any]) -> str | None:
         plan["isolate_network"],
         tuple(plan["read_only"]),
         tuple(plan["mounts"]),
+        tuple(plan.get("protected", ())),
     )
     try:
         host_namespaces.enter(view, user=plan["namespaces"] == "user")

@@ -160,6 +160,20 @@ class Runtime(Protocol):
         """The hosts of a job that exist, running or ended, e.g. after a restart of sagelet."""
         ...
 
+    def jobs(self) -> set[str]:
+        """The ids of all jobs that have hosts by this data directory's id, or something else that `reap` removes.
+
+        Raises RuntimeUnavailable.
+        """
+        ...
+
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
+        """Ends hosts, of any data directory, whose directory was deleted, for certain; returns which, for people.
+
+        Raises RuntimeUnavailable.
+        """
+        ...
+
     def observe(self, handle: Handle) -> Observation: ...
 
     def usage(self, handle: Handle) -> Usage | None:

@@ -16,12 +16,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, unquote
 
+from sagelet_engine import nofollow
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
-from sagelet_engine.runtimes import host_files, host_limits, host_plan
+from sagelet_engine.runtimes import host_end, host_files, host_limits, host_packages, host_plan, lost_hosts, run_dirs
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.host_environment import addresses_of
 from sagelet_engine.runtimes.host_trial import Namespaces, best_namespaces, namespaces_work, shim_command
@@ -45,6 +47,8 @@ class StandIn:
     image: str = ""
     #: Variants of the image, and whether the packages here are theirs.
     variants: Mapping[str, bool] = field(default_factory=dict)
+    #: Where packages are kept that jobs install by a file of requirements; None: nowhere.
+    keep: Path | None = None
     #: Modules of the image that are not installed here; with one missing no job can run.
     missing: tuple[str, ...] = ()
 
@@ -112,7 +116,7 @@ class ProcessRuntime:
             known = host_files.read_json(entry)
             if known is None:  # reaped since we listed it
                 continue
-            run_dir = Path(known["run_dir"])
+            run_dir = run_dirs.found(known, self._state_dir.parent)
             if (run_dir / host_files.STARTED).exists() or host_files.is_locked(run_dir / host_files.LOCK):
                 handles.append(self._started(known["host"], run_dir))
         return handles
@@ -156,9 +160,22 @@ class ProcessRuntime:
     def reap(self, job_id: str) -> None:
         for handle in self.find(job_id):
             self.stop(handle, force=True)
+            # A keeper that was killed could not.
+            shutil.rmtree(Path(handle.ref, host_packages.DIRECTORY), ignore_errors=True)
         failpoint(Failpoint.BEFORE_REAP)
         shutil.rmtree(self._index(job_id), ignore_errors=True)
         self._ports.release(job_id)
+
+    def jobs(self) -> set[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return {unquote(name) for name in os.listdir(self._state_dir / "hosts")}
+        return set()
+
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
+        found = lost_hosts.lost_processes()
+        for lost in () if dry_run else found:
+            lost_hosts.end_process(lost)
+        return [str(lost) for lost in found]
 
     def _index(self, job_id: str) -> Path:
         return self._state_dir / "hosts" / quote(job_id, safe="")
@@ -190,14 +207,14 @@ class ProcessRuntime:
     def _write_plan(self, plan: LaunchPlan, host: HostPlan, master_port: int) -> None:
         image = self._stand_in
         content = host_plan.described(
-            plan, host, image.command, image.python_path, os.environ, master_port, addresses_of(plan)
+            plan, host, image.command, image.python_path, os.environ, master_port, addresses_of(plan), image.keep
         )
         content = host_plan.settled(content, self.namespaces())
         host_files.write_json(host.run_dir / host_files.PLAN, content)
         (host.run_dir / host_files.OUTPUT).touch(mode=0o600)
         self._index(plan.job_id).mkdir(parents=True, exist_ok=True)
         entry = self._index(plan.job_id) / f"{quote(host.name, safe='')}.json"
-        host_files.write_json(entry, {"host": host.name, "run_dir": str(host.run_dir)})
+        host_files.write_json(entry, {"host": host.name, **run_dirs.noted(host.run_dir, self._state_dir.parent)})
 
     def _start_keeper(self, host: HostPlan) -> None:
         """Returns when the keeper has started; one that is there already is left alone."""
@@ -225,9 +242,12 @@ class ProcessRuntime:
         started = host_files.read_json(run_dir / host_files.STARTED)
         if started is None:
             return Observation(running=False, error="the host was never started")
-        host_files.kill_by_cookie(started["cookie"])
-        host_limits.remove_left(host_limits.group_of(started["cookie"]))
-        error = f"the keeper of the host ended unexpectedly. {_last_words(run_dir)}"
+        if _is_of(started, run_dir):
+            host_files.kill_by_cookie(started["cookie"])
+            host_limits.remove_left(host_limits.group_of(started["cookie"]))
+            error = f"the keeper of the host ended unexpectedly. {_last_words(run_dir)}"
+        else:
+            error = "the host runs in the data directory that this one is a copy of"
         ended = Observation(running=False, error=error, finished_ms=self._clock.now_ms())
         try:
             host_files.write_json(run_dir / host_files.EXIT, asdict(ended))
@@ -237,17 +257,19 @@ class ProcessRuntime:
         return ended
 
 
+def _is_of(started: Mapping[str, Any], run_dir: Path) -> bool:
+    """Whether a host was started here, and not in a directory that this one is a copy of."""
+    status = run_dir.stat()
+    # A keeper from before this was noted.
+    return list(started.get("directory", (status.st_dev, status.st_ino))) == [status.st_dev, status.st_ino]
+
+
 def _ended(run_dir: Path) -> Observation | None:
-    written = host_files.read_json(run_dir / host_files.EXIT)
-    if written is None:
-        return None
-    return Observation(
-        running=False, exit_code=written["exit_code"], error=written["error"], finished_ms=written["finished_ms"]
-    )
+    found = host_end.ended(run_dir)
+    return None if found is None else found[0]
 
 
 def _last_words(run_dir: Path) -> str:
     """The end of what the keeper itself printed: a traceback, if anything."""
-    log = run_dir / host_files.KEEPER_LOG
-    said = log.read_text(errors="replace").strip() if log.exists() else ""
-    return said[-2000:]
+    said = nofollow.read(run_dir, host_files.KEEPER_LOG, 1024**2) or b""
+    return said.decode(errors="replace").strip()[-2000:]

@@ -5,6 +5,7 @@ its hosts do (`slurm_files`, `host_files`); a host that left no end of its own t
 """
 
 import contextlib
+import os
 import shutil
 import threading
 import time
@@ -12,9 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from sagelet_engine import nofollow
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import RuntimeUnavailable
-from sagelet_engine.runtimes import host_files, slurm_task
+from sagelet_engine.runtimes import host_end, host_files, run_dirs, slurm_task
 from sagelet_engine.runtimes import slurm_files as files
 from sagelet_engine.runtimes.cluster import Order
 from sagelet_engine.runtimes.file_follower import follow
@@ -35,6 +37,8 @@ LEAVE_S = 10.0
 LEAVE_LOOK_S = 0.25
 #: Seconds between two looks at the file of a host's end, while its output is followed.
 END_S = 0.25
+#: Bytes of what an allocation said that are passed on, and of what a host was asked.
+MOST_LOG, MOST_ASKED = 1000, 65536
 
 
 class SlurmRuntime:
@@ -53,6 +57,7 @@ class SlurmRuntime:
         self._queue = queue
         self._task = task
         self._clock = clock
+        self._data = state_dir.parent
         self._ports = PortLeases(state_dir / "ports")
         self._guard = threading.Lock()
         #: When an allocation was first seen to be over, in this process's monotonic seconds.
@@ -74,7 +79,7 @@ class SlurmRuntime:
         self._queue.submit(Order(plan.job_id, plan.job_name, instances))
         directory = self._queue.directory(plan.job_id)
         if staging is not None:
-            staging.nodes_are_known(directory)
+            staging.nodes_are_known(plan.job_id, directory)
         if not (directory / files.GO).exists():
             self._write(plan, directory)
         if staging is not None:
@@ -85,8 +90,16 @@ class SlurmRuntime:
         go = host_files.read_json(self._queue.directory(job_id) / files.GO)
         if go is None:
             return []
-        pairs = zip(go["hosts"], go["run_dirs"], strict=True)
+        places = [run_dirs.here(path, self._data) for path in go["run_dirs"]]
+        pairs = zip(go["hosts"], places, strict=True)
         return [Handle(host, f"{job_id} {run_dir}", go["started_ms"]) for host, run_dir in pairs]
+
+    def jobs(self) -> set[str]:
+        return self._queue.jobs()
+
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:  # noqa: ARG002 - the port's
+        # Which directory an order of another server's works in is known to its nodes only.
+        return []
 
     def observe(self, handle: Handle) -> Observation:
         job_id, run_dir = _parts(handle)
@@ -119,8 +132,7 @@ class SlurmRuntime:
         deadline = time.monotonic() + ANSWER_S
         while _changed(answer) == before and time.monotonic() < deadline:
             time.sleep(0.02)
-        found = host_files.read_json(answer)
-        return None if found is None else Usage(**found)
+        return _usage(run_dir)
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
         _, run_dir = _parts(handle)
@@ -157,11 +169,11 @@ class SlurmRuntime:
         port = self._ports.lease(plan.job_id)
         for host in plan.hosts:
             self._write_host(plan, host, port)
-        run_dirs = [str(host.run_dir.absolute()) for host in plan.hosts]
-        (directory / files.CONTROLS).write_text("".join(f"{run_dir}/{files.CONTROL}\n" for run_dir in run_dirs))
+        places = [str(host.run_dir.absolute()) for host in plan.hosts]
+        (directory / files.CONTROLS).write_text("".join(f"{place}/{files.CONTROL}\n" for place in places))
         names = [host.name for host in plan.hosts]
         host_files.write_json(
-            directory / files.GO, {"hosts": names, "run_dirs": run_dirs, "started_ms": self._clock.now_ms()}
+            directory / files.GO, {"hosts": names, "run_dirs": places, "started_ms": self._clock.now_ms()}
         )
 
     def _write_host(self, plan: LaunchPlan, host: HostPlan, port: int) -> None:
@@ -209,9 +221,12 @@ class SlurmRuntime:
 
     def _log_of(self, job_id: str) -> str:
         """The end of what script, srun and keepers said."""
-        with contextlib.suppress(FileNotFoundError):
-            return (self._queue.directory(job_id) / files.LOG).read_text(errors="replace").strip()[-1000:]
-        return ""
+        try:
+            with nofollow.open_path(self._queue.directory(job_id) / files.LOG) as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - MOST_LOG))
+                return log.read(MOST_LOG).decode(errors="replace").strip()
+        except nofollow.NoFile:
+            return ""
 
 
 class _Rarely:
@@ -234,17 +249,29 @@ def _parts(handle: Handle) -> tuple[str, Path]:
 
 
 def _ended(run_dir: Path) -> Ended | None:
-    written = host_files.read_json(run_dir / host_files.EXIT)
-    return None if written is None else Ended.of(written)
+    found = host_end.ended(run_dir)
+    return None if found is None else Ended(*found)
 
 
 def _ask(run_dir: Path, request: str) -> None:
-    with (run_dir / files.CONTROL).open("a") as control:
-        control.write(request)
+    with nofollow.update(run_dir, files.CONTROL, append=True) as control:
+        control.write(request.encode())
 
 
 def _asked(run_dir: Path) -> str:
-    return (run_dir / files.CONTROL).read_text()
+    with nofollow.open_file(run_dir, files.CONTROL) as control:
+        return control.read(MOST_ASKED).decode(errors="replace")
+
+
+def _usage(run_dir: Path) -> Usage | None:
+    """None for an answer that is none of a keeper's."""
+    try:
+        found = nofollow.read_json(run_dir, files.USAGE, host_end.MOST)
+        usage = Usage(**found)
+    except (ValueError, TypeError):
+        return None
+    values = asdict(usage).values()
+    return usage if all(type(value) in (int, float) and 0 <= value < 2**63 for value in values) else None
 
 
 def _changed(path: Path) -> int:

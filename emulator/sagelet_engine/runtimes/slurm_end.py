@@ -1,7 +1,6 @@
 """How a host of an allocation ended: its own last word, and Slurm's."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sagelet_engine.runtimes import slurm_files as files
 from sagelet_engine.runtimes.port import Observation
@@ -13,7 +12,6 @@ TIME = frozenset({"TIMEOUT", "DEADLINE"})
 NODES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 #: Slurm ended the hosts for what is not their doing: the codes that they ended with say nothing.
 FAULTS = NODES | {"CANCELLED"}
-_KEPT = ("exit_code", "error", "finished_ms", "out_of_memory", "refused", "interrupted", "time_over")
 
 
 @dataclass(frozen=True)
@@ -22,11 +20,6 @@ class Ended:
 
     observation: Observation
     heard: str
-
-    @classmethod
-    def of(cls, written: dict[str, Any]) -> "Ended":
-        kept = {name: written[name] for name in _KEPT if name in written}
-        return cls(Observation(running=False, **kept), written.get(files.HEARD, ""))
 
     def is_own(self, asked: str) -> bool:
         """Nothing that Slurm may say of its job could change it. `asked`: the host's control file.

@@ -34,7 +34,10 @@ HOLDING = (WAITING | UNDER_WAY) - {"COMPLETING", "STAGE_OUT"}
 
 
 class SlurmQueue:
-    """`owner` tells apart the servers that share one cluster and one user: each sees its own orders only."""
+    """`owner` tells apart the servers that share one cluster and one user: each sees its own orders only.
+
+    `former`: other names of the data directory, by which older orders know it.
+    """
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class SlurmQueue:
         data: Path | None = None,
         afterwards: Sequence[str] = (),
         *,
+        former: Sequence[str] = (),
         sized: bool = True,
     ) -> None:
         """`python`: the nodes' interpreter; `rules`: the user's, for partitions and the like.
@@ -56,6 +60,7 @@ class SlurmQueue:
         self._slurm = slurm
         self._state_dir = state_dir
         self._owner = owner
+        self._owners = (owner, *former)
         self._python = python
         self._rules = rules
         self._data = data
@@ -130,19 +135,25 @@ class SlurmQueue:
         return None if number is None else self._slurm.accounted(number)
 
     def cancel(self, job_id: str) -> None:
-        """The order, wherever it stands; none is no error."""
-        number = self.number(job_id)
-        if number is None and (self.directory(job_id) / files.JOB).exists():
-            number = self._submitted_before(job_id)
-        if number is not None:
-            self._slurm.cancel(number)
+        """The order, wherever it stands; none is no error.
+
+        Slurm says which it is: a number on the disk may be another's order by now, or a copied directory's original's.
+        """
+        known = self.number(job_id) is not None
+        if (job := self.look(anew=not known).get(job_id)) is not None:
+            self._slurm.cancel(job.number)
+
+    def jobs(self) -> set[str]:
+        """Those with an order under today's name that waits or is under way."""
+        there = [job for job in self.look(anew=True).values() if job.state in WAITING | UNDER_WAY]
+        return {found for job in there if (found := slurm_script.job_id_of(job.comment, (self._owner,)))}
 
     def look(self, *, anew: bool = False) -> Mapping[str, SlurmJob]:
         """All orders of this server that Slurm knows. Raises RuntimeUnavailable."""
         with self._guard:
             begun = time.monotonic()
             if anew or begun >= self._stale_at:
-                found = ((slurm_script.job_id_of(job.comment, self._owner), job) for job in self._slurm.jobs())
+                found = ((slurm_script.job_id_of(job.comment, self._owners), job) for job in self._slurm.jobs())
                 self._jobs = {job_id: job for job_id, job in found if job_id is not None}
                 took = time.monotonic() - begun
                 self._stale_at = time.monotonic() + max(LOOK_S, SHARE * took)

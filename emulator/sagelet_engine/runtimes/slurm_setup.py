@@ -1,6 +1,6 @@
 """The slurm runtime of a server: what it needs is checked at the start, before a job waits for it in vain."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sagelet_engine.clock import Clock
@@ -29,8 +29,8 @@ class SlurmSetup:
     listen: tuple[str, ...]
 
 
-def set_up(settings: Settings, owner: str, stand_in: StandIn, clock: Clock) -> SlurmSetup:
-    """Raises SettingsError with the remedy."""
+def set_up(settings: Settings, owners: Sequence[str], stand_in: StandIn, clock: Clock) -> SlurmSetup:
+    """`owners`: names of the data directory; the first is for what is made. Raises SettingsError with the remedy."""
     address = check_address(settings.slurm_address, settings.host, auth=settings.auth, tls=settings.tls)
     rules = read_rules(settings.slurm_rules) if settings.slurm_rules is not None else SlurmRules()
     slurm = Slurm()
@@ -44,6 +44,7 @@ def set_up(settings: Settings, owner: str, stand_in: StandIn, clock: Clock) -> S
     python = stand_in.command[0]
     data = settings.data if settings.slurm_files is SlurmFiles.S3 else None
     seen = check_shared(settings.data, slurm.node_hosts()) if settings.slurm_files is SlurmFiles.SHARED else ""
+    owner, *former = owners
     task = _task(settings, owner, stand_in, known)
     queue = SlurmQueue(
         slurm,
@@ -53,6 +54,7 @@ def set_up(settings: Settings, owner: str, stand_in: StandIn, clock: Clock) -> S
         rules,
         data,
         task.afterwards,
+        former=former,
         sized=settings.slurm_size is SlurmSize.INSTANCE,
     )
     runtime = SlurmRuntime(settings.data / "runtime", queue, task, clock, address.name)

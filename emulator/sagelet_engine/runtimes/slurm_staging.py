@@ -11,13 +11,15 @@ import shlex
 import threading
 from pathlib import Path
 
+from sagelet_engine import nofollow
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.jobs.session import session_key
-from sagelet_engine.runtimes import host_carrier, host_files, slurm_docker, slurm_images
+from sagelet_engine.runtimes import host_carrier, host_files
 from sagelet_engine.runtimes import slurm_files as files
 from sagelet_engine.runtimes.cluster import Ground, Order
 from sagelet_engine.runtimes.courier import Courier, Route
-from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
+from sagelet_engine.runtimes.parcels import ALLOCATION
+from sagelet_engine.runtimes.port import LaunchPlan
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +45,12 @@ class Staging:
     def prologue(self, order: Order, directory: Path) -> str:
         """Of the allocation's script: makes its directory, and mirrors it as long as the script runs."""
         base = self._name(directory)
-        self._courier.open(Route(order.account, order.region, order.job_id, host_carrier.ALLOCATION, base, files.LOG))
+        self._courier.open(Route(order.account, order.region, order.job_id, ALLOCATION, base, files.LOG))
         ground = self._ground
         # The credentials are the job's, whichever attempt this is.
         key = session_key(ground.keys, re.sub(r"-\d+$", "", order.job_id))
         ticket = self._courier.ticket(order.job_id, base, ground.url(), key, ground.authority())
-        carrier = shlex.join([*self._carrier, host_carrier.ALLOCATION, "sleep", "2147483647"])
+        carrier = shlex.join([*self._carrier, ALLOCATION, "sleep", "2147483647"])
         quoted = shlex.quote(str(directory))
         return "\n".join(
             (
@@ -79,26 +81,34 @@ class Staging:
             if any(path.is_fifo() for path in (host.opt_ml / "input" / "data").glob("*")):
                 raise ClientFault("Pipe mode needs nodes that share the data directory; use File or FastFile mode")
 
-    def nodes_are_known(self, directory: Path) -> None:
-        """Raises RuntimeUnavailable until the script has said on which nodes it is."""
+    def nodes_are_known(self, job_id: str, directory: Path) -> None:
+        """Raises RuntimeUnavailable until the script has said on which nodes it is.
+
+        Raises ClientFault when nothing is taken from it any more.
+        """
+        failed = self._courier.route(job_id, ALLOCATION).failed
+        if failed:
+            raise ClientFault(failed)
         if not (directory / files.NODES).exists() or not (directory / files.ADDRESSES).exists():
             raise RuntimeUnavailable("the nodes of the allocation have not reached the endpoint yet")
 
     def bring(self, plan: LaunchPlan, directory: Path) -> None:
         """Sends every host its files, then the script the word to go. What was sent before is not sent again."""
         (directory / files.CONTROLS).write_text(f"{directory}/{files.ENDING}\n")
-        route = self._courier.route(plan.job_id, host_carrier.ALLOCATION)
+        route = self._courier.route(plan.job_id, ALLOCATION)
         common = [self._name(directory / one) for one in (files.GO, files.CONTROLS, files.NODES, files.ADDRESSES)]
         for host in plan.hosts:
             base = self._name(host.opt_ml.parent)
             end = f"{host.run_dir.name}/{host_files.EXIT}"
             output = f"{host.run_dir.name}/{host_files.OUTPUT}"
-            self._courier.open(Route(route.account, route.region, plan.job_id, host.name, base, output, end))
+            self._courier.open(
+                Route(route.account, route.region, plan.job_id, host.name, base, output, end, host.opt_ml.name)
+            )
             if self._courier.route(plan.job_id, host.name).sent == 0:
                 names = [self._name(host.opt_ml), self._name(host.run_dir), *common]
-                self._courier.send(plan.job_id, host.name, names, _manifest(host, base, output, end))
+                self._courier.send(plan.job_id, host.name, names)
         if route.sent == 0:
-            self._courier.send(plan.job_id, host_carrier.ALLOCATION, common[:2])
+            self._courier.send(plan.job_id, ALLOCATION, common[:2])
 
     # --- while it runs ----------------------------------------------------------------------------------------
 
@@ -115,7 +125,7 @@ class Staging:
             return
         for route in self._courier.routes():
             said = self._data / route.base / files.ENDING
-            if route.host != host_carrier.ALLOCATION or not said.exists():
+            if route.host != ALLOCATION or not said.exists():
                 continue
             size = said.stat().st_size
             if size > self._passed.get(route.launch_id, 0):
@@ -125,8 +135,8 @@ class Staging:
     def _pass_on(self, route: Route) -> None:
         go = host_files.read_json(self._data / route.base / files.GO)
         for run_dir in [] if go is None else map(Path, go["run_dirs"]):
-            with (run_dir / files.CONTROL).open("a") as control:
-                control.write(files.SLURM_ENDS)
+            with nofollow.update(run_dir, files.CONTROL, append=True) as control:
+                control.write(files.SLURM_ENDS.encode())
             self.tell(route.launch_id, run_dir)
 
     def close(self, job_id: str) -> None:
@@ -150,11 +160,3 @@ class Staging:
 
     def _name(self, path: Path) -> str:
         return str(path.absolute().relative_to(self._data))
-
-
-def _manifest(host: HostPlan, base: str, output: str, end: str) -> host_carrier.Manifest:
-    run, opt_ml = host.run_dir.name, host.opt_ml.name
-    containers = (slurm_images.HOSTS, slurm_docker.ENVIRONMENT, slurm_images.SCRATCH)
-    own = (host_files.PLAN, host_files.LOCK, files.CONTROL, files.USAGE, *containers)
-    kept = (*(f"{run}/{name}" for name in own), f"{opt_ml}/input", f"{opt_ml}/code")
-    return host_carrier.Manifest(base, (run, opt_ml), kept, output, end, links=opt_ml)

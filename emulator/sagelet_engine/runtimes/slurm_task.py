@@ -49,7 +49,7 @@ class ProcessTask:
 
     def content(self, plan: LaunchPlan, host: HostPlan, port: int) -> dict[str, Any]:
         image = self._stand_in
-        content = host_plan.described(plan, host, image.command, image.python_path, os.environ, port, {})
+        content = host_plan.described(plan, host, image.command, image.python_path, os.environ, port, {}, image.keep)
         return {**content, "gpus": bool(host.gpu_uuids), "container": None}
 
 

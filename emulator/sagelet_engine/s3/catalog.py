@@ -91,9 +91,9 @@ class Catalog(Database):
         """Raises BucketExists."""
         values = (bucket.name, bucket.account, bucket.region, bucket.created_ms)
         with self._write() as db:
-            found = db.execute("SELECT account FROM buckets WHERE name = ?", (bucket.name,)).fetchone()
+            found = db.execute("SELECT account, region FROM buckets WHERE name = ?", (bucket.name,)).fetchone()
             if found is not None:
-                raise BucketExists(bucket.name, found[0])
+                raise BucketExists(bucket.name, *found)
             db.execute("INSERT INTO buckets (name, account, region, created_ms) VALUES (?, ?, ?, ?)", values)
 
     def remove_bucket(self, name: str) -> list[str]:
@@ -116,6 +116,15 @@ class Catalog(Database):
     def by_file(self, file_id: str) -> StoredObject | None:
         found = self._objects("WHERE file_id = ?", (file_id,))
         return found[0] if found else None
+
+    def by_path(self, path: str) -> StoredObject | None:
+        found = self._objects("WHERE path = ?", (path,))
+        return found[0] if found else None
+
+    def move(self, file_id: str, path: str) -> None:
+        """Says where a file is now."""
+        with self._write() as db:
+            db.execute("UPDATE objects SET path = ? WHERE file_id = ?", (path, file_id))
 
     def under(self, bucket: str, prefix: str, start: bytes, *, inclusive: bool, limit: int) -> list[StoredObject]:
         """The next objects with a prefix, in key order, after (or from) `start`."""

@@ -1,6 +1,6 @@
 """What can go wrong in the object store. The faces turn these into S3's error codes."""
 
-from sagelet_engine.data.objects import ObjectNotFound
+from sagelet_engine.data.objects import ObjectDamaged, ObjectNotFound
 from sagelet_engine.errors import SageletError
 
 
@@ -23,10 +23,11 @@ class NoSuchKey(ObjectNotFound):
 class BucketExists(SageletError):
     """The name is taken; names of buckets are unique over all accounts."""
 
-    def __init__(self, bucket: str, account: str) -> None:
+    def __init__(self, bucket: str, account: str, region: str) -> None:
         super().__init__(f"The bucket {bucket} exists already and belongs to the account {account}")
         self.bucket = bucket
         self.account = account
+        self.region = region
 
 
 class BucketNotEmpty(SageletError):
@@ -65,5 +66,5 @@ class DiskFull(SageletError):
     """There is no space left for the object; nothing of it was kept."""
 
 
-class DamagedObject(SageletError):
+class DamagedObject(ObjectDamaged):
     """The file behind an object is gone or is another one: somebody changed the data directory."""

@@ -13,6 +13,7 @@ from sagelet_engine.s3.files import clean_disk_full, copy_file, link_or_copy
 from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.staged import CHUNK, StagedFile
 from sagelet_engine.s3.store import S3Store
+from sagelet_engine.s3.verifying import verify
 
 _ATTRIBUTES = {"ContentType": "binary/octet-stream"}
 #: Objects of a listing that are in memory at once.
@@ -57,11 +58,12 @@ class JobObjectStore:
             after = page[-1].key.encode()
 
     def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:  # noqa: ARG002
-        """Writes one object to `target`, whose directory exists. Raises ObjectNotFound."""
+        """Writes one object to `target`, whose directory exists. Raises ObjectNotFound, DamagedObject."""
         self._check(account, bucket)
-        _, data = self._store.open(bucket, key)
+        stored, data = self._store.open(bucket, key)
         with data, clean_disk_full(target.parent):
             copy_file(data, target)
+        _verify(stored, target)
 
     def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:  # noqa: ARG002
         """As `download`, without a copy on the file system of the store: nobody may write to `target`."""
@@ -69,6 +71,7 @@ class JobObjectStore:
         stored, data = self._store.open(bucket, key)
         with data, clean_disk_full(target.parent):
             link_or_copy(self._store.files.root / stored.path, data, target)
+        _verify(stored, target)
 
     def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
         """Stores a file as an object, whole or not at all. Raises ObjectNotFound when the bucket does not exist."""
@@ -129,6 +132,12 @@ class _Batch:
         if replaced := self.staged.pop(key, None):
             replaced.discard()
         self.staged[key] = staged
+
+
+def _verify(stored: StoredObject, placed: Path) -> None:
+    """What a job is about to read, not what it came from. Raises DamagedObject."""
+    with placed.open("rb", buffering=0) as data:
+        verify(stored, data)
 
 
 class _Stream(RawIOBase):

@@ -275,19 +275,24 @@ class Uploads:
 
     def _fill_slots(self, upload: Upload, parts: Sequence[UploadedPart]) -> str:
         """Gives the upload's file, when all parts are in it, a second name; a copy where files have one name only."""
-        target = os.open(self._files.staged(upload.file_id), os.O_RDWR)
+        # As in `_open_slots`: a part that is in it would be zeros in a new one.
+        making = os.O_CREAT if all(part.file_id for part in parts) else 0
+        target = os.open(self._files.staged(upload.file_id), os.O_RDWR | making, 0o644)
         try:
             self._copy_parts(upload, [part for part in parts if part.file_id], target, None)
             os.ftruncate(target, sum(part.size for part in parts))
-            os.fsync(target)
+            try:
+                file_id = self._files.link_staged(upload.file_id)
+            except OSError as error:
+                if error.errno not in NO_LINK:
+                    raise
+                return self._copied(upload, parts)
+            with self._discarding(file_id):
+                # Not before it has its second name, which is to be on the disk, too.
+                os.fsync(target)
         finally:
             os.close(target)
-        try:
-            return self._files.link_staged(upload.file_id)
-        except OSError as error:
-            if error.errno not in NO_LINK:
-                raise
-            return self._copied(upload, parts)
+        return file_id
 
     def _copied(self, upload: Upload, parts: Sequence[UploadedPart]) -> str:
         with self._files.stage() as staged:

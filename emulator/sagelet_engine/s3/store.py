@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sagelet_engine.clock import Clock
-from sagelet_engine.database import NotFlushed
+from sagelet_engine.database import NotFlushed, StoreUnavailable
 from sagelet_engine.errors import DataDirectoryInUse
 from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.s3.catalog import Catalog
@@ -51,6 +51,7 @@ class S3Store:
         self._guard = threading.Lock()
         self._lock = (root / ".lock").open("a")
         self._imports = (root / ".imports").open("a")
+        self._place = os.stat(root)
 
     def close(self) -> None:
         self.catalog.close()
@@ -64,14 +65,19 @@ class S3Store:
         except BlockingIOError:
             return  # An import is under way: its staged files are not to be touched; the next start will do.
         try:
-            for file_id in self.files.staged_ids():
-                stored = self.catalog.by_file(file_id)
-                if stored is not None:
-                    self.files.settle(file_id, stored.path)
-                elif not self.catalog.is_of_upload(file_id):
-                    self.files.remove_staged(file_id)
+            # An export may look at the files just now.
+            with self.committing():
+                self._recover()
         finally:
             fcntl.flock(self._imports, fcntl.LOCK_UN)
+
+    def _recover(self) -> None:
+        for file_id in self.files.staged_ids():
+            stored = self.catalog.by_file(file_id)
+            if stored is not None:
+                self.files.settle(file_id, stored.path)
+            elif not self.catalog.is_of_upload(file_id):
+                self.files.remove_staged(file_id)
 
     @contextmanager
     def importing(self) -> Iterator[None]:
@@ -94,10 +100,20 @@ class S3Store:
         with self._guard:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             try:
+                self._check_place()
                 with clean_disk_full(self.files.root):
                     yield
             finally:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _check_place(self) -> None:
+        """Nothing is written to a directory that took this one's place."""
+        try:
+            same = os.path.samestat(os.stat(self.files.root), self._place)
+        except OSError:
+            same = False
+        if not same:
+            raise StoreUnavailable(f"{self.files.root} was moved or replaced while it was in use: start sagelet again")
 
     # --- buckets ----------------------------------------------------------------------------------------------
 
@@ -273,12 +289,16 @@ class S3Store:
             self.catalog.put(replace(self.head(bucket, key), tags=tags))
 
 
+def is_whole(stored: StoredObject, status: os.stat_result) -> bool:
+    """Whether a file has its object's size and, where it is a link to a user's, its time. Its bytes: `verifying`."""
+    return status.st_size == stored.size and stored.linked_ns in (None, status.st_mtime_ns)
+
+
 def _sound(stored: StoredObject, data: BinaryIO | None) -> BinaryIO:
     name = f"s3://{stored.bucket}/{stored.key}"
     if data is None:
         raise DamagedObject(f"{name}: its file {stored.path} is gone from the data directory. Put the object again")
-    status = os.fstat(data.fileno())
-    if status.st_size != stored.size or stored.linked_ns not in (None, status.st_mtime_ns):
+    if not is_whole(stored, os.fstat(data.fileno())):
         data.close()
         raise DamagedObject(f"{name}: its file {stored.path} was changed by others. Put or import the object again")
     return data

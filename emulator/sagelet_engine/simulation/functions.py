@@ -211,6 +211,13 @@ class FunctionRuntime:
             if over:
                 return
 
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:  # noqa: ARG002
+        return []
+
+    def jobs(self) -> set[str]:
+        with self._guard:
+            return set(self._hosts)
+
     def stop(self, handle: Handle, *, force: bool = False) -> None:
         one = self._known(handle)
         if one is None:

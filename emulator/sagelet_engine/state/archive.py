@@ -10,6 +10,7 @@
 The digest goes over names, kinds and bytes, so a cut, a changed and a mixed-up archive are all found.
 """
 
+import bz2
 import gzip
 import hashlib
 import io
@@ -19,11 +20,15 @@ import os
 import stat
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from sagelet_engine import nofollow
+from sagelet_engine.data import members
+from sagelet_engine.data.members import Parts
+from sagelet_engine.data.packing import Padded, member_of, unseen
 from sagelet_engine.data.tarballs import COMPRESS_LEVEL
 from sagelet_engine.errors import SageletError
 
@@ -37,6 +42,11 @@ FILES = "s3/files/"
 TREES = ("jobs", "warm-pools")
 CHUNK = 1024 * 1024
 _MAX_JSON = 1024 * 1024
+_COMPRESSIONS: dict[bytes, Callable[[BinaryIO], members.Stream]] = {
+    b"\x1f\x8b": lambda source: gzip.GzipFile(fileobj=source),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ": lzma.LZMAFile,
+}
 
 
 class ArchiveDamaged(SageletError):
@@ -51,37 +61,54 @@ class Writer:
         self._digest = _Digest()
         self._add_json(HEAD, {"format": FORMAT, **head})
 
-    def file(self, name: str, path: Path) -> int:
-        """Adds a file as long as it is now, whatever becomes of it meanwhile; returns its size."""
-        with path.open("rb") as data:
-            member = _member(name, os.fstat(data.fileno()))
-            self._add(member, _Padded(data, member.size))
+    def file(self, name: str, path: Path, seen: Callable[[bytes], None] = unseen) -> int:
+        """Adds a file as long as it is now, whatever becomes of it meanwhile; returns its size.
+
+        `seen` is called with all of its bytes.
+        """
+        with nofollow.open_path(path) as data:
+            return self._file(name, data, seen)
+
+    def _file(self, name: str, data: BinaryIO, seen: Callable[[bytes], None] = unseen) -> int:
+        member = member_of(name, os.fstat(data.fileno()))
+        self._add(member, Padded(data, member.size, seen))
         return member.size
 
     def tree(self, name: str, root: Path) -> int:
         """Adds a directory with files, directories and links within it; returns how many entries are left out.
 
-        What goes away meanwhile is not there, and no error: a job may be deleted.
+        A job wrote it. What goes away meanwhile is not there, and no error: a job may be deleted.
         """
+        return self._below(name, root, ())
+
+    def _below(self, name: str, root: Path, above: Parts) -> int:
         left_out = 0
         with suppress(FileNotFoundError):
-            for entry in sorted(os.listdir(root)):
+            with nofollow.directory(root, above, listing=True) as opened:
+                entries = sorted(os.listdir(opened))
+            for entry in entries:
                 with suppress(FileNotFoundError):
-                    left_out += self._entry(f"{name}/{entry}", root / entry)
+                    left_out += self._entry(name, root, (*above, entry))
         return left_out
 
-    def _entry(self, name: str, path: Path) -> int:
-        status = path.lstat()
-        if stat.S_ISDIR(status.st_mode):
-            self._add(_member(name, status))
-            return self.tree(name, path)
-        if stat.S_ISREG(status.st_mode):
-            self.file(name, path)
-            return 0
-        if stat.S_ISLNK(status.st_mode) and leads_within(name, target := os.readlink(path)):
-            self._add(_member(name, status, target))
-            return 0
-        return 1
+    def _entry(self, name: str, root: Path, parts: Parts) -> int:
+        named = f"{name}/{'/'.join(parts)}"
+        with nofollow.directory(root, parts[:-1]) as parent:
+            status = os.lstat(parts[-1], dir_fd=parent)
+            if stat.S_ISREG(status.st_mode):
+                with nofollow.open_at(parent, parts[-1]) as data:
+                    self._file(named, data)
+                return 0
+            if stat.S_ISLNK(status.st_mode):
+                target = os.readlink(parts[-1], dir_fd=parent)
+                if not nofollow.leads_within(root, parts, target):
+                    return 1
+                self._add(member_of(named, status, target))
+                return 0
+        if not stat.S_ISDIR(status.st_mode):
+            return 1
+        self._add(member_of(named, status))
+        return self._below(name, root, parts)
 
     def end(self) -> None:
         """What makes the archive whole."""
@@ -120,14 +147,16 @@ class Member:
         self._data = data
         self._digest = digest
 
+    def read(self, size: int = CHUNK) -> bytes:
+        """The next bytes; none at the end. Raises ArchiveDamaged."""
+        with as_damage():
+            chunk = b"" if self._data is None else self._data.read(size)
+        self._digest.update(chunk)
+        return chunk
+
     def chunks(self) -> Iterator[bytes]:
         """Raises ArchiveDamaged."""
-        while self._data is not None:
-            with _as_damage():
-                chunk = self._data.read(CHUNK)
-            if not chunk:
-                return
-            self._digest.update(chunk)
+        while chunk := self.read():
             yield chunk
 
     def json(self) -> dict[str, Any]:
@@ -145,32 +174,35 @@ class Member:
 
 def read_archive(source: BinaryIO) -> Iterator[Member]:
     """The members before the end, each to be read before the next. Raises ArchiveDamaged, also behind the last."""
-    with _as_damage():
-        digest = _Digest()
-        with tarfile.open(fileobj=source, mode="r|*", bufsize=CHUNK) as tar:
+    with as_damage():
+        digest, reader = _Digest(), members.Reader(_unpacked(source))
+        with tarfile.open(fileobj=reader, mode="r:") as tar:  # type: ignore[call-overload]
             while (info := tar.next()) is not None:
-                tar.members = []  # type: ignore[attr-defined]
+                tar.members = []
+                members.size_of(info)
+                reader.at_content(True)
                 if info.name == END:
-                    _check_end(Member(info, _data(tar, info), _Digest()).json(), digest, tar)
+                    end = Member(info, _data(tar, info), _Digest()).json()
+                    reader.at_content(False)
+                    _check_end(end, digest, tar)
                     return
                 digest.begin(info)
                 member = Member(info, _data(tar, info), digest)
                 yield member
                 for _ in member.chunks():
                     pass
+                reader.at_content(False)
     raise ArchiveDamaged("the archive ends too early")
 
 
-def leads_within(name: str, target: str) -> bool:
-    """Whether a link NAME of a tree, `jobs/...`, points to something in the same tree, as far as names say."""
-    if target.startswith("/") or "\0" in target:
-        return False
-    depth = name.count("/") - 1
-    for part in target.split("/"):
-        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
-        if depth < 0:
-            return False
-    return True
+def _unpacked(source: BinaryIO) -> members.Stream:
+    """Without its compression, which goes by how it begins."""
+    begin = source.read(6)
+    source.seek(0)
+    for magic, opened in _COMPRESSIONS.items():
+        if begin.startswith(magic):
+            return opened(source)
+    return source
 
 
 class _Digest:
@@ -204,31 +236,6 @@ class _Digested:
         return chunk
 
 
-class _Padded:
-    """A file that others may cut meanwhile, with zeros up to the size that was announced."""
-
-    def __init__(self, data: BinaryIO, size: int) -> None:
-        self._data, self._left = data, size
-
-    def read(self, size: int) -> bytes:
-        wanted = min(size, self._left)
-        chunk = self._data.read(wanted)
-        self._left -= wanted
-        return chunk.ljust(wanted, b"\0")
-
-
-def _member(name: str, status: os.stat_result, target: str = "") -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.mode, member.mtime, member.linkname = stat.S_IMODE(status.st_mode), int(status.st_mtime), target
-    if stat.S_ISDIR(status.st_mode):
-        member.type = tarfile.DIRTYPE
-    elif stat.S_ISLNK(status.st_mode):
-        member.type = tarfile.SYMTYPE
-    else:
-        member.size = status.st_size
-    return member
-
-
 def _data(tar: tarfile.TarFile, info: tarfile.TarInfo) -> "BinaryIO | None":
     return tar.extractfile(info) if info.isreg() else None  # type: ignore[return-value]  # IO[bytes] is enough
 
@@ -241,8 +248,12 @@ def _check_end(end: dict[str, Any], digest: _Digest, tar: tarfile.TarFile) -> No
 
 
 @contextmanager
-def _as_damage() -> Iterator[None]:
+def as_damage() -> Iterator[None]:
     try:
         yield
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, UnicodeError) as error:
+    except members.TooLarge as error:
+        raise ArchiveDamaged(f"the archive is larger than the disk has room for: {error}") from error
+    except (tarfile.TarError, RecursionError, OverflowError, ValueError, EOFError, zlib.error) as error:
+        raise ArchiveDamaged(f"the archive cannot be read: {error}") from error
+    except (lzma.LZMAError, gzip.BadGzipFile) as error:
         raise ArchiveDamaged(f"the archive cannot be read: {error}") from error

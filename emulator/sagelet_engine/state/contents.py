@@ -13,6 +13,7 @@ from sagelet_engine.data import removal
 from sagelet_engine.database import NewerSchema, StoreUnavailable, remove_database, schema_of
 from sagelet_engine.errors import SettingsError
 from sagelet_engine.jobs import sql_schema
+from sagelet_engine.runtimes.kept_packages import DIRECTORY as ENVIRONMENTS
 from sagelet_engine.s3 import catalog
 from sagelet_engine.s3.names import ESCAPED
 
@@ -23,12 +24,15 @@ CATALOG = f"{OBJECTS}/.catalog.db"
 #: runtime's notes.
 TREES = ("jobs", "warm-pools", "runtime")
 JOBS = (JOBS_DATABASE, *TREES)
-#: The compile cache is made anew when it is missing, so it travels in no export.
-EVERYTHING = (*JOBS, OBJECTS, COMPILE_CACHE)
+#: What is made anew when it is missing, and so travels in no export.
+CACHES = (COMPILE_CACHE, ENVIRONMENTS)
+EVERYTHING = (*JOBS, OBJECTS, *CACHES)
 #: By the name that people use.
 SCOPES: Mapping[str, Sequence[str]] = MappingProxyType({"all": EVERYTHING, "jobs": JOBS, "objects": (OBJECTS,)})
 #: What is there beside it: who uses the directory and how, its log, its key pair, its certificate, its image rules.
-BESIDE = frozenset({"lock", "server.json", "server.log", "server.log.1", "credentials", "tls", "image-rules.toml"})
+BESIDE = frozenset(
+    {"lock", "server.json", "server.log", "server.log.1", "credentials", "tls", "image-rules.toml", "identity.json"}
+)
 #: A change of the whole directory that is to be finished: see `change.py`.
 CHANGE = ".change"
 
@@ -41,9 +45,57 @@ def is_data_directory(data: Path) -> bool:
     return any((data / name).exists() for name in (JOBS_DATABASE, CATALOG, CHANGE))
 
 
+#: What helps against a database that is gone.
+LOST_REMEDY = (
+    "Put it back from a copy, or run `sagelet check --repair`: it makes objects of their files anew, and moves the "
+    "files of jobs aside"
+)
+
+
+class LostDatabase(SettingsError):
+    """A database is missing beside data that it knew: a new one in its place would hide that."""
+
+
+def lost_database(data: Path, name: str) -> str | None:
+    """Says that a database is missing, or empty, beside data that it knew; None: it is there, or there is no data."""
+    path = data / name
+    if path.exists() and path.stat().st_size:
+        return None
+    beside = _job_files(data) if name == JOBS_DATABASE else _object_files(data)
+    what = "is empty" if path.exists() else "is missing"
+    return f"{path} {what}, and {beside} is there" if beside is not None else None
+
+
+def _job_files(data: Path) -> Path | None:
+    return next(iter(sorted((data / "jobs").glob("*/*/*"))), None)
+
+
+def _object_files(data: Path) -> Path | None:
+    """A bucket's directory, or bytes that are on their way."""
+    places = (data / OBJECTS, data / OBJECTS / ESCAPED, data / OBJECTS / ".staged")
+    found = (path for place in places if place.is_dir() for path in sorted(place.iterdir()))
+    return next((path for path in found if path.parent != data / OBJECTS or path.name[0] != "."), None)
+
+
+def check_complete(data: Path) -> None:
+    """Raises LostDatabase."""
+    for name in SCHEMAS:
+        if (lost := lost_database(data, name)) is not None:
+            raise LostDatabase(f"{lost}. {LOST_REMEDY}")
+
+
 def is_empty(data: Path) -> bool:
     """Whether there is nothing of anybody's but BESIDE."""
     return not data.exists() or {*os.listdir(data)} <= BESIDE
+
+
+def check_is_data_directory(data: Path) -> None:
+    """Also of one whose databases are lost. Raises NoDataDirectory."""
+    if not is_data_directory(data) and not any(lost_database(data, name) for name in SCHEMAS):
+        raise NoDataDirectory(
+            f"--data {data}: is no data directory of sagelet's (it has neither {JOBS_DATABASE} nor {CATALOG}); "
+            "nothing was changed"
+        )
 
 
 def check_data_directory(data: Path, *, damaged: bool = False) -> None:
@@ -51,11 +103,9 @@ def check_data_directory(data: Path, *, damaged: bool = False) -> None:
 
     `damaged`: databases that cannot be read will do.
     """
-    if not is_data_directory(data):
-        raise NoDataDirectory(
-            f"--data {data}: is no data directory of sagelet's (it has neither {JOBS_DATABASE} nor {CATALOG}); "
-            "nothing was changed"
-        )
+    check_is_data_directory(data)
+    if not damaged:
+        check_complete(data)
     for name, known in SCHEMAS.items():
         try:
             found = schema_of(data / name)

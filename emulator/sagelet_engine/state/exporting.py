@@ -22,6 +22,7 @@ from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.errors import DamagedObject
 from sagelet_engine.s3.files import Files, link_or_copy
 from sagelet_engine.s3.records import StoredObject
+from sagelet_engine.s3.verifying import damaged, verifier
 from sagelet_engine.state import archive, contents
 from sagelet_engine.state.change import workspace
 
@@ -126,12 +127,24 @@ class _Snapshot:
         with archive.writing(out, _head(), compressed=compressed) as writer:
             writer.file(archive.DATABASE, self._database)
             writer.file(archive.CATALOG, self._catalog)
-            for path in sorted(self._files.iterdir()):
-                writer.file(f"{archive.FILES}{path.name}", path)
+            self._write_objects(writer)
             # What a job under way writes there still is no state that could be gone on from.
             trees = [*ended, Path("warm-pools")] if job_files else []
             left_out = sum(writer.tree(path.as_posix(), self._data / path) for path in trees)
         return Exported(jobs, len(sizes), sum(sizes), left_out)
+
+    def _write_objects(self, writer: archive.Writer) -> None:
+        """Raises DamagedObject for bytes that are not those that were put: an export would pass for sound."""
+        catalog = Catalog(self._catalog)
+        try:
+            for path in sorted(self._files.iterdir()):
+                stored = catalog.by_file(path.name)
+                known = None if stored is None else verifier(stored)
+                writer.file(f"{archive.FILES}{path.name}", path, *(() if known is None else (known.update,)))
+                if stored is not None and known is not None and not known.matches():
+                    raise damaged(stored)
+        finally:
+            catalog.close()
 
     def _link_objects(self) -> None:
         root = self._data / contents.OBJECTS

@@ -1,14 +1,17 @@
 """What of a data directory nobody needs any more: files of ended jobs, abandoned uploads, free pages of databases."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from sagelet_engine.clock import Clock, SystemClock
 from sagelet_engine.jobs.collector import Collected, Collector, Keep
 from sagelet_engine.jobs.store import Store
+from sagelet_engine.jobs.strays import end_strays
+from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.store import S3Store
 from sagelet_engine.state import contents
@@ -29,12 +32,17 @@ class Garbage:
     jobs: int
     directories: int
     directory_bytes: int
+    #: Packages that jobs installed by a file of requirements.
+    environments: int
+    environment_bytes: int
     uploads: int
     upload_bytes: int
     #: By which the databases are smaller now; a dry run cannot tell.
     database_bytes: int
     #: Why something stays that should have gone, for people.
     stays: tuple[str, ...]
+    #: Hosts that ran without a job or a data directory, for people.
+    hosts: tuple[str, ...] = ()
 
 
 class Jobs(Protocol):
@@ -44,9 +52,12 @@ class Jobs(Protocol):
 
     def compact(self) -> int: ...
 
+    def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]: ...
+
 
 def collect_garbage(jobs: Jobs, objects: S3Store, rules: Rules, *, dry_run: bool = False) -> Garbage:
     """For who has the data directory. May be repeated, also after a crash. Raises StoreUnavailable."""
+    hosts = jobs.end_strays(dry_run=dry_run)
     done = jobs.collect(rules.keep, dry_run=dry_run)
     uploads, upload_bytes = 0, 0
     if rules.uploads_seconds is not None:
@@ -54,16 +65,29 @@ def collect_garbage(jobs: Jobs, objects: S3Store, rules: Rules, *, dry_run: bool
         uploads, upload_bytes = Uploads(objects).abort_older(before_ms, dry_run=dry_run)
     database_bytes = 0 if dry_run else jobs.compact() + objects.catalog.compact()
     return Garbage(
-        done.jobs, done.directories, done.bytes, uploads, upload_bytes, database_bytes, done.stays
-    )  # fmt: skip
+        done.jobs,
+        done.directories,
+        done.bytes,
+        done.environments,
+        done.environment_bytes,
+        uploads,
+        upload_bytes,
+        database_bytes,
+        done.stays,
+        hosts,
+    )
 
 
-def collect_stopped(data: Path, rules: Rules, *, dry_run: bool = False) -> Garbage:
-    """Of a data directory that no server has. Raises NoDataDirectory, NewerSchema, DataDirectoryInUse."""
+def collect_stopped(
+    data: Path, rules: Rules, runtimes: Callable[[], Sequence[Runtime]] = tuple, *, dry_run: bool = False
+) -> Garbage:
+    """Of a data directory that no server has. `runtimes`: those that may have started its hosts.
+
+    Raises NoDataDirectory, NewerSchema, DataDirectoryInUse."""
     contents.check_data_directory(data)
     lock = lock_directory(data)
     try:
-        with _opened(data, SystemClock()) as (jobs, objects):
+        with _opened(data, SystemClock(), runtimes()) as (jobs, objects):
             objects.recover()
             return collect_garbage(jobs, objects, rules, dry_run=dry_run)
     finally:
@@ -71,16 +95,17 @@ def collect_stopped(data: Path, rules: Rules, *, dry_run: bool = False) -> Garba
 
 
 class _Stopped:
-    def __init__(self, store: Store, data: Path, clock: Clock) -> None:
+    def __init__(self, store: Store, data: Path, clock: Clock, runtimes: Sequence[Runtime]) -> None:
         self.compact = store.compact
+        self.end_strays = partial(end_strays, store, runtimes)
         self.collect = Collector(store, data, clock).collect
 
 
 @contextmanager
-def _opened(data: Path, clock: Clock) -> Iterator[tuple[Jobs, S3Store]]:
+def _opened(data: Path, clock: Clock, runtimes: Sequence[Runtime]) -> Iterator[tuple[Jobs, S3Store]]:
     store, objects = Store(data / contents.JOBS_DATABASE), S3Store(data / contents.OBJECTS, clock)
     try:
-        yield _Stopped(store, data, clock), objects
+        yield _Stopped(store, data, clock, runtimes), objects
     finally:
         objects.close()
         store.close()

@@ -1,14 +1,17 @@
 """Making a data directory of an export. All of it is unpacked and checked before anything that is there is touched."""
 
-import os
 import re
-import stat
+import tarfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from sagelet_engine.data.members import Parts, Tree, size_of
+from sagelet_engine.database_damage import damage_of
 from sagelet_engine.errors import SageletError, SettingsError
+from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.files import Files
@@ -18,10 +21,13 @@ from sagelet_engine.s3.staged import READ_ONLY
 from sagelet_engine.state import archive, contents
 from sagelet_engine.state.archive import ArchiveDamaged, Member
 from sagelet_engine.state.change import changing
+from sagelet_engine.state.checking.databases import MIGRATIONS
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.state.writers import without_imports
 
 _FILE_ID = re.compile("[0-9a-f]{32}")
+#: A part of a path that leads nowhere else.
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 
 class NewerArchive(SageletError):
@@ -53,6 +59,7 @@ def import_data(source: Path, data: Path, *, replace: bool = False) -> Imported:
         _check_target(data, replace=replace)
         with source.open("rb") as packed, changing(data) as change:
             _Unpacking(change.new).run(packed)
+            _check_databases(change.new)
             jobs, objects = _check_jobs(change.new), _settle_objects(change.new)
             with without_imports(data):
                 return Imported(jobs, objects, change.commit(contents.EVERYTHING))
@@ -76,68 +83,62 @@ class _Unpacking:
 
     root: Path
     seen: set[str] = field(default_factory=set)
-    links: list[tuple[Path, str]] = field(default_factory=list)
+    trees: dict[str, Tree] = field(default_factory=dict)
 
     def run(self, packed: BinaryIO) -> None:
-        (self.root / "s3" / ".staged").mkdir(parents=True)
-        for number, member in enumerate(archive.read_archive(packed)):
-            if member.name in self.seen:
-                raise ArchiveDamaged(f"{member.name} is there twice")
-            self.seen.add(member.name)
-            if (number == 0) != (member.name == archive.HEAD):
-                raise ArchiveDamaged(f"{member.name} is not what an export of sagelet's begins with")
-            self._place(member)
-        for needed in (archive.DATABASE, archive.CATALOG):
-            if needed not in self.seen:
-                raise ArchiveDamaged(f"{needed} is missing")
-        # Not before: nothing is written through a link.
-        for path, target in self.links:
-            self._link(path, target)
+        with ExitStack() as stack:
+            own = stack.enter_context(Tree(self.root))
+            for number, member in enumerate(archive.read_archive(packed)):
+                if member.name in self.seen:
+                    raise ArchiveDamaged(f"{member.name} is there twice")
+                self.seen.add(member.name)
+                if (number == 0) != (member.name == archive.HEAD):
+                    raise ArchiveDamaged(f"{member.name} is not what an export of sagelet's begins with")
+                self._place(own, member, stack)
+            for needed in (archive.DATABASE, archive.CATALOG):
+                if needed not in self.seen:
+                    raise ArchiveDamaged(f"{needed} is missing")
+            for tree in self.trees.values():
+                with archive.as_damage():
+                    tree.make_links()
+        (self.root / "s3" / ".staged").mkdir(parents=True, exist_ok=True)
 
-    def _place(self, member: Member) -> None:
+    def _place(self, own: Tree, member: Member, stack: ExitStack) -> None:
         if member.name == archive.HEAD:
             _check_head(member.json())
         elif member.name == archive.DATABASE:
-            _write(member, self.root / contents.JOBS_DATABASE)
+            _write(own, contents.JOBS_DATABASE, member)
         elif member.name == archive.CATALOG:
-            _write(member, self.root / contents.CATALOG)
+            _write(own, contents.CATALOG, member)
         elif member.name.startswith(archive.FILES) and _FILE_ID.fullmatch(member.name.removeprefix(archive.FILES)):
-            _write(member, self.root / "s3" / ".staged" / member.name.removeprefix(archive.FILES))
+            _write(own, f"s3/.staged/{member.name.removeprefix(archive.FILES)}", member)
         else:
-            self._place_in_tree(member)
+            self._place_in_tree(member, stack)
 
-    def _place_in_tree(self, member: Member) -> None:
-        parts = member.name.split("/")
-        fine = len(parts) > 1 and parts[0] in archive.TREES and "\0" not in member.name
+    def _place_in_tree(self, member: Member, stack: ExitStack) -> None:
+        name, *parts = member.name.split("/")
+        fine = parts and name in archive.TREES and "\0" not in member.name
         if not fine or any(part in ("", ".", "..") for part in parts):
             raise ArchiveDamaged(f"{member.name} has no place in a data directory")
-        path = self.root.joinpath(*parts)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mode = stat.S_IMODE(member.info.mode) & 0o777
-        if member.info.isdir():
-            # The rights are the server's: it has to write to them and to remove them.
-            path.mkdir(mode=mode | stat.S_IRWXU, exist_ok=True)
-        elif member.info.isreg():
-            _write(member, path, mode)
-            os.utime(path, (member.info.mtime, member.info.mtime))
-        elif member.info.issym() and archive.leads_within(member.name, member.info.linkname):
-            self.links.append((path, member.info.linkname))
-        else:
+        if not (member.info.isdir() or member.info.isreg() or member.info.issym()):
             raise ArchiveDamaged(f"{member.name} is no file, directory or link within its tree")
-
-    def _link(self, path: Path, target: str) -> None:
-        if path.parent.resolve() != self.root.resolve() / path.parent.relative_to(self.root):
-            raise ArchiveDamaged(f"{path.relative_to(self.root)} lies behind a link")
-        path.symlink_to(target)
+        if name not in self.trees:
+            self.trees[name] = stack.enter_context(Tree(self.root / name))
+        _put(self.trees[name], tuple(parts), member.info, member)
 
 
-def _write(member: Member, path: Path, mode: int = 0o644) -> None:
+def _write(tree: Tree, name: str, member: Member) -> None:
     if not member.info.isreg():
         raise ArchiveDamaged(f"{member.name} is no file")
-    with path.open("xb") as out:
-        for chunk in member.chunks():
-            out.write(chunk)
-        os.fchmod(out.fileno(), mode)
+    info = tarfile.TarInfo(name)
+    info.size, info.mode, info.mtime = member.info.size, 0o644, member.info.mtime
+    _put(tree, tuple(name.split("/")), info, member)
+
+
+def _put(tree: Tree, parts: Parts, info: tarfile.TarInfo, member: Member) -> None:
+    with archive.as_damage():
+        tree.charge(info.name, size_of(info))
+        tree.put(parts, info, member)
 
 
 def _check_head(head: dict[str, Any]) -> None:
@@ -159,13 +160,31 @@ def _check_head(head: dict[str, Any]) -> None:
             )
 
 
+def _check_databases(root: Path) -> None:
+    """Nothing of an archive's runs here: its databases have our own schema and no other, and are sound."""
+    for place, name in ((contents.JOBS_DATABASE, archive.DATABASE), (contents.CATALOG, archive.CATALOG)):
+        for why in damage_of(root / place, MIGRATIONS[place]):
+            raise ArchiveDamaged(f"{name}: {why}")
+
+
 def _check_jobs(root: Path) -> int:
     """Brings the jobs to today's schema; returns how many there are."""
     store = Store(root / contents.JOBS_DATABASE)
     try:
+        for job_id, why in store.broken_records():
+            raise ArchiveDamaged(f"{archive.DATABASE}: the record of job {job_id!r} cannot be read: {why}")
+        for job in store.every_job():
+            _check_names(job)
         return sum(store.counts().values())
     finally:
         store.close()
+
+
+def _check_names(job: TrainingJob) -> None:
+    """They make paths in the data directory."""
+    for name in (job.id, job.key.account, job.key.region, job.cluster or "none"):
+        if not _NAME.fullmatch(name):
+            raise ArchiveDamaged(f"{archive.DATABASE}: {name!r} is no name of a job's directory")
 
 
 def _settle_objects(root: Path) -> int:

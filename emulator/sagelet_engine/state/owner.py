@@ -1,35 +1,83 @@
-"""Who owns a data directory: one process at a time, which first finishes what an earlier one began."""
+"""Who owns a data directory: one process at a time, which first finishes what an earlier one began.
 
+The lock is held on a file, `lock`, which tells others who the owner is, and on the directory itself: a file that is
+removed makes no room for a second owner. Where a file system cannot lock directories (NFS), the file has to do.
+"""
+
+import errno
 import fcntl
 import logging
 import os
 import time
 from pathlib import Path
-from typing import TextIO
 
 from sagelet_engine.errors import DataDirectoryInUse, SettingsError
-from sagelet_engine.keys import make_private
 from sagelet_engine.state.change import finish_change
+from sagelet_engine.state.identity import Identity, establish
+from sagelet_engine.state.privacy import keep_private
 
 _log = logging.getLogger(__name__)
 
+FILE = "lock"
+_CLOSED = -1
 #: Seconds between tries, and how many there are: `owner_of` in another process holds the lock for an instant.
 _PAUSE, _TRIES = 0.02, 5
+#: What a file system says that has no locks for directories.
+_NO_LOCKS = (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
-def lock_directory(data: Path) -> TextIO:
+class DirectoryLock:
+    """A data directory that is this process's, until `close` or the end of the process, however it ends."""
+
+    def __init__(self, data: Path, directory: int, file: int) -> None:
+        self._data = data
+        self._directory, self._file = directory, file
+        self.identity: Identity
+
+    def lost(self) -> str | None:
+        """Why the directory is not this process's any more, for people; None while it is."""
+        if not _is_same(self._data, self._directory):
+            return f"--data {self._data} was moved, removed or replaced while a server ran on it"
+        if not _is_same(self._data / FILE, self._file):
+            return f"{self._data / FILE} was removed while a server ran on the directory"
+        return None
+
+    def close(self) -> None:
+        """May be repeated."""
+        for descriptor in (self._file, self._directory):
+            if descriptor != _CLOSED:
+                os.close(descriptor)
+        self._file = self._directory = _CLOSED
+
+    def take(self) -> None:
+        """Raises DataDirectoryInUse."""
+        for descriptor in (self._file, self._directory):
+            if not _lock_patiently(descriptor, whole=descriptor == self._file):
+                raise DataDirectoryInUse(
+                    f"--data {self._data}: another sagelet (process {self._owner()}) uses this directory; "
+                    "stop it (`sagelet down`), or give this one another --data directory"
+                )
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+
+    def _owner(self) -> str:
+        return os.pread(self._file, 20, 0).decode("ascii", "replace").strip() or "unknown"
+
+
+def lock_directory(data: Path) -> DirectoryLock:
     """Takes the data directory for this process; the lock ends with the process, however it ends.
 
-    Raises DataDirectoryInUse, and SettingsError for a directory that cannot be made or written.
+    Raises DataDirectoryInUse, and SettingsError for a directory that cannot be made or written, or that others read.
     """
-    make_private(data)
+    keep_private(data)
+    lock = _opened(data)
     try:
-        lock = (data / "lock").open("a+", encoding="ascii")
-    except OSError as error:
-        raise SettingsError(f"--data {data}: cannot be used as a directory: {error.strerror}") from error
-    try:
-        _take(data, lock)
+        lock.take()
+        lock.identity = establish(data)
         _finish(data)
+    except OSError as error:
+        lock.close()
+        raise SettingsError(f"--data {data}: cannot be used as a directory: {error.strerror}") from error
     except BaseException:
         lock.close()
         raise
@@ -39,38 +87,56 @@ def lock_directory(data: Path) -> TextIO:
 def owner_of(data: Path) -> int | None:
     """The process that owns a data directory; None when none does, or its number cannot be read."""
     try:
-        with (data / "lock").open(encoding="ascii") as lock:
-            if _locked(lock, fcntl.LOCK_SH):
+        with (data / FILE).open(encoding="ascii") as lock:
+            if _locked(lock.fileno(), fcntl.LOCK_SH):
                 return None
             return int(lock.read())
     except (OSError, ValueError):
         return None
 
 
-def _take(data: Path, lock: TextIO) -> None:
+def _opened(data: Path) -> DirectoryLock:
+    try:
+        directory = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            file = os.open(data / FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except BaseException:
+            os.close(directory)
+            raise
+        os.fchmod(file, 0o600)
+    except OSError as error:
+        raise SettingsError(f"--data {data}: cannot be used as a directory: {error.strerror}") from error
+    return DirectoryLock(data, directory, file)
+
+
+def _lock_patiently(descriptor: int, *, whole: bool) -> bool:
+    """`whole`: a file system without such locks is an error."""
     for _ in range(_TRIES):
-        if _locked(lock, fcntl.LOCK_EX):
-            break
+        try:
+            if _locked(descriptor, fcntl.LOCK_EX):
+                return True
+        except OSError as error:
+            if whole or error.errno not in _NO_LOCKS:
+                raise
+            return True
         time.sleep(_PAUSE)
-    else:
-        lock.seek(0)
-        owner = lock.read().strip() or "unknown"
-        raise DataDirectoryInUse(
-            f"--data {data}: another sagelet (process {owner}) uses this directory; "
-            "stop it (`sagelet down`), or give this one another --data directory"
-        )
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
+    return False
 
 
-def _locked(lock: TextIO, how: int) -> bool:
+def _locked(descriptor: int, how: int) -> bool:
     """Whether the lock was free; it is then held until the file is closed."""
     try:
-        fcntl.flock(lock, how | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+def _is_same(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def _finish(data: Path) -> None:

@@ -34,7 +34,9 @@ class Disk:
         self.opened.clear()
 
 
-def _connection(schedule: Schedule, disk: Disk, committed: Committed) -> type[sqlite3.Connection]:
+def connection_type(schedule: Schedule, disk: Disk, committed: Committed) -> type[sqlite3.Connection]:
+    """Connections whose statements are steps."""
+
     class Connection(sqlite3.Connection):
         jobs: list[tuple[str, str | None]]
 
@@ -75,7 +77,7 @@ def _connection(schedule: Schedule, disk: Disk, committed: Committed) -> type[sq
 
 @contextmanager
 def under_control(schedule: Schedule, disk: Disk, committed: Committed) -> Iterator[None]:
-    factory = _connection(schedule, disk, committed)
+    factory = connection_type(schedule, disk, committed)
 
     def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
         connection = sqlite3.connect(*arguments, **options, factory=factory)

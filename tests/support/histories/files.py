@@ -22,9 +22,11 @@ _hooked = False
 
 
 class Files:
-    def __init__(self, schedule: Schedule, root: str) -> None:
+    def __init__(self, schedule: Schedule, root: str, *, reading: bool = False) -> None:
+        """`reading`: opening a file to read it is a step, too."""
         self._schedule = schedule
         self._root = root
+        self._reading = reading
         self._beside = 0
         self.full = False
 
@@ -43,7 +45,11 @@ class Files:
             return
         if event == "open":
             path, _, flags = arguments
-            if not isinstance(flags, int) or not flags & _WRITING or not self._ours(path, -1):
+            if not isinstance(flags, int) or isinstance(path, int) or not self._ours(path, -1):
+                return
+            if not flags & _WRITING:
+                if self._reading:
+                    self._schedule.step()
                 return
         elif not self._ours(arguments[event == "os.symlink"], arguments[_CHANGES[event]]):
             return

@@ -108,6 +108,12 @@ class Hosts:
         self._answer("find", job_id)
         return self._known(job_id)
 
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
+        return []
+
+    def jobs(self) -> set[str]:
+        return {ref.rpartition("/")[0] for ref in self.there}
+
     def observe(self, handle: Handle) -> Observation:
         self._answer("observe", handle.ref)
         host = self.there.get(handle.ref)

@@ -45,7 +45,8 @@ def s3(tmp_path: Path, bridge: MotoBridge) -> Iterator[S3]:
 def server(jobs: FakeJobs, bridge: MotoBridge, s3: S3) -> Iterator[Front]:
     throttling = Throttling()
     control = control_app(FakeEngine(), throttling)
-    app = Application(FrontDoor(), control, (throttling.check,), jobs.services(), bridge.wsgi, {"s3": s3.wsgi})
+    checks = (throttling.check,)
+    app = Application(FrontDoor(), control, checks, jobs.services(), bridge.wsgi, {"s3": s3.wsgi}, routes=bridge.route)
     with front(app) as running:
         yield running
 

@@ -36,7 +36,8 @@ def test_the_caller_is_a_session_of_the_execution_role(world: ApiWorld, account:
     assert identity["UserId"] == f"{role['RoleId']}:SageMaker"
     assert identity["ResponseMetadata"]["RequestId"]
     assert role["Arn"] == f"arn:aws:iam::{account}:role/service-role/{execution_role.NAME}"
-    (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
+    statement, own = role["AssumeRolePolicyDocument"]["Statement"]
+    assert own["Principal"] == {"AWS": f"arn:aws:iam::{account}:root"}
     assert statement["Principal"] == {"Service": "sagemaker.amazonaws.com"}
     assert (statement["Effect"], statement["Action"]) == ("Allow", "sts:AssumeRole")
 

@@ -5,10 +5,14 @@ import hashlib
 import io
 import random
 import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 from boto3.s3.transfer import TransferConfig
+from botocore.exceptions import ClientError
 
 from sagelet_api.services.s3.setup import S3
 from support.s3 import refusal
@@ -209,6 +213,30 @@ def test_a_completion_may_be_repeated(s3c: Any, bucket: str, s3: S3) -> None:
     s3c.delete_bucket(Bucket=bucket)
     s3c.create_bucket(Bucket=bucket)
     assert refusal(upload.complete)[:2] == (404, "NoSuchUpload")
+
+
+def test_one_end_wins_and_what_was_acknowledged_can_be_read(s3c: Any, bucket: str, s3: S3) -> None:
+    """Completions and an abort at once. One 200 and its object, or one 204 and none; losers are told NoSuchUpload."""
+
+    def status(call: Callable[[], Any]) -> int:
+        try:
+            return int(call()["ResponseMetadata"]["HTTPStatusCode"])
+        except ClientError as error:
+            return 404 if error.response["Error"]["Code"] == "NoSuchUpload" else 500
+
+    completed = 0
+    with ThreadPoolExecutor(3) as pool:
+        for number in range(40):
+            upload = Upload(s3c, bucket, f"k{number}")
+            upload.put(1, b"acknowledged")
+            abort = partial(s3c.abort_multipart_upload, **upload.place, UploadId=upload.id)
+            ends = list(pool.map(status, [upload.complete, abort, upload.complete]))
+            assert ends in ([200, 404, 200], [404, 204, 404]), ends
+            if ends[0] == 200:
+                completed += 1
+                assert s3c.get_object(**upload.place)["Body"].read() == b"acknowledged"
+    assert len(s3c.list_objects_v2(Bucket=bucket).get("Contents", [])) == completed
+    assert s3.store.files.staged_ids() == []
 
 
 def test_an_aborted_upload_is_over(s3c: Any, bucket: str) -> None:

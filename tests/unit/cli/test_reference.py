@@ -79,6 +79,9 @@ def test_every_setting_is_an_option() -> None:
         "keep_files": "keep_files_seconds",
         "keep_files_size": "keep_files_bytes",
         "keep_jobs": "keep_jobs_seconds",
+        "writable_image": "writable_images",
+        "root_image": "root_images",
+        "log_size": "log_bytes",
     }
 
     def command() -> None: ...

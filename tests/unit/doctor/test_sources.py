@@ -27,7 +27,7 @@ def main():
 
 
 def paths(*directories: Path) -> list[str]:
-    return [script.path for script in read_sources(directories)]
+    return [script.path for script in read_sources(directories[0].parent, [one.name for one in directories])]
 
 
 def test_python_files_of_the_first_directory_that_has_them(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_what_is_read_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_bytes_that_are_no_utf8(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_bytes(b"name = '\xff'\n")
-    (script,) = read_sources([tmp_path])
+    (script,) = read_sources(tmp_path)
     assert script.line(1) == "name = '\ufffd'"
 
 

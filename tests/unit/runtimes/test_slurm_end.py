@@ -2,13 +2,14 @@
 
 import pytest
 
+from sagelet_engine.runtimes.host_end import parsed
 from sagelet_engine.runtimes.port import Observation
 from sagelet_engine.runtimes.slurm_commands import SlurmJob
 from sagelet_engine.runtimes.slurm_end import Ended, end_of
 
 
 def ended(code: int | None = 0, heard: str = "") -> Ended:
-    return Ended.of({"exit_code": code, "error": None, "finished_ms": 7, "heard": heard})
+    return Ended(*parsed({"exit_code": code, "error": None, "finished_ms": 7, "heard": heard}))
 
 
 def job(state: str, preempted: int | None = None) -> SlurmJob:

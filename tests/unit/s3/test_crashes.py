@@ -259,3 +259,48 @@ def test_a_row_that_was_not_flushed_has_its_own_bytes(store: S3Store, monkeypatc
     stored, data = store.open("bucket", "k")
     with data:
         assert hashlib.md5(data.read()).hexdigest() == stored.etag
+
+
+def test_a_file_system_without_second_names(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("sagelet_engine.s3.files.os.link", refuse)
+    uploads = Uploads(store)
+    upload = uploads.begin("bucket", "k")
+    with uploads.part(upload, 1, 3, []) as (staged, kept):
+        staged.write(b"one")
+    uploads.complete(upload, [NamedPart(1, kept[0].etag, {})])
+    assert read(store, "k") == b"one"
+    assert store.files.staged_ids() == []
+
+
+def test_the_lost_file_of_an_upload_is_not_made_anew(store: S3Store) -> None:
+    """A part that is said to be in it would be zeros."""
+    uploads = Uploads(store)
+    upload = uploads.begin("bucket", "k")
+    with uploads.part(upload, 1, 5 << 20, []) as (staged, kept):
+        staged.write(b"1" * (5 << 20))
+    store.files.remove_staged(upload.file_id)
+    with pytest.raises(DamagedObject, match="upload again"), uploads.part(upload, 2, 3, []):
+        pass
+    with pytest.raises(DamagedObject, match="upload again"):
+        uploads.complete(upload, [NamedPart(1, kept[0].etag, {})])
+    assert read(store, "k") is None
+    uploads.abort(upload)
+
+
+def test_a_row_that_was_not_flushed_keeps_the_file_that_it_names(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the flush nor the rename succeeds: the bytes stay where the row's reader finds them."""
+
+    def broken(*_: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.catalog._log, "flush", broken)
+        patch.setattr(Path, "replace", broken)
+        with pytest.raises(NotFlushed):
+            put(store, "k", b"new")
+    assert read(store, "k") == b"new"

@@ -18,7 +18,7 @@ from sagelet_engine.jobs.store import Store
 from sagelet_engine.s3.errors import DamagedObject
 from sagelet_engine.s3.multipart import NamedPart, Uploads
 from sagelet_engine.s3.store import S3Store
-from sagelet_engine.state.archive import ArchiveDamaged, leads_within
+from sagelet_engine.state.archive import ArchiveDamaged
 from sagelet_engine.state.contents import NoDataDirectory
 from sagelet_engine.state.exporting import export_data
 from sagelet_engine.state.importing import DataThere, NewerArchive, import_data
@@ -51,7 +51,7 @@ def test_all_comes_back(data: Path, tmp_path: Path, ending: str) -> None:
     before = contents(data)
     assert import_data(target, tmp_path / "new").objects == done.objects
     assert contents(tmp_path / "new") == before
-    assert names(tmp_path / "new") == {"lock", "sagelet.db", "s3", "jobs", "warm-pools"}
+    assert names(tmp_path / "new") == {"lock", "identity.json", "sagelet.db", "s3", "jobs", "warm-pools"}
     assert names(tmp_path) == {"data", "new", "source", target.name}
     # The copy is no link to the user's file any more, and people find the bytes.
     assert (tmp_path / "new/s3" / BUCKET / "user/linked").stat().st_nlink == 1
@@ -118,7 +118,7 @@ def test_what_an_archive_cannot_hold_is_counted(data: Path, tmp_path: Path) -> N
     assert names(there) == {"algo-1", os.fsdecode(b"not-utf8-\xff")}
     export_data(data, tmp_path / "small.tar", job_files=False)
     import_data(tmp_path / "small.tar", tmp_path / "small")
-    assert names(tmp_path / "small") == {"lock", "sagelet.db", "s3"}
+    assert names(tmp_path / "small") == {"lock", "identity.json", "sagelet.db", "s3"}
 
 
 def test_exports_that_are_refused(data: Path, tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ HOSTILE: dict[str, tuple[Change, type[SageletError], str]] = {
     "another tree": (inserted(member("s3/bucket/a")), ArchiveDamaged, "no place"),
     "lock": (inserted(member("lock")), ArchiveDamaged, "no place"),
     "file id": (inserted(member("s3/files/../../x")), ArchiveDamaged, "no place"),
-    "link out": (inserted(member(f"{JOB}/l", kind=tarfile.SYMTYPE, link="../../../../x")), ArchiveDamaged, "no file"),
-    "absolute link": (inserted(member(f"{JOB}/l", kind=tarfile.SYMTYPE, link="/etc")), ArchiveDamaged, "no file"),
+    "link out": (inserted(member(f"{JOB}/l", kind=tarfile.SYMTYPE, link="../../../../x")), ArchiveDamaged, "SHA-256"),
+    "absolute link": (inserted(member(f"{JOB}/l", kind=tarfile.SYMTYPE, link="/etc")), ArchiveDamaged, "absolute path"),
     "hard link": (inserted(member(f"{JOB}/l", kind=tarfile.LNKTYPE, link="sagelet.db")), ArchiveDamaged, "no file"),
     "device": (inserted(member(f"{JOB}/l", kind=tarfile.CHRTYPE)), ArchiveDamaged, "no file"),
     "tree is a link": (inserted(member("jobs", kind=tarfile.SYMTYPE, link="/etc")), ArchiveDamaged, "no place"),
@@ -255,10 +255,10 @@ def test_other_archives_are_refused_and_nothing_is_left_of_them(saved: Path, tmp
     for target in (tmp_path / "new", data):
         with pytest.raises(error, match=text):
             import_data(tmp_path / "other.tar", target, replace=True)
-    assert names(tmp_path / "new") == {"lock"}
+    assert names(tmp_path / "new") == {"lock", "identity.json"}
     assert contents(data) == before
     assert names(tmp_path) == {"new", "other.tar"}
-    assert names(data) == {"lock", "sagelet.db", "s3", "jobs"}
+    assert names(data) == {"lock", "identity.json", "sagelet.db", "s3", "jobs"}
 
 
 def test_a_directory_that_refused_an_archive_takes_the_next(saved: Path, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_links_are_made_when_all_else_is_there(saved: Path, tmp_path: Path) -> N
     rewritten(saved, tmp_path / "other.tar", through)
     with pytest.raises(SageletError):
         import_data(tmp_path / "other.tar", tmp_path / "new")
-    assert names(tmp_path / "new") == {"lock"}
+    assert names(tmp_path / "new") == {"lock", "identity.json"}
 
 
 def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
         (tmp_path / "bad.tar").write_bytes(content)
         with pytest.raises(ArchiveDamaged):
             import_data(tmp_path / "bad.tar", tmp_path / name)
-        assert names(tmp_path / name) == {"lock"}
+        assert names(tmp_path / name) == {"lock", "identity.json"}
     with pytest.raises(SettingsError, match="no such file"):
         import_data(tmp_path / "none.tar", tmp_path / "new")
 
@@ -314,7 +314,7 @@ def test_a_catalogue_cannot_name_places_outside(data: Path, tmp_path: Path, buck
     export_data(data, tmp_path / "saved.tar")
     with pytest.raises(ArchiveDamaged, match="not named as objects are"):
         import_data(tmp_path / "saved.tar", tmp_path / "new")
-    assert names(tmp_path / "new") == {"lock"}
+    assert names(tmp_path / "new") == {"lock", "identity.json"}
     assert names(tmp_path) == {"data", "saved.tar", "new"}
 
 
@@ -326,11 +326,3 @@ def test_a_newer_data_directory_is_refused_before_it_is_touched(data: Path, tmp_
     with pytest.raises(NewerSchema, match="schema 99"):
         export_data(data, tmp_path / "saved.tar")
     assert names(tmp_path) == {"data"}
-
-
-@pytest.mark.parametrize(
-    ("target", "within"),
-    [("a", True), ("./a/../b", True), ("..", True), ("../..", False), ("a/../../../b", False), ("/a", False)],
-)  # fmt: skip
-def test_where_links_lead(target: str, within: bool) -> None:
-    assert leads_within("jobs/x/link", target) is within

@@ -39,7 +39,7 @@ def test_nothing_of_ours_is_left_and_all_of_others(data: Path) -> None:
         (data / name).parent.mkdir(exist_ok=True)
         (data / name).write_text(name)
     (kept,) = reset_data(data, "all", [])
-    assert files(data) == {"lock", "mine.txt", "notes/a"} | {
+    assert files(data) == {"lock", "identity.json", "mine.txt", "notes/a"} | {
         f"{kept.name}/{name}" for name in ("one-123456789012/mine", "mine", ".escaped/mine")
     }
     assert not (data / "s3").exists()
@@ -87,7 +87,7 @@ def test_damaged_databases_do_not_stand_in_the_way(data: Path, broken: bytes) ->
         (data / f"{name}-wal").unlink(missing_ok=True)
     (kept,) = reset_data(data, "all", [])
     assert (kept / "one-123456789012/a").is_file()
-    assert {path.name for path in data.iterdir()} == {"lock", kept.name}
+    assert {path.name for path in data.iterdir()} == {"lock", "identity.json", kept.name}
     fill(data, "two")
 
 

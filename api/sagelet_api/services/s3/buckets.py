@@ -40,13 +40,12 @@ def create_bucket(context: Context, parameters: dict[str, Any]) -> Result:
     configuration = parameters.get("CreateBucketConfiguration", {})
     region = _region(context.request.call.region, configuration.get("LocationConstraint"))
     try:
-        bucket = context.store.create_bucket(name, context.account, region)
+        context.store.create_bucket(name, context.account, region)
     except BucketExists as error:
         _refuse_existing(context, error, region)
-        bucket = context.store.catalog.bucket(name)
     if tags := configuration.get("Tags"):
         raise not_implemented(f"Tags at CreateBucket ({len(tags)}): the bucket is there; use PutBucketTagging.")
-    return Result({"Location": f"/{bucket.name}", "BucketArn": f"arn:aws:s3:::{bucket.name}"})
+    return Result({"Location": f"/{name}", "BucketArn": f"arn:aws:s3:::{name}"})
 
 
 def delete_bucket(context: Context, parameters: dict[str, Any]) -> Result:
@@ -130,6 +129,6 @@ def _refuse_existing(context: Context, error: BucketExists, region: str) -> None
             "Please select a different name and try again."
         )
         raise S3Error("BucketAlreadyExists", 409, message, BucketName=error.bucket) from error
-    if (region, context.store.catalog.bucket(error.bucket).region) != (FIRST_REGION, FIRST_REGION):
+    if (region, error.region) != (FIRST_REGION, FIRST_REGION):
         message = "Your previous request to create the named bucket succeeded and you already own it."
         raise S3Error("BucketAlreadyOwnedByYou", 409, message, BucketName=error.bucket) from error

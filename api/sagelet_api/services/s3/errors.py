@@ -1,6 +1,6 @@
 """S3's errors: codes, statuses and texts of AWS's table of error responses (S3 API reference), and of the store's."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from sagelet_api.aws_errors import AwsError, InternalFailure
@@ -61,6 +61,15 @@ def no_such_upload(upload_id: str) -> S3Error:
 
 def access_denied(message: str = "Access Denied") -> S3Error:
     return S3Error("AccessDenied", 403, message)
+
+
+def method_not_allowed() -> S3Error:
+    return S3Error("MethodNotAllowed", 405, "The specified method is not allowed against this resource.")
+
+
+def conflicting(names: Iterable[str]) -> S3Error:
+    """Two subresources: the request is for two operations."""
+    return S3Error("InvalidArgument", 400, f"Conflicting query string parameters: {', '.join(sorted(names))}")
 
 
 def not_implemented(message: str) -> S3Error:

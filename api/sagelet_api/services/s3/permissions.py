@@ -1,22 +1,20 @@
-"""What a job's credentials need for an operation of S3: IAM's action and the ARN of what it is about."""
+"""What an operation of S3 needs: IAM's actions, and the ARNs of what they are about."""
 
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 from sagelet_api.permissions import action_of
-from sagelet_api.protocol import Call
 from sagelet_api.services.s3.request import S3Request
 
 _ARN = "arn:aws:s3:::"
 
 
-def authorize(call: Call, operation: str, request: S3Request) -> None:
-    """Raises AwsError when the call is a job's, and the job may not do this."""
-    if call.permit is None:
-        return
-    call.permit(action_of("s3", operation), _resource(operation, request))
+def needs(operation: str, request: S3Request) -> Iterator[tuple[str, str]]:
+    """Actions and resources, all of which must be allowed."""
+    yield action_of("s3", operation), _resource(operation, request)
     if source := request.headers.get("x-amz-copy-source"):
         path, _, _ = unquote(source).lstrip("/").partition("?")
-        call.permit("s3:GetObject", f"{_ARN}{path}")
+        yield "s3:GetObject", f"{_ARN}{path}"
 
 
 def _resource(operation: str, request: S3Request) -> str:

@@ -14,6 +14,8 @@ from sagelet_api.services.s3.errors import S3Error, access_denied, invalid_argum
 #: In front of a name of ours: `BUCKET.`, `BUCKET.s3.`, `BUCKET.s3.us-east-1.`, or `s3.` alone.
 _SERVICE = re.compile(r"(?:(?P<bucket>.+)\.)?s3(?:[.-][a-z0-9-]+)?", re.IGNORECASE)
 MAX_KEY = 1024
+#: Where the environ has the request, once its operation is known.
+PARSED = "sagelet.s3"
 
 
 @dataclass(frozen=True)
@@ -47,17 +49,17 @@ def parse(call: Call, environ: Environ) -> S3Request:
 def _headers_in_query(call: Call, query: Mapping[str, str]) -> dict[str, str]:
     """Headers that a presigned URL carries, as octets. Raises S3Error for what no header could have brought.
 
-    The same for those that it asks for in the answer (`response-*`). A signature of version 2 in a header signs nothing
-    of the kind, so none are taken then.
+    The same for those that it asks for in the answer (`response-*`). No other request has headers in its query:
+    version 2 would not sign them.
     """
     found: dict[str, str] = {}
-    unsigned = call.headers.get("authorization", "").startswith("AWS ")
+    presigned = "authorization" not in call.headers
     for name, value in query.items():
         if name.lower().startswith("x-amz-"):
             octets = value.encode().decode("latin-1")
             if not is_name(name) or not is_value(octets):
                 raise invalid_argument(name, value, "Headers have no control characters, and their names no spaces.")
-            if not unsigned:
+            if presigned:
                 found[name.lower()] = octets
         elif name.startswith("response-") and not is_value(value):
             legal = not any(ord(character) > 255 for character in value)

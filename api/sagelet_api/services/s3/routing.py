@@ -6,6 +6,8 @@ from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
 
+from sagelet_api.services.s3.errors import conflicting
+
 #: Requests of another kind of bucket, and of a Lambda function that stands before one.
 _LEFT_OUT = ("ListDirectoryBuckets", "CreateSession", "WriteGetObjectResponse")
 #: The model has two generations of these; the older has the same route.
@@ -58,12 +60,21 @@ def routes() -> dict[tuple[str, int], list[Route]]:
 def find_operation(
     method: str, bucket: str, key: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> str | None:
-    """The operation's name; None when S3 has none for this."""
+    """The operation's name; None when S3 has none for this. Raises S3Error for a request that names two."""
     depth = 2 if key else 1 if bucket else 0
-    for route in routes().get((method, depth), ()):
-        if route.fits(query, headers):
-            return route.operation
-    return None
+    fitting = [route for route in routes().get((method, depth), ()) if route.fits(query, headers)]
+    if not fitting:
+        return None
+    names = {name for route in fitting for name, _ in route.query}
+    if not names <= {name for name, _ in fitting[0].query}:
+        raise conflicting(names)
+    return fitting[0].operation
+
+
+@cache
+def selecting() -> frozenset[str]:
+    """The parameters of a query that make another operation of a request."""
+    return frozenset(name for entries in routes().values() for route in entries for name, _ in route.query)
 
 
 def _route(operation: Any) -> Route:

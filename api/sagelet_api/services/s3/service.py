@@ -12,9 +12,7 @@ from sagelet_api.replies import Reply, error_reply, send
 from sagelet_api.services.s3 import buckets, codec, listings, reading, request, uploading, writing, xml
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, Handler, Rest
-from sagelet_api.services.s3.errors import S3Error, not_implemented, translated
-from sagelet_api.services.s3.permissions import authorize
-from sagelet_api.services.s3.routing import find_operation
+from sagelet_api.services.s3.errors import not_implemented, translated
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.store import S3Store
 
@@ -71,12 +69,9 @@ class S3Service:
             return send(call, replace(reply, body=b"") if error.status == 304 else reply, start_response)
 
     def _answer(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        asked = request.parse(call, environ)
-        operation = find_operation(call.method, asked.bucket, asked.key, asked.query, asked.headers)
-        if operation is None:
-            raise S3Error("MethodNotAllowed", 405, "The specified method is not allowed against this resource.")
-        authorize(call, operation, asked)
-        context = Context(asked, self._store, self._uploads, self._rest)
+        asked: request.S3Request = environ[request.PARSED]
+        operation = call.operation
+        context = Context(replace(asked, call=call), self._store, self._uploads, self._rest)
         handler = HANDLERS.get(operation)
         if handler is None:
             return self._forward(context, operation, environ, start_response)

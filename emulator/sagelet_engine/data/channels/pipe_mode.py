@@ -93,8 +93,9 @@ class PipeFeed:
         return [
             {
                 "channel": channel.name,
-                "directory": str(self._directories.host(name).channels.absolute()),
-                "spool": str(self._spool(channel).absolute()),
+                # Relative to the feeder's own directory: the data directory may be moved.
+                "directory": os.path.relpath(self._directories.host(name).channels, self._root),
+                "spool": os.path.relpath(self._spool(channel), self._root),
                 "host": number if channel.sharded else 0,
                 "hosts": len(hosts) if channel.sharded else 1,
                 "seed": channel.seed,

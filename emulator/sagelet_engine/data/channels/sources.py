@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from sagelet_engine import aws_texts
 from sagelet_engine.data.channels.channel import Channel, DataType
-from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.data.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.errors import ClientFault
 from sagelet_engine.jobs.record import TrainingJob
 
@@ -65,6 +65,8 @@ class JobObjects:
             fetch(key.account, key.region, uri.bucket, uri.key, target)
         except ObjectNotFound as error:
             raise ClientFault(f"Data download failed:the object {uri} does not exist") from error
+        except ObjectDamaged as error:
+            raise ClientFault(f"Data download failed:{error}") from error
 
     @contextmanager
     def opened(self, uri: S3Uri) -> Iterator[BinaryIO]:

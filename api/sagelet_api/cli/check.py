@@ -1,0 +1,65 @@
+"""`sagelet check`: is what the data directory says true."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from sagelet_api.cli.exit_codes import DONE, ERROR
+from sagelet_api.cli.options import account_option, data_option, json_option, region_option
+from sagelet_api.cli.output import console, echo_json, printable, size
+from sagelet_engine.errors import DataDirectoryInUse
+from sagelet_engine.state.checking.report import Finding, Report
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Mend what can be mended safely, and say each thing that is done.")
+@json_option
+@click.pass_context
+@data_option
+@account_option
+@region_option
+def check(context: click.Context, repair: bool, as_json: bool, data: Path, account: str, region: str) -> None:
+    """Check the data directory.
+
+    All bytes of objects by their checksums and ETags, the catalogue against files, jobs against their directories, and
+    both databases by SQLite's own check. One line tells each thing found and its remedy; exits with 1 when one is
+    left to mend. A server must not run on the directory (`sagelet down`); beside one, `sagelet doctor` and
+    /_sagelet/health look at the databases.
+
+    --repair deletes no bytes: what is in the way goes to DATA/set-aside-ID. It makes a new database of the rows that
+    can be read of a damaged one, and a lost catalogue of the objects' files; --account and --region are for buckets
+    that neither their name nor a job assigns to an account.
+    """
+    from sagelet_engine.state.checking.check import check_data
+
+    try:
+        with console(stderr=True).status("reading all that is there"):
+            found = check_data(data, account, region, repair=repair)
+    except DataDirectoryInUse as error:
+        raise DataDirectoryInUse(f"{error}. A directory is checked when no server runs on it") from error
+    if as_json:
+        findings = [asdict(one) for one in found.findings]
+        counts = {"objects": found.objects, "bytes": found.bytes, "jobs": found.jobs}
+        echo_json({"data": str(data), "repair": repair, "sound": found.sound, **counts, "findings": findings})
+    else:
+        _tell(found)
+    context.exit(DONE if found.sound else ERROR)
+
+
+def _tell(found: Report) -> None:
+    for one in found.findings:
+        click.echo(printable(f"{_mark(one)}: {one.what}. {_end(one)}"))
+    left = sum(one.damage and not one.mended for one in found.findings)
+    verdict = f"{left} to mend" if left else "all is sound"
+    click.echo(f"{found.objects} objects ({size(found.bytes)}) and {found.jobs} jobs were looked at: {verdict}")
+
+
+def _mark(finding: Finding) -> str:
+    if finding.mended:
+        return "mended"
+    return "damaged" if finding.damage else "note"
+
+
+def _end(finding: Finding) -> str:
+    return f"Done: {finding.mended}" if finding.mended else f"Remedy: {finding.remedy}"

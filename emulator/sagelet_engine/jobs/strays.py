@@ -1,0 +1,32 @@
+"""Hosts that no job of this data directory knows, and hosts whose data directory is gone."""
+
+import logging
+from collections.abc import Sequence
+
+from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.runtimes.port import Runtime
+
+log = logging.getLogger(__name__)
+
+
+def end_strays(store: Store, runtimes: Sequence[Runtime], *, dry_run: bool = False) -> tuple[str, ...]:
+    """For who has the data directory; returns what was ended, or (dry run) would be, for people.
+
+    Hosts by this directory's id without a job are those of jobs that were reset, deleted or lost with a database.
+    """
+    found: list[str] = []
+    for runtime in runtimes:
+        try:
+            # In this order: a job that comes to be meanwhile is known before it has hosts.
+            there = runtime.jobs()
+            known = {job.launch_id for job in store.unfinished()}
+            for stray in sorted(there - known):
+                found.append(f"hosts of {stray}, a job that is not known here")
+                if not dry_run:
+                    runtime.reap(stray)
+            found += runtime.end_lost(dry_run=dry_run)
+        except (RuntimeUnavailable, StoreUnavailable) as error:
+            log.warning("hosts without a job could not be looked for: %s", error)
+    return tuple(found)

@@ -1,0 +1,80 @@
+"""A check of a whole data directory. Nothing of a user's is deleted by it: what is in the way is moved aside."""
+
+import json
+import re
+from pathlib import Path
+
+from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.state import contents
+from sagelet_engine.state.checking.databases import State, check_database
+from sagelet_engine.state.checking.jobs import check_jobs, set_all_aside
+from sagelet_engine.state.checking.objects import Objects, Owner
+from sagelet_engine.state.checking.report import Aside, Report
+from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.state.writers import without_imports
+
+#: The buckets that the SDK makes say whose they are.
+_DEFAULT_BUCKET = re.compile(r"sagemaker-([a-z0-9-]+)-(\d{12})")
+_URI = re.compile(r's3://([^/"]+)')
+
+
+def check_data(data: Path, account: str, region: str, *, repair: bool = False) -> Report:
+    """Checks a data directory that no server has, and mends it if that is asked.
+
+    `account`, `region`: whose buckets are of which nothing else tells that.
+    Raises NoDataDirectory, NewerSchema, DataDirectoryInUse, SettingsError.
+    """
+    contents.check_is_data_directory(data)
+    report, aside = Report(repair), Aside(data)
+    lock = lock_directory(data)
+    try:
+        with without_imports(data):
+            _check(data, report, aside, account, region)
+    except OSError as error:
+        raise SettingsError(f"{error.filename or data}: {error.strerror or error}") from error
+    finally:
+        lock.close()
+    return report
+
+
+def _check(data: Path, report: Report, aside: Aside, account: str, region: str) -> None:
+    jobs = check_database(data, contents.JOBS_DATABASE, report, aside)
+    objects = check_database(data, contents.CATALOG, report, aside)
+    if jobs.readable:
+        check_jobs(data, report, aside)
+    elif jobs is State.LOST and report.repair:
+        set_all_aside(data, report, aside)
+    if objects.readable or (objects is State.LOST and report.repair):
+        lost = objects is not State.SOUND
+        Objects(data, report, aside, _owner(data, account, region), lost=lost).check()
+
+
+def _owner(data: Path, account: str, region: str) -> Owner:
+    known: dict[str, tuple[str, str]] = {}
+
+    def owner(bucket: str) -> tuple[str, str]:
+        if not known:
+            known.update({"": ("", "")} | _named_by_jobs(data))
+        if bucket in known:
+            return known[bucket]
+        by_name = _DEFAULT_BUCKET.fullmatch(bucket)
+        return (by_name[2], by_name[1]) if by_name else (account, region)
+
+    return owner
+
+
+def _named_by_jobs(data: Path) -> dict[str, tuple[str, str]]:
+    """A job writes to its own account's buckets."""
+    if not (data / contents.JOBS_DATABASE).exists():
+        return {}
+    try:
+        store = Store(data / contents.JOBS_DATABASE)
+    except StoreUnavailable:
+        return {}
+    try:
+        requests = [(job.key, json.dumps(job.request["OutputDataConfig"])) for job in store.every_job()]
+    finally:
+        store.close()
+    return {bucket: (key.account, key.region) for key, text in requests for bucket in _URI.findall(text)}

@@ -1,0 +1,80 @@
+"""The two databases: SQLite's own check, their schema, and a new one of what can be read of a damaged one."""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from types import MappingProxyType
+
+from sagelet_engine.database import remove_database
+from sagelet_engine.database_damage import Saved, damage_of, save
+from sagelet_engine.jobs import sql_schema
+from sagelet_engine.s3 import catalog
+from sagelet_engine.state import contents
+from sagelet_engine.state.change import changing, workspace
+from sagelet_engine.state.checking.report import Aside, Report
+
+MIGRATIONS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {contents.JOBS_DATABASE: sql_schema.MIGRATIONS, contents.CATALOG: catalog.MIGRATIONS}
+)
+
+
+class State(Enum):
+    SOUND = "sound"
+    #: It has what could be read of a damaged one.
+    SAVED = "saved"
+    #: It has to be made anew, beside data that it knew.
+    LOST = "lost"
+    #: There is none, and nothing that it would know.
+    NONE = "none"
+    DAMAGED = "damaged"
+
+    @property
+    def readable(self) -> bool:
+        return self in (State.SOUND, State.SAVED)
+
+
+def check_database(data: Path, name: str, report: Report, aside: Aside) -> State:
+    """Raises NewerSchema, OSError."""
+    path = data / name
+    if (lost := contents.lost_database(data, name)) is not None:
+        return _lost(data, name, lost, report, aside)
+    if not path.exists():
+        return State.NONE
+    found = damage_of(path, MIGRATIONS[name])
+    if not found:
+        return State.SOUND
+    mended = _replace(data, name, aside) if report.repair else ""
+    for one in found:
+        report.add("database", f"{path}: {one}", "`sagelet check --repair` saves what can be read", mended=mended)
+    return State.SAVED if report.repair else State.DAMAGED
+
+
+def _lost(data: Path, name: str, lost: str, report: Report, aside: Aside) -> State:
+    mended = ""
+    if report.repair:
+        # What SQLite left beside the file would be taken for the new one's.
+        aside.leave_copy(name)
+        remove_database(data / name)
+        mended = "a new one is made; see below"
+    report.add("database", lost, contents.LOST_REMEDY, mended=mended)
+    return State.LOST
+
+
+def _replace(data: Path, name: str, aside: Aside) -> str:
+    kept = aside.leave_copy(name)
+    if name == contents.JOBS_DATABASE:
+        with changing(data) as change:
+            saved = save(data / name, change.new / name, MIGRATIONS[name])
+            change.commit([name])
+    else:
+        with workspace(data) as place:
+            saved = save(data / name, place / "new.db", MIGRATIONS[name])
+            # A crash in between leaves objects without a catalogue, which the next repair makes of their files.
+            remove_database(data / name)
+            (place / "new.db").rename(data / name)
+    return f"replaced by a new one with {_told(saved)}; {kept}"
+
+
+def _told(saved: Saved) -> str:
+    rows = ", ".join(f"{count} {table}" for table, count in saved.rows.items() if count) or "no rows"
+    return rows + (f" ({', '.join(saved.cut)} could not be read to the end)" if saved.cut else "")

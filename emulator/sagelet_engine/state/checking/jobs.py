@@ -1,0 +1,61 @@
+"""Rows of jobs against their directories."""
+
+from pathlib import Path
+
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.jobs.store import Store
+from sagelet_engine.state import contents
+from sagelet_engine.state.checking.report import Aside, Report
+
+
+def check_jobs(data: Path, report: Report, aside: Aside) -> None:
+    """For a database that can be read. Raises StoreUnavailable, OSError."""
+    store = Store(data / contents.JOBS_DATABASE)
+    try:
+        _check_records(store, report, aside)
+        known = {*store.job_places()}
+        report.jobs = len(known)
+        _check_directories(data, known, report, aside)
+        _check_hosts(data, store, report)
+    finally:
+        store.close()
+
+
+def set_all_aside(data: Path, report: Report, aside: Aside) -> None:
+    """Directories of jobs whose database is lost: a job cannot be made of them."""
+    _check_directories(data, set(), report, aside)
+
+
+def _check_records(store: Store, report: Report, aside: Aside) -> None:
+    broken = store.broken_records()
+    kept = aside.leave_copy(contents.JOBS_DATABASE) if broken and report.repair else ""
+    for job_id, why in broken:
+        if report.repair:
+            store.drop_record(job_id)
+        report.add(
+            "job", f"the record of job {job_id} cannot be read: {why}",
+            "`sagelet check --repair` forgets the job", mended=kept and f"the job is forgotten; the database {kept}",
+        )  # fmt: skip
+
+
+def _check_directories(data: Path, known: set[tuple[str, str, str]], report: Report, aside: Aside) -> None:
+    for directory in sorted((data / "jobs").glob("*/*/*")):
+        account, region, job_id = directory.parts[-3:]
+        if (account, region, job_id) not in known:
+            name = directory.relative_to(data).as_posix()
+            report.add(
+                "job", f"{name} has files of a job that {contents.JOBS_DATABASE} does not know",
+                "`sagelet check --repair` moves them aside",
+                mended=aside.move(name) if report.repair else "",
+            )  # fmt: skip
+
+
+def _check_hosts(data: Path, store: Store, report: Report) -> None:
+    for job in store.unfinished():
+        directories = JobDirectories.of(data, job)
+        gone = [name for name in job.hosts if job.launched and not directories.host(name).run.is_dir()]
+        if gone:
+            report.add(
+                "job", f"{job.key.name} is under way, and the files of {', '.join(gone)} are gone",
+                "it ends as failed when a server starts: submit it again",
+            )  # fmt: skip

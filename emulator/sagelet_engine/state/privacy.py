@@ -1,0 +1,33 @@
+"""A data directory is its owner's alone: it holds the key pair, jobs' secrets and objects, and a lock."""
+
+import os
+import stat
+from pathlib import Path
+
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.keys import make_private
+from sagelet_engine.state.contents import is_data_directory, is_empty
+
+_OTHERS = 0o077
+
+
+def keep_private(data: Path) -> None:
+    """Makes a data directory, and closes one that is there to others. Raises SettingsError.
+
+    One that others can read, and that holds files that are not sagelet's, is somebody's directory for something else.
+    """
+    make_private(data)
+    mode = stat.S_IMODE(data.stat().st_mode)
+    if not mode & _OTHERS:
+        return
+    if not is_data_directory(data) and not is_empty(data):
+        raise SettingsError(
+            f"--data {data}: others can read this directory, and it holds files that are not sagelet's: name another "
+            f"one, or `chmod 700 {data}`"
+        )
+    try:
+        os.chmod(data, mode & ~_OTHERS)
+    except OSError as error:
+        raise SettingsError(
+            f"--data {data}: others can read this directory: `chmod 700 {data}` as its owner ({error.strerror})"
+        ) from error

@@ -1,0 +1,61 @@
+"""Whether the databases of a data directory are sound, also beside a server: a quick look often, a long one hourly."""
+
+import sqlite3
+import threading
+from pathlib import Path
+
+from sagelet_engine.database import NewerSchema, StoreUnavailable, schema_of
+from sagelet_engine.database_damage import damage_of, has_header
+from sagelet_engine.state import contents
+from sagelet_engine.state.checking.databases import MIGRATIONS
+
+#: Seconds between two reads of all pages.
+PERIOD = 3600.0
+
+
+def damage(data: Path) -> dict[str, list[str]]:
+    """What is wrong with each database, after all of its pages were read; without those that are not there yet."""
+    found: dict[str, list[str]] = {}
+    for name, migrations in MIGRATIONS.items():
+        if (lost := contents.lost_database(data, name)) is not None:
+            found[name] = [lost]
+        elif (data / name).exists():
+            try:
+                found[name] = damage_of(data / name, migrations, quick=True)
+            except NewerSchema:
+                found[name] = []
+    return found
+
+
+class Soundness(threading.Thread):
+    """Reads the databases of a running server from time to time, and remembers what it saw."""
+
+    def __init__(self, data: Path, closing: threading.Event) -> None:
+        super().__init__(name="soundness", daemon=True)
+        self._data = data
+        self._closing = closing
+        #: Those that a server has opened when this is made.
+        self._names = [name for name in MIGRATIONS if (data / name).exists()]
+        self._found: dict[str, list[str]] = {}
+
+    def run(self) -> None:
+        while not self._closing.is_set():
+            self._found = damage(self._data)
+            self._closing.wait(PERIOD)
+
+    def states(self) -> dict[str, str]:
+        """`ok`, or what is wrong, by the database's name."""
+        return {name: self._state(name) for name in self._names}
+
+    def _state(self, name: str) -> str:
+        if self._found.get(name):
+            return f"damaged: {self._found[name][0]}"
+        if not (self._data / name).exists():
+            return "missing"
+        try:
+            if not has_header(self._data / name):
+                return "damaged: file is not a database"
+            schema_of(self._data / name)
+        except (StoreUnavailable, OSError, sqlite3.Error) as error:
+            return f"damaged: {error.__cause__ or error}"
+        return "ok"

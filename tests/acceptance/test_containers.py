@@ -1,0 +1,80 @@
+"""What scripts that come from AWS do in their container, where root is read-only and nobody is root."""
+
+import io
+import textwrap
+import zipfile
+from collections.abc import Callable
+
+import pytest
+
+from support.jobs import Jobs
+from support.server import COMPILED, NATIVE, SageletProcess
+
+pytestmark = pytest.mark.docker
+
+SCRIPT = """
+    import getpass, importlib.metadata, os, shutil, subprocess, sys, tempfile
+    import torch
+
+    import from_requirements
+    print("imported", from_requirements.VALUE, importlib.metadata.version("retrying"))
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "./by_script-1.0-py3-none-any.whl"], check=True)
+    import by_script
+    print("installed", by_script.VALUE)
+    print("command", subprocess.run(["from-requirements"], check=True, capture_output=True, text=True).stdout.strip())
+    print("home", os.path.expanduser("~"), getpass.getuser(), os.geteuid() != 0)
+    for place in ("~/.cache/huggingface/x", "~/.config/matplotlib/x", "/tmp/x/y", "/var/tmp/x/y"):
+        os.makedirs(os.path.expanduser(place))
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"x" * 2**20)
+    shutil.copy(__file__, "/opt/ml/model")
+    os.chmod("/opt/ml/input/config/hyperparameters.json", 0o600)
+    torch.save({}, "/opt/ml/model/weights.pt")
+    print("compiled", torch.compile(lambda x: x + 1)(torch.ones(2)).tolist())
+    print("done")
+"""
+
+
+def wheel(name: str, version: str, module: str, *, command: bool = False) -> bytes:
+    info, packed = f"{name}-{version}.dist-info", io.BytesIO()
+    files = {
+        f"{module}.py": f"VALUE = {name!r}\ndef main(): print(VALUE)\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
+    if command:
+        files[f"{info}/entry_points.txt"] = f"[console_scripts]\n{name.replace('_', '-')} = {module}:main\n"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("image", [NATIVE, COMPILED])
+def test_a_job_installs_what_it_needs(servers: Callable[[str], SageletProcess], image: str) -> None:
+    """By requirements.txt, which replaces a package of the image, and by a pip of its own."""
+    jobs = Jobs(servers("docker"))
+    parts = {
+        "from_requirements-1.0-py3-none-any.whl": wheel("from_requirements", "1.0", "from_requirements", command=True),
+        "by_script-1.0-py3-none-any.whl": wheel("by_script", "1.0", "by_script"),
+        "retrying-99.0-py3-none-any.whl": wheel("retrying", "99.0", "retrying_99"),
+    }
+    compiled = {"sagemaker_training_compiler_enabled": "true"} if image == COMPILED else {}
+    wanted = "".join(f"./{name}\n" for name in parts if not name.startswith("by_script"))
+    files: dict[str, str | bytes] = {"train.py": textwrap.dedent(SCRIPT), "requirements.txt": wanted, **parts}
+    name = jobs.submit(files, image=image, hyperparameters=compiled)
+    job = jobs.ended(name)
+    log = jobs.log(name)
+    assert job["TrainingJobStatus"] == "Completed", (job.get("FailureReason"), log[-40:])
+    for line in (
+        "imported from_requirements 99.0",
+        "installed by_script",
+        "command from_requirements",
+        "compiled [2.0, 2.0]",
+        "done",
+    ):
+        assert line in log, log[-40:]
+    (home,) = [line.split() for line in log if line.startswith("home ")]
+    assert (home[1], home[3]) == ("/root", "True")
+    assert set(jobs.artifact(name)) == {"train.py", "weights.pt"}

@@ -1,0 +1,80 @@
+"""S3's own handlers over a real store, called without HTTP and XML: what clients of a server get."""
+
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sagelet_api.protocol import Call, Environ, Protocol, StartResponse
+from sagelet_api.services.s3.context import Context
+from sagelet_api.services.s3.errors import translated
+from sagelet_api.services.s3.request import S3Request
+from sagelet_api.services.s3.service import HANDLERS
+from sagelet_engine.s3.multipart import Uploads
+from sagelet_engine.s3.records import Bucket, StoredObject
+from sagelet_engine.s3.store import S3Store
+from support.histories.schedule import Schedule
+
+ACCOUNT, REGION = "123456789012", "us-east-1"
+#: Bytes that arrive at once: a body comes in pieces, and anything may happen between two of them.
+PIECE = 5
+
+
+class Body(io.RawIOBase):
+    def __init__(self, schedule: Schedule, data: bytes) -> None:
+        super().__init__()
+        self._schedule = schedule
+        self._left = data
+
+    def readinto(self, buffer: Any) -> int:
+        self._schedule.step()
+        piece = self._left[: min(PIECE, len(buffer))]
+        self._left = self._left[len(piece) :]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+class _Rest:
+    """Stands in for moto."""
+
+    def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        raise NotImplementedError
+
+    def make_bucket(self, account: str, region: str, name: str) -> None:
+        pass
+
+    def drop_bucket(self, account: str, region: str, name: str) -> None:
+        pass
+
+    def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
+        pass
+
+
+class Face:
+    def __init__(self, schedule: Schedule, store: S3Store) -> None:
+        self._schedule = schedule
+        self.store = store
+        self._uploads = Uploads(store)
+
+    def call(
+        self,
+        operation: str,
+        bucket: str,
+        key: str = "",
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        **parameters: Any,
+    ) -> Mapping[str, Any]:
+        """Members of the answer. Raises AwsError."""
+        sent = {"content-length": str(len(body)), "host": "localhost", **(headers or {})}
+        call = Call("s3", operation, ACCOUNT, REGION, "", "", {}, sent, "request", Protocol.S3, None)
+        request = S3Request(call, {"wsgi.input": Body(self._schedule, body)}, bucket, key, {}, sent)
+        context = Context(request, self.store, self._uploads, _Rest())
+        given = {name: value for name, value in parameters.items() if value is not None}
+        with translated():
+            return HANDLERS[operation](context, given).members
+
+    def abort_as_garbage(self, bucket: str, key: str, upload_id: str) -> None:
+        """As `sagelet gc` does beside the handlers. Raises AwsError."""
+        with translated():
+            self.store.catalog.bucket(bucket)
+            Uploads(self.store).abort(self.store.catalog.upload(bucket, key, upload_id))

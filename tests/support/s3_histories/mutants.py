@@ -1,0 +1,218 @@
+"""The object store broken on purpose: what its histories are worth shows in how soon they find each of these.
+
+A mutant is a mistake that somebody could make in a small change, as a patch of one name. Some were made: the first
+sagelet that had multipart uploads had the ones that are marked so.
+"""
+
+import fcntl
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import Any, BinaryIO
+from unittest import mock
+
+from sagelet_engine.s3 import catalog as catalog_module
+from sagelet_engine.s3 import multipart
+from sagelet_engine.s3.catalog import Catalog
+from sagelet_engine.s3.errors import DamagedObject, NoSuchUpload
+from sagelet_engine.s3.files import Files
+from sagelet_engine.s3.multipart import Uploads
+from sagelet_engine.s3.records import StoredObject, Upload, UploadedPart
+from sagelet_engine.s3.store import Check, S3Store, anything
+from sagelet_engine.s3.upload_locks import UploadLocks
+from sagelet_engine.state import exporting
+
+Mutant = Callable[[], Any]
+
+
+@contextmanager
+def _at_once(_locks: UploadLocks, _upload_id: str) -> Iterator[bool]:
+    yield True
+
+
+def _no_exclusion() -> Any:
+    """Was made."""
+    return mock.patch.multiple(UploadLocks, ending=_at_once, recording=_at_once)
+
+
+def _parts_while_it_ends() -> Any:
+    """Was made."""
+    return mock.patch.object(UploadLocks, "recording", _at_once)
+
+
+def _slots_for_all() -> Any:
+    @contextmanager
+    def slot(_locks: UploadLocks, _upload_id: str, _number: int) -> Iterator[bool]:
+        yield True
+
+    return mock.patch.object(UploadLocks, "slot", slot)
+
+
+def _never_busy() -> Any:
+    """Completes in the upload's file although somebody writes to it."""
+    work = UploadLocks.ending
+
+    @contextmanager
+    def ending(locks: UploadLocks, upload_id: str) -> Iterator[bool]:
+        with work(locks, upload_id):
+            yield True
+
+    return mock.patch.object(UploadLocks, "ending", ending)
+
+
+def _no_look_in_the_transaction() -> Any:
+    """Was made."""
+
+    def remove(db: Any, upload_id: str) -> None:
+        db.execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
+
+    return mock.patch.object(catalog_module, "_remove_upload", remove)
+
+
+def _the_uploads_own_file() -> Any:
+    """The object has the file id of its upload. Was made."""
+    return mock.patch.object(Files, "link_staged", lambda _files, file_id: file_id)
+
+
+def _files_made_at_any_time() -> Any:
+    """The upload's file is made anew by a part that is no part of it any more, and left. Was made."""
+    return mock.patch.object(Uploads, "_sweep", return_value=None)
+
+
+def _no_repeats() -> Any:
+    """Was made."""
+
+    def completed(_catalog: Catalog, _bucket: str, _key: str, upload_id: str, _named: str) -> StoredObject:
+        raise NoSuchUpload(upload_id)
+
+    return mock.patch.object(Catalog, "completed", completed)
+
+
+def _any_repeat() -> Any:
+    return mock.patch.object(multipart, "_fingerprint", return_value="")
+
+
+def _old_parts() -> Any:
+    """A part that is sent again has the file that it had."""
+    work = Catalog.put_part
+
+    def put_part(catalog: Catalog, upload: Upload, part: UploadedPart) -> str | None:
+        work(catalog, upload, part)
+        return part.file_id
+
+    return mock.patch.object(Catalog, "put_part", put_part)
+
+
+def _rename_before_row() -> Any:
+    work = Catalog.put
+
+    def put(catalog: Catalog, stored: StoredObject) -> None:
+        root = catalog._path.parent
+        with suppress(FileNotFoundError):  # of an object that gets other tags
+            (root / stored.path).parent.mkdir(parents=True, exist_ok=True)
+            (root / ".staged" / stored.file_id).replace(root / stored.path)
+        work(catalog, stored)
+
+    return mock.patch.object(Catalog, "put", put)
+
+
+def _conditions_before_the_transaction() -> Any:
+    work = S3Store.commit
+
+    def commit(
+        store: S3Store, bucket: str, key: str, file_id: str, size: int, *, check: Check = anything, **members: Any
+    ) -> StoredObject:
+        check(store.catalog.find(bucket, key))
+        return work(store, bucket, key, file_id, size, **members)
+
+    return mock.patch.object(S3Store, "commit", commit)
+
+
+def _conditions_of_what_is_there() -> Any:
+    """Two deletions of the same version both succeed. Was made."""
+    work = S3Store.delete
+
+    def delete(store: S3Store, bucket: str, keys: Iterable[str], *, check: Check = anything) -> list[str]:
+        return work(store, bucket, keys, check=lambda current: None if current is None else check(current))
+
+    return mock.patch.object(S3Store, "delete", delete)
+
+
+def _one_look() -> Any:
+    """A reader believes the row that it saw before it opened the file."""
+
+    def open_object(store: S3Store, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
+        stored = store.head(bucket, key)
+        data = store.files.open(stored.file_id, stored.path)
+        return (stored, data) if data is not None else store._open_at_rest(bucket, key)
+
+    return mock.patch.object(S3Store, "open", open_object)
+
+
+def _two_places_one_after_the_other() -> Any:
+    """A file that moves from one place to the other while a reader looks is gone. Was made."""
+
+    def at_rest(store: S3Store, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
+        raise DamagedObject(store.head(bucket, key).path)
+
+    return mock.patch.object(S3Store, "_open_at_rest", at_rest)
+
+
+def _writers_at_once() -> Any:
+    @contextmanager
+    def committing(_store: S3Store) -> Iterator[None]:
+        yield
+
+    return mock.patch.object(S3Store, "committing", committing)
+
+
+def _file_before_row() -> Any:
+    """A deletion removes the bytes first."""
+    return mock.patch.object(
+        Files, "unsettle", lambda files, _file_id, path: (files.root / path).unlink(missing_ok=True)
+    )
+
+
+def _no_recovery() -> Any:
+    return mock.patch.object(S3Store, "recover", return_value=None)
+
+
+def _uploads_are_garbage() -> Any:
+    return mock.patch.object(Catalog, "is_of_upload", return_value=False)
+
+
+def _deletions_stay_deleted() -> Any:
+    """Recovery takes what is staged for garbage, whatever its row says."""
+    return mock.patch.object(Catalog, "by_file", return_value=None)
+
+
+def _exports_at_any_time() -> Any:
+    """An export copies the catalogue, and then files that went meanwhile."""
+    unlocked = SimpleNamespace(**{**vars(fcntl), "flock": lambda *_: None})
+    return mock.patch.object(exporting, "fcntl", unlocked)
+
+
+#: With the theme of the histories that come across it soonest.
+MUTANTS: dict[str, tuple[Mutant, str]] = {
+    "nobody is kept out of an upload": (_no_exclusion, "upload"),
+    "parts are recorded while their upload ends": (_parts_while_it_ends, "upload"),
+    "two write one slot": (_slots_for_all, "upload"),
+    "a completion does not care who still writes": (_never_busy, "upload"),
+    "the transaction does not look for the upload": (_no_look_in_the_transaction, "upload"),
+    "an object has its upload's file id": (_the_uploads_own_file, "upload"),
+    "late parts leave files": (_files_made_at_any_time, "upload"),
+    "a completion cannot be repeated": (_no_repeats, "upload"),
+    "a completion is repeated with any parts": (_any_repeat, "upload"),
+    "a part's new file is removed for its old one": (_old_parts, "upload"),
+    "the rename comes before the row": (_rename_before_row, "key"),
+    "conditions are checked before the transaction": (_conditions_before_the_transaction, "key"),
+    "conditions are not checked of what is gone": (_conditions_of_what_is_there, "key"),
+    "a reader looks once": (_one_look, "key"),
+    "a file that moves is gone": (_two_places_one_after_the_other, "key"),
+    "writers commit at once": (_writers_at_once, "key"),
+    "a deletion removes the file first": (_file_before_row, "key"),
+    "nothing is recovered": (_no_recovery, "all"),
+    "recovery removes uploads": (_uploads_are_garbage, "upload"),
+    "recovery removes objects": (_deletions_stay_deleted, "all"),
+    "an export waits for nobody": (_exports_at_any_time, "upload"),
+}

@@ -1,0 +1,52 @@
+"""What clients asked of the store and what they were told: the input of the check in `linearize.py`."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Operation:
+    """One call, or one of the two halves of a copy: reading the source, writing the target."""
+
+    number: int
+    #: A name of `model.RULES`.
+    kind: str
+    arguments: dict[str, Any]
+    #: Events are numbered; a call lasts from one to another.
+    called: int
+    returned: int = 0
+    #: Whether the client knows how it ended. One that it does not know of happened once in that time, or never.
+    known: bool = False
+    #: S3's code when it was refused.
+    error: str | None = None
+    #: What the client was told.
+    value: Any = None
+    #: The operation that goes before this one: the other half of a copy.
+    after: int | None = None
+
+    def __str__(self) -> str:
+        told = "?" if not self.known else self.error or self.value
+        shown = ", ".join(f"{name}={value}" for name, value in self.arguments.items() if name != "contents")
+        return f"#{self.number} [{self.called}-{self.returned}] {self.kind}({shown}) -> {told}"
+
+
+@dataclass
+class Log:
+    """All operations of a history."""
+
+    operations: list[Operation] = field(default_factory=list)
+    events: int = 0
+    #: Operations that there ever were: one may be taken out again.
+    count: int = 0
+
+    def call(self, kind: str, after: int | None = None, **arguments: Any) -> Operation:
+        self.events += 1
+        self.count += 1
+        made = Operation(self.count, kind, arguments, self.events, after=after)
+        self.operations.append(made)
+        return made
+
+    def returns(self, *operations: Operation, known: bool, error: str | None = None, value: Any = None) -> None:
+        self.events += 1
+        for operation in operations:
+            operation.returned, operation.known, operation.error, operation.value = self.events, known, error, value

@@ -1,0 +1,91 @@
+"""Which requirements are the same, and which are kept at all."""
+
+from pathlib import Path
+
+import pytest
+
+from sagelet_engine.runtimes.requirements_key import NotKept, key_of
+
+FILE = "requirements.txt"
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def key(text: str, path: tuple[str, ...] = (), **environ: str) -> str:
+    Path(FILE).write_text(text)
+    return key_of(FILE, path, environ)
+
+
+def test_what_pip_does_not_read_makes_no_difference() -> None:
+    assert key("torch==2.9.0\n") == key("torch==2.9.0  # the newest\n") == key("torch==2.9.0", HOME="/root")
+
+
+@pytest.mark.parametrize("text", ["torch==2.8.0", "torch==2.9.0\nnumpy", "--index-url https://one.test\ntorch==2.9.0"])
+def test_what_it_reads_does(text: str) -> None:
+    assert key(text) != key("torch==2.9.0")
+
+
+def test_its_variables_do() -> None:
+    assert key("torch", PIP_INDEX_URL="https://one.test") != key("torch", PIP_INDEX_URL="https://two.test")
+
+
+def test_what_is_installed_already_does(tmp_path: Path) -> None:
+    packages = tmp_path / "site-packages"
+    (packages / "numpy-1.0.dist-info").mkdir(parents=True)
+    before = key("torch", (str(packages),))
+    (packages / "numpy-1.0.dist-info").rename(packages / "numpy-2.0.dist-info")
+    assert key("torch", (str(packages),)) != before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "./one.whl",
+        "one.whl",
+        "one @ file:///{here}/one.whl",
+        "./one.whl[extra]",
+        "./one.whl; python_version > '3'",
+        "-r one.whl",
+    ],
+)
+def test_the_content_of_its_files_does(tmp_path: Path, text: str) -> None:
+    text = text.replace("{here}", str(tmp_path).lstrip("/"))
+    (tmp_path / "one.whl").write_text("numpy==1\n")
+    before = key(text)
+    assert key(text) == before
+    (tmp_path / "one.whl").write_text("numpy==2\n")
+    assert key(text) != before
+
+
+def test_nested_files_may_name_each_other(tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text(f"-c {FILE}\nnumpy==1\n")
+    assert key("--requirement=more.txt")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-e .",
+        "--editable=.",
+        "./directory",
+        "--find-links ./directory",
+        "-f directory",
+        "git+https://git.test/one@main",
+        "one @ git+ssh://git.test/one",
+        "-r https://one.test/requirements.txt",
+        "./absent.whl",
+        "${WHEELS}/one.whl",
+    ],
+)
+def test_what_does_not_follow_from_files_is_not_kept(tmp_path: Path, text: str) -> None:
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(NotKept):
+        key(text)
+
+
+def test_what_goes_elsewhere_is_not_kept() -> None:
+    with pytest.raises(NotKept, match="PIP_TARGET is set"):
+        key("numpy", PIP_TARGET="/opt/ml/code/packages")
