@@ -3,7 +3,7 @@
 A file whose name makes no key is left out. The job goes on, the rest is uploaded, and its log names what was left out.
 """
 
-import os
+from sagelet_engine.shown import shown
 
 #: Bytes of a key, by S3's user guide ("Naming Amazon S3 objects").
 MAX_KEY = 1024
@@ -38,15 +38,9 @@ class LeftOut:
         names, self._untold = self._untold, []
         if not names:
             return []
-        shown = ", ".join(_readable(name) for name in names[:_SHOWN])
+        listed = ", ".join(repr(shown(name, _LONGEST)) for name in names[:_SHOWN])
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         return [
-            f"sagelet: warning: not uploaded from {self._where}: {shown}{more}. A key of S3 is UTF-8 of at most "
+            f"sagelet: warning: not uploaded from {self._where}: {listed}{more}. A key of S3 is UTF-8 of at most "
             f"{MAX_KEY} bytes with its prefix: rename the file{'s' if len(names) > 1 else ''}"
         ]
-
-
-def _readable(name: str) -> str:
-    """What no terminal takes for a command: bytes that are no printable ASCII are escaped."""
-    text = repr(os.fsencode(name))[1:]
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...'"

@@ -1,12 +1,12 @@
 """Taking a job's directory away, whatever its script left there."""
 
 import os
-import shutil
 import stat
 from pathlib import Path
 
 from sagelet_engine.errors import SageletError
 from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.shown import shown
 
 
 class DirectoryStays(SageletError):
@@ -55,23 +55,60 @@ def remove_tree(root: Path) -> None:
     if not root.is_dir() or root.is_symlink():
         return
     try:
-        _make_writable(root)
-        shutil.rmtree(root)
+        _empty(root)
+        root.rmdir()
     except OSError as error:
+        what = shown(error.filename) if isinstance(error.filename, str) else root
         raise DirectoryStays(
-            f"{error.filename or root} cannot be deleted ({error.strerror}); delete {root} as its owner and repeat"
+            f"{what} cannot be deleted ({error.strerror}); delete {root} as its owner and repeat"
         ) from error
 
 
-def _make_writable(root: Path) -> None:
-    """Gives the owner all rights to every directory: a file is deleted by writing to the directory it is in."""
-    _unlock(root)
-    for directory, names, _ in os.walk(root):
-        for name in names:
-            _unlock(Path(directory, name))
+def _empty(root: Path) -> None:
+    """Deletes all that is in a directory; no link is followed.
+
+    A script makes directories in one another to any depth, where no path reaches and no function that calls itself. So
+    each directory is taken up to the top, is emptied there, and goes.
+    """
+    top = _opened(str(root), None)
+    try:
+        waiting, number = _emptied(top), 0
+        taken = set(waiting)
+        while waiting:
+            name = waiting.pop()
+            opened = _opened(name, top)
+            try:
+                for below in _emptied(opened):
+                    while (up := f"removed-{number}") in taken:
+                        number += 1
+                    number += 1
+                    _unlock(below, opened)
+                    os.rename(below, up, src_dir_fd=opened, dst_dir_fd=top)
+                    waiting.append(up)
+            finally:
+                os.close(opened)
+            os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
 
 
-def _unlock(path: Path) -> None:
-    mode = path.lstat().st_mode
+def _emptied(directory: int) -> list[str]:
+    """Deletes what is no directory; returns the names of those."""
+    with os.scandir(directory) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_directory in found:
+        if not is_directory:
+            os.unlink(name, dir_fd=directory)
+    return [name for name, is_directory in found if is_directory]
+
+
+def _opened(name: str, within: int | None) -> int:
+    _unlock(name, within)
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
+
+
+def _unlock(name: str, within: int | None) -> None:
+    """Gives the owner all rights to a directory: what is in it is deleted, or moved, by writing to it."""
+    mode = os.stat(name, dir_fd=within, follow_symlinks=False).st_mode
     if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
-        path.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
+        os.chmod(name, stat.S_IMODE(mode) | stat.S_IRWXU, dir_fd=within)

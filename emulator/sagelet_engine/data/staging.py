@@ -4,6 +4,7 @@ import json
 import shutil
 import tarfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,6 +15,7 @@ from sagelet_engine.data.channels.sources import JobObjects, Listing
 from sagelet_engine.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet_engine.data.layout import HostDirectories
 from sagelet_engine.data.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.data.volume import GIB, room
 from sagelet_engine.errors import ClientFault
 from sagelet_engine.jobs.record import TrainingJob
@@ -43,7 +45,8 @@ class Stager:
 
     def stage(self, host: HostDirectories) -> None:
         """Downloads all that the host finds in /opt/ml. Raises ClientFault when an input is not there."""
-        shutil.rmtree(host.opt_ml, ignore_errors=True)
+        with suppress(DirectoryStays):
+            remove_tree(host.opt_ml)
         host.create()
         name = host.root.name
         for channel in channels_for(self._job, name):

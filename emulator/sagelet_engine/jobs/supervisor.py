@@ -9,6 +9,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -290,7 +291,8 @@ class Supervisor(threading.Thread):
             self._begin_attempt()
             # Not before the record has left it: an attempt whose files are gone looks like one that deleted them.
             for name in self._job.hosts:
-                shutil.rmtree(ended.host(name).opt_ml, ignore_errors=True)
+                with suppress(DirectoryStays):
+                    remove_tree(ended.host(name).opt_ml)
             if not keeps:
                 raise Displaced
 

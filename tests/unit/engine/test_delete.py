@@ -67,6 +67,26 @@ def test_a_tree_that_the_script_locked_goes(own_directory: Path) -> None:
     removal.remove_tree(tmp_path / "job")
 
 
+def test_a_tree_deeper_than_any_path_or_stack_can_be_deleted(tmp_path: Path) -> None:
+    root = tmp_path / "job"
+    (root / "removed-0").mkdir(parents=True)
+    (root / "removed-0" / "file").touch()
+    here = os.open(root, os.O_RDONLY)
+    for number in range(3000):
+        name = f"d{number % 7}"
+        os.mkdir(name, dir_fd=here)
+        os.mkdir("beside", dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(os.open("bad\udcff", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+        os.chmod(here, 0o500 if number else 0o700)
+        os.close(here)
+        here = below
+    os.close(here)
+    assert removal.bytes_below(root) > 0
+    removal.remove_tree(root)
+    assert not root.exists()
+
+
 def test_what_cannot_be_deleted_keeps_the_record(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     finish(world, "one")
     where = directory(world, "one")
@@ -75,7 +95,7 @@ def test_what_cannot_be_deleted_keeps_the_record(world: World, monkeypatch: pyte
         raise PermissionError(1, "Operation not permitted", str(where / "file"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(removal.shutil, "rmtree", refuse)
+        patch.setattr(removal, "_empty", refuse)
         with pytest.raises(removal.DirectoryStays, match=f"file cannot be deleted .* delete {where} as its owner"):
             world.engine.delete(key("one"))
     assert world.job("one").terminal
