@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_engine.data.removal import remove_tree
 from sagelet_engine.data.tarballs import merged, pack, unpack
 
 
@@ -164,3 +165,39 @@ def test_a_broken_archive_is_a_tar_error(tmp_path: Path, broken: str) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(tarfile.TarError):
         unpack(tmp_path / "x", tmp_path / "t")
+
+
+def test_names_that_are_not_utf_8_come_back_as_they_were(tmp_path: Path) -> None:
+    """A file system has bytes for names, and so has a tar file."""
+    source, archive = tmp_path / "source", tmp_path / "a.tar.gz"
+    names = {"bad\udcff", "new\nline", "\udcfe/in", "\udcfe/ü", "good"}
+    (source / "\udcfe").mkdir(parents=True)
+    for name in names:
+        (source / name).write_bytes(os.fsencode(name))
+    pack([source], archive)
+    unpack(archive, tmp_path / "back")
+    found = {str(path.relative_to(tmp_path / "back")): path for path in (tmp_path / "back").rglob("*")}
+    assert found.keys() == names | {"\udcfe"}
+    assert {found[name].read_bytes() for name in names} == {os.fsencode(name) for name in names}
+
+
+def test_what_no_path_reaches_is_told_and_the_rest_is_packed(tmp_path: Path) -> None:
+    source, archive = tmp_path / "source", tmp_path / "a.tar.gz"
+    source.mkdir()
+    (source / "good").write_bytes(b"1")
+    here = os.open(source, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    told: list[Path] = []
+    pack([source], archive, told.append)
+    remove_tree(source)
+    with tarfile.open(archive) as packed:
+        assert "good" in packed.getnames()
+        assert "d/d/d" in packed.getnames()
+    (path,) = told
+    assert path.name == "d"
+    assert len(str(path)) > 4000
