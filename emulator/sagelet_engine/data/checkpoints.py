@@ -251,7 +251,9 @@ class _Mirror:
         except FileNotFoundError:
             return {}
         try:
-            for directory, _, names, place in os.fwalk(".", onerror=_unless_gone, dir_fd=top):
+            for directory, below, names, place in os.fwalk(".", onerror=_unless_gone, dir_fd=top):
+                # A script makes directories in one another to any depth, and os.fwalk calls itself for each.
+                below[:] = [name for name in below if self._may_hold_keys(os.path.join(directory, name))]
                 for name in names:
                     with suppress(FileNotFoundError):
                         path = os.path.normpath(os.path.join(directory, name))
@@ -265,6 +267,14 @@ class _Mirror:
         finally:
             os.close(top)
         return found
+
+    def _may_hold_keys(self, directory: str) -> bool:
+        """Whether the name of a file in it may make a key; if not, it is left out as a whole."""
+        path = os.path.normpath(directory)
+        fits = makes_key(f"{self._target.key}{path}/x")
+        if not fits:
+            self.left_out.add(f"{path}/")
+        return fits
 
     def _open(self, name: str) -> BinaryIO:
         path = self._inner / name

@@ -38,7 +38,7 @@ class LeftOut:
         names, self._untold = self._untold, []
         if not names:
             return []
-        listed = ", ".join(repr(shown(name, _LONGEST)) for name in names[:_SHOWN])
+        listed = ", ".join(f"'{shown(name, _LONGEST)}'" for name in names[:_SHOWN])
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         return [
             f"sagelet: warning: not uploaded from {self._where}: {listed}{more}. A key of S3 is UTF-8 of at most "

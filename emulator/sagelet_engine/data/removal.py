@@ -4,6 +4,7 @@ import os
 import stat
 from pathlib import Path
 
+from sagelet_engine.data.volume import measured
 from sagelet_engine.errors import SageletError
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.shown import shown
@@ -37,17 +38,11 @@ def remove_empty(path: Path) -> None:
 
 def bytes_below(path: Path) -> int:
     """What a file or a directory takes on the disk, as `du` counts; what has gone meanwhile is nothing."""
-    found = _blocks(path)
-    for directory, names, files in os.walk(path):
-        found += sum(_blocks(Path(directory, name)) for name in (*names, *files))
-    return found
-
-
-def _blocks(path: Path) -> int:
     try:
-        return path.lstat().st_blocks * 512
+        own = path.lstat()
     except OSError:
         return 0
+    return own.st_blocks * 512 + (measured(path).bytes if stat.S_ISDIR(own.st_mode) else 0)
 
 
 def remove_tree(root: Path) -> None:

@@ -40,22 +40,32 @@ def pack(directories: Sequence[Path], target: Path | BinaryIO, left_out: Callabl
             archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
-def merged(
-    directories: Sequence[Path], left_out: Callable[[str], None] = nobody, below: str = ""
-) -> Iterator[tuple[str, Path]]:
+def merged(directories: Sequence[Path], left_out: Callable[[str], None] = nobody) -> Iterator[tuple[str, Path]]:
     """All entries of directories taken as one, by name, a directory before what is in it; links are not followed.
 
     Directories of one name are merged; of anything else the last directory's entry is taken. `left_out` is called
     with the name of each that the system does not open by its path (4,096 bytes on Linux).
     """
-    for name in sorted({entry for directory in directories for entry in os.listdir(directory)}):
-        there = [path for directory in directories if os.path.lexists(path := directory / name)]
+    # No function that calls itself: a script makes directories in one another to any depth.
+    waiting = [("", list(directories), iter(_names(directories)))]
+    while waiting:
+        below, here, names = waiting[-1]
+        name = next(names, None)
+        if name is None:
+            waiting.pop()
+            continue
+        there = [path for directory in here if os.path.lexists(path := directory / name)]
         if not there:
             left_out(f"{below}{name}")
             continue
         yield f"{below}{name}", there[-1]
         if _is_directory(there[-1]):
-            yield from merged([path for path in there if _is_directory(path)], left_out, f"{below}{name}/")
+            inner = [path for path in there if _is_directory(path)]
+            waiting.append((f"{below}{name}/", inner, iter(_names(inner))))
+
+
+def _names(directories: Sequence[Path]) -> list[str]:
+    return sorted({entry for directory in directories for entry in os.listdir(directory)})
 
 
 def unpack(archive: Path, directory: Path, most: int | None = None) -> None:

@@ -192,12 +192,12 @@ def test_what_no_path_reaches_is_told_and_the_rest_is_packed(tmp_path: Path) -> 
         os.close(here)
         here = below
     os.close(here)
-    told: list[Path] = []
+    told: list[str] = []
     pack([source], archive, told.append)
     remove_tree(source)
     with tarfile.open(archive) as packed:
         assert "good" in packed.getnames()
         assert "d/d/d" in packed.getnames()
     (path,) = told
-    assert path.name == "d"
-    assert len(str(path)) > 4000
+    assert path.endswith("/d")
+    assert len(str(source / path)) > 4000
