@@ -60,6 +60,9 @@ class FrontDoor:
             raise MissingAuthenticationToken(
                 "Missing Authentication Token: sign the request (`sagelet run` brings a key) or presign its URL."
             )
+        if call.service != "s3" and call.headers.get("sec-fetch-mode") == "navigate":
+            # A link that somebody is talked into opening names an operation of the Query protocol: CreateUser, say.
+            raise AccessDenied("A browser is shown objects and pages, and calls no other operation: use an SDK.")
         # A page's link: only ours knows the key pair, which signs whether or not others have to.
         environ[FROM_PAGE] = self.is_apart(call) and call.headers.get("sec-fetch-site", "none") != "none"
         return call if self._authentication is None else self._authentication.admit(call, environ)

@@ -155,3 +155,13 @@ def test_a_signature_of_the_pages_names_is_one_for_the_objects_and_for_no_other(
         assert get(server, other, FROM_A_PAGE)[0] == 403
     put = presigned(server, "localhost").replace("localhost", "s3.localhost")
     assert get(server, put, FROM_A_PAGE, "PUT")[0] == 403
+
+
+def test_a_link_calls_no_operation_of_another_service(server: SageletProcess) -> None:
+    """A typed one, too: whoever is talked into opening it would make a user, or an alarm."""
+    url = server.client("iam").generate_presigned_url("create_user", {"UserName": "eve"}, HttpMethod="GET")
+    assert get(server, url, TYPED)[0] == 403
+    assert get(server, url, FROM_A_PAGE)[0] == 403
+    assert "eve" not in [user["UserName"] for user in server.client("iam").list_users()["Users"]]
+    who = server.client("sts").generate_presigned_url("get_caller_identity")
+    assert get(server, who, {})[0] == 200
