@@ -163,5 +163,5 @@ def test_a_link_calls_no_operation_of_another_service(server: SageletProcess) ->
     assert get(server, url, TYPED)[0] == 403
     assert get(server, url, FROM_A_PAGE)[0] == 403
     assert "eve" not in [user["UserName"] for user in server.client("iam").list_users()["Users"]]
-    who = server.client("sts").generate_presigned_url("get_caller_identity")
+    who = server.client("sts").generate_presigned_url("get_caller_identity", HttpMethod="GET")
     assert get(server, who, {})[0] == 200
