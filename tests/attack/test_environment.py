@@ -373,7 +373,7 @@ def test_what_is_kept_goes_with_the_garbage_unless_it_is_used(world: World) -> N
     (model,) = world.server.data.glob("jobs/*/*/*/algo-1/opt-ml/model")
     (model / "go").touch()
     check_required(world.ended(name))
-    assert "packages of 1 files of requirements gone" in world.gc()
+    assert "packages of 1 requirements files gone" in world.gc()
     assert not used.exists()
     check_required(world.runs(REQUIRES, required("# garbage")))
 

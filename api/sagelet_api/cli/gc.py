@@ -82,7 +82,7 @@ def _tell(found: Garbage, what: str) -> None:
     if found.jobs:
         click.echo(f"{found.jobs} jobs {what}, with their logs and metrics")
     if found.environments:
-        click.echo(f"packages of {found.environments} files of requirements {what}: {size(found.environment_bytes)}")
+        click.echo(f"packages of {found.environments} requirements files {what}: {size(found.environment_bytes)}")
     if found.uploads:
         click.echo(f"{found.uploads} unfinished uploads {what}: {size(found.upload_bytes)}")
     if found.database_bytes:

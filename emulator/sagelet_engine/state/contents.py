@@ -47,8 +47,8 @@ def is_data_directory(data: Path) -> bool:
 
 #: What helps against a database that is gone.
 LOST_REMEDY = (
-    "Put it back from a copy, or run `sagelet check --repair`: it makes objects of their files anew, and moves the "
-    "files of jobs aside"
+    "Put it back from a copy, or run `sagelet check --repair`: a lost s3/.catalog.db is made anew of the objects' files; "
+    "where sagelet.db is lost, the jobs are, and their files are moved aside"
 )
 
 
