@@ -44,6 +44,6 @@ class Tidying(threading.Thread):
                 if done.directories or done.jobs:
                     log.info("%d directories of ended jobs and %d jobs are gone", done.directories, done.jobs)
                 if done.environments:
-                    log.info("packages of %d files of requirements are gone", done.environments)
+                    log.info("packages of %d requirements files are gone", done.environments)
             self._closing.wait(PAUSE_SECONDS)
             self._due.wait(LOOK_SECONDS)

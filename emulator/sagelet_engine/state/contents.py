@@ -47,7 +47,8 @@ def is_data_directory(data: Path) -> bool:
 
 #: What helps against a database that is gone.
 LOST_REMEDY = (
-    "Put it back from a copy, or run `sagelet check --repair`: a lost s3/.catalog.db is made anew of the objects' files; "
+    "Put it back from a copy, or run `sagelet check --repair`: a lost s3/.catalog.db is made anew of the files of "
+    "objects; "
     "where sagelet.db is lost, the jobs are, and their files are moved aside"
 )
 
