@@ -116,24 +116,28 @@ class DockerRuntime:
     def launch(self, plan: LaunchPlan) -> list[Handle]:
         """See the port. ClientFault: the image is not on this machine (nothing is ever pulled)."""
         with _answering(), _one_at_a_time(plan):
-            known = {handle.host: handle.ref for handle in self.find(plan.job_id)}
-            if any(host.name not in known for host in plan.hosts) and not self.has_image(plan.image):
-                raise ClientFault(
-                    f"The image {plan.image} is not on this machine, and sagelet pulls none. "
-                    f"Load or build it: docker pull, docker load, or sagelet image build."
-                )
-            if (begun := self._begun_by_another_name(plan.job_id)) is not None:
-                return begun.launch(plan)
-            try:
-                network, addresses = self._networks.join(plan)
-                failpoint(Failpoint.BEFORE_HOST)
-                return [
-                    self._launch_host(host, known.get(host.name) or self._created(plan, host, network, addresses))
-                    for host in plan.hosts
-                ]
-            except Exception:
-                self._networks.remove(plan.job_id)
-                raise
+            return self._launch(plan)
+
+    def _launch(self, plan: LaunchPlan) -> list[Handle]:
+        """For whoever has the launch to itself."""
+        known = {handle.host: handle.ref for handle in self.find(plan.job_id)}
+        if any(host.name not in known for host in plan.hosts) and not self.has_image(plan.image):
+            raise ClientFault(
+                f"The image {plan.image} is not on this machine, and sagelet pulls none. "
+                f"Load or build it: docker pull, docker load, or sagelet image build."
+            )
+        if (begun := self._begun_by_another_name(plan.job_id)) is not None:
+            return begun._launch(plan)
+        try:
+            network, addresses = self._networks.join(plan)
+            failpoint(Failpoint.BEFORE_HOST)
+            return [
+                self._launch_host(host, known.get(host.name) or self._created(plan, host, network, addresses))
+                for host in plan.hosts
+            ]
+        except Exception:
+            self._networks.remove(plan.job_id)
+            raise
 
     def find(self, job_id: str) -> list[Handle]:
         with _answering():
