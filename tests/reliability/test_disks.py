@@ -32,6 +32,8 @@ class World:
         self.disk = SmallDisk(root / "disk", places[small], 24, inodes)
         if small == "state":
             self._bind()
+        # Of its own, as `sagelet up` would make it: an open one with `lost+found` in it is refused.
+        data.chmod(0o700)
         self.mortal = Mortal(root, [], "--runtime", "process", "--max-jobs", "3")
         self.mortal.start()
         self.mortal.client("s3").create_bucket(Bucket=BUCKET)

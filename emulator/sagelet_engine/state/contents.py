@@ -15,7 +15,7 @@ from sagelet_engine.errors import SettingsError
 from sagelet_engine.jobs import sql_schema
 from sagelet_engine.runtimes.kept_packages import DIRECTORY as ENVIRONMENTS
 from sagelet_engine.s3 import catalog
-from sagelet_engine.s3.names import ESCAPED
+from sagelet_engine.s3.names import ESCAPED, is_bucket_name
 
 JOBS_DATABASE = "sagelet.db"
 OBJECTS = "s3"
@@ -75,7 +75,8 @@ def _object_files(data: Path) -> Path | None:
     """A bucket's directory, or bytes that are on their way."""
     places = (data / OBJECTS, data / OBJECTS / ESCAPED, data / OBJECTS / ".staged")
     found = (path for place in places if place.is_dir() for path in sorted(place.iterdir()))
-    return next((path for path in found if path.parent != data / OBJECTS or path.name[0] != "."), None)
+    # A disk of its own has a `lost+found`, which names no bucket.
+    return next((path for path in found if path.parent != data / OBJECTS or is_bucket_name(path.name)), None)
 
 
 def check_complete(data: Path) -> None:
