@@ -26,7 +26,7 @@ STOPPED = "Training job stopped"
 # --- FailureReason ----------------------------------------------------------------------------------------------------
 
 #: Both spaces are AWS's; clients compare the whole text.
-INTERNAL_ERROR = "InternalServerError: We encountered an internal error.  Please try again."
+INTERNAL_ERROR = "InternalServerError: We encountered an internal error. Please try again."
 #: Follows `CapacityError: `.
 NO_CAPACITY = "Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
 

@@ -98,7 +98,7 @@ def test_an_internal_error_fails_the_job_and_leaves_no_host(world: World) -> Non
     world.runtime.on_launch = [ZeroDivisionError("boom")]
     world.create("one")
     job = world.ended("one")
-    assert job.failure_reason == "InternalServerError: We encountered an internal error.  Please try again."
+    assert job.failure_reason == "InternalServerError: We encountered an internal error. Please try again."
     assert job.transitions[-1].message == "Training job failed (sagelet: ZeroDivisionError: boom)"
     assert not world.runtime.hosts
 
