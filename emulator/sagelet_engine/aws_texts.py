@@ -82,6 +82,23 @@ def no_objects(uri: str, bucket: str, region: str, role: str) -> str:
     )
 
 
+#: Of an image in another registry than ECR (aws/aws-sdk#117).
+PRIVATE_REGISTRY = (
+    "TrainingImageConfig with TrainingRepositoryAccessMode set to VPC must be provided when using a training image "
+    "from a private Docker registry. Please provide TrainingImageConfig and TrainingRepositoryAccessMode set to VPC "
+    "when using a training image from a private Docker registry."
+)
+
+
+def no_repository(name: str, registry: str, role: str) -> str:
+    """Of an image at creation (amazon-sagemaker-examples#2534), with AWS's punctuation."""
+    return (
+        f"Cannot find repository: {name} in registry ID: {registry} Please check if your ECR repository exists and "
+        f"role {role} has proper pull permissions for SageMaker: ecr:BatchCheckLayerAvailability, ecr:BatchGetImage, "
+        "ecr:GetDownloadUrlForLayer"
+    )
+
+
 def too_many_instances(instance_type: str, limit: int, count: int) -> str:
     """ResourceLimitExceeded."""
     return (

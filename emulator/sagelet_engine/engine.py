@@ -80,7 +80,7 @@ class Engine:
     ) -> None:
         """`lock`: of the data directory, where the caller took it already; from now on the engine's."""
         self._settings = settings
-        self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime.has_image)
+        self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
         self._lock = lock or lock_directory(settings.data)
         try:
             #: Whoever has it owns this server.
@@ -371,6 +371,10 @@ class Engine:
     def has_bucket(self, key: JobKey, uri: S3Uri) -> bool:
         """Whether the bucket of an S3 URI is there, and the account's own."""
         return self._objects.has_bucket(key.account, uri.bucket)
+
+    def knows_image(self, uri: str) -> bool:
+        """See ImageChoice.is_known."""
+        return self._images.is_known(uri)
 
     def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
         """All tags or none. Raises JobNotFound, TooManyTags."""

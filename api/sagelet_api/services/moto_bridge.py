@@ -215,6 +215,11 @@ class MotoBridge:
         groups = self._backend("logs")[account][region].groups
         return [group.to_describe_dict() for group in [*dict.values(groups)]]
 
+    def has_repository(self, account: str, region: str, name: str) -> bool:
+        """Whether ECR has it; there is none in a region that does not exist."""
+        registry = self._backend("ecr")[account]
+        return region in registry and name in registry[region].repositories
+
     def has_trial_component(self, account: str, region: str, name: str) -> bool:
         return name in self._backend("sagemaker")[account][region].trial_components
 

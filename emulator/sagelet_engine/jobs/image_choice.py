@@ -9,13 +9,13 @@ from sagelet_engine.instances.gpus import NoCapacity
 from sagelet_engine.jobs import distributions, verdict
 from sagelet_engine.jobs.compilation import asks_for_compiler
 from sagelet_engine.jobs.record import TrainingJob, Verdict
+from sagelet_engine.runtimes.port import Runtime
 
 
 @dataclass(frozen=True)
 class ImageChoice:
     images: Resolver
-    #: The runtime's (`Runtime.has_image`).
-    has_image: Callable[[str], bool]
+    runtime: Runtime
 
     def choose(self, job: TrainingJob) -> tuple[str, str]:
         """The image of a job, and what stands in for what it asked for.
@@ -24,7 +24,7 @@ class ImageChoice:
         """
         resolution = self._resolve(job)
         try:
-            image, stand_in = choose_image(job, resolution, self.has_image)
+            image, stand_in = choose_image(job, resolution, self.runtime.has_image)
         except ClientFault as fault:
             remedy = f". {explain_absent(resolution)}" if resolution.is_literal else ""
             raise ClientFault(f"{fault}{remedy}") from fault
@@ -32,6 +32,15 @@ class ImageChoice:
             raise ClientFault(explain_absent(resolution))
         distributions.check(job, image)
         return image, stand_in
+
+    def is_known(self, uri: str) -> bool:
+        """Whether a rule decides about an image, or one of this name is here; True where that cannot be told now."""
+        try:
+            return not self.images.resolve(uri).is_literal or self.runtime.has_image(uri)
+        except ClientFault:
+            return False
+        except (SettingsError, RuntimeUnavailable):
+            return True
 
     def refusal(self, job: TrainingJob) -> Verdict | None:
         """How a job ends that could do nothing with the hosts it waits for; None too where that cannot be told now."""
