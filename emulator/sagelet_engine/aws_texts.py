@@ -25,7 +25,7 @@ STOPPED = "Training job stopped"
 
 # --- FailureReason ----------------------------------------------------------------------------------------------------
 
-#: Both spaces are AWS's; clients compare the whole text.
+#: One space between the sentences since 2024, two before; clients compare the whole text.
 INTERNAL_ERROR = "InternalServerError: We encountered an internal error. Please try again."
 #: Follows `CapacityError: `.
 NO_CAPACITY = "Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
