@@ -1,6 +1,20 @@
 """What a Python process runs, from its command line."""
 
+from __future__ import annotations
+
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+
+
+def of_this_process() -> list[str]:
+    """The words by which this Python was started, its own options included. Python 3.9 has no sys.orig_argv."""
+    if sys.version_info >= (3, 10):
+        return sys.orig_argv
+    own = Path("/proc/self/cmdline")
+    if not own.exists():
+        return [sys.executable, *sys.argv]
+    return own.read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
 
 
 def module_of(command: Sequence[str]) -> str | None:

@@ -1,5 +1,7 @@
 """Our SAGEMAKER_TRAINING_MODULE: prepares the environment of the user script and runs it through AWS's toolkit."""
 
+from __future__ import annotations
+
 import os
 import socket
 import sys

@@ -4,6 +4,8 @@ They start one worker for each GPU that nvidia-smi lists, and rendezvous at port
 them, in its channel `sm_drivers`.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping

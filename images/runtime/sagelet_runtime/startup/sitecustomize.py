@@ -31,9 +31,10 @@ def _activate() -> None:
         from sagelet_runtime.hugging_face import activation
 
         activation.activate()
-    from sagelet_runtime import hook, spawn_modules
+    from sagelet_runtime import command_line, hook, spawn_modules
 
-    if spawn_modules.stand_in(sys.orig_argv):
+    command = command_line.of_this_process()
+    if spawn_modules.stand_in(command):
         return
     if hooked:
         hook.activate()
@@ -42,7 +43,7 @@ def _activate() -> None:
     if debugged:
         from sagelet_runtime import attach
 
-        if attach.is_wanted(os.environ, sys.orig_argv):
+        if attach.is_wanted(os.environ, command):
             attach.listen(os.environ)
 
 

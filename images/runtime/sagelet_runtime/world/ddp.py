@@ -6,6 +6,7 @@ recorded that pass by then, so a collective per bucket would cut it into as many
 
 from typing import Any
 
+from sagelet_runtime.pairs import paired
 from sagelet_runtime.world import calls
 
 
@@ -60,6 +61,6 @@ class OneReduce:
         if is_last:
             waiting, self._waiting = self._waiting, []
             reduced = calls.reduce(self._group, "sum", [own for own, _ in waiting], 1.0 / self._group.size)
-            for (_, pending), tensor in zip(waiting, reduced, strict=True):
+            for (_, pending), tensor in paired(waiting, reduced):
                 pending.set_result(tensor)
         return future

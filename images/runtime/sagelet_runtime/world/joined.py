@@ -1,5 +1,7 @@
 """This worker's place in the world, and its groups. The world is joined by the first collective."""
 
+from __future__ import annotations
+
 import atexit
 import os
 import sys
