@@ -81,10 +81,11 @@ def install(torch_xla: Any) -> None:
 
     Not so the world of workers: without it each of them would train alone.
     """
-    from sagelet_runtime import amp, compat, gpu, opened, optimizers, spawn, spawn_modules, ties, uncompiled
+    from sagelet_runtime import amp, compat, gpu, older, opened, optimizers, spawn, spawn_modules, ties, uncompiled
     from sagelet_runtime.reporting import compiled
     from sagelet_runtime.world import install as world
 
+    older.install(torch_xla)
     is_compiled = uncompiled.NOT_COMPILED not in os.environ
     if is_compiled:
         world.install(torch_xla)
