@@ -33,13 +33,21 @@ class PostImport(abc.MetaPathFinder):
         """May be called many times before the import: libraries ask in this way whether a package is there."""
         if fullname != self._name:
             return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(fullname, path, target)
+        for finder in self._later():
+            spec = finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
                     spec.loader = _Loader(spec.loader, self._before, self._imported)
                 return spec
         return None
+
+    def _later(self) -> list[Any]:
+        """The finders after this one. Those before it have been asked; another hook of the module among them asks here.
+
+        None at all once the module is imported: another thread may still have this finder at hand.
+        """
+        finders: list[Any] = list(sys.meta_path)
+        return finders[finders.index(self) + 1 :] if self in finders else []
 
     def _imported(self, module: ModuleType) -> None:
         sys.meta_path.remove(self)

@@ -22,7 +22,7 @@ def install() -> None:
         return
 
     @functools.wraps(original)
-    def basicConfig(**settings: Any) -> None:  # noqa: N802 - the name that it replaces
+    def basicConfig(**settings: Any) -> None:
         if not _is_of_library(sys._getframe(1)):
             original(**settings)
 
