@@ -34,7 +34,7 @@ class PostImport(abc.MetaPathFinder):
         if fullname != self._name:
             return None
         for finder in self._later():
-            spec = finder.find_spec(fullname, path, target)
+            spec: machinery.ModuleSpec | None = finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
                     spec.loader = _Loader(spec.loader, self._before, self._imported)
