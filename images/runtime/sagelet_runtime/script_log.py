@@ -4,6 +4,8 @@ torch_xla calls `logging.basicConfig()` when it is imported, and functions of th
 rendezvous. Python heeds the first call alone. The script's own, with its format and its level, would do nothing.
 """
 
+from __future__ import annotations
+
 import functools
 import logging
 import sys

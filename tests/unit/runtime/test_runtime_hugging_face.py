@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sagelet_runtime import installed
-from sagelet_runtime.hugging_face import activation, arguments, data, levels, moved, names, parser, trainer
+from sagelet_runtime.hugging_face import accelerator, activation, arguments, data, levels, moved, names, parser, trainer
 
 TRCOMP = "1/huggingface-pytorch-trcomp-training:1.11.0-transformers4.21.1-gpu-py38-cu113-ubuntu20.04"
 TODAY = "1/huggingface-pytorch-training:2.8.0-transformers4.57.1-gpu-py312-cu129-ubuntu22.04"
@@ -166,6 +166,61 @@ def test_a_loss_of_then() -> None:
     assert (old.model_accepts_loss_kwargs, new.model_accepts_loss_kwargs) == (False, True)
     old.log({"loss": 1}, 5.0)  # type: ignore[call-arg]
     assert old.logged == ({"loss": 1}, None)
+
+
+class Accelerator:
+    """Accelerate's, of today."""
+
+    def __init__(
+        self,
+        split_batches: Any = None,
+        mixed_precision: Any = None,
+        project_dir: Any = None,
+        dataloader_config: Any = None,
+    ) -> None:
+        self.mixed_precision = mixed_precision
+        self.taken = {"split": split_batches, "project": project_dir, "loaders": dataloader_config}
+
+
+@pytest.fixture
+def accelerator_of_today() -> Any:
+    kind = type("Accelerator", (Accelerator,), {})
+    accelerator.install(SimpleNamespace(Accelerator=kind, DataLoaderConfiguration=lambda **given: given))
+    return kind
+
+
+def test_an_accelerator_of_then(accelerator_of_today: Any) -> None:
+    made = accelerator_of_today(fp16=True, split_batches=True, even_batches=False, logging_dir="logs")
+    assert (made.mixed_precision, made.use_fp16) == ("fp16", True)
+    loaders = {"split_batches": True, "even_batches": False}
+    assert made.taken == {"split": None, "project": "logs", "loaders": loaders}
+    assert accelerator_of_today(fp16=False).mixed_precision is None
+    assert not accelerator_of_today(mixed_precision="bf16", fp16=False).use_fp16
+
+
+@pytest.mark.parametrize("given", [{"no_such": 1}, {"dataloader_config": {}, "even_batches": False}])
+def test_what_is_wrong_of_an_accelerator_stays_wrong(accelerator_of_today: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        accelerator_of_today(**given)
+
+
+def test_an_accelerate_that_has_the_names_is_left_alone() -> None:
+    given = {"fp16": True, "logging_dir": "logs", "split_batches": True}
+    assert accelerator.translated(given, given, None) == given
+
+
+def test_types_and_functions_of_accelerate_of_then() -> None:
+    class DistributedType(enum.Enum):
+        NO = "NO"
+        XLA = "XLA"
+
+    accelerator.install_types(SimpleNamespace(DistributedType=DistributedType))
+    assert DistributedType.TPU is DistributedType.XLA  # type: ignore[attr-defined]
+    assert list(DistributedType) == [DistributedType.NO, DistributedType.XLA]
+    utils = SimpleNamespace(is_torch_xla_available=lambda: True)
+    accelerator.install_utils(utils)
+    assert utils.is_tpu_available(check_device=False) is True
+    assert utils.is_ipex_available() is False
 
 
 def test_datasets_of_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,9 @@ HOOKS = (
     ("transformers.training_args", "levels", "install"),
     ("transformers.hf_argparser", "parser", "install"),
     ("transformers.trainer", "trainer", "install"),
+    ("accelerate.accelerator", "accelerator", "install"),
+    ("accelerate.utils.dataclasses", "accelerator", "install_types"),
+    ("accelerate.utils", "accelerator", "install_utils"),
     ("datasets", "data", "install"),
 )
 
