@@ -18,7 +18,7 @@ RENAMED = {"logging_dir": "project_dir"}
 def translated(
     given: Mapping[str, Any], known: Iterable[str], configuration: Callable[..., Any] | None
 ) -> dict[str, Any]:
-    """Keyword arguments of `Accelerator` in today's names. `configuration`: DataLoaderConfiguration, where it exists."""
+    """Arguments of `Accelerator` in today's names. `configuration`: DataLoaderConfiguration; None where it is not."""
     known = set(known)
     found = dict(given)
     if "fp16" not in known and found.pop("fp16", False):
