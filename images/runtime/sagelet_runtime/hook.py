@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import abc, machinery
 from types import ModuleType
 from typing import Any
@@ -84,15 +85,18 @@ def activate() -> None:
     debugging.name_files(os.environ)
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     sys.meta_path.insert(0, PostImport(saving.MODULE, saving.install))
+    sys.meta_path.insert(0, PostImport("transformers.training_args", _dated))
 
 
 def activate_native() -> None:
-    """Installs the hooks of a native job: one counts, one keeps the script's log its own.
+    """Installs the hooks of a native job: they count, keep the script's log its own, and old libraries off XLA.
 
     Libraries import torch_xla to see whether it is there.
     """
     sys.meta_path.insert(0, PostImport("torch", install_native))
     sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
+    for library in ("transformers", "accelerate"):
+        sys.meta_path.insert(0, PostImport(library, _changed_nothing, before=partial(_hide_torch_xla, library)))
 
 
 def _leave_the_log_alone() -> None:
@@ -103,7 +107,19 @@ def _leave_the_log_alone() -> None:
 
 
 def _changed_nothing(_module: ModuleType) -> None:
-    """In a native job torch_xla stays as it is."""
+    """In a native job the module stays as it is."""
+
+
+def _hide_torch_xla(library: str) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.hide_torch_xla(library)
+
+
+def _dated(training_args: ModuleType) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.install(training_args)
 
 
 def install(torch_xla: Any) -> None:

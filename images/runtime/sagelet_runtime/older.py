@@ -1,6 +1,9 @@
 """What torch and torch_xla 2.1, of the image for Python 3.9, lack of the names that this package is written for."""
 
+import os
 from typing import Any
+
+from sagelet_runtime import image
 
 #: The reading of a scalar and the like: operators that torch_xla runs on the CPU are counted by their own names.
 _OPERATORS = "aten::"
@@ -8,6 +11,10 @@ _OPERATORS = "aten::"
 
 def install(torch_xla: Any) -> None:
     """Adds what is not there. Before every other part, which take the names for given."""
+    # torch_xla 2.1 gives away buffers that it still needs: a model with a buffer beside its parameters (GPT-2's mask)
+    # trains, and its state_dict ends the process ("CopyToHostAsync() called on deleted or donated buffer").
+    if image.numbers(torch_xla.__version__)[:2] < (2, 2):
+        os.environ.setdefault("XLA_ENABLE_PARAM_ALIASING", "0")
     _torch()
     _sync(torch_xla)
     _launch(torch_xla)

@@ -78,7 +78,7 @@ def meet(store: Any, layout: Layout, own: Peer) -> list[Peer]:
 
 
 def has(store: Any, key: str) -> bool:
-    """Whether somebody has set `key`. Never waits; torch 2.1's PrefixStore cannot ask, and says it by the comparison."""
+    """Whether somebody has set `key`. Never waits. torch 2.1 has no `check` here, but a comparison that tells."""
     if hasattr(store, "check"):
         return bool(store.check([key]))
     return bool(store.compare_set(key, _NOBODY, _NOBODY) != _NOBODY.encode())
