@@ -34,7 +34,8 @@ def prepare(
     text = script.read_text() if script.is_file() else ""
     if MPI in text:
         raise errors.ClientError(
-            "sagelet does not run SDK v3's distributed=MPI(): its image has neither mpirun nor ssh. Use Torchrun()"
+            "sagelet does not run SDK v3's distributed=MPI(): its image has no ssh, by which mpirun starts hosts. "
+            "Use Torchrun()"
         )
     if TORCHRUN not in text:
         return None
