@@ -6,11 +6,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+#: Python 3.9 does not.
+KNOWS_ITS_COMMAND = hasattr(sys, "orig_argv")
+
 
 def of_this_process() -> list[str]:
-    """The words by which this Python was started, its own options included. Python 3.9 has no sys.orig_argv."""
-    if sys.version_info >= (3, 10):
-        return sys.orig_argv
+    """The words by which this Python was started, its own options included."""
+    if KNOWS_ITS_COMMAND:
+        return list(sys.orig_argv)
     own = Path("/proc/self/cmdline")
     if not own.exists():
         return [sys.executable, *sys.argv]
