@@ -97,6 +97,7 @@ def activate_native() -> None:
     sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
     for library in ("transformers", "accelerate"):
         sys.meta_path.insert(0, PostImport(library, _changed_nothing, before=partial(_hide_torch_xla, library)))
+    sys.meta_path.insert(0, PostImport("transformers.training_args", _dated_native))
 
 
 def _leave_the_log_alone() -> None:
@@ -114,6 +115,12 @@ def _hide_torch_xla(library: str) -> None:
     from sagelet_runtime.hugging_face import dated
 
     dated.hide_torch_xla(library)
+
+
+def _dated_native(training_args: ModuleType) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.install_native(training_args)
 
 
 def _dated(training_args: ModuleType) -> None:

@@ -189,3 +189,32 @@ def test_the_trainer_of_before_accelerate_sees_no_local_rank(
     made.__post_init__()
     assert made.rank == seen
     assert os.environ["LOCAL_RANK"] == "3", "the launcher's variable is there for everybody else"
+
+
+@pytest.mark.parametrize(
+    ("version", "on_cpu", "replaced"),
+    [("4.21.1", "true", True), ("4.29.2", "true", True), ("4.30.0", "true", False), ("4.21.1", "false", False)],
+)
+def test_native_workers_of_then_without_gpus_train_over_gloo(
+    monkeypatch: pytest.MonkeyPatch, version: str, on_cpu: str, replaced: bool
+) -> None:
+    class TrainingArguments:
+        _setup_devices = "cuda, by NCCL"
+
+    started: list[str] = []
+    dist = ModuleType("torch.distributed")
+    vars(dist).update(is_initialized=lambda: bool(started), init_process_group=started.append)
+    torch = ModuleType("torch")
+    vars(torch).update(distributed=dist, device=lambda name: name)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "torch.distributed", dist)
+    monkeypatch.setattr(installed, "version", lambda _name: version)
+    monkeypatch.setitem(os.environ, "ACCELERATE_USE_CPU", on_cpu)
+    monkeypatch.setitem(os.environ, "LOCAL_RANK", "1")
+    module: Any = SimpleNamespace(TrainingArguments=TrainingArguments)
+    dated.install_native(module)
+    made: Any = TrainingArguments()
+    assert made._setup_devices == ("cpu" if replaced else "cuda, by NCCL")
+    assert made._setup_devices == ("cpu" if replaced else "cuda, by NCCL"), "the group is made once"
+    assert started == (["gloo"] if replaced else [])
+    assert not replaced or (made.local_rank, made._n_gpu) == (1, 0)
