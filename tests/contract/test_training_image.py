@@ -70,7 +70,7 @@ def test_what_scripts_of_aws_s_images_import_is_there(run: Run) -> None:
     )
     mpi = "from mpi4py import MPI; print('ranks', MPI.COMM_WORLD.Get_size(), MPI.Get_library_version().split(',')[0])"
     output = run(f'set -e; export HOME=/tmp; python -c "import {names}"; python -c "{mpi}"')
-    assert "ranks 1 Open MPI v4.1" in output
+    assert "ranks 1 Open MPI v5" in output
 
 
 def test_commands_are_on_the_path(run: Run) -> None:
