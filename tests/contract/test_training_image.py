@@ -69,8 +69,13 @@ def test_what_scripts_of_aws_s_images_import_is_there(run: Run) -> None:
         "sklearn, h5py, cv2, soundfile, boto3, scipy, pandas"
     )
     mpi = "from mpi4py import MPI; print('ranks', MPI.COMM_WORLD.Get_size(), MPI.Get_library_version().split(',')[0])"
-    output = run(f'set -e; export HOME=/tmp; python -c "import {names}"; python -c "{mpi}"')
-    assert "ranks 1 Open MPI v5" in output
+    here = f'set -e; export HOME=/tmp; python -c "import {names}"; python -c "{mpi}"'
+    output = run(f'{here}; mpirun -n 2 --oversubscribe python -c "{mpi}"')
+    assert [line.partition(".")[0] for line in output.splitlines() if line.startswith("ranks")] == [
+        "ranks 1 Open MPI v5",
+        "ranks 2 Open MPI v5",
+        "ranks 2 Open MPI v5",
+    ]
 
 
 def test_commands_are_on_the_path(run: Run) -> None:
