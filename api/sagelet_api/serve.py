@@ -79,7 +79,7 @@ class Sagelet:
         roles = bridge.may_assume if settings.enforce_iam else any_role
         callers = Callers(self.engine, bridge, enforce_iam=settings.enforce_iam)
         authentication = Authentication(callers, everywhere=settings.auth)
-        jobs = TrainingJobs(self.engine, roles)
+        jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
         self.application = Application(
             FrontDoor((settings.host, reached_by, *self.choice.listen), authentication),
             control_app(

@@ -25,8 +25,8 @@ STOPPED = "Training job stopped"
 
 # --- FailureReason ----------------------------------------------------------------------------------------------------
 
-#: Both spaces are AWS's; clients compare the whole text.
-INTERNAL_ERROR = "InternalServerError: We encountered an internal error.  Please try again."
+#: One space between the sentences since 2024, two before; clients compare the whole text.
+INTERNAL_ERROR = "InternalServerError: We encountered an internal error. Please try again."
 #: Follows `CapacityError: `.
 NO_CAPACITY = "Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
 
@@ -79,6 +79,23 @@ def no_objects(uri: str, bucket: str, region: str, role: str) -> str:
         f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the bucket exists in '
         f"the selected region ({region}), that objects exist under that S3 prefix, and that the role "
         f'"{role}" has "s3:ListBucket" permissions on bucket "{bucket}".'
+    )
+
+
+#: Of an image in another registry than ECR (aws/aws-sdk#117).
+PRIVATE_REGISTRY = (
+    "TrainingImageConfig with TrainingRepositoryAccessMode set to VPC must be provided when using a training image "
+    "from a private Docker registry. Please provide TrainingImageConfig and TrainingRepositoryAccessMode set to VPC "
+    "when using a training image from a private Docker registry."
+)
+
+
+def no_repository(name: str, registry: str, role: str) -> str:
+    """Of an image at creation (amazon-sagemaker-examples#2534), with AWS's punctuation."""
+    return (
+        f"Cannot find repository: {name} in registry ID: {registry} Please check if your ECR repository exists and "
+        f"role {role} has proper pull permissions for SageMaker: ecr:BatchCheckLayerAvailability, ecr:BatchGetImage, "
+        "ecr:GetDownloadUrlForLayer"
     )
 
 

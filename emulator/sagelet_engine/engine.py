@@ -28,6 +28,7 @@ from sagelet_engine.jobs.cluster_scheduler import ClusterScheduler
 from sagelet_engine.jobs.collector import Collected, Collector, Keep
 from sagelet_engine.jobs.consultation import Consultation
 from sagelet_engine.jobs.disk_watch import DiskWatch
+from sagelet_engine.jobs.image_choice import ImageChoice
 from sagelet_engine.jobs.launch import Endpoint
 from sagelet_engine.jobs.measurements import Measurements
 from sagelet_engine.jobs.pool_keeper import PoolKeeper
@@ -79,7 +80,7 @@ class Engine:
     ) -> None:
         """`lock`: of the data directory, where the caller took it already; from now on the engine's."""
         self._settings = settings
-        self._images = Resolver(settings.image_rules, settings.data)
+        self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
         self._lock = lock or lock_directory(settings.data)
         try:
             #: Whoever has it owns this server.
@@ -133,16 +134,23 @@ class Engine:
 
     def _make_scheduler(self) -> Scheduler | ClusterScheduler:
         """This machine's places are ours to give; a cluster gives its own."""
-        settings, store, clock = self._settings, self._store, self._clock
+        settings, store, clock, refusal = self._settings, self._store, self._clock, self._images.refusal
         cluster = self._runtime.cluster
         if cluster is None:
             pool = GpuPool(self._gpus, settings.gpus)
             return Scheduler(
-                store, clock, pool, settings.max_jobs, self._supervise, self._warm, max_hosts=settings.host_limit
+                store,
+                clock,
+                pool,
+                settings.max_jobs,
+                self._supervise,
+                self._warm,
+                refusal,
+                max_hosts=settings.host_limit,
             )
         cluster.attach(Ground(self._objects, self.keys, self._url_for_hosts, self._authority))
         gpus, grace = ClusterGpus(settings.gpus), settings.stop_grace_seconds
-        return ClusterScheduler(store, clock, cluster, gpus, self._supervise, self._warm, grace_seconds=grace)
+        return ClusterScheduler(store, clock, cluster, gpus, self._supervise, self._warm, refusal, grace_seconds=grace)
 
     def _url_for_hosts(self) -> str:
         return Endpoint(self._port, self.keys, self._settings.tls).url(self._runtime.endpoint_host)
@@ -363,6 +371,10 @@ class Engine:
     def has_bucket(self, key: JobKey, uri: S3Uri) -> bool:
         """Whether the bucket of an S3 URI is there, and the account's own."""
         return self._objects.has_bucket(key.account, uri.bucket)
+
+    def knows_image(self, uri: str) -> bool:
+        """See ImageChoice.is_known."""
+        return self._images.is_known(uri)
 
     def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
         """All tags or none. Raises JobNotFound, TooManyTags."""

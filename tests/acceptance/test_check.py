@@ -96,12 +96,12 @@ def test_check_tells_and_mends(server: SageletProcess) -> None:
     data = str(server.data)
     assert "A directory is checked when no server runs on it" in sagelet("check", "--data", data, code=1)
     server.stop()
-    assert "all is sound" in sagelet("check", "--data", data)
+    assert "All is sound" in sagelet("check", "--data", data)
     rot(server.data / "s3" / "tests" / "b")
     said = json.loads(sagelet("check", "--data", data, "--json", code=1))
     assert (said["sound"], said["objects"], [one["kind"] for one in said["findings"]]) == (False, 2, ["object"])
     assert "mended: s3://tests/b" in sagelet("check", "--data", data, "--repair")
-    assert "all is sound" in sagelet("check", "--data", data)
+    assert "All is sound" in sagelet("check", "--data", data)
     server.start()
     assert [one["Key"] for one in server.client("s3").list_objects_v2(Bucket="tests")["Contents"]] == ["a"]
 

@@ -204,17 +204,21 @@ def test_everybody_can_use(name: str, page: Page, jobs: Jobs, server: SageletPro
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_login_by_the_printed_link(page: Page, tmp_path: Path) -> None:
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[SageletProcess]:
+    """A server that wants a login. A test names it before its page, so that it outlives what the page still loads."""
     process = SageletProcess(tmp_path / "data", "--runtime", "process", "--auth").start()
-    try:
-        link = until(lambda: re.search(r"http\S+token=\S+", "".join(process.output)))
-        page.goto(process.endpoint)
-        assert page.run("location.pathname") == "/_sagelet/ui/login"
-        page.goto(link[0])
-        page.until("document.querySelector('h1')?.innerText === 'Training jobs'")
-        page.goto(f"{process.endpoint}/?status=Failed")
-        assert "No training job matches" in page.text()
-        page.click("header form button")
-        page.until("location.pathname === '/_sagelet/ui/login'")
-    finally:
-        process.stop()
+    yield process
+    process.stop()
+
+
+def test_a_login_by_the_printed_link(closed: SageletProcess, page: Page) -> None:
+    link = until(lambda: re.search(r"http\S+token=\S+", "".join(closed.output)))
+    page.goto(closed.endpoint)
+    assert page.run("location.pathname") == "/_sagelet/ui/login"
+    page.goto(link[0])
+    page.until("document.querySelector('h1')?.innerText === 'Training jobs'")
+    page.goto(f"{closed.endpoint}/?status=Failed")
+    assert "No training job matches" in page.text()
+    page.click("header form button")
+    page.until("location.pathname === '/_sagelet/ui/login'")

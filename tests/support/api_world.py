@@ -45,7 +45,7 @@ class ApiWorld(World):
         self._bridge = bridge
         super().__init__(root, **settings)
         roles = bridge.may_assume if self.settings.enforce_iam else any_role
-        jobs = TrainingJobs(self.engine, roles)
+        jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
         services = {
             "sagemaker": jobs.operations(),
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),

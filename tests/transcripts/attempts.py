@@ -14,7 +14,7 @@ BILL = (
 )
 RESTORED = "Checkpoints are copied in at each start and synced out as they are: developer guide, checkpoints"
 RETRY = (
-    "RetryStrategy is for InternalServerError only: botocore. Its text, with both spaces, is AWS's and whole; "
+    "RetryStrategy is for InternalServerError only: botocore. Its text, with one space since 2024, is AWS's and whole; "
     "what sagelet knows of the cause is in the StatusMessage"
 )
 TEACHES = {

@@ -52,7 +52,7 @@ def _tell(found: Report) -> None:
         click.echo(printable(f"{_mark(one)}: {one.what}. {_end(one)}"))
     left = sum(one.damage and not one.mended for one in found.findings)
     verdict = f"{left} to mend" if left else "all is sound"
-    click.echo(f"{found.objects} objects ({size(found.bytes)}) and {found.jobs} jobs were looked at: {verdict}")
+    click.echo(f"Looked at: objects {found.objects} ({size(found.bytes)}), jobs {found.jobs}. {verdict.capitalize()}.")
 
 
 def _mark(finding: Finding) -> str:

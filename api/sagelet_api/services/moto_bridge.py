@@ -22,7 +22,6 @@ from sagelet_api.aws_errors import (
     ValidationException,
 )
 from sagelet_api.loading import LOADING
-from sagelet_api.permissions import TRAINING_POLICY_TEXT
 from sagelet_api.protocol import (
     Call,
     Environ,
@@ -33,7 +32,7 @@ from sagelet_api.protocol import (
     rewind,
 )
 from sagelet_api.replies import error_reply, send
-from sagelet_api.services import execution_role, moto_events, moto_metrics
+from sagelet_api.services import moto_events, moto_metrics, moto_roles
 from sagelet_api.services.identity import Role
 from sagelet_api.services.moto_confined import Confined, confine
 from sagelet_api.services.moto_dispatch import bind, dispatching, route
@@ -51,8 +50,6 @@ _RETRIES = 5
 #: The principal that runs training jobs.
 SERVICE = "sagemaker.amazonaws.com"
 _TAGS = {("sagemaker", operation) for operation in ("AddTags", "DeleteTags", "ListTags")}
-#: Marks an IAM of moto's that has its execution role, or had it.
-_SEEDED = "sagelet_execution_role"
 PARTITIONS = frozenset({"aws", "aws-cn", "aws-us-gov", "aws-iso", "aws-iso-b"})
 _WEB_PAGES = (b"<!doctype html", b"<html")
 
@@ -207,28 +204,21 @@ class MotoBridge:
         return str(import_module("moto.utilities.utils").get_partition(region))
 
     def _iam(self, account: str, partition: str) -> Any:
-        """moto's IAM of an account, which has the execution role from the first time it is asked for."""
+        """moto's IAM of an account, which has the execution roles from the first time it is asked for."""
         iam = self._backend("iam")[account][partition]
         with self._seeding:
-            # The mark is moto's, and goes when moto forgets, whoever makes it: its state is the process's.
-            if not getattr(iam, _SEEDED, False):
-                iam.create_role(
-                    execution_role.NAME,
-                    execution_role.trust_policy(account, partition),
-                    execution_role.PATH,
-                    permissions_boundary=None,
-                    description=execution_role.DESCRIPTION,
-                    tags=[],
-                    max_session_duration="3600",
-                )
-                iam.put_role_policy(execution_role.NAME, execution_role.POLICY, TRAINING_POLICY_TEXT)
-                setattr(iam, _SEEDED, True)
+            moto_roles.seed(iam, account, partition)
         return iam
 
     def log_groups(self, account: str, region: str) -> Sequence[dict[str, Any]]:
         """moto's own log groups, as DescribeLogGroups shows them."""
         groups = self._backend("logs")[account][region].groups
         return [group.to_describe_dict() for group in [*dict.values(groups)]]
+
+    def has_repository(self, account: str, region: str, name: str) -> bool:
+        """Whether ECR has it; there is none in a region that does not exist."""
+        registry = self._backend("ecr")[account]
+        return region in registry and name in registry[region].repositories
 
     def has_trial_component(self, account: str, region: str, name: str) -> bool:
         return name in self._backend("sagemaker")[account][region].trial_components

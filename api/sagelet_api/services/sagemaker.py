@@ -14,7 +14,15 @@ from sagelet_api.aws_errors import (
     ValidationException,
 )
 from sagelet_api.operations import Context, Operations, SharedOperation, owned_arn
-from sagelet_api.services import bucket_rules, training_rules, training_search, training_updates, training_view
+from sagelet_api.services import (
+    bucket_rules,
+    image_rules,
+    training_rules,
+    training_search,
+    training_updates,
+    training_view,
+)
+from sagelet_api.services.image_rules import Images
 from sagelet_api.services.search_suggestions import SearchSuggestions
 from sagelet_api.services.training_search import TrainingSearch
 from sagelet_engine import aws_texts
@@ -49,14 +57,20 @@ def any_role(_account: str, _role: str) -> bool:
 class TrainingJobs:
     """Handlers: each takes the call and its validated request, returns the members of the answer."""
 
-    def __init__(self, engine: Engine, may_assume: RoleCheck = any_role) -> None:
+    def __init__(
+        self, engine: Engine, has_repository: Callable[[str, str, str], bool], may_assume: RoleCheck = any_role
+    ) -> None:
+        """`has_repository`: of ECR, by account, region and name."""
         self._engine = engine
+        self._images = Images(engine.knows_image, has_repository)
         self._may_assume = may_assume
 
     def create_training_job(self, context: Context, request: Request) -> dict[str, Any]:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
         training_rules.check(request, self._site(key))
         bucket_rules.check(request, lambda uri: self._engine.has_bucket(key, uri))
+        if problem := image_rules.problem(request, self._images):
+            raise ValidationException(problem)
         if not self._may_assume(context.account, request["RoleArn"]):
             raise ValidationException(aws_texts.role_not_assumable(request["RoleArn"]))
         body = {name: value for name, value in request.items() if name != "Tags"}

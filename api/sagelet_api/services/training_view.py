@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sagelet_engine.jobs.query import ListedJob
-from sagelet_engine.jobs.record import TrainingJob, Transition, WarmPool
+from sagelet_engine.jobs.record import JobStatus, TrainingJob, Transition, WarmPool
 from sagelet_engine.telemetry.sink import MetricPoint
 
 #: What AWS answers for fields that the request leaves out (public Describe outputs).
@@ -16,6 +16,12 @@ DEFAULTS: dict[str, Any] = {
 #: Members of the request that the shape DescribeTrainingJobResponse does not have.
 NOT_DESCRIBED = frozenset({"SessionChainingConfig"})
 CHANNEL_DEFAULTS = {"CompressionType": "None", "RecordWrapperType": "None"}
+#: Members of the request, and of the answer that has a status for each of their rules.
+RULES = {
+    "DebugRuleConfigurations": "DebugRuleEvaluationStatuses",
+    "ProfilerRuleConfigurations": "ProfilerRuleEvaluationStatuses",
+}
+NOT_EVALUATED = "sagelet does not run rules: nobody looked for issues"
 OUTPUT_DEFAULTS = {"KmsKeyId": "", "CompressionType": "GZIP"}
 
 
@@ -37,6 +43,9 @@ def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> dict[str, Any]
     }
     if "InputDataConfig" in job.request:
         answer["InputDataConfig"] = [{**CHANNEL_DEFAULTS, **channel} for channel in job.request["InputDataConfig"]]
+    for rules, evaluations in RULES.items():
+        if job.request.get(rules):
+            answer[evaluations] = [_evaluation(job, rule["RuleConfigurationName"]) for rule in job.request[rules]]
     if job.warm_pool is not None:
         answer["WarmPoolStatus"] = _warm_pool(job.warm_pool)
     if job.failure_reason is not None:
@@ -78,6 +87,19 @@ def _clock(job: TrainingJob) -> dict[str, Any]:
         times["TrainingTimeInSeconds"] = job.training_seconds
         times["BillableTimeInSeconds"] = job.billable_seconds
     return times
+
+
+def _evaluation(job: TrainingJob, rule: str) -> dict[str, Any]:
+    """Shapes DebugRuleEvaluationStatus and ProfilerRuleEvaluationStatus; no processing job evaluates, so no ARN."""
+    status = "InProgress"
+    if job.terminal:
+        status = "NoIssuesFound" if job.status is JobStatus.COMPLETED else "Stopped"
+    return {
+        "RuleConfigurationName": rule,
+        "RuleEvaluationStatus": status,
+        "StatusDetails": NOT_EVALUATED,
+        "LastModifiedTime": seconds(job.transitions[-1].start_ms if job.terminal else job.created_ms),
+    }
 
 
 def _warm_pool(pool: WarmPool) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class ClusterScheduler(threading.Thread):
         gpus: ClusterGpus,
         start: Callable[[TrainingJob], None],
         warm: PoolKeeper,
+        refusal: Callable[[TrainingJob], Verdict | None],
         *,
         grace_seconds: int,
     ) -> None:
@@ -66,6 +67,7 @@ class ClusterScheduler(threading.Thread):
         self._gpus = gpus
         self._start_job = start
         self._warm = warm
+        self._refusal = refusal
         self._grace_seconds = grace_seconds
         self._guard = threading.Lock()
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
@@ -178,6 +180,9 @@ class ClusterScheduler(threading.Thread):
                 self._busy = None
 
     def _submit(self, job: TrainingJob, waiting: _Waiting) -> None:
+        if (outcome := self._refusal(job)) is not None:
+            self._fail(job, outcome)
+            return
         try:
             lease = self._gpus.lease(job.instance_groups, self._cluster.gpus_per_node)
             self._cluster.submit(self._order(job, lease))

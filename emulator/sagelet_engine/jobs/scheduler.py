@@ -11,7 +11,7 @@ from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.instances.gpus import GpuPool, Lease, NoCapacity
 from sagelet_engine.jobs import lifecycle, verdict, warm_pools
 from sagelet_engine.jobs.pool_keeper import PoolKeeper
-from sagelet_engine.jobs.record import SecondaryStatus, StopCause, TrainingJob
+from sagelet_engine.jobs.record import SecondaryStatus, StopCause, TrainingJob, Verdict
 from sagelet_engine.jobs.store import StaleRecord, Store
 from sagelet_engine.jobs.waiting import WaitingJobs
 
@@ -28,8 +28,9 @@ TOLD_AT_ONCE = 20
 class Scheduler(threading.Thread):
     """First in, first out; `max_jobs` jobs and `max_hosts` hosts at a time; GPUs by lease.
 
-    `start` is called with each job that got its hosts. A warm pool keeps its job's place, hosts and GPUs. The first
-    waiting job that matches it gets them, whoever else waits.
+    `start` is called with each job that got its hosts. A job that `refusal` has a verdict for ends instead of waiting.
+    A warm pool keeps its job's place, hosts and GPUs. The first waiting job that matches it gets them, whoever else
+    waits.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Scheduler(threading.Thread):
         max_jobs: int,
         start: Callable[[TrainingJob], None],
         warm: PoolKeeper,
+        refusal: Callable[[TrainingJob], Verdict | None],
         *,
         max_hosts: int,
     ) -> None:
@@ -51,6 +53,7 @@ class Scheduler(threading.Thread):
         self._max_hosts = max_hosts
         self._start_job = start
         self._warm = warm
+        self._refusal = refusal
         self._guard = threading.Lock()
         self._waiting = WaitingJobs()
         #: Of those that wait, the one on the way to its place.
@@ -221,7 +224,7 @@ class Scheduler(threading.Thread):
         try:
             lease = self._pool.lease(job.id, job.instance_groups)
         except NoCapacity as error:
-            self._refuse(job, error)
+            self._end(job, verdict.capacity_error(str(error)))
             return True
         if lease is None:
             return False
@@ -272,8 +275,7 @@ class Scheduler(threading.Thread):
             stand_in=lease.stand_in,
         )
 
-    def _refuse(self, job: TrainingJob, error: NoCapacity) -> None:
-        outcome = verdict.capacity_error(str(error))
+    def _end(self, job: TrainingJob, outcome: Verdict) -> None:
         now = self._clock.now_ms()
         self._store.update(lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
 
@@ -288,12 +290,27 @@ class Scheduler(threading.Thread):
 
     def _let_wait(self, job_ids: Sequence[str]) -> None:
         """In one write; where one of them changes meanwhile, in one for each."""
-        told = [job for job_id in job_ids if (job := self._as_waiting(job_id)) is not None]
+        told = [job for job_id in job_ids if not self._refuse(job_id) and (job := self._as_waiting(job_id)) is not None]
         try:
             self._tell(*told)
         except StaleRecord:
             for job in told if len(told) > 1 else ():
                 self._let_wait([job.id])
+
+    def _refuse(self, job_id: str) -> bool:
+        """Ends a job that could do nothing with hosts, instead of telling it to wait."""
+        while True:
+            try:
+                job = self._store.get_by_id(job_id)
+                if job.stop_ms is not None or job.terminal or (outcome := self._refusal(job)) is None:
+                    return False
+                self._end(job, outcome)
+            except JobNotFound:
+                return False
+            except StaleRecord:
+                continue
+            self.withdraw(job_id)
+            return True
 
     def _as_waiting(self, job_id: str) -> TrainingJob | None:
         try:

@@ -23,12 +23,10 @@ from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.data.staging import Stager
 from sagelet_engine.data.volume import FULL, remedy
 from sagelet_engine.database import StoreUnavailable
-from sagelet_engine.errors import ClientFault, SettingsError
+from sagelet_engine.errors import ClientFault
 from sagelet_engine.failpoints import Failpoint, failpoint
-from sagelet_engine.images.resolve import explain_absent
 from sagelet_engine.instances.gpus import NoCapacity
-from sagelet_engine.jobs import compile_reports, distributions, faults, lifecycle, verdict
-from sagelet_engine.jobs.compilation import choose_image
+from sagelet_engine.jobs import compile_reports, faults, lifecycle, verdict
 from sagelet_engine.jobs.disk_watch import DiskFull
 from sagelet_engine.jobs.host_watch import PULSE, HostWatch
 from sagelet_engine.jobs.launch import CA_FILE, launch_plan
@@ -176,23 +174,7 @@ class Supervisor(threading.Thread):
     def _begin(self) -> None:
         if self._held_up():
             return
-        uri = self._job.request["AlgorithmSpecification"].get("TrainingImage")
-        if not uri:
-            raise ClientFault("AlgorithmSpecification.AlgorithmName: sagelet has no algorithms; name a TrainingImage")
-        try:
-            resolution = self._services.images.resolve(uri)
-        except SettingsError as error:
-            # Somebody has changed the data directory's own rules by hand.
-            raise ClientFault(str(error)) from error
-        runtime = self._services.runtime
-        try:
-            image, stand_in = self._under_way.patiently(partial(choose_image, self._job, resolution, runtime))
-        except ClientFault as fault:
-            remedy = f". {explain_absent(resolution)}" if resolution.is_literal else ""
-            raise ClientFault(f"{fault}{remedy}") from fault
-        if image is None:
-            raise ClientFault(explain_absent(resolution))
-        distributions.check(self._job, image)
+        image, stand_in = self._under_way.patiently(partial(self._services.images.choose, self._job))
         if stand_in != self._job.stand_in:
             message = f"{lifecycle.PREPARING_INSTANCES} ({stand_in})"
             self._under_way.move(self._job.secondary, message, stand_in=stand_in)

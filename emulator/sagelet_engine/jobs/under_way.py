@@ -16,9 +16,9 @@ from sagelet_engine.compile_cache.lending import Lending
 from sagelet_engine.data.objects import ObjectStore
 from sagelet_engine.errors import RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
-from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.jobs import lifecycle, verdict
 from sagelet_engine.jobs.disk_watch import DiskWatch
+from sagelet_engine.jobs.image_choice import ImageChoice
 from sagelet_engine.jobs.launch import Endpoint
 from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet_engine.jobs.store import StaleRecord, Store
@@ -47,7 +47,7 @@ class Services:
     objects: ObjectStore
     metrics: MetricSink
     runtime: Runtime
-    images: Resolver
+    images: ImageChoice
     #: Where hosts find sagelet's endpoint.
     endpoint: Endpoint
     cache: Lending

@@ -20,7 +20,7 @@ def main() -> None:
         py_version="py39",
         disable_profiler=True,
         debugger_hook_config=False,
-        role="arn:aws:iam::123456789012:role/SageMakerRole",
+        role="SageMakerRole",
         sagemaker_session=session,
     )
     estimator.fit(wait=False)

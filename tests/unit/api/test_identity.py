@@ -42,6 +42,31 @@ def test_the_caller_is_a_session_of_the_execution_role(world: ApiWorld, account:
     assert (statement["Effect"], statement["Action"]) == ("Allow", "sts:AssumeRole")
 
 
+@pytest.mark.parametrize(
+    ("name", "path"), [("SageMakerRole", "/"), ("AmazonSageMaker-ExecutionRole", "/service-role/")]
+)
+def test_a_fresh_account_has_the_roles_that_examples_name(world: ApiWorld, name: str, path: str) -> None:
+    account = "121212121212"
+    iam = world.client("iam", account=account)
+    role = iam.get_role(RoleName=name)["Role"]
+    assert role["Arn"] == f"arn:aws:iam::{account}:role{path}{name}"
+    assert {"Service": "sagemaker.amazonaws.com"} in [
+        statement["Principal"] for statement in role["AssumeRolePolicyDocument"]["Statement"]
+    ]
+    assert name in [one["RoleName"] for one in iam.list_roles()["Roles"]]
+
+
+def test_a_script_makes_its_own_role_of_a_seeded_name_once(world: ApiWorld) -> None:
+    iam = world.client("iam", account="131313131313")
+    seeded = iam.get_role(RoleName="SageMakerRole")["Role"]["RoleId"]
+    made = iam.create_role(RoleName="SageMakerRole", AssumeRolePolicyDocument=execution_role.TRUST_POLICY)["Role"]
+    assert made["RoleId"] != seeded
+    roles = iam.list_roles()["Roles"]
+    assert [one["RoleId"] for one in roles if one["RoleName"] == "SageMakerRole"] == [made["RoleId"]]
+    with pytest.raises(ClientError, match="already exists"):
+        iam.create_role(RoleName="SageMakerRole", AssumeRolePolicyDocument=execution_role.TRUST_POLICY)
+
+
 def test_the_partition_is_the_regions(world: ApiWorld) -> None:
     identity = world.client("sts", "cn-north-1").get_caller_identity()
     assert identity["Arn"] == f"arn:aws-cn:sts::{ACCOUNT}:assumed-role/{execution_role.NAME}/SageMaker"

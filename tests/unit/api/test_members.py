@@ -143,8 +143,10 @@ def test_members_that_sagelet_sets_are_there_and_others_never(world: ApiWorld) -
     algorithm = {**request("x")["AlgorithmSpecification"], "MetricDefinitions": metrics}
     shown: set[str] = set()
     warm = resources(KeepAlivePeriodInSeconds=60)
+    rule = {"RuleConfigurationName": "r", "RuleEvaluatorImage": "rules"}
+    rules = {"DebugRuleConfigurations": [rule], "ProfilerRuleConfigurations": [rule]}
     for name, code in (("good", 0), ("bad", 1)):
-        world.sagemaker.create_training_job(**request(name, AlgorithmSpecification=algorithm, **warm))
+        world.sagemaker.create_training_job(**request(name, AlgorithmSpecification=algorithm, **warm, **rules))
         shown |= {*seen(world.call("DescribeTrainingJob", {"TrainingJobName": name})[1])}
         host = world.host(name)
         until(lambda name=name: world.job(name).launched)

@@ -9,10 +9,10 @@ import pytest
 
 from sagelet_engine.errors import RuntimeUnavailable
 from sagelet_engine.instances.gpus import ClusterGpus
-from sagelet_engine.jobs import lifecycle
+from sagelet_engine.jobs import lifecycle, verdict
 from sagelet_engine.jobs.cluster_scheduler import ClusterScheduler
 from sagelet_engine.jobs.pool_keeper import PoolKeeper
-from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob, Verdict
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.runtimes.cluster import Order, Place, Refused, Standing
 from sagelet_engine.settings import GpuPolicy
@@ -57,9 +57,11 @@ class Stage:
         self.clock = FakeClock()
         self.cluster = FakeCluster()
         self.started: list[TrainingJob] = []
+        #: By name.
+        self.refusals: dict[str, Verdict] = {}
         self.scheduler = ClusterScheduler(
             self.store, self.clock, self.cluster, ClusterGpus(policy), self.started.append,
-            PoolKeeper(self.store, root), grace_seconds=120,
+            PoolKeeper(self.store, root), lambda job: self.refusals.get(job.key.name), grace_seconds=120,
         )  # fmt: skip
 
     def add(self, name: str, instance_type: str = "ml.m5.large", hosts: int = 1, **changes: Any) -> TrainingJob:
@@ -108,6 +110,16 @@ def test_all_are_submitted_in_order_and_started_as_they_get_their_nodes(stage: C
     (started,) = one.started
     assert (started.key.name, started.secondary, started.placed_ms) == ("job-3", S.PENDING, 5_000)
     assert one.message("job-3") == lifecycle.PREPARING_INSTANCES
+
+
+def test_a_job_that_could_do_nothing_with_nodes_orders_none(stage: Callable[..., Stage]) -> None:
+    one = stage()
+    one.refusals["bad"] = verdict.client_error("no image")
+    one.add("bad")
+    one.add("good")
+    until(lambda: one.job("bad").status is JobStatus.FAILED and one.cluster.orders)
+    assert one.job("bad").failure_reason == "ClientError: no image"
+    assert [order.job_id for order in one.cluster.orders] == ["id-good"]
 
 
 def test_waiting_jobs_have_no_threads_and_one_look_is_for_all(stage: Callable[..., Stage]) -> None:

@@ -16,7 +16,7 @@ S = SecondaryStatus
 LAUNCHING = "Launching requested ML instances"
 NO_CAPACITY = "Insufficient capacity error from EC2 while launching instances, retrying!"
 UNHEALTHY = "Launched instance was unhealthy, replacing it!"
-INTERNAL = "InternalServerError: We encountered an internal error.  Please try again."
+INTERNAL = "InternalServerError: We encountered an internal error. Please try again."
 CAPACITY = (
     "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
 )

@@ -1,6 +1,7 @@
 """Jobs from creation to their end, on a fake runtime, fake S3 and a fake clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,6 +79,43 @@ def test_missing_input_fails_the_job_with_the_words_of_aws(world: World) -> None
     assert statuses(job) == ["Starting", "Downloading", "Failed"]
 
 
+TENSORFLOW = "763104351884.dkr.ecr.us-east-1.amazonaws.com/tensorflow-training:2.11-gpu-py39"
+
+
+@pytest.mark.parametrize(
+    ("image", "hyperparameters", "said"),
+    [
+        (TENSORFLOW, {"sagemaker_training_compiler_enabled": "true"}, "Use the PyTorch or the HuggingFace estimator"),
+        ("nowhere:1", {}, "`docker pull`"),
+        ("sagelet/training:0.1.0", {"sagemaker_mpi_enabled": "true"}, "no launcher"),
+    ],
+)
+def test_a_refusal_does_not_wait_for_a_free_place(
+    full_world: World, image: str, hyperparameters: dict[str, str], said: str
+) -> None:
+    world = full_world
+    algorithm = {"TrainingImage": image, "TrainingInputMode": "File"}
+    world.create("refused", AlgorithmSpecification=algorithm, HyperParameters=hyperparameters)
+    job = world.ended("refused")
+    assert job.status is JobStatus.FAILED
+    assert job.failure_reason is not None
+    assert job.failure_reason.startswith("ClientError: ")
+    assert said in job.failure_reason
+    assert statuses(job) == ["Starting", "Failed"]
+    assert (job.training_seconds, world.runtime.reaped) == (None, [])
+    assert world.job("running").secondary is SecondaryStatus.TRAINING
+
+
+@pytest.fixture
+def full_world(tmp_path: Path) -> Iterator[World]:
+    """It has one place, and a job on it."""
+    world = World(tmp_path, max_jobs=1)
+    world.create("running")
+    until(lambda: world.job("running").secondary is SecondaryStatus.TRAINING)
+    yield world
+    world.engine.close()
+
+
 def test_an_unknown_image_fails_the_job_and_says_how_to_map_it(world: World) -> None:
     world.create("one", AlgorithmSpecification={"TrainingImage": "my/own:1", "TrainingInputMode": "File"})
     job = world.ended("one")
@@ -98,7 +136,7 @@ def test_an_internal_error_fails_the_job_and_leaves_no_host(world: World) -> Non
     world.runtime.on_launch = [ZeroDivisionError("boom")]
     world.create("one")
     job = world.ended("one")
-    assert job.failure_reason == "InternalServerError: We encountered an internal error.  Please try again."
+    assert job.failure_reason == "InternalServerError: We encountered an internal error. Please try again."
     assert job.transitions[-1].message == "Training job failed (sagelet: ZeroDivisionError: boom)"
     assert not world.runtime.hosts
 

@@ -10,9 +10,9 @@ import pytest
 
 from sagelet_engine.database import StoreUnavailable
 from sagelet_engine.instances.gpus import GpuPool
-from sagelet_engine.jobs import lifecycle
+from sagelet_engine.jobs import lifecycle, verdict
 from sagelet_engine.jobs.pool_keeper import PoolKeeper
-from sagelet_engine.jobs.record import InstanceGroup, JobStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet_engine.jobs.record import InstanceGroup, JobStatus, SecondaryStatus, StopCause, TrainingJob, Verdict
 from sagelet_engine.jobs.scheduler import TOLD_AT_ONCE, Scheduler
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.settings import GpuPolicy
@@ -30,6 +30,8 @@ class Stage:
         self.clock = FakeClock()
         self.pool = GpuPool(gpus, GpuPolicy.REQUIRE)
         self.started: list[TrainingJob] = []
+        #: By name.
+        self.refusals: dict[str, Verdict] = {}
         self.scheduler = Scheduler(
             self.store,
             self.clock,
@@ -37,6 +39,7 @@ class Stage:
             max_jobs,
             self.started.append,
             PoolKeeper(self.store, root),
+            lambda job: self.refusals.get(job.key.name),
             max_hosts=max_hosts,
         )
 
@@ -81,6 +84,34 @@ def test_jobs_start_in_the_order_they_came(stage: Callable[..., Stage]) -> None:
     until(lambda: one.names() == ["a", "b", "c"])
     one.scheduler.release("id-a")
     until(lambda: one.names() == ["a", "b", "c", "d"])
+
+
+def test_a_job_that_could_do_nothing_with_hosts_does_not_wait_for_them(stage: Callable[..., Stage]) -> None:
+    one = stage()
+    one.refusals["bad"] = verdict.client_error("no image")
+    for name in ("runs", "waits", "bad", "last"):
+        one.add(name)
+    one.scheduler.start()
+    until(lambda: one.job("bad").status is JobStatus.FAILED)
+    assert one.job("bad").failure_reason == "ClientError: no image"
+    until(lambda: one.job("last").secondary is S.PENDING)
+    assert one.names() == ["runs"]
+    one.scheduler.release("id-runs")
+    until(lambda: one.names() == ["runs", "waits"])
+    one.scheduler.release("id-waits")
+    until(lambda: one.names() == ["runs", "waits", "last"])
+
+
+def test_a_job_that_is_stopped_is_not_refused_as_well(stage: Callable[..., Stage]) -> None:
+    one = stage()
+    one.refusals["bad"] = verdict.client_error("no image")
+    for name in ("runs", "bad"):
+        one.add(name)
+    one.stop_record("bad")
+    one.scheduler.start()
+    one.add("later")
+    until(lambda: one.job("later").secondary is S.PENDING)
+    assert one.job("bad").status is JobStatus.STOPPING
 
 
 def test_hosts_are_counted_and_not_only_jobs(stage: Callable[..., Stage]) -> None:

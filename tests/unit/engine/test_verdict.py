@@ -67,7 +67,7 @@ def test_out_of_memory_of_a_child_does_not_fail_a_job_that_got_over_it(tmp_path:
 
 def test_a_host_without_an_exit_code_is_an_internal_error(tmp_path: Path) -> None:
     outcome = judged(tmp_path, {"algo-1": Observation(False, error="it was removed.")})
-    assert outcome.failure_reason == "InternalServerError: We encountered an internal error.  Please try again."
+    assert outcome.failure_reason == "InternalServerError: We encountered an internal error. Please try again."
     assert verdict.with_cause("Training job failed", outcome) == "Training job failed (sagelet: algo-1: it was removed)"
 
 

@@ -241,6 +241,10 @@ def test_a_record_from_before_there_were_pools(world: World) -> None:
 # --- races ----------------------------------------------------------------------------------------------------------
 
 
+def _never(job: TrainingJob) -> None:
+    """Refuses no job."""
+
+
 class Stage:
     """A scheduler over a real store that looks only when it is told to, and an Available pool of the job `one`."""
 
@@ -250,7 +254,9 @@ class Stage:
         self.keeper = PoolKeeper(self.store, root)
         self.started: list[TrainingJob] = []
         pool = GpuPool(("GPU-1",), GpuPolicy.REQUIRE)
-        self.scheduler = Scheduler(self.store, self.clock, pool, 4, self.started.append, self.keeper, max_hosts=8)
+        self.scheduler = Scheduler(
+            self.store, self.clock, pool, 4, self.started.append, self.keeper, _never, max_hosts=8
+        )
         self.end("one", kept(600))
 
     def end(self, name: str, changes: dict[str, Any]) -> None:

@@ -226,6 +226,7 @@ def test_a_lost_catalogue_is_made_anew_of_the_files(data: Path, how: str) -> Non
     assert not check(data).sound
     report = check(data, repair=True)
     assert report.sound, report.findings
+    assert (report.objects, report.jobs) == (2 * len(KEYS) + 1, 2)
     objects = S3Store(data / "s3", SystemClock())
     for account in ("123456789012", "210987654321"):
         for key in KEYS:

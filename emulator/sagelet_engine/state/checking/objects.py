@@ -48,9 +48,12 @@ class Objects:
         finally:
             self._store.close()
 
-    def _check_object(self, stored: StoredObject) -> None:
+    def _count(self, size: int) -> None:
         self._report.objects += 1
-        self._report.bytes += stored.size
+        self._report.bytes += size
+
+    def _check_object(self, stored: StoredObject) -> None:
+        self._count(stored.size)
         data = self._files.open(stored.file_id, stored.path)
         if data is None:
             self._missing[stored.bucket, stored.key] = stored
@@ -153,6 +156,7 @@ class Objects:
                 linked_ns=status.st_mtime_ns if status.st_nlink > 1 else None,
             )
         )  # fmt: skip
+        self._count(status.st_size)
         return f"it is s3://{bucket}/{key} again{of}, without its content type, metadata and tags"
 
     # --- bytes under way ----------------------------------------------------------------------------------------

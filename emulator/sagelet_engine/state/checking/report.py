@@ -26,6 +26,7 @@ class Report:
 
     repair: bool
     findings: list[Finding] = field(default_factory=list)
+    #: Those that were looked at, those that the repair made of files among them.
     objects: int = 0
     #: Of the objects.
     bytes: int = 0

@@ -1,0 +1,252 @@
+"""Time series, and what metric math does with them."""
+
+import calendar
+import math
+import operator
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from itertools import pairwise
+
+from sagelet_api.services.metric_queries.syntax import BadExpression
+
+
+@dataclass(frozen=True)
+class Series:
+    """A time series (TS): values by time, in seconds since the epoch, in order."""
+
+    label: str
+    #: Seconds between two points.
+    period: int
+    points: Mapping[int, float]
+
+    def map(self, change: Callable[[float], float | None]) -> "Series":
+        """Every value changed; one that becomes None, or no finite number, is left out, as CloudWatch has none."""
+        return self.of({time: change(value) for time, value in self.points.items()})
+
+    def of(self, points: Mapping[int, float | None]) -> "Series":
+        kept = {time: value for time, value in points.items() if value is not None and math.isfinite(value)}
+        return replace(self, points=kept)
+
+
+#: A number (S), a time series (TS), or an array of them (TS[]).
+Value = float | Series | list[Series]
+
+_COMPARED: dict[str, Callable[[float, float], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
+}  # fmt: skip
+_REDUCED: dict[str, Callable[[Sequence[float]], float]] = {
+    "SUM": math.fsum, "AVG": statistics.fmean, "MAX": max, "MIN": min, "STDDEV": statistics.pstdev,
+}  # fmt: skip
+_EACH: dict[str, Callable[[float], float]] = {
+    "ABS": abs, "CEIL": math.ceil, "FLOOR": math.floor, "LOG": math.log, "LOG10": math.log10,
+}  # fmt: skip
+_CLOCK: dict[str, Callable[[datetime], float]] = {
+    "EPOCH": lambda time: calendar.timegm(time.timetuple()),
+    "MINUTE": lambda time: time.minute,
+    "HOUR": lambda time: time.hour,
+    "DAY": lambda time: time.isoweekday(),
+    "DATE": lambda time: time.day,
+    "MONTH": lambda time: time.month,
+    "YEAR": lambda time: time.year,
+}
+
+
+def calculate(mark: str, left: Value, right: Value) -> Value:
+    """`left mark right`: at the times that both have, for each of an array's series. Raises BadExpression."""
+    if isinstance(left, list) and isinstance(right, list):
+        if len(left) != len(right):
+            raise BadExpression(f"arrays of {len(left)} and of {len(right)} series have no {mark}")
+        return [_series(calculate(mark, one, other)) for one, other in zip(left, right, strict=True)]
+    if isinstance(left, list):
+        return [_series(calculate(mark, one, right)) for one in left]
+    if isinstance(right, list):
+        return [_series(calculate(mark, left, one)) for one in right]
+    if isinstance(left, Series) and isinstance(right, Series):
+        common = [time for time in left.points if time in right.points]
+        return left.of({time: _number(mark, left.points[time], right.points[time]) for time in common})
+    if isinstance(left, Series):
+        return left.map(lambda value: _number(mark, value, _scalar(right)))
+    if isinstance(right, Series):
+        return right.map(lambda value: _number(mark, _scalar(left), value))
+    found = _number(mark, left, right)
+    if found is None or not math.isfinite(found):
+        raise BadExpression(f"{left} {mark} {right} has no value")
+    return found
+
+
+def negative(value: Value) -> Value:
+    return calculate("*", value, -1.0)
+
+
+def each(function: str, value: Value) -> Value:
+    """ABS, CEIL, FLOOR, LOG, LOG10. Raises BadExpression for a number without that."""
+    change = _EACH[function]
+
+    def of(number: float) -> float | None:
+        try:
+            return float(change(number))
+        except ValueError:  # the logarithm of what is not positive
+            return None
+
+    if isinstance(value, list):
+        return [one.map(of) for one in value]
+    if isinstance(value, Series):
+        return value.map(of)
+    found = of(value)
+    if found is None:
+        raise BadExpression(f"{function}({value}) has no value")
+    return found
+
+
+def reduce(function: str, value: Value) -> Value:
+    """SUM, AVG, MAX, MIN, STDDEV: of a series one number, of an array one series."""
+    change = _REDUCED[function]
+    if isinstance(value, Series):
+        if not value.points:
+            raise BadExpression(f"{function} of a series without points has no value")
+        return float(change(list(value.points.values())))
+    if isinstance(value, list):
+        return _across(function, value, change)
+    raise BadExpression(f"{function} is of a time series, or of an array of them")
+
+
+def counted(value: Value) -> Value:
+    """DATAPOINT_COUNT."""
+    if isinstance(value, Series):
+        return float(len(value.points))
+    if isinstance(value, list):
+        return _across("DATAPOINT_COUNT", value, len)
+    raise BadExpression("DATAPOINT_COUNT is of a time series, or of an array of them")
+
+
+def _across(label: str, array: Sequence[Series], change: Callable[[Sequence[float]], float]) -> Series:
+    times = sorted({time for one in array for time in one.points})
+    period = max((one.period for one in array), default=60)
+    points = {time: float(change([one.points[time] for one in array if time in one.points])) for time in times}
+    return Series(label, period, points)
+
+
+def clock(function: str, series: Series) -> Series:
+    """EPOCH, MINUTE, HOUR, DAY (Monday is 1), DATE, MONTH, YEAR of each point, in UTC."""
+    read = _CLOCK[function]
+    return replace(
+        series, points={time: float(read(datetime.fromtimestamp(time, timezone.utc))) for time in series.points}
+    )
+
+
+def differences(function: str, series: Series) -> Series:
+    """DIFF, DIFF_TIME and RATE: from each point's predecessor. RATE and DIFF_TIME are per second and in seconds."""
+    times = list(series.points)
+    points: dict[int, float | None] = {}
+    for before, time in pairwise(times):
+        rise, seconds = series.points[time] - series.points[before], time - before
+        points[time] = {"DIFF": rise, "DIFF_TIME": float(seconds), "RATE": rise / seconds}[function]
+    return series.of(points)
+
+
+def running_sum(series: Series) -> Series:
+    total, points = 0.0, {}
+    for time, value in series.points.items():
+        total += value
+        points[time] = total
+    return replace(series, points=points)
+
+
+def filled(series: Series, how: float | str | Series, times: Sequence[int]) -> Series:
+    """FILL: a number or a series where there is no point, REPEAT the one before, or LINEAR between its neighbours."""
+    points: dict[int, float | None] = {}
+    for time in times:
+        if time in series.points:
+            points[time] = series.points[time]
+        elif isinstance(how, Series):
+            points[time] = how.points.get(time)
+        elif isinstance(how, float):
+            points[time] = how
+        else:
+            points[time] = _repeated(series, time) if how == "REPEAT" else _between(series, time)
+    return series.of(points)
+
+
+def _repeated(series: Series, time: int) -> float | None:
+    earlier = [one for one in series.points if one < time]
+    return series.points[earlier[-1]] if earlier else None
+
+
+def _between(series: Series, time: int) -> float | None:
+    before = max((one for one in series.points if one < time), default=None)
+    after = min((one for one in series.points if one > time), default=None)
+    if before is None or after is None:
+        return None
+    share = (time - before) / (after - before)
+    return series.points[before] + share * (series.points[after] - series.points[before])
+
+
+def chosen(condition: Value, yes: Value, no: Value | None) -> Value:
+    """IF: where the condition is not 0 the one, else the other; a point without either is left out."""
+    if isinstance(condition, list):
+        raise BadExpression("IF has a number or a time series for its condition")
+    if not isinstance(condition, Series):
+        picked = yes if condition else no
+        if picked is None:
+            raise BadExpression("IF has nothing for a condition that is 0")
+        return picked
+
+    def at(value: Value | None, time: int) -> float | None:
+        if isinstance(value, list):
+            raise BadExpression("IF takes no arrays")
+        return value.points.get(time) if isinstance(value, Series) else value
+
+    return condition.of({time: at(yes if truth else no, time) for time, truth in condition.points.items()})
+
+
+def ordered(array: Sequence[Series], function: str, order: str, most: int | None) -> list[Series]:
+    """SORT: by SUM, AVG, MAX, MIN or STDDEV of each series, ASC or DESC; those without points come last."""
+    if function not in _REDUCED or order not in ("ASC", "DESC"):
+        raise BadExpression("SORT is by SUM, AVG, MAX, MIN or STDDEV, and ASC or DESC")
+    with_points = [one for one in array if one.points]
+    empty = [one for one in array if not one.points]
+    by = _REDUCED[function]
+    with_points.sort(key=lambda one: by(list(one.points.values())), reverse=order == "DESC")
+    return [*with_points, *empty][:most]
+
+
+def constant(number: float, times: Sequence[int], period: int) -> Series:
+    """TIME_SERIES: a number at each time."""
+    return Series(str(number), period, dict.fromkeys(times, number))
+
+
+def _series(value: Value) -> Series:
+    assert isinstance(value, Series)
+    return value
+
+
+def _scalar(value: Value) -> float:
+    assert isinstance(value, float)
+    return value
+
+
+def _number(mark: str, left: float, right: float) -> float | None:
+    """None: it has no value."""
+    if mark in _COMPARED:
+        return float(_COMPARED[mark](left, right))
+    try:
+        match mark:
+            case "&&":
+                return float(bool(left) and bool(right))
+            case "||":
+                return float(bool(left) or bool(right))
+            case "+":
+                return left + right
+            case "-":
+                return left - right
+            case "*":
+                return left * right
+            case "/":
+                return left / right
+            case _:
+                power = left**right
+                return None if isinstance(power, complex) else power
+    except (ZeroDivisionError, OverflowError):
+        return None

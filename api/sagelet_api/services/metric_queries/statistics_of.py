@@ -1,0 +1,89 @@
+"""The statistics of points that CloudWatch holds, one value for each period."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from sagelet_api.services.metric_queries.search import Metric
+from sagelet_api.services.metric_queries.syntax import BadExpression
+
+#: A point as moto keeps it: `MetricDatum`, which has a value, or `MetricAggregatedDatum`, which has statistics.
+Point = Any
+_PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d{1,10})?|100)")
+
+
+def of_points(points: Iterable[Point], statistic: str, period: int, start: int) -> dict[int, float]:
+    """Values by the begin of their period, in order; periods count from `start`. Times are seconds since the epoch.
+
+    Raises BadExpression for a statistic that is not computed.
+    """
+    check(statistic)
+    periods: defaultdict[int, list[Point]] = defaultdict(list)
+    for point in points:
+        periods[start + (seconds(point.timestamp) - start) // period * period].append(point)
+    found = {time: _statistic(statistic, periods[time]) for time in sorted(periods)}
+    return {time: value for time, value in found.items() if value is not None}
+
+
+def check(statistic: str) -> None:
+    """Raises BadExpression for a statistic that is not computed."""
+    if statistic not in _KNOWN and _PERCENTILE.fullmatch(statistic) is None:
+        raise BadExpression(f"sagelet does not compute the statistic {statistic}")
+
+
+def by_metric(points: Iterable[Point]) -> Mapping[Metric, list[Point]]:
+    found: defaultdict[Metric, list[Point]] = defaultdict(list)
+    for point in points:
+        pairs = tuple(sorted((one.name, one.value) for one in point.dimensions))
+        found[Metric(point.namespace, point.name, pairs)].append(point)
+    return found
+
+
+def seconds(time: datetime) -> int:
+    """moto's times have no zone, and are UTC's."""
+    return math.floor((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp())
+
+
+def _statistic(name: str, points: Sequence[Point]) -> float | None:
+    """None: these points have no such statistic."""
+    if name in _KNOWN:
+        count = sum(getattr(one, "sample_count", 1) for one in points)
+        total = math.fsum(one.sum if hasattr(one, "sample_count") else one.value for one in points)
+        match name:
+            case "SampleCount":
+                return float(count)
+            case "Sum":
+                return total
+            case "Average":
+                return total / count if count else None
+            case "Minimum":
+                return float(min(one.min if hasattr(one, "sample_count") else one.value for one in points))
+            case _:
+                return float(max(one.max if hasattr(one, "sample_count") else one.value for one in points))
+    return _percentile(name, points)
+
+
+_KNOWN = frozenset({"SampleCount", "Sum", "Average", "Minimum", "Maximum"})
+
+
+def _percentile(name: str, points: Sequence[Point]) -> float | None:
+    """Between the nearest values; statistic sets have one only if all of their values are the same, as AWS has it."""
+    values: list[float] = []
+    for one in points:
+        if not hasattr(one, "sample_count"):
+            values.append(one.value)
+        elif one.min == one.max:
+            # More of the same change a percentile by less than these do.
+            values.extend([one.min] * int(min(one.sample_count, 1000)))
+        else:
+            return None
+    values.sort()
+    if not values:
+        return None
+    place = float(name[1:]) / 100 * (len(values) - 1)
+    below = int(place)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (values[above] - values[below]) * (place - below)

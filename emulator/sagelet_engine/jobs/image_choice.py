@@ -1,0 +1,83 @@
+"""Which local image a job runs in, or why none: asked before it waits for hosts, and again when it has them."""
+
+from dataclasses import dataclass
+
+from sagelet_engine.errors import ClientFault, RuntimeUnavailable, SettingsError
+from sagelet_engine.images.resolve import Resolution, Resolver, explain_absent
+from sagelet_engine.instances.gpus import NoCapacity
+from sagelet_engine.jobs import distributions, verdict
+from sagelet_engine.jobs.compilation import asks_for_compiler
+from sagelet_engine.jobs.record import TrainingJob, Verdict
+from sagelet_engine.runtimes.port import Runtime
+
+
+@dataclass(frozen=True)
+class ImageChoice:
+    images: Resolver
+    runtime: Runtime
+
+    def choose(self, job: TrainingJob) -> tuple[str, str]:
+        """The image of a job, and what stands in for what it asked for.
+
+        Raises ClientFault with the job's FailureReason, NoCapacity, RuntimeUnavailable.
+        """
+        resolution = self._resolve(job)
+        try:
+            image, stand_in = choose_image(job, resolution, self.runtime)
+        except ClientFault as fault:
+            remedy = f". {explain_absent(resolution)}" if resolution.is_literal else ""
+            raise ClientFault(f"{fault}{remedy}") from fault
+        if image is None:
+            raise ClientFault(explain_absent(resolution))
+        distributions.check(job, image)
+        return image, stand_in
+
+    def is_known(self, uri: str) -> bool:
+        """Whether a rule decides about an image, or one of this name is here; True where that cannot be told now."""
+        try:
+            return not self.images.resolve(uri).is_literal or self.runtime.has_image(uri)
+        except ClientFault:
+            return False
+        except (SettingsError, RuntimeUnavailable):
+            return True
+
+    def refusal(self, job: TrainingJob) -> Verdict | None:
+        """How a job ends that could do nothing with the hosts it waits for; None too where that cannot be told now."""
+        try:
+            self.choose(job)
+        except ClientFault as fault:
+            return verdict.client_error(str(fault))
+        except NoCapacity as error:
+            return verdict.capacity_error(str(error))
+        except RuntimeUnavailable:
+            return None
+        return None
+
+    def _resolve(self, job: TrainingJob) -> Resolution:
+        uri = job.request["AlgorithmSpecification"].get("TrainingImage")
+        if not uri:
+            raise ClientFault("AlgorithmSpecification.AlgorithmName: sagelet has no algorithms; name a TrainingImage")
+        try:
+            return self.images.resolve(uri)
+        except SettingsError as error:
+            # Somebody has changed the data directory's own rules by hand.
+            raise ClientFault(str(error)) from error
+
+
+def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> tuple[str | None, str]:
+    """The image of a job that has its GPUs or none, and what stands in for what it asked for; None: it is not there."""
+    has_image = runtime.has_image
+    image, gpu_image = resolution.local_image, resolution.gpu_image
+    if job.gpus and gpu_image is not None and has_image(gpu_image):
+        return gpu_image, job.stand_in
+    dated_image = resolution.dated_image
+    if not job.gpus and dated_image is not None and runtime.knows_images and has_image(dated_image):
+        return dated_image, job.stand_in
+    if image is None or not has_image(image):
+        return None, job.stand_in
+    if job.gpus and gpu_image is not None and asks_for_compiler(job.request):
+        return image, (
+            f"compiled code runs on the CPU and the GPUs stay unused: {gpu_image} is not there "
+            "(`sagelet image build --variant cu12`)"
+        )
+    return image, job.stand_in
