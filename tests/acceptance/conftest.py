@@ -3,6 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.images.engine import connect, image_id
+from sagelet_engine.images.variants import PY39
 from support.jobs import Jobs
 from support.proxy import RecordingProxy
 from support.server import SageletProcess, servers_by_runtime
@@ -11,6 +14,17 @@ RUNTIMES = [
     pytest.param("process", marks=pytest.mark.xla),
     pytest.param("docker", marks=pytest.mark.docker),
 ]
+
+
+def _has(reference: str) -> bool:
+    try:
+        return image_id(connect(), reference) is not None
+    except RuntimeUnavailable:
+        return False
+
+
+#: A variant that not every machine builds: it takes 5 GB and minutes. What runs everywhere of it: test_python_3_9.py.
+collect_ignore = [] if _has(PY39.reference) else ["test_image_of_2022.py"]
 
 
 @pytest.fixture(scope="session")

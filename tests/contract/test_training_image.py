@@ -51,8 +51,35 @@ def test_the_stack_fits_together(run: Run) -> None:
     assert "2.9.0 2.9.0" in run(f'set -e; python -c "import {IMPORTS}; {versions}"; pip check')
 
 
+def test_torch_s_siblings_have_their_operators(run: Run) -> None:
+    """A torchvision of another torch is imported, and fails at its first operator."""
+    program = (
+        "import torch, torchvision, torchaudio; "
+        "boxes = torch.tensor([[0., 0., 2., 2.], [0., 0., 2., 1.9]]); "
+        "print(torchvision.__version__.split('+')[0], torchaudio.__version__.split('+')[0], "
+        "torchvision.ops.nms(boxes, torch.ones(2), 0.5).numel())"
+    )
+    assert "0.24.0 2.9.0 1" in run(f'python -c "{program}"')
+
+
+def test_what_scripts_of_aws_s_images_import_is_there(run: Run) -> None:
+    """docs/reference/packages.md has the table."""
+    names = (
+        "PIL, tensorboard, torch.utils.tensorboard, sagemaker, sentencepiece, nltk, rouge_score, sacrebleu, evaluate, "
+        "sklearn, h5py, cv2, soundfile, boto3, scipy, pandas"
+    )
+    mpi = "from mpi4py import MPI; print('ranks', MPI.COMM_WORLD.Get_size(), MPI.Get_library_version().split(',')[0])"
+    here = f'set -e; export HOME=/tmp; python -c "import {names}"; python -c "{mpi}"'
+    output = run(f'{here}; mpirun -n 2 --oversubscribe python -c "{mpi}"')
+    assert [line.partition(".")[0] for line in output.splitlines() if line.startswith("ranks")] == [
+        "ranks 1 Open MPI v5",
+        "ranks 2 Open MPI v5",
+        "ranks 2 Open MPI v5",
+    ]
+
+
 def test_commands_are_on_the_path(run: Run) -> None:
-    names = "train python python3 pip pip3 torchrun gcc g++ git bash"
+    names = "train python python3 pip pip3 torchrun gcc g++ git git-lfs curl wget unzip aws bash"
     output = run(f"set -e; for name in {names}; do command -v $name; done")
     assert output.splitlines()[0] == "/opt/sagelet/runtime/bin/train"
 

@@ -28,7 +28,8 @@ def mappings(data: Path) -> dict[str, str]:
     found = {}
     for rule in mapped_rules(data):
         uri = re.sub(r"\\(.)", r"\1", rule.pattern.pattern)
-        if rule.image is None or rule.gpu_image is not None or re.escape(uri) != rule.pattern.pattern:
+        more = rule.gpu_image is not None or rule.dated_image is not None
+        if rule.image is None or more or re.escape(uri) != rule.pattern.pattern:
             raise SettingsError(
                 f"{data / FILE} has a rule of another kind ({rule.name}): put rules of your own into a file for "
                 "`sagelet up --image-rules`"

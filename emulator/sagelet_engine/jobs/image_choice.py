@@ -1,6 +1,5 @@
 """Which local image a job runs in, or why none: asked before it waits for hosts, and again when it has them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable, SettingsError
@@ -24,7 +23,7 @@ class ImageChoice:
         """
         resolution = self._resolve(job)
         try:
-            image, stand_in = choose_image(job, resolution, self.runtime.has_image)
+            image, stand_in = choose_image(job, resolution, self.runtime)
         except ClientFault as fault:
             remedy = f". {explain_absent(resolution)}" if resolution.is_literal else ""
             raise ClientFault(f"{fault}{remedy}") from fault
@@ -65,11 +64,15 @@ class ImageChoice:
             raise ClientFault(str(error)) from error
 
 
-def choose_image(job: TrainingJob, resolution: Resolution, has_image: Callable[[str], bool]) -> tuple[str | None, str]:
+def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> tuple[str | None, str]:
     """The image of a job that has its GPUs or none, and what stands in for what it asked for; None: it is not there."""
+    has_image = runtime.has_image
     image, gpu_image = resolution.local_image, resolution.gpu_image
     if job.gpus and gpu_image is not None and has_image(gpu_image):
         return gpu_image, job.stand_in
+    dated_image = resolution.dated_image
+    if not job.gpus and dated_image is not None and runtime.knows_images and has_image(dated_image):
+        return dated_image, job.stand_in
     if image is None or not has_image(image):
         return None, job.stand_in
     if job.gpus and gpu_image is not None and asks_for_compiler(job.request):

@@ -1,9 +1,12 @@
 """Runs our patches right after the user's own `import torch_xla`; without that import nothing happens."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import abc, machinery
 from types import ModuleType
 from typing import Any
@@ -15,12 +18,17 @@ from sagelet_runtime.say import say
 STARTED_MS = time.time_ns() // 1_000_000
 
 
-class PostImport(abc.MetaPathFinder):
-    """Lets Python import `name` as it would, then calls `after` with the module, once."""
+def _nothing() -> None:
+    """Done before an import."""
 
-    def __init__(self, name: str, after: Callable[[ModuleType], None]) -> None:
+
+class PostImport(abc.MetaPathFinder):
+    """Lets Python import `name` as it would, then calls `after` with the module, once. Calls `before` first."""
+
+    def __init__(self, name: str, after: Callable[[ModuleType], None], before: Callable[[], None] = _nothing) -> None:
         self._name = name
         self._after = after
+        self._before = before
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -28,13 +36,21 @@ class PostImport(abc.MetaPathFinder):
         """May be called many times before the import: libraries ask in this way whether a package is there."""
         if fullname != self._name:
             return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(fullname, path, target)
+        for finder in self._later():
+            spec: machinery.ModuleSpec | None = finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, self._imported)
+                    spec.loader = _Loader(spec.loader, self._before, self._imported)
                 return spec
         return None
+
+    def _later(self) -> list[Any]:
+        """The finders after this one. Those before it have been asked; another hook of the module among them asks here.
+
+        None at all once the module is imported: another thread may still have this finder at hand.
+        """
+        finders: list[Any] = list(sys.meta_path)
+        return finders[finders.index(self) + 1 :] if self in finders else []
 
     def _imported(self, module: ModuleType) -> None:
         sys.meta_path.remove(self)
@@ -42,10 +58,11 @@ class PostImport(abc.MetaPathFinder):
 
 
 class _Loader(abc.Loader):
-    """The module's own loader, with a call after it."""
+    """The module's own loader, with a call before and one after it."""
 
-    def __init__(self, own: Any, after: Callable[[ModuleType], None]) -> None:
+    def __init__(self, own: Any, before: Callable[[], None], after: Callable[[ModuleType], None]) -> None:
         self._own = own
+        self._before = before
         self._after = after
 
     def create_module(self, spec: machinery.ModuleSpec) -> ModuleType | None:
@@ -56,6 +73,7 @@ class _Loader(abc.Loader):
         module.__loader__ = self._own
         if module.__spec__ is not None:
             module.__spec__.loader = self._own
+        self._before()
         self._own.exec_module(module)
         self._after(module)
 
@@ -65,13 +83,50 @@ def activate() -> None:
     from sagelet_runtime import saving
 
     debugging.name_files(os.environ)
-    sys.meta_path.insert(0, PostImport("torch_xla", install))
+    sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     sys.meta_path.insert(0, PostImport(saving.MODULE, saving.install))
+    sys.meta_path.insert(0, PostImport("transformers.training_args", _dated))
 
 
 def activate_native() -> None:
-    """Installs the hook of a native job, which only counts."""
+    """Installs the hooks of a native job: they count, keep the script's log its own, and old libraries off XLA.
+
+    Libraries import torch_xla to see whether it is there.
+    """
     sys.meta_path.insert(0, PostImport("torch", install_native))
+    sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
+    for library in ("transformers", "accelerate"):
+        sys.meta_path.insert(0, PostImport(library, _changed_nothing, before=partial(_hide_torch_xla, library)))
+    sys.meta_path.insert(0, PostImport("transformers.training_args", _dated_native))
+
+
+def _leave_the_log_alone() -> None:
+    """Imported here: a process that never imports torch_xla needs no logging."""
+    from sagelet_runtime import script_log
+
+    script_log.install()
+
+
+def _changed_nothing(_module: ModuleType) -> None:
+    """In a native job the module stays as it is."""
+
+
+def _hide_torch_xla(library: str) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.hide_torch_xla(library)
+
+
+def _dated_native(training_args: ModuleType) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.install_native(training_args)
+
+
+def _dated(training_args: ModuleType) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.install(training_args)
 
 
 def install(torch_xla: Any) -> None:
@@ -79,10 +134,11 @@ def install(torch_xla: Any) -> None:
 
     Not so the world of workers: without it each of them would train alone.
     """
-    from sagelet_runtime import amp, compat, gpu, opened, optimizers, spawn, spawn_modules, ties, uncompiled
+    from sagelet_runtime import amp, compat, gpu, older, opened, optimizers, spawn, spawn_modules, ties, uncompiled
     from sagelet_runtime.reporting import compiled
     from sagelet_runtime.world import install as world
 
+    older.install(torch_xla)
     is_compiled = uncompiled.NOT_COMPILED not in os.environ
     if is_compiled:
         world.install(torch_xla)

@@ -1,5 +1,7 @@
 """The processes below this one: psutil where it is installed, /proc otherwise."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -66,6 +66,18 @@ def test_a_failed_import_may_be_tried_again(imported: list[ModuleType], tmp_path
     assert len(imported) == 1
 
 
+def test_two_hooks_of_one_module(imported: list[ModuleType]) -> None:
+    order: list[str] = []
+    sys.meta_path.insert(
+        0, PostImport(NAME, lambda module: order.append(module.__name__), before=lambda: order.append("before"))
+    )
+    module = importlib.import_module(NAME)
+    assert imported == [module]
+    assert order == ["before", NAME]
+    assert module.__spec__ is not None
+    assert type(module.__loader__).__name__ == type(module.__spec__.loader).__name__ == "SourceFileLoader"
+
+
 def test_other_modules_are_left_alone(imported: list[ModuleType]) -> None:
     assert importlib.util.find_spec("json") is not None
     with pytest.raises(ModuleNotFoundError):

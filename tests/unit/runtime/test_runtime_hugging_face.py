@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import importlib
 import inspect
+import logging
 import pickle
 import sys
 from argparse import ArgumentParser
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from sagelet_runtime import installed
-from sagelet_runtime.hugging_face import activation, arguments, data, moved, names, parser, trainer
+from sagelet_runtime.hugging_face import accelerator, activation, arguments, data, levels, moved, names, parser, trainer
 
 TRCOMP = "1/huggingface-pytorch-trcomp-training:1.11.0-transformers4.21.1-gpu-py38-cu113-ubuntu20.04"
 TODAY = "1/huggingface-pytorch-training:2.8.0-transformers4.57.1-gpu-py312-cu129-ubuntu22.04"
@@ -167,6 +168,61 @@ def test_a_loss_of_then() -> None:
     assert old.logged == ({"loss": 1}, None)
 
 
+class Accelerator:
+    """Accelerate's, of today."""
+
+    def __init__(
+        self,
+        split_batches: Any = None,
+        mixed_precision: Any = None,
+        project_dir: Any = None,
+        dataloader_config: Any = None,
+    ) -> None:
+        self.mixed_precision = mixed_precision
+        self.taken = {"split": split_batches, "project": project_dir, "loaders": dataloader_config}
+
+
+@pytest.fixture
+def accelerator_of_today() -> Any:
+    kind = type("Accelerator", (Accelerator,), {})
+    accelerator.install(SimpleNamespace(Accelerator=kind, DataLoaderConfiguration=lambda **given: given))
+    return kind
+
+
+def test_an_accelerator_of_then(accelerator_of_today: Any) -> None:
+    made = accelerator_of_today(fp16=True, split_batches=True, even_batches=False, logging_dir="logs")
+    assert (made.mixed_precision, made.use_fp16) == ("fp16", True)
+    loaders = {"split_batches": True, "even_batches": False}
+    assert made.taken == {"split": None, "project": "logs", "loaders": loaders}
+    assert accelerator_of_today(fp16=False).mixed_precision is None
+    assert not accelerator_of_today(mixed_precision="bf16", fp16=False).use_fp16
+
+
+@pytest.mark.parametrize("given", [{"no_such": 1}, {"dataloader_config": {}, "even_batches": False}])
+def test_what_is_wrong_of_an_accelerator_stays_wrong(accelerator_of_today: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        accelerator_of_today(**given)
+
+
+def test_an_accelerate_that_has_the_names_is_left_alone() -> None:
+    given = {"fp16": True, "logging_dir": "logs", "split_batches": True}
+    assert accelerator.translated(given, given, None) == given
+
+
+def test_types_and_functions_of_accelerate_of_then() -> None:
+    class DistributedType(enum.Enum):
+        NO = "NO"
+        XLA = "XLA"
+
+    accelerator.install_types(SimpleNamespace(DistributedType=DistributedType))
+    assert DistributedType.TPU is DistributedType.XLA  # type: ignore[attr-defined]
+    assert list(DistributedType) == [DistributedType.NO, DistributedType.XLA]
+    utils = SimpleNamespace(is_torch_xla_available=lambda: True)
+    accelerator.install_utils(utils)
+    assert utils.is_tpu_available(check_device=False) is True
+    assert utils.is_ipex_available() is False
+
+
 def test_datasets_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(path: str, **given: Any) -> dict[str, Any]:
         return {"path": path, **given}
@@ -239,21 +295,61 @@ def test_the_hooks_break_no_import(package: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("uri", "found", "expected"),
+    ("uri", "found", "asked"),
     [
-        (TRCOMP, "4.57.6", True),
-        ("1/pytorch-trcomp-training:1.13.1-gpu-py39", "4.57.6", True),
-        (TODAY, "4.57.6", False),
-        (TRCOMP, None, False),
-        ("", "4.57.6", False),
+        (TRCOMP, "4.57.6", "4.21.1"),
+        ("1/pytorch-trcomp-training:1.13.1-gpu-py39", "4.57.6", "0"),
+        (TODAY, "4.57.6", None),
+        (TRCOMP, None, None),
+        ("", "4.57.6", None),
     ],
 )
-def test_which_jobs_get_them(uri: str, found: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_jobs_get_them(uri: str, found: str | None, asked: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "version", lambda _: found)
-    assert activation.environment({"SAGELET_TRAINING_IMAGE": uri}) == ({activation.VARIABLE: "1"} if expected else {})
+    expected = {} if asked is None else {activation.VARIABLE: asked}
+    assert activation.environment({"SAGELET_TRAINING_IMAGE": uri}) == expected
+
+
+class Levels:
+    """The part of a TrainingArguments of today that chooses the level."""
+
+    def __init__(self, log_level: str = "passive", log_level_replica: str = "warning", should_log: bool = True) -> None:
+        self.log_level, self.log_level_replica, self.should_log = log_level, log_level_replica, should_log
+
+    def get_process_log_level(self) -> int:
+        return {"error": logging.ERROR, "warning": logging.WARNING, "passive": -1}[
+            self.log_level if self.should_log else self.log_level_replica
+        ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "info"),
+    [
+        ("4.21.1", "4.57.6", True),
+        ("4.9", "4.57.6", True),
+        ("4.26.0", "4.27.0", True),
+        # Had no level, and left the log to the script.
+        ("4.6.1", "4.57.6", False),
+        ("4.27", "4.57.6", False),
+        # Its own "passive" is INFO.
+        ("4.21.1", "4.26.1", False),
+        # A PyTorch image: nobody knows which Transformers its script had.
+        ("0", "4.57.6", False),
+    ],
+)
+def test_the_trainer_of_then_logs_at_info(asked: str, there: str, info: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(activation.VARIABLE, asked)
+    monkeypatch.setattr(installed, "version", lambda _: there)
+    arguments_of_today = type("TrainingArguments", (Levels,), {})
+    levels.install(SimpleNamespace(TrainingArguments=arguments_of_today))  # type: ignore[arg-type]
+    assert arguments_of_today().get_process_log_level() == (logging.INFO if info else -1)
+    assert arguments_of_today(log_level="error").get_process_log_level() == logging.ERROR
+    assert arguments_of_today(should_log=False).get_process_log_level() == logging.WARNING
+    replica = arguments_of_today(log_level_replica="passive", should_log=False)
+    assert replica.get_process_log_level() == (logging.WARNING if info else -1)
 
 
 def test_every_hook_is_there() -> None:
-    for part, function in activation.HOOKS.values():
+    for _, part, function in activation.HOOKS:
         module: ModuleType = importlib.import_module(f"sagelet_runtime.hugging_face.{part}")
         assert callable(getattr(module, function))

@@ -8,22 +8,26 @@ from types import ModuleType
 from sagelet_runtime.hook import PostImport
 from sagelet_runtime.say import say
 
-#: Set in jobs whose image had a Transformers of before the removals, or may have had.
+#: Set in jobs whose image had a Transformers of before the removals, or may have had. Its version; 0 if none is named.
 VARIABLE = "SAGELET_OLD_TRANSFORMERS"
 #: The version that the old names are measured against.
 MEASURED = "4.57"
 
-#: Module that a script imports -> our module that patches it, and the function there.
-HOOKS = {
-    "transformers.utils.import_utils": ("names", "install_package"),
-    "transformers.utils": ("names", "install_utils"),
-    "transformers.file_utils": ("names", "install_file_utils"),
-    "transformers.optimization": ("names", "install_optimization"),
-    "transformers.training_args": ("arguments", "install"),
-    "transformers.hf_argparser": ("parser", "install"),
-    "transformers.trainer": ("trainer", "install"),
-    "datasets": ("data", "install"),
-}
+#: Module that a script imports, our module that patches it, and the function there.
+HOOKS = (
+    ("transformers.utils.import_utils", "names", "install_package"),
+    ("transformers.utils", "names", "install_utils"),
+    ("transformers.file_utils", "names", "install_file_utils"),
+    ("transformers.optimization", "names", "install_optimization"),
+    ("transformers.training_args", "arguments", "install"),
+    ("transformers.training_args", "levels", "install"),
+    ("transformers.hf_argparser", "parser", "install"),
+    ("transformers.trainer", "trainer", "install"),
+    ("accelerate.accelerator", "accelerator", "install"),
+    ("accelerate.utils.dataclasses", "accelerator", "install_types"),
+    ("accelerate.utils", "accelerator", "install_utils"),
+    ("datasets", "data", "install"),
+)
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -35,14 +39,14 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
         return {}
     # The PyTorch images leave the version of Transformers to the script's requirements.
     asked = image.versions_of(uri).get("transformers", "0")
-    return {VARIABLE: "1"} if image.numbers(asked) < image.numbers(MEASURED) else {}
+    return {VARIABLE: asked} if image.numbers(asked) < image.numbers(MEASURED) else {}
 
 
 def activate() -> None:
     """Installs the hooks in this process. Until a script imports Hugging Face this is all that happens."""
     from sagelet_runtime.hugging_face import moved
 
-    for name, (part, function) in HOOKS.items():
+    for name, part, function in HOOKS:
         sys.meta_path.insert(0, PostImport(name, _patch(part, function)))
     sys.meta_path.append(moved.Moved())
 
