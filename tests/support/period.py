@@ -28,7 +28,7 @@ class PeriodScript:
     #: Family and tag of the Deep Learning Container that it ran in.
     family: str
     tag: str
-    #: `{data}`: the directory of the channels, `{model}`: what becomes the model, `{batch}`: a worker's share of `batch`.
+    #: `{data}`: directory of the channels, `{model}`: of the model, `{batch}`: a worker's share of `batch`.
     hyperparameters: dict[str, str] = field(default_factory=dict)
     #: Rows of a step of all workers.
     batch: int = 4

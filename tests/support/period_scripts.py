@@ -8,6 +8,7 @@ HF_4_21 = "1.11.0-transformers4.21.1-gpu-py38-cu113-ubuntu20.04"
 PT_1_13 = "1.13.1-gpu-py39-cu117-ubuntu20.04-sagemaker"
 #: ReLU, max pooling and batch norm.
 ROUGH = 1e-2
+NO_DROPOUT = "resid_pdrop=0.0,embd_pdrop=0.0,attn_pdrop=0.0"
 
 SCRIPTS = (
     PeriodScript(
@@ -22,7 +23,7 @@ SCRIPTS = (
         "language_modeling_2021", "run_language_modeling.py", "huggingface-pytorch", HF_4_17,
         {
             "model_type": "gpt2", "tokenizer_name": "{data}/model",
-            "config_overrides": "n_layer=2,n_embd=32,n_head=2,n_positions=32,resid_pdrop=0.0,embd_pdrop=0.0,attn_pdrop=0.0",
+            "config_overrides": f"n_layer=2,n_embd=32,n_head=2,n_positions=32,{NO_DROPOUT}",
             "train_data_file": "{data}/text/train.txt", "eval_data_file": "{data}/text/validation.txt",
             "block_size": "18", "output_dir": "{model}/lm", "do_train": "True", "do_eval": "True", "max_steps": "4",
             "logging_steps": "1", "per_device_train_batch_size": "{batch}", "per_device_eval_batch_size": "{batch}",

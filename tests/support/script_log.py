@@ -23,6 +23,7 @@ _OWN = tuple(
         (r"((?:_runtime|_per_second)'?(?::| +=) *)'?[\d.:]+", r"\1NUMBER"),
         (r"((?:Rate=|rate: ))[\d.e+-]+", r"\1NUMBER"),
         (r"\[took [\d.]+ s\]", "[took NUMBER s]"),
+        (r"(\w+\.py):\d+", r"\1"),
         (r"\b(?:xla(?::\d+)?|cpu)\b", "DEVICE"),
         (r"DistributedType\.\w+|Distributed environment: .*|Backend: \w+", "WORLD"),
     )

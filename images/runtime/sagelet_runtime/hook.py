@@ -77,11 +77,16 @@ class _Loader(abc.Loader):
 
 def activate() -> None:
     """Installs the hooks in this process."""
-    from sagelet_runtime import saving
+    from sagelet_runtime import saving, shuffling
 
     debugging.name_files(os.environ)
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
-    sys.meta_path.insert(0, PostImport(saving.MODULE, saving.install))
+    for part, patch in (
+        (saving.MODULE, saving.install),
+        (saving.TRAINER, saving.install_trainer),
+        (shuffling.MODULE, shuffling.install),
+    ):
+        sys.meta_path.insert(0, PostImport(part, patch))
 
 
 def activate_native() -> None:
