@@ -34,7 +34,8 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
 def script_lines(log: str, base: Path) -> list[str]:
     """The script's lines, its places as in a container. `base`: what stands for /opt/ml."""
     after = log.partition(_INVOKED)[2].lstrip("\n").split("\n")[1:]
-    plain = (_PROGRESS.sub("", line).strip() for line in after if not _NOT_THE_SCRIPTS.search(line))
+    # Columns are padded to the longest number.
+    plain = (" ".join(_PROGRESS.sub("", line).split()) for line in after if not _NOT_THE_SCRIPTS.search(line))
     return [_without_own(line.replace(str(base), "/opt/ml")) for line in plain if line]
 
 
