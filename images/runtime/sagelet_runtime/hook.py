@@ -78,10 +78,12 @@ class _Loader(abc.Loader):
 def activate() -> None:
     """Installs the hooks in this process."""
     from sagelet_runtime import saving
+    from sagelet_runtime.hugging_face import loading
 
     debugging.name_files(os.environ)
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
-    sys.meta_path.insert(0, PostImport(saving.MODULE, saving.install))
+    for part in (saving, loading):
+        sys.meta_path.insert(0, PostImport(part.MODULE, part.install))
 
 
 def activate_native() -> None:
@@ -109,7 +111,7 @@ def install(torch_xla: Any) -> None:
 
     Not so the world of workers: without it each of them would train alone.
     """
-    from sagelet_runtime import amp, compat, gpu, opened, optimizers, spawn, spawn_modules, ties, uncompiled
+    from sagelet_runtime import amp, compat, gpu, loading, opened, optimizers, spawn, spawn_modules, ties, uncompiled
     from sagelet_runtime.reporting import compiled
     from sagelet_runtime.world import install as world
 
@@ -117,7 +119,7 @@ def install(torch_xla: Any) -> None:
     if is_compiled:
         world.install(torch_xla)
         spawn.install(torch_xla)
-    parts = (gpu, debugging, compat, amp, ties, optimizers, opened, compiled, spawn_modules)
+    parts = (gpu, debugging, compat, amp, loading, ties, optimizers, opened, compiled, spawn_modules)
     for part in parts if is_compiled else (uncompiled,):
         try:
             part.install(torch_xla)
