@@ -75,15 +75,30 @@ class _Loader(abc.Loader):
         self._after(module)
 
 
+def after(name: str, patch: Callable[[Any], None]) -> None:
+    """Patches the module `name` once it is imported. A patch that does not fit it is named in the log and left out."""
+
+    def patched(module: ModuleType) -> None:
+        try:
+            patch(module)
+        except (AttributeError, ImportError, KeyError, TypeError, ValueError) as error:
+            say(f"{patch.__module__} does not fit {module.__name__} and is left out: {error!r}")
+
+    sys.meta_path.insert(0, PostImport(name, patched))
+
+
 def activate() -> None:
     """Installs the hooks in this process."""
-    from sagelet_runtime import saving
-    from sagelet_runtime.hugging_face import loading
+    from sagelet_runtime import saving, stand_in
+    from sagelet_runtime.hugging_face import alone, half, loading
 
     debugging.name_files(os.environ)
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
-    for part in (saving, loading):
-        sys.meta_path.insert(0, PostImport(part.MODULE, part.install))
+    after(saving.MODULE, saving.install)
+    after(loading.MODULE, loading.install)
+    after(alone.MODULE, alone.install)
+    if stand_in.is_compiled(os.environ):
+        after(half.MODULE, half.install_compiled)
 
 
 def activate_native() -> None:
@@ -91,6 +106,9 @@ def activate_native() -> None:
 
     Libraries import torch_xla to see whether it is there.
     """
+    from sagelet_runtime.hugging_face import alone
+
+    after(alone.MODULE, alone.install)
     sys.meta_path.insert(0, PostImport("torch", install_native))
     sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
 
