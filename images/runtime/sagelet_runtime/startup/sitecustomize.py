@@ -19,7 +19,8 @@ def _activate() -> None:
     several = "SAGELET_WORKER_NOTES" in os.environ
     old_names = "SAGELET_OLD_TRANSFORMERS" in os.environ
     debugged = bool(os.environ.get("SAGELET_DEBUGPY"))
-    if not hooked and not several and not counted and not old_names and not debugged:
+    stands_in = "SAGELET_STANDS_IN_FOR" in os.environ
+    if not any((hooked, several, counted, old_names, debugged, stands_in)):
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
@@ -31,7 +32,11 @@ def _activate() -> None:
         from sagelet_runtime.hugging_face import activation
 
         activation.activate()
-    from sagelet_runtime import hook, spawn_modules
+    if stands_in:
+        from sagelet_runtime import stand_in
+
+        stand_in.activate()
+    from sagelet_runtime import hook, processes, spawn_modules
 
     if spawn_modules.stand_in(sys.orig_argv):
         return
@@ -39,6 +44,10 @@ def _activate() -> None:
         hook.activate()
     if counted and (native or not hooked):
         hook.activate_native()
+    if processes.is_torchrun(sys.orig_argv):
+        from sagelet_runtime.workers import whole_lines
+
+        hook.after(whole_lines.MODULE, whole_lines.install)
     if debugged:
         from sagelet_runtime import attach
 
