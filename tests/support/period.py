@@ -30,6 +30,8 @@ class PeriodScript:
     tag: str
     #: `{data}`: directory of the channels, `{model}`: of the model, `{batch}`: a worker's share of `batch`.
     hyperparameters: dict[str, str] = field(default_factory=dict)
+    #: Lines with its losses and metrics, as regular expressions.
+    says: tuple[str, ...] = ()
     #: Rows of a step of all workers.
     batch: int = 4
     channels: tuple[str, ...] = ()

@@ -10,6 +10,9 @@ PT_1_13 = "1.13.1-gpu-py39-cu117-ubuntu20.04-sagemaker"
 ROUGH = 1e-2
 NO_DROPOUT = "resid_pdrop=0.0,embd_pdrop=0.0,attn_pdrop=0.0"
 
+#: What the Trainer logs.
+TRAINED = (r"^{'loss': ([\d.]+)", r"^{'eval_loss': ([\d.]+)", r"^{'train_runtime'.*'train_loss': ([\d.]+)")
+
 SCRIPTS = (
     PeriodScript(
         "sagemaker_trainer_2021", "train.py", "huggingface-pytorch", HF_4_11,
@@ -18,6 +21,7 @@ SCRIPTS = (
             "learning_rate": "1e-3", "output_dir": "{model}/checkpoints",
         },
         channels=("model", "train", "test"),
+        says=(*TRAINED, r"'eval_accuracy': ([\d.]+), 'eval_f1': ([\d.]+)"),
     ),
     PeriodScript(
         "language_modeling_2021", "run_language_modeling.py", "huggingface-pytorch", HF_4_17,
@@ -30,12 +34,14 @@ SCRIPTS = (
             "evaluation_strategy": "steps", "eval_steps": "2", "save_strategy": "no", "report_to": "none",
         },
         channels=("model", "text"),
+        says=(*TRAINED, r"perplexity = ([\d.]+)"),
     ),
     PeriodScript(
         "nlp_accelerate_2021", "nlp_example.py", "huggingface-pytorch", HF_4_11,
         channels=("model", "pairs"),
         # It sets the size of a worker's batch itself.
         same_over_workers=False,
+        says=(r"epoch (\d+): loss ([\d.]+)", r"epoch (\d+): {'accuracy': ([\d.]+), 'samples': (\d+)}"),
     ),
     PeriodScript(
         "mnist_xla_2021", "train_mp_mnist.py", "pytorch", PT_1_13,
@@ -43,6 +49,7 @@ SCRIPTS = (
         tolerance=ROUGH, xla_only=True,
         # It scales the learning rate by the number of workers.
         same_over_workers=False,
+        says=(r"Training .* Epoch=(\d+) Step=(\d+) Loss=([\d.]+)", r"Accuracy: ([\d.]+)%"),
     ),
     PeriodScript(
         "question_answering_2022", "run_qa.py", "huggingface-pytorch", HF_4_21,
@@ -53,11 +60,13 @@ SCRIPTS = (
             "learning_rate": "1e-3", "output_dir": "{model}/qa", "save_strategy": "no", "report_to": "none",
         },
         channels=("model", "squad"),
+        says=(r"^{'loss': ([\d.]+)", r"'eval_exact_match': ([\d.]+)", r"train_loss = ([\d.]+)"),
     ),
     PeriodScript(
         "ddp_torchrun_2022", "multigpu_torchrun.py", "pytorch", PT_1_13,
         {"total_epochs": "3", "save_every": "2", "batch_size": "{batch}"},
         batch=16,
+        says=(r"epoch (\d+) mean loss ([\d.]+)",),
     ),
     PeriodScript(
         "glue_accelerate_2023", "run_glue_no_trainer.py", "huggingface-pytorch", HF_4_21,
@@ -68,8 +77,25 @@ SCRIPTS = (
             "output_dir": "{model}/glue", "seed": "42",
         },
         channels=("model", "pairs"),
+        says=(r"epoch (\d+): {'accuracy': ([\d.]+), 'samples': (\d+)}", r"epoch (\d+): train loss ([\d.]+)"),
+        # Accelerate shuffles by another generator where there are several workers.
+        same_over_workers=False,
     ),
-    PeriodScript("accelerate_script_2023", "test_script.py", "huggingface-pytorch", HF_4_21, same_over_workers=False),
-    PeriodScript("accelerate_sync_2023", "test_sync.py", "huggingface-pytorch", HF_4_21, same_over_workers=False),
-    PeriodScript("decoder_only_2024", "train_decoder_only.py", "pytorch", PT_1_13, xla_only=True),
+    # These two compare the weights with those of one process themselves.
+    PeriodScript(
+        "accelerate_script_2023", "test_script.py", "huggingface-pytorch", HF_4_21,
+        says=(r"(?:Training yielded the same results)",),
+        same_over_workers=False,
+    ),
+    PeriodScript(
+        "accelerate_sync_2023", "test_sync.py", "huggingface-pytorch", HF_4_21,
+        says=(r"Test `accumulate` gradient accumulation",),
+        same_over_workers=False,
+    ),
+    PeriodScript(
+        "decoder_only_2024", "train_decoder_only.py", "pytorch", PT_1_13,
+        says=(r"epoch: (\d+), step: (\d+), loss: ([\d.]+)",),
+        # All workers generate the same batch.
+        xla_only=True,
+    ),
 )  # fmt: skip

@@ -92,3 +92,9 @@ def differences(one: list[str], other: list[str], tolerance: float) -> list[str]
 def _in_order(rows: list[list[Number]]) -> list[list[Number]]:
     """By what the script counts (steps, epochs), which is whole, then as they came."""
     return sorted(rows, key=lambda row: [number.value for number in row if number.rounding == 0])
+
+
+def numbers_of(lines: list[str], pattern: str) -> list[list[Number]]:
+    """The groups of each line in which `pattern` is found, as numbers, in the order of the lines."""
+    found = (re.search(pattern, line) for line in lines)
+    return [[_number(group) for group in match.groups()] for match in found if match]
