@@ -48,7 +48,7 @@ def _without_own(line: str) -> str:
 @dataclass(frozen=True)
 class Number:
     value: float
-    #: Half of what the last printed digit stands for, at most.
+    #: What its last printed digit stands for; 0 for a whole number.
     rounding: float
 
     def agrees(self, other: "Number", tolerance: float) -> bool:
