@@ -41,6 +41,8 @@ class PeriodScript:
     xla_only: bool = False
     #: One worker on the whole batch and four on a quarter each log the same losses and metrics.
     same_over_workers: bool = True
+    #: Runs with four workers in CI, too.
+    by_four_in_ci: bool = False
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ SCRIPTS = (
         # It scales the learning rate by the number of workers.
         same_over_workers=False,
         says=(r"Training .* Epoch=(\d+) Step=(\d+) Loss=([\d.]+)", r"Accuracy: ([\d.]+)%"),
+        by_four_in_ci=True,
     ),
     PeriodScript(
         "question_answering_2022", "run_qa.py", "huggingface-pytorch", HF_4_21,
@@ -61,12 +62,14 @@ SCRIPTS = (
         },
         channels=("model", "squad"),
         says=(r"^{'loss': ([\d.]+)", r"'eval_exact_match': ([\d.]+)", r"train_loss = ([\d.]+)"),
+        by_four_in_ci=True,
     ),
     PeriodScript(
         "ddp_torchrun_2022", "multigpu_torchrun.py", "pytorch", PT_1_13,
         {"total_epochs": "3", "save_every": "2", "batch_size": "{batch}"},
         batch=16,
         says=(r"epoch (\d+) mean loss ([\d.]+)",),
+        by_four_in_ci=True,
     ),
     PeriodScript(
         "glue_accelerate_2023", "run_glue_no_trainer.py", "huggingface-pytorch", HF_4_21,
@@ -80,6 +83,7 @@ SCRIPTS = (
         says=(r"epoch (\d+): {'accuracy': ([\d.]+), 'samples': (\d+)}", r"epoch (\d+): train loss ([\d.]+)"),
         # Accelerate shuffles by another generator where there are several workers.
         same_over_workers=False,
+        by_four_in_ci=True,
     ),
     # These two compare the weights with those of one process themselves.
     PeriodScript(
@@ -91,6 +95,7 @@ SCRIPTS = (
         "accelerate_sync_2023", "test_sync.py", "huggingface-pytorch", HF_4_21,
         says=(r"Test `accumulate` gradient accumulation",),
         same_over_workers=False,
+        by_four_in_ci=True,
     ),
     PeriodScript(
         "decoder_only_2024", "train_decoder_only.py", "pytorch", PT_1_13,
