@@ -3,6 +3,9 @@
 On XLA its Trainer calls `save_pretrained` in every worker, with `is_main_process` for the first alone; but only the
 configuration heeds it, and all workers write model.safetensors, of the same name, at the same time. And there it
 leaves out the tokenizer of the data collator, which it saves natively where the script names no other.
+
+A script of its own calls `save_pretrained` of a model on XLA. Transformers wrote that by torch.save; today it writes
+safetensors, which only knows tensors that have a storage.
 """
 
 from __future__ import annotations
@@ -24,9 +27,25 @@ def install(modeling_utils: ModuleType) -> None:
     def save_pretrained(self: Any, save_directory: Any, is_main_process: bool = True, *args: Any, **rest: Any) -> Any:
         if not is_main_process:
             return None
+        if not args and rest.get("state_dict") is None and is_on_xla(self):
+            rest["state_dict"] = on_cpu(self)
         return original(self, save_directory, is_main_process, *args, **rest)
 
     model.save_pretrained = save_pretrained
+
+
+def is_on_xla(model: Any) -> bool:
+    return any(parameter.device.type == "xla" for parameter in model.parameters())
+
+
+def on_cpu(model: Any) -> dict[str, Any]:
+    """The model's state dict, copied to the CPU. Weights that are one stay one: Transformers writes those once."""
+    import torch_xla.core.xla_model as xm
+
+    place = {name: str(id(weight)) for name, weight in model.named_parameters(remove_duplicate=False)}
+    state = model.state_dict()
+    copied = xm._maybe_convert_to_cpu({place.get(name, name): tensor for name, tensor in state.items()})
+    return {name: copied[place.get(name, name)] for name in state}
 
 
 def install_trainer(module: Any) -> None:
