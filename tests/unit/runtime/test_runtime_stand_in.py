@@ -110,6 +110,13 @@ def test_compiled_float16_gets_past_the_check_as_on_a_gpu(
     assert "sagelet: fp16_full_eval computes in bfloat16" in capsys.readouterr().out
 
 
+def test_a_gpu_that_torch_xla_calls_cuda_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "CUDA")
+    module = arguments_of("CUDA")
+    half.install_compiled(module)
+    assert module.TrainingArguments(fp16=True, fp16_full_eval=True).fp16_full_eval
+
+
 def test_other_devices_of_xla_keep_their_own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
     module = arguments_of("TPU")

@@ -74,13 +74,13 @@ def install_state(module: Any) -> None:
 
 def install_compiled(module: Any) -> None:
     """Patches transformers.training_args in a compiled job: on AWS its XLA device is a GPU."""
-    if os.environ.get("PJRT_DEVICE", "") not in amp.WITHOUT_HALF:
-        return
+    device = os.environ.get("PJRT_DEVICE", "")
     original: Callable[[Any], str | None] | None = getattr(module, "get_xla_device_type", None)
-    if original is not None:
+    if original is not None and device in ("CUDA", *amp.WITHOUT_HALF):
         module.get_xla_device_type = lambda device: None if original(device) is None else "GPU"
-    kind = module.TrainingArguments
-    kind.__post_init__ = _evaluated_in_bfloat16(kind.__post_init__)
+    if device in amp.WITHOUT_HALF:
+        kind = module.TrainingArguments
+        kind.__post_init__ = _evaluated_in_bfloat16(kind.__post_init__)
 
 
 def _evaluated_in_bfloat16(original: Callable[[Any], None]) -> Callable[[Any], None]:
