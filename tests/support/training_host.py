@@ -35,6 +35,9 @@ class TrainingHost:
     environment: dict[str, str] = field(default_factory=dict)
     #: The job's hosts; this is the first.
     hosts: tuple[str, ...] = ("algo-1",)
+    instance_type: str = "ml.p3.2xlarge"
+    #: Names of channels; their data lies under `input/data`.
+    channels: tuple[str, ...] = ()
 
     def script(self, text: str, name: str = "train.py") -> None:
         file = self.base / "code" / name
@@ -48,7 +51,7 @@ class TrainingHost:
         everything = {"sagemaker_program": program, **hyperparameters}
         files = {
             "hyperparameters.json": everything,
-            "inputdataconfig.json": {},
+            "inputdataconfig.json": {name: {"TrainingInputMode": "File"} for name in self.channels},
             "resourceconfig.json": self._resources(),
         }
         for name, content in files.items():
@@ -81,11 +84,15 @@ class TrainingHost:
     def model(self) -> Path:
         return self.base / "model"
 
+    @property
+    def data(self) -> Path:
+        return self.base / "input" / "data"
+
     def _resources(self) -> dict[str, object]:
-        group = {"instance_type": "ml.p3.2xlarge", "hosts": list(self.hosts)}
+        group = {"instance_type": self.instance_type, "hosts": list(self.hosts)}
         return {
             "current_host": self.hosts[0],
-            "current_instance_type": "ml.p3.2xlarge",
+            "current_instance_type": self.instance_type,
             "current_group_name": "homogeneousCluster",
             "hosts": list(self.hosts),
             "instance_groups": [{"instance_group_name": "homogeneousCluster", **group}],

@@ -89,12 +89,14 @@ def after(name: str, patch: Callable[[Any], None]) -> None:
 
 def activate() -> None:
     """Installs the hooks in this process."""
-    from sagelet_runtime import saving, stand_in
+    from sagelet_runtime import saving, shuffling, stand_in
     from sagelet_runtime.hugging_face import alone, half, loading
 
     debugging.name_files(os.environ)
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
+    after(saving.TRAINER, saving.install_trainer)
+    after(shuffling.MODULE, shuffling.install)
     after(loading.MODULE, loading.install)
     after(alone.MODULE, alone.install)
     if stand_in.is_compiled(os.environ):

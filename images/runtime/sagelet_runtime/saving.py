@@ -1,15 +1,19 @@
 """Transformers saves a model once, by the main process.
 
 On XLA its Trainer calls `save_pretrained` in every worker, with `is_main_process` for the first alone; but only the
-configuration heeds it, and all workers write model.safetensors, of the same name, at the same time.
+configuration heeds it, and all workers write model.safetensors, of the same name, at the same time. And there it
+leaves out the tokenizer of the data collator, which it saves natively where the script names no other.
 """
+
+from __future__ import annotations
 
 import functools
 from types import ModuleType
 from typing import Any
 
-#: The module to patch once a script imports it.
+#: The modules to patch once a script imports them.
 MODULE = "transformers.modeling_utils"
+TRAINER = "transformers.trainer"
 
 
 def install(modeling_utils: ModuleType) -> None:
@@ -23,3 +27,24 @@ def install(modeling_utils: ModuleType) -> None:
         return original(self, save_directory, is_main_process, *args, **rest)
 
     model.save_pretrained = save_pretrained
+
+
+def install_trainer(module: Any) -> None:
+    trainer = module.Trainer
+    # Releases of before 4.4x save no such tokenizer natively either.
+    if "data_collator" not in trainer._save.__code__.co_names:
+        return
+    original = trainer._save_tpu
+
+    @functools.wraps(original)
+    def _save_tpu(self: Any, output_dir: str | None = None) -> None:
+        original(self, output_dir)
+        tokenizer = getattr(self.data_collator, "tokenizer", None)
+        if tokenizer is None or self.processing_class is not None or not self.args.should_save:
+            return
+        # The Trainer's own line, as from its own file.
+        told = "Saving Trainer.data_collator.tokenizer by default as Trainer.processing_class is `None`"
+        module.logger.info(told, stacklevel=2)
+        tokenizer.save_pretrained(output_dir if output_dir is not None else self.args.output_dir)
+
+    trainer._save_tpu = _save_tpu

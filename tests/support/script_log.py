@@ -1,0 +1,100 @@
+"""What a script wrote into its job's log, and how two such logs differ."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The toolkit's last line before the script's first.
+_INVOKED = "Invoking script with the following command:"
+#: Lines of AWS's toolkit, of sagelet and of the compiler.
+_NOT_THE_SCRIPTS = re.compile(
+    r" sagemaker-training-toolkit (?:INFO|ERROR)|^sagelet: |^device: xla:\d+ \(PJRT| root - INFO - Joining rendezvous "
+    r"|^INFO:root:Joining rendezvous |INFO - root - +Joining rendezvous "
+)
+#: Progress bars are drawn anew by the clock.
+_PROGRESS = re.compile(r"(?:[\w ]+: *)?\d+%\|[^|]*\| *\d+/\d+ \[[^\]]*\]|\x1b\[A|\r")
+#: What differs between two runs of one job: times, rates, places, the device and what carries its collectives.
+_OWN = tuple(
+    (re.compile(pattern), to)
+    for pattern, to in (
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+|\d\d/\d\d/\d{4} \d\d:\d\d:\d\d", "TIME"),
+        (r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \w{3} +\d+ \d\d:\d\d:\d\d \d{4}|\d+:\d\d[AP]M \w+ on \w+ \d+, \d+", "TIME"),
+        (r"((?:_runtime|_per_second)'?(?::| +=) *)'?[\d.:]+", r"\1NUMBER"),
+        (r"((?:Rate=|rate: ))[\d.e+-]+", r"\1NUMBER"),
+        (r"\[took [\d.]+ s\]", "[took NUMBER s]"),
+        (r"(\w+\.py):\d+", r"\1"),
+        (r"\b(?:xla(?::\d+)?|cpu)\b", "DEVICE"),
+        (r"DistributedType\.\w+|Distributed environment: .*|Backend: \w+", "WORLD"),
+    )
+)
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
+
+
+def script_lines(log: str, base: Path) -> list[str]:
+    """The script's lines, its places as in a container. `base`: what stands for /opt/ml."""
+    after = log.partition(_INVOKED)[2].lstrip("\n").split("\n")[1:]
+    # Columns are padded to the longest number.
+    plain = (" ".join(_PROGRESS.sub("", line).split()) for line in after if not _NOT_THE_SCRIPTS.search(line))
+    return [_without_own(line.replace(str(base), "/opt/ml")) for line in plain if line]
+
+
+def _without_own(line: str) -> str:
+    for pattern, to in _OWN:
+        line = pattern.sub(to, line)
+    return line
+
+
+@dataclass(frozen=True)
+class Number:
+    value: float
+    #: What its last printed digit stands for; 0 for a whole number.
+    rounding: float
+
+    def agrees(self, other: "Number", tolerance: float) -> bool:
+        allowed = tolerance * max(abs(self.value), abs(other.value)) + 1.01 * max(self.rounding, other.rounding)
+        return abs(self.value - other.value) <= allowed
+
+
+def _number(text: str) -> Number:
+    mantissa, _, exponent = text.partition("e")
+    digits = len(mantissa.partition(".")[2])
+    return Number(float(text), 10.0 ** (int(exponent or 0) - digits) if digits else 0.0)
+
+
+def _by_text(lines: list[str]) -> dict[str, list[list[Number]]]:
+    found: dict[str, list[list[Number]]] = defaultdict(list)
+    for line in lines:
+        found[_NUMBER.sub("N", line)].append([_number(number) for number in _NUMBER.findall(line)])
+    return found
+
+
+def differences(one: list[str], other: list[str], tolerance: float) -> list[str]:
+    """What is in one log and not in the other, in words. Empty: they say the same.
+
+    stdout and stderr, and the workers of a job, come in no order among each other. So lines of one text are compared in
+    the order of their numbers.
+    """
+    texts, others = _by_text(one), _by_text(other)
+    found = []
+    for text in sorted({*texts, *others}):
+        first, second = texts.get(text, []), others.get(text, [])
+        if len(first) != len(second):
+            found.append(f"{len(first)} and {len(second)} times: {text}")
+            continue
+        pairs = zip(_in_order(first), _in_order(second), strict=True)
+        for mine, theirs in pairs:
+            if not all(a.agrees(b, tolerance) for a, b in zip(mine, theirs, strict=True)):
+                found.append(f"{[a.value for a in mine]} and {[b.value for b in theirs]}: {text}")
+    return found
+
+
+def _in_order(rows: list[list[Number]]) -> list[list[Number]]:
+    """By what the script counts (steps, epochs), which is whole, then as they came."""
+    return sorted(rows, key=lambda row: [number.value for number in row if number.rounding == 0])
+
+
+def numbers_of(lines: list[str], pattern: str) -> list[list[Number]]:
+    """The groups of each line in which `pattern` is found, as numbers, in the order of the lines."""
+    found = (re.search(pattern, line) for line in lines)
+    return [[_number(group) for group in match.groups()] for match in found if match]
