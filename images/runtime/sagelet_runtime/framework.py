@@ -1,5 +1,7 @@
 """Our SAGEMAKER_TRAINING_MODULE: prepares the environment of the user script and runs it through AWS's toolkit."""
 
+from __future__ import annotations
+
 import os
 import socket
 import sys
@@ -70,7 +72,7 @@ def _distribution(job: Any) -> str | None:
         raise errors.ClientError(str(error)) from error
     if name == distribution.MPI:
         raise errors.ClientError(
-            "sagelet does not run distribution={'mpi': ...}: its image has neither mpirun nor ssh. Use "
+            "sagelet does not run distribution={'mpi': ...}: its image has no ssh, by which mpirun starts hosts. Use "
             "{'torch_distributed': {'enabled': True}} or, in a compiled job, {'pytorchxla': {'enabled': True}}"
         )
     return name
