@@ -11,7 +11,7 @@ from typing import Any
 
 from sagemaker_training import entry_point, environment, errors
 
-from sagelet_runtime import agreement, compilation, compiler, device, gpu, image, installed, stand_in, uncompiled
+from sagelet_runtime import agreement, compilation, compiler, device, gpu, image, installed, missing_gpu, uncompiled
 from sagelet_runtime.hugging_face import activation, names
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.say import say
@@ -185,7 +185,7 @@ def hugging_face_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def stand_in_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     """For scripts that ask for a GPU of their instance type, where this host has none."""
-    added = stand_in.environment(job.current_instance_type, environ, gpu.gpu_count(environ, job.num_gpus))
+    added = missing_gpu.environment(job.current_instance_type, environ, gpu.gpu_count(environ, job.num_gpus))
     if added:
         _put_startup_first()
     return added

@@ -92,7 +92,7 @@ def after(name: str, patch: Callable[[Any], None]) -> None:
 
 def activate() -> None:
     """Installs the hooks in this process."""
-    from sagelet_runtime import saving, shuffling, stand_in
+    from sagelet_runtime import missing_gpu, saving, shuffling
     from sagelet_runtime.hugging_face import alone, half, loading
 
     debugging.name_files(os.environ)
@@ -102,7 +102,7 @@ def activate() -> None:
     after(shuffling.MODULE, shuffling.install)
     after(loading.MODULE, loading.install)
     after(alone.MODULE, alone.install)
-    if stand_in.is_compiled(os.environ):
+    if missing_gpu.is_compiled(os.environ):
         after(half.MODULE, half.install_compiled)
     after(half.MODULE, _dated)
 

@@ -34,9 +34,9 @@ def _activate() -> None:
 
         activation.activate()
     if stands_in:
-        from sagelet_runtime import stand_in
+        from sagelet_runtime import missing_gpu
 
-        stand_in.activate()
+        missing_gpu.activate()
     from sagelet_runtime import command_line, hook, processes, spawn_modules, stand_ins
 
     command = command_line.of_this_process()
