@@ -170,6 +170,7 @@ class FakeRuntime:
     endpoint_host = "endpoint"
     cluster: Cluster | None = None
     binds_read_only = False
+    knows_images = True
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock

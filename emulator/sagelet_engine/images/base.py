@@ -1,6 +1,7 @@
 """Which image the training image is built on."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,25 @@ from sagelet_engine.images.events import BuildEvent, EventKind, Report, note
 REGISTRY_BASE = "python:3.11-slim"
 
 
+@dataclass(frozen=True)
+class Python:
+    """Where a Python comes from: an image of the registry, or the Debian release that has it."""
+
+    registry: str = REGISTRY_BASE
+    suite: str = debian.SUITE
+
+
+PYTHONS = {"3.11": Python(), "3.9": Python("python:3.9-slim", "bullseye")}
+
+
 def choose_base(
-    client: docker.DockerClient, base: str, report: Report, *, pull: bool = False, ca_bundle: Path | None = None
+    client: docker.DockerClient,
+    base: str,
+    report: Report,
+    *,
+    pull: bool = False,
+    ca_bundle: Path | None = None,
+    python: Python = PYTHONS["3.11"],
 ) -> str:
     """The reference of a base image that is here when this returns.
 
@@ -26,8 +44,8 @@ def choose_base(
     Raises BaseImageUnavailable and ImageBuildFailed.
     """
     if base == "debian":
-        return _debian_base(client, report, pull=pull, ca_bundle=ca_bundle)
-    reference = REGISTRY_BASE if base in ("auto", "registry") else base
+        return _debian_base(client, report, python.suite, pull=pull, ca_bundle=ca_bundle)
+    reference = python.registry if base in ("auto", "registry") else base
     problem = _fetch(client, reference, report, pull=pull)
     if problem is None:
         report(note(f"Base image: {reference}"))
@@ -38,14 +56,14 @@ def choose_base(
             "name one that is here with --base REF, or make one from Debian packages with --base debian"
         )
     report(note(f"{reference} cannot be pulled ({problem})"))
-    return _debian_instead(client, report, reference, pull=pull, ca_bundle=ca_bundle)
+    return _debian_instead(client, report, reference, python.suite, pull=pull, ca_bundle=ca_bundle)
 
 
 def _debian_instead(
-    client: docker.DockerClient, report: Report, reference: str, *, pull: bool, ca_bundle: Path | None
+    client: docker.DockerClient, report: Report, reference: str, suite: str, *, pull: bool, ca_bundle: Path | None
 ) -> str:
     try:
-        return _debian_base(client, report, pull=pull, ca_bundle=ca_bundle)
+        return _debian_base(client, report, suite, pull=pull, ca_bundle=ca_bundle)
     except BaseImageUnavailable as error:
         raise BaseImageUnavailable(
             f"There is no base image: {reference} cannot be pulled, and none can be made from Debian packages: "
@@ -53,13 +71,14 @@ def _debian_instead(
         ) from error
 
 
-def _debian_base(client: docker.DockerClient, report: Report, *, pull: bool, ca_bundle: Path | None) -> str:
-    if not pull and image_id(client, debian.BASE_IMAGE) is not None:
-        report(note(f"Base image: {debian.BASE_IMAGE}, made from Debian packages before"))
-        return debian.BASE_IMAGE
+def _debian_base(client: docker.DockerClient, report: Report, suite: str, *, pull: bool, ca_bundle: Path | None) -> str:
+    reference = debian.base_image(suite)
+    if not pull and image_id(client, reference) is not None:
+        report(note(f"Base image: {reference}, made from Debian packages before"))
+        return reference
     if obstacle := debian.obstacle():
         raise BaseImageUnavailable(f"A base image from Debian packages cannot be made here: {obstacle}")
-    return debian.build_base(client, report, ca_bundle)
+    return debian.build_base(client, report, ca_bundle, suite)
 
 
 def _fetch(client: docker.DockerClient, reference: str, report: Report, *, pull: bool) -> str | None:

@@ -10,7 +10,7 @@ from docker.errors import APIError
 
 import sagelet_engine
 from sagelet_engine.errors import SettingsError
-from sagelet_engine.images.base import choose_base
+from sagelet_engine.images.base import PYTHONS, choose_base
 from sagelet_engine.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
 from sagelet_engine.images.engine import connect, image_id
 from sagelet_engine.images.errors import ImageBuildFailed
@@ -57,7 +57,8 @@ def build(options: BuildOptions, report: Report, client: docker.DockerClient | N
     if not options.force and not options.pull and _is_current(client, tag, _digest(client, context, options)):
         report(note(f"{tag} is up to date"))
         return tag
-    base = choose_base(client, options.base, report, pull=options.pull, ca_bundle=bundle)
+    python = PYTHONS[options.variant.python]
+    base = choose_base(client, options.base, report, pull=options.pull, ca_bundle=bundle, python=python)
     _build(client, context, options, base, report)
     report(note(f"{tag} is built"))
     return tag

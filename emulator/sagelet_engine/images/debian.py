@@ -16,8 +16,8 @@ from sagelet_engine.images.context import find_root
 from sagelet_engine.images.errors import ImageBuildFailed
 from sagelet_engine.images.events import BuildEvent, EventKind, Report, note
 
+#: Whose Python is 3.11.
 SUITE = "bookworm"
-BASE_IMAGE = f"sagelet/base:{SUITE}"
 _HOST_CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 _DEBIAN_SUITES = frozenset({"bullseye", "bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing"})
 _EMPTIED = ("var/cache/apt/archives", "var/lib/apt/lists", "var/cache/debconf", "var/log", "tmp")
@@ -26,6 +26,14 @@ _CHANGES = (
     "LABEL org.sagelet.image=base",
     'CMD ["bash"]',
 )
+
+
+def base_image(suite: str = SUITE) -> str:
+    """`sagelet/base:bookworm`."""
+    return f"sagelet/base:{suite}"
+
+
+BASE_IMAGE = base_image()
 
 
 def obstacle() -> str | None:
@@ -37,21 +45,23 @@ def obstacle() -> str | None:
     return None
 
 
-def build_base(client: docker.DockerClient, report: Report, ca_bundle: Path | None = None) -> str:
-    """Makes `sagelet/base:bookworm` with debootstrap and gives its reference.
+def build_base(client: docker.DockerClient, report: Report, ca_bundle: Path | None = None, suite: str = SUITE) -> str:
+    """Makes `sagelet/base:SUITE` with debootstrap and gives its reference.
 
     The caller has asked `obstacle()`. `ca_bundle` becomes the certificates of the image; None: the host's.
     Raises ImageBuildFailed.
     """
-    mirror = apt_mirror()
-    report(note(f"Making {BASE_IMAGE} from Debian packages of {mirror or 'the default mirror'} (about a minute)"))
+    mirror = apt_mirror(suite=suite)
+    report(
+        note(f"Making {base_image(suite)} from Debian packages of {mirror or 'the default mirror'} (about a minute)")
+    )
     with tempfile.TemporaryDirectory(prefix="sagelet-base-") as directory:
         root = Path(directory) / "root"
-        _debootstrap(root, mirror, report)
+        _debootstrap(root, suite, mirror, report)
         _trim(root)
         _copy_certificates(root, ca_bundle or _HOST_CA_BUNDLE)
-        _import(client, root)
-    return BASE_IMAGE
+        _import(client, root, base_image(suite))
+    return base_image(suite)
 
 
 def packages() -> list[str]:
@@ -60,8 +70,8 @@ def packages() -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def _debootstrap(root: Path, mirror: str | None, report: Report) -> None:
-    command = ["debootstrap", "--variant=minbase", f"--include={','.join(packages())}", SUITE, str(root)]
+def _debootstrap(root: Path, suite: str, mirror: str | None, report: Report) -> None:
+    command = ["debootstrap", "--variant=minbase", f"--include={','.join(packages())}", suite, str(root)]
     if mirror is not None:
         command.append(mirror)
     tail: deque[str] = deque(maxlen=20)
@@ -74,7 +84,7 @@ def _debootstrap(root: Path, mirror: str | None, report: Report) -> None:
             report(BuildEvent(EventKind.OUTPUT, line.rstrip().removeprefix("I: ")))
     if process.returncode != 0:
         remedy = f"Check that {mirror or 'the mirror'} answers from here, or name a base image of your own with --base."
-        raise ImageBuildFailed(f"debootstrap {SUITE} (exit code {process.returncode})", tuple(tail), remedy)
+        raise ImageBuildFailed(f"debootstrap {suite} (exit code {process.returncode})", tuple(tail), remedy)
 
 
 def _trim(root: Path) -> None:
@@ -90,9 +100,9 @@ def _copy_certificates(root: Path, bundle: Path) -> None:
         target.chmod(0o644)
 
 
-def _import(client: docker.DockerClient, root: Path) -> None:
+def _import(client: docker.DockerClient, root: Path, reference: str) -> None:
     command = ["tar", "-C", str(root), "--numeric-owner", "--exclude=./dev/*", "--exclude=./proc/*", "-c", "."]
-    repository, tag = BASE_IMAGE.split(":")
+    repository, tag = reference.split(":")
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         client.api.import_image_from_stream(_chunks(process.stdout), repository, tag, changes=list(_CHANGES))
@@ -111,10 +121,10 @@ class AptSource:
     suite: str
 
 
-def apt_mirror(etc_apt: Path = Path("/etc/apt")) -> str | None:
+def apt_mirror(etc_apt: Path = Path("/etc/apt"), suite: str = SUITE) -> str | None:
     """The Debian mirror that this machine itself uses, from sources.list and sources.list.d; None: the default."""
     sources = list(_apt_sources(etc_apt))
-    for suites in (frozenset({SUITE}), _DEBIAN_SUITES):
+    for suites in (frozenset({suite}), _DEBIAN_SUITES):
         for source in sources:
             if source.suite in suites and source.uri.startswith(("http://", "https://", "file:")):
                 return source.uri.rstrip("/")

@@ -24,6 +24,8 @@ class Resolution:
     refusal: str | None = None
     #: What a job that has leased GPUs runs instead, if it is there.
     gpu_image: str | None = None
+    #: What a job without GPUs runs instead, if it is there: an image of the day of the one that the request names.
+    dated_image: str | None = None
 
     @property
     def is_literal(self) -> bool:
@@ -49,7 +51,8 @@ class Resolver:
         for rule in (*self._mapped(), *self._rules):
             if match := rule.pattern.fullmatch(uri):
                 refusal = None if rule.refusal is None else _refusal(uri, rule.refusal)
-                return Resolution(uri, rule.image_for(match), rule.name, facts, refusal, rule.gpu_image_for(match))
+                image, gpu_image = rule.image_for(match), rule.gpu_image_for(match)
+                return Resolution(uri, image, rule.name, facts, refusal, gpu_image, rule.dated_image_for(match))
         return Resolution(uri, uri, LITERAL, facts)
 
     def _mapped(self) -> list[Rule]:

@@ -17,7 +17,7 @@ else:
     import tomli as tomllib
 
 BUILT_IN = Path(__file__).with_name("rules.toml")
-_KEYS = frozenset({"name", "match", "image", "gpu_image", "refuse"})
+_KEYS = frozenset({"name", "match", "image", "gpu_image", "dated", "dated_image", "refuse"})
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,19 @@ class Rule:
     refusal: str | None
     #: As `image`, for a job that has GPUs; None: such a job gets `image`, too.
     gpu_image: str | None = None
+    #: As `image`, for a URI in which `dated` is found.
+    dated_image: str | None = None
+    dated: re.Pattern[str] | None = None
 
     def image_for(self, match: re.Match[str]) -> str | None:
         return _filled(self.image, match)
 
     def gpu_image_for(self, match: re.Match[str]) -> str | None:
         return _filled(self.gpu_image, match)
+
+    def dated_image_for(self, match: re.Match[str]) -> str | None:
+        found = self.dated is not None and self.dated.search(match.string)
+        return _filled(self.dated_image, match) if found else None
 
 
 def load_rules(path: Path) -> list[Rule]:
@@ -67,17 +74,22 @@ def _rule(path: Path, number: int, entry: Any) -> Rule:
         raise SettingsError(f"{where} must have either `image`, a local image, or `refuse`, a reason")
     if "gpu_image" in entry and "image" not in entry:
         raise SettingsError(f"{where} has `gpu_image` without `image`, which a job without GPUs gets")
-    pattern = _pattern(where, entry["match"])
-    for key in entry.keys() & {"image", "gpu_image"}:
+    if ("dated" in entry) != ("dated_image" in entry) or ("dated" in entry and "image" not in entry):
+        raise SettingsError(f"{where}: `dated` and `dated_image` go together, beside `image`, which other jobs get")
+    pattern = _pattern(where, "match", entry["match"])
+    for key in entry.keys() & {"image", "gpu_image", "dated_image"}:
         _check_image(where, key, entry[key], pattern)
-    return Rule(name, pattern, entry.get("image"), entry.get("refuse"), entry.get("gpu_image"))
+    dated = _pattern(where, "dated", entry["dated"]) if "dated" in entry else None
+    return Rule(
+        name, pattern, entry.get("image"), entry.get("refuse"), entry.get("gpu_image"), entry.get("dated_image"), dated
+    )
 
 
-def _pattern(where: str, text: str) -> re.Pattern[str]:
+def _pattern(where: str, key: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise SettingsError(f"{where}: `match` is not a regular expression: {error}") from error
+        raise SettingsError(f"{where}: `{key}` is not a regular expression: {error}") from error
 
 
 def _check_image(where: str, key: str, template: str, pattern: re.Pattern[str]) -> None:

@@ -1,7 +1,7 @@
-"""The variants of the training image: which torch, torch_xla and PJRT plugin each holds.
+"""The variants of the training image: which Python, torch, torch_xla and PJRT plugin each holds.
 
 torch_xla from the package index brings a client for CPUs only, so a GPU variant adds a PJRT plugin whose C API has the
-version that torch_xla was built for.
+version that torch_xla was built for. The variant of its day has the libraries of 2022, which need an older Python.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,12 @@ class Variant:
     text: str
     #: Build arguments of images/training/Dockerfile.
     arguments: Mapping[str, str] = field(default_factory=dict)
+    #: Of the base image: `3.11`.
+    python: str = "3.11"
+
+    @property
+    def is_for_gpus(self) -> bool:
+        return "PJRT_PLUGIN" in self.arguments
 
     @property
     def packages(self) -> dict[str, str | None]:
@@ -48,6 +54,8 @@ CU12 = Variant(
     {
         "TORCH": "2.8.0",
         "TORCH_XLA": "2.8.1",
+        "TORCHVISION": "0.23.0",
+        "TORCHAUDIO": "2.8.0",
         "PJRT_PLUGIN": "jax-cuda12-pjrt==0.6.2 nvidia-cuda-nvcc-cu12>=12.6.85,<13",
     },
 )
@@ -61,7 +69,22 @@ CU12_RENAMED = Variant(
         "PJRT_PLUGIN": "jax-cuda12-pjrt==0.7.1 nvidia-cuda-nvcc-cu12>=12.6.85,<13",
     },
 )
-VARIANTS = {variant.name or "cpu": variant for variant in (CPU, CU12, CU12_RENAMED)}
+#: The oldest pair of torch and torch_xla that the package index has, and the newest Python that has wheels of
+#: Transformers' tokenizers of 2022 (< 0.13) and is in a Debian release: docs/how-to/images-of-their-day.md.
+PY39 = Variant(
+    "py39",
+    "Python 3.9, torch 2.1.0, torch_xla 2.1.0 on its CPU client, Transformers 4.21.1 and the libraries of its day",
+    {
+        "TORCH": "2.1.0",
+        "TORCH_XLA": "2.1.0",
+        "TORCHVISION": "0.16.0",
+        "TORCHAUDIO": "2.1.0",
+        "REQUIREMENTS": "requirements-py39.txt",
+        "TOOLKIT_OPTIONS": "--no-deps",
+    },
+    python="3.9",
+)
+VARIANTS = {variant.name or "cpu": variant for variant in (CPU, CU12, CU12_RENAMED, PY39)}
 
 
 def variant(name: str) -> Variant:

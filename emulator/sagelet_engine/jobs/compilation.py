@@ -1,6 +1,6 @@
 """Whether a job asks to be compiled, in which image it runs then, and what its hosts say became of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,7 @@ from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.images.resolve import Resolution
 from sagelet_engine.jobs import sdk_v3
 from sagelet_engine.jobs.record import Compilation, TrainingJob
+from sagelet_engine.runtimes.port import Runtime
 
 #: In /opt/ml/output; written by images/runtime, compilation.py.
 FILE = "sagelet/compilation.json"
@@ -28,11 +29,15 @@ def asks_for_compiler(request: Mapping[str, Any]) -> bool:
     return str(asked.get(sdk_v3.ENABLED, "")).strip().strip("\"'").strip().lower() in _TRUE
 
 
-def choose_image(job: TrainingJob, resolution: Resolution, has_image: Callable[[str], bool]) -> tuple[str | None, str]:
+def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> tuple[str | None, str]:
     """The image of a job that has its GPUs or none, and what stands in for what it asked for; None: it is not there."""
+    has_image = runtime.has_image
     image, gpu_image = resolution.local_image, resolution.gpu_image
     if job.gpus and gpu_image is not None and has_image(gpu_image):
         return gpu_image, job.stand_in
+    dated_image = resolution.dated_image
+    if not job.gpus and dated_image is not None and runtime.knows_images and has_image(dated_image):
+        return dated_image, job.stand_in
     if image is None or not has_image(image):
         return None, job.stand_in
     if job.gpus and gpu_image is not None and asks_for_compiler(job.request):

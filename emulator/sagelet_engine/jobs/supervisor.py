@@ -184,9 +184,9 @@ class Supervisor(threading.Thread):
         except SettingsError as error:
             # Somebody has changed the data directory's own rules by hand.
             raise ClientFault(str(error)) from error
-        has_image = self._services.runtime.has_image
+        runtime = self._services.runtime
         try:
-            image, stand_in = self._under_way.patiently(partial(choose_image, self._job, resolution, has_image))
+            image, stand_in = self._under_way.patiently(partial(choose_image, self._job, resolution, runtime))
         except ClientFault as fault:
             remedy = f". {explain_absent(resolution)}" if resolution.is_literal else ""
             raise ClientFault(f"{fault}{remedy}") from fault

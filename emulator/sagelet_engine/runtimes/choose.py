@@ -78,8 +78,19 @@ def missing_modules(names: Sequence[str] = NEEDED_MODULES) -> list[str]:
 
 def gpu_variants() -> dict[str, bool]:
     """The GPU variants of the training image by reference, and whether this Python has the packages of each."""
+    gpu = {one.reference for one in VARIANTS.values() if one.is_for_gpus}
+    return {reference: good for reference, good in variants_here().items() if reference in gpu}
+
+
+def variants_here() -> dict[str, bool]:
+    """All variants by reference but the image itself, and whether this Python has the packages of each."""
     found = {name: _version(name) for name in ("torch", "torch_xla", PLUGIN)}
-    return {one.reference: found == one.packages for one in VARIANTS.values() if one.name}
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {
+        one.reference: found == one.packages and (one.is_for_gpus or one.python == python)
+        for one in VARIANTS.values()
+        if one.name
+    }
 
 
 def _version(distribution: str) -> str | None:
@@ -124,7 +135,7 @@ def _stand_in(settings: Settings) -> StandIn:
     keep = settings.data / kept_packages.DIRECTORY if shared else None
     missing = tuple(missing_modules())
     command = (sys.executable, "-m", "sagelet_runtime.train")
-    return StandIn(command, str(find_root() / "runtime"), training_image(), gpu_variants(), keep, missing)
+    return StandIn(command, str(find_root() / "runtime"), training_image(), variants_here(), keep, missing)
 
 
 def _process(settings: Settings, clock: Clock, why: str) -> Choice:

@@ -74,6 +74,7 @@ class DockerRuntime:
     cluster = None
     #: A mount of the engine's, which a container without capabilities cannot change.
     binds_read_only = True
+    knows_images = True
 
     def __init__(
         self,

@@ -144,6 +144,11 @@ class Runtime(Protocol):
         """Whether no process of a host can write to the directories of HostPlan.read_only, not even as root."""
         ...
 
+    @property
+    def knows_images(self) -> bool:
+        """Whether has_image tells what is there: not where the nodes of a cluster have the images."""
+        ...
+
     def has_image(self, image: str) -> bool:
         """Whether the image is there. Raises ClientFault when this runtime could not run it even if it were."""
         ...

@@ -74,6 +74,7 @@ class ProcessRuntime:
     """Hosts as processes."""
 
     name = "process"
+    knows_images = True
     endpoint_host = "127.0.0.1"
     cluster = None
 

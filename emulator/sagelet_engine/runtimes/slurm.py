@@ -47,6 +47,7 @@ class SlurmRuntime:
     name = "slurm"
     #: Whether a node can make private mounts is known there only.
     binds_read_only = False
+    knows_images = False
 
     def __init__(
         self, state_dir: Path, queue: SlurmQueue, task: slurm_task.Task, clock: Clock, endpoint_host: str = "127.0.0.1"

@@ -154,6 +154,8 @@ class FunctionRuntime:
     cluster = None
     #: A function could write through any link.
     binds_read_only = False
+    #: A function stands for any image.
+    knows_images = False
 
     def __init__(self, clock: SimulatedClock, function_of: Callable[[LaunchPlan], Function]) -> None:
         self._clock = clock
@@ -161,7 +163,7 @@ class FunctionRuntime:
         self._guard = threading.Lock()
         self._hosts: dict[str, list[FunctionHost]] = {}
 
-    def has_image(self, image: str) -> bool:  # noqa: ARG002 - a function stands for any image
+    def has_image(self, image: str) -> bool:  # noqa: ARG002 - see knows_images
         return True
 
     def launch(self, plan: LaunchPlan) -> list[Handle]:

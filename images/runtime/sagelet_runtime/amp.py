@@ -1,5 +1,7 @@
 """Automatic mixed precision on PJRT's CPU client, and the GradScaler that torch_xla 2.9 dropped (pytorch/xla #9608)."""
 
+from __future__ import annotations
+
 import os
 from typing import Any
 

@@ -6,6 +6,8 @@ N-1's. Of several workers of a host the first one listens. AWS has no such thing
 the container, by AWS's SSM agent.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping, Sequence

@@ -23,7 +23,6 @@ _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 def install(_torch_xla: Any) -> None:
     import torch_xla.core.xla_model as xm
     import torch_xla.runtime as xr
-    from torch_xla._internal import utils
     from torch_xla.distributed.parallel_loader import MpDeviceLoader
 
     def xrt_world_size(defval: int = 1) -> int:  # noqa: ARG001 - part of the name's contract
@@ -32,7 +31,12 @@ def install(_torch_xla: Any) -> None:
     def get_ordinal(defval: int = 0) -> int:  # noqa: ARG001 - part of the name's contract
         return int(xr.global_ordinal())
 
-    removed = {"xrt_world_size": xrt_world_size, "get_ordinal": get_ordinal, "parse_xla_device": utils.parse_xla_device}
+    def parse_xla_device(device: str) -> Any:
+        from torch_xla._internal import utils
+
+        return utils.parse_xla_device(device)
+
+    removed = {"xrt_world_size": xrt_world_size, "get_ordinal": get_ordinal, "parse_xla_device": parse_xla_device}
     for name, function in removed.items():
         if not hasattr(xm, name):
             setattr(xm, name, function)

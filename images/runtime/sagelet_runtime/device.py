@@ -1,5 +1,7 @@
 """Which PJRT device a compiled job gets, and how many threads."""
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Our SAGEMAKER_TRAINING_MODULE: prepares the environment of the user script and runs it through AWS's toolkit."""
 
+from __future__ import annotations
+
 import os
 import socket
 import sys
@@ -9,7 +11,7 @@ from typing import Any
 
 from sagemaker_training import entry_point, environment, errors
 
-from sagelet_runtime import agreement, compilation, compiler, device, gpu, image, installed, stand_in, uncompiled
+from sagelet_runtime import agreement, compilation, compiler, device, gpu, image, installed, missing_gpu, uncompiled
 from sagelet_runtime.hugging_face import activation, names
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.say import say
@@ -70,7 +72,7 @@ def _distribution(job: Any) -> str | None:
         raise errors.ClientError(str(error)) from error
     if name == distribution.MPI:
         raise errors.ClientError(
-            "sagelet does not run distribution={'mpi': ...}: its image has neither mpirun nor ssh. Use "
+            "sagelet does not run distribution={'mpi': ...}: its image has no ssh, by which mpirun starts hosts. Use "
             "{'torch_distributed': {'enabled': True}} or, in a compiled job, {'pytorchxla': {'enabled': True}}"
         )
     return name
@@ -183,7 +185,7 @@ def hugging_face_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def stand_in_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     """For scripts that ask for a GPU of their instance type, where this host has none."""
-    added = stand_in.environment(job.current_instance_type, environ, gpu.gpu_count(environ, job.num_gpus))
+    added = missing_gpu.environment(job.current_instance_type, environ, gpu.gpu_count(environ, job.num_gpus))
     if added:
         _put_startup_first()
     return added

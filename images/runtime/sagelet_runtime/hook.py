@@ -1,9 +1,12 @@
 """Runs our patches right after the user's own `import torch_xla`; without that import nothing happens."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import abc, machinery
 from types import ModuleType
 from typing import Any
@@ -89,7 +92,7 @@ def after(name: str, patch: Callable[[Any], None]) -> None:
 
 def activate() -> None:
     """Installs the hooks in this process."""
-    from sagelet_runtime import saving, shuffling, stand_in
+    from sagelet_runtime import missing_gpu, saving, shuffling
     from sagelet_runtime.hugging_face import alone, half, loading
 
     debugging.name_files(os.environ)
@@ -99,12 +102,13 @@ def activate() -> None:
     after(shuffling.MODULE, shuffling.install)
     after(loading.MODULE, loading.install)
     after(alone.MODULE, alone.install)
-    if stand_in.is_compiled(os.environ):
+    if missing_gpu.is_compiled(os.environ):
         after(half.MODULE, half.install_compiled)
+    after(half.MODULE, _dated)
 
 
 def activate_native() -> None:
-    """Installs the hooks of a native job: one counts, one keeps the script's log its own.
+    """Installs the hooks of a native job: they count, keep the script's log its own, and old libraries off XLA.
 
     Libraries import torch_xla to see whether it is there.
     """
@@ -113,6 +117,8 @@ def activate_native() -> None:
     after(alone.MODULE, alone.install)
     sys.meta_path.insert(0, PostImport("torch", install_native))
     sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
+    for library in ("transformers", "accelerate"):
+        sys.meta_path.insert(0, PostImport(library, _changed_nothing, before=partial(_hide_torch_xla, library)))
 
 
 def _leave_the_log_alone() -> None:
@@ -123,7 +129,19 @@ def _leave_the_log_alone() -> None:
 
 
 def _changed_nothing(_module: ModuleType) -> None:
-    """In a native job torch_xla stays as it is."""
+    """In a native job the module stays as it is."""
+
+
+def _hide_torch_xla(library: str) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.hide_torch_xla(library)
+
+
+def _dated(training_args: ModuleType) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.install(training_args)
 
 
 def install(torch_xla: Any) -> None:
@@ -131,10 +149,23 @@ def install(torch_xla: Any) -> None:
 
     Not so the world of workers: without it each of them would train alone.
     """
-    from sagelet_runtime import amp, compat, gpu, loading, opened, optimizers, spawn, spawn_modules, ties, uncompiled
+    from sagelet_runtime import (
+        amp,
+        compat,
+        gpu,
+        loading,
+        older,
+        opened,
+        optimizers,
+        spawn,
+        spawn_modules,
+        ties,
+        uncompiled,
+    )
     from sagelet_runtime.reporting import compiled
     from sagelet_runtime.world import install as world
 
+    older.install(torch_xla)
     is_compiled = uncompiled.NOT_COMPILED not in os.environ
     if is_compiled:
         world.install(torch_xla)

@@ -27,6 +27,8 @@ _GONE = {
         (4, 47): "transformers.AdamW(correct_bias=False) (use torch.optim.AdamW)",
     },
 }
+#: images/variants.py of the engine; emulator's rules.toml says which jobs get it.
+NEARER = "`sagelet image build --variant py39` makes an image of that day, in which such jobs then run on Docker"
 _NAMES = {"python": "Python", "torch": "PyTorch", "transformers": "Transformers"}
 
 
@@ -42,7 +44,17 @@ def say_what_stands_in(environ: Mapping[str, str]) -> None:
     gone = missing(asked, found)
     if gone:
         theirs = ", ".join(f"{_NAMES[name]} {version}" for name, version in asked.items())
-        say(f"that image had {theirs}; a script of then may miss here: {'; '.join(gone)}")
+        nearer = f". {NEARER}" if has_nearer(asked, found) else ""
+        say(f"that image had {theirs}; a script of then may miss here: {'; '.join(gone)}{nearer}")
+
+
+def has_nearer(asked: Mapping[str, str], found: Mapping[str, str]) -> bool:
+    """Whether the py39 variant of our image is of the day of the one asked for, and this is another one."""
+    return (
+        asked.get("torch", "").startswith("1.")
+        and numbers(asked.get("python", "3")) < (3, 10) <= numbers(found["python"])
+        and numbers(asked.get("transformers", "4")) < (4, 22)
+    )
 
 
 def versions() -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Process 1 of a container: adopts orphans, reaps them, and hands SIGTERM to the one child that does the work."""
 
+from __future__ import annotations
+
 import os
 import signal
 from types import FrameType

@@ -1,5 +1,7 @@
 """What this Python has, without importing it: torch alone takes seconds and hundreds of megabytes."""
 
+from __future__ import annotations
+
 import re
 from importlib import metadata, util
 from pathlib import Path

@@ -4,27 +4,41 @@ torch_xla loads in a thread. Where the dataset raises there, the thread ends, th
 data, and the job goes on to `Completed` with the samples that it had.
 """
 
-import queue
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
+
+#: Of a ParallelLoader: what ended its thread.
+_ERRORS = "_sagelet_errors"
 
 
 def install(_torch_xla: Any) -> None:
     from torch_xla.distributed.parallel_loader import ParallelLoader
 
-    original = ParallelLoader._loader_worker
+    load, next_item = ParallelLoader._loader_worker, ParallelLoader.next_item
 
     def _loader_worker(self: Any) -> None:
-        self._cpu_loader = Telling(self._cpu_loader, self._exception_queue)
-        original(self)
+        errors: list[Exception] = []
+        setattr(self, _ERRORS, errors)
+        self._cpu_loader = Telling(self._cpu_loader, errors)
+        load(self)
 
-    ParallelLoader._loader_worker = _loader_worker
+    def raising(self: Any, device: Any) -> Any:
+        item = next_item(self, device)
+        # None: nothing comes any more.
+        errors: list[Exception] = getattr(self, _ERRORS, [])
+        if item is None and errors:
+            raise errors.pop()
+        return item
+
+    ParallelLoader._loader_worker, ParallelLoader.next_item = _loader_worker, raising
 
 
 class Telling:
-    """A loader whose error goes into `errors`, of which torch_xla raises in the script."""
+    """A loader whose error goes into `errors`."""
 
-    def __init__(self, loader: Any, errors: "queue.Queue[Exception]") -> None:
+    def __init__(self, loader: Any, errors: list[Exception]) -> None:
         self._loader = loader
         self._errors = errors
 
@@ -38,4 +52,4 @@ class Telling:
         try:
             yield from self._loader
         except Exception as error:
-            self._errors.put(error)
+            self._errors.append(error)

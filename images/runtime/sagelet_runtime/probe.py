@@ -5,6 +5,8 @@ client, a 2x2 matrix product, one training step; results are compared with the C
 process or hang, so nobody but the parent judges it.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess

@@ -1,5 +1,7 @@
 """The processes below this one: psutil where it is installed, /proc otherwise."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,6 +4,8 @@ The stock `watch` reads blocks and prints each piece between line feeds: with PY
 several lines, without it nothing is seen before the end, and leading blanks are lost either way.
 """
 
+from __future__ import annotations
+
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -14,6 +16,7 @@ from typing import IO, Any
 from sagelet_runtime import signals
 from sagelet_runtime.failure import ErrorCollector
 from sagelet_runtime.lines import LineSplitter
+from sagelet_runtime.pairs import paired
 from sagelet_runtime.processes import session
 from sagelet_runtime.say import say
 from sagelet_runtime.workers import cause
@@ -78,7 +81,7 @@ async def run_async(
     names = _error_names(error_classes)
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
     collectors = [ErrorCollector(names) for _ in streams]
-    pumps = [Pump(s, c, sys.stdout) for s, c in zip(streams, collectors, strict=True)]
+    pumps = [Pump(s, c, sys.stdout) for s, c in paired(streams, collectors)]
     code = await _run(process, pumps)
     worker = cause.explain(env, code, [line for collector in collectors for line in collector.lines])
     return code, error_texts(collectors) if worker is None else [worker], process
@@ -101,7 +104,7 @@ async def _run(process: Process, pumps: list[Pump]) -> int:
     return await process.wait()
 
 
-async def _read_the_rest(pumping: "asyncio.Future[list[None]]", pumps: list[Pump]) -> None:
+async def _read_the_rest(pumping: asyncio.Future[list[None]], pumps: list[Pump]) -> None:
     """What the script wrote is in the pipes by now."""
     for _ in range(_LAST_LOOKS):
         before = [pump.read for pump in pumps]

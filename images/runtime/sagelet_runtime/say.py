@@ -1,5 +1,7 @@
 """sagelet's own lines in the log of a job."""
 
+from __future__ import annotations
+
 import os
 
 _said: set[str] = set()

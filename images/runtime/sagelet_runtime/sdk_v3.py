@@ -4,6 +4,8 @@ They start one worker for each GPU that nvidia-smi lists, and rendezvous at port
 them, in its channel `sm_drivers`.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping
@@ -32,7 +34,8 @@ def prepare(
     text = script.read_text() if script.is_file() else ""
     if MPI in text:
         raise errors.ClientError(
-            "sagelet does not run SDK v3's distributed=MPI(): its image has neither mpirun nor ssh. Use Torchrun()"
+            "sagelet does not run SDK v3's distributed=MPI(): its image has no ssh, by which mpirun starts hosts. "
+            "Use Torchrun()"
         )
     if TORCHRUN not in text:
         return None

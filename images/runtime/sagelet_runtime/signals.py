@@ -2,6 +2,8 @@
 left running; here the script gets it, and its exit decides how the job ends.
 """
 
+from __future__ import annotations
+
 import multiprocessing
 import os
 import signal

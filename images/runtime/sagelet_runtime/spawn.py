@@ -3,6 +3,8 @@
 torch_xla 2.9 refuses every nprocs but 1 and None, and its CPU client would give each process a world of its own.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import socket

@@ -5,6 +5,8 @@ script would: xla_device is the worker's GPU (the CPU where torch sees none), ma
 through torch.distributed (NCCL, gloo). What has no native meaning keeps torch_xla's own behaviour.
 """
 
+from __future__ import annotations
+
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,7 +57,7 @@ def moved(data: Any, to: Any) -> Any:
         return OrderedDict(found) if isinstance(data, OrderedDict) else found
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(moved(value, to) for value in data))
-    if isinstance(data, list | tuple):
+    if isinstance(data, (list, tuple)):
         return type(data)(moved(value, to) for value in data)
     return data
 

@@ -3,13 +3,16 @@
 For a compiled job that trains natively. Signatures and results are those of torch_xla 2.9's `xla_model`.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Optional
 
+from sagelet_runtime.pairs import paired
 from sagelet_runtime.world.layout import own_group
 
-Groups = Sequence[Sequence[int]] | None
+Groups = Optional[Sequence[Sequence[int]]]
 
 _OPERATIONS = {"sum": "SUM", "mul": "PRODUCT", "min": "MIN", "max": "MAX", "and": "BAND", "or": "BOR"}
 #: By their groups, torch.distributed's group of this worker.
@@ -169,6 +172,6 @@ def _delivered(given: Any, made: Callable[[Any], Any], output: Any) -> Any:
         results = [made(tensor) for tensor in ([given] if single else given)]
         if output is None:
             return results[0] if single else results
-        for into, result in zip([output] if single else output, results, strict=True):
+        for into, result in paired([output] if single else output, results):
             into.copy_(result)
         return output

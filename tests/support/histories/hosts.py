@@ -70,6 +70,7 @@ class Hosts:
     cluster = None
     endpoint_host = "endpoint"
     binds_read_only = False
+    knows_images = True
     #: The hosts run on this machine.
     cluster = None
 

@@ -9,7 +9,7 @@ import pytest
 
 import sagelet_engine
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.images.variants import CU12, VARIANTS, variant
+from sagelet_engine.images.variants import CU12, PY39, VARIANTS, variant
 from sagelet_engine.jobs import compilation
 from sagelet_engine.jobs.codec import decode, encode
 from sagelet_engine.jobs.record import Compilation, SecondaryStatus
@@ -69,6 +69,43 @@ def test_a_native_gpu_job_has_torch_s_own_cuda_in_any_image(gpu_world: World) ->
     gpu_world.create("a", **GPU)
     assert gpu_world.host("a").plan.image == CPU_IMAGE
     assert gpu_world.job("a").stand_in == ""
+
+
+OF_2022 = {
+    "AlgorithmSpecification": {
+        "TrainingImage": "763104351884.dkr.ecr.us-east-1.amazonaws.com/huggingface-pytorch-trcomp-training:"
+        "1.11.0-transformers4.21.1-gpu-py38-cu113-ubuntu20.04",
+        "TrainingInputMode": "File",
+    }
+}
+
+
+@pytest.mark.parametrize("asked", [{}, COMPILED], ids=["native", "compiled"])
+def test_a_job_of_2022_runs_in_the_image_of_its_day_where_it_is_there(world: World, asked: dict[str, Any]) -> None:
+    world.create("a", **OF_2022, **asked)
+    assert world.host("a").plan.image == CPU_IMAGE
+    world.host("a").end(0)
+    world.ended("a")
+    world.runtime.images.add(PY39.reference)
+    world.create("b", **OF_2022, **asked)
+    assert world.host("b").plan.image == f"{CPU_IMAGE}-py39"
+    world.host("b").end(0)
+    assert world.ended("b").stand_in == ""
+
+
+def test_a_job_with_gpus_has_no_image_of_2022(gpu_world: World) -> None:
+    gpu_world.runtime.images.add(PY39.reference)
+    gpu_world.create("a", **GPU, **OF_2022)
+    assert gpu_world.host("a").plan.image == CPU_IMAGE
+
+
+def test_an_image_of_2022_that_only_nodes_could_have_is_not_counted_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.runtime, "knows_images", False)
+    world.runtime.images.add(PY39.reference)
+    world.create("a", **OF_2022)
+    assert world.host("a").plan.image == CPU_IMAGE
 
 
 def test_a_job_that_is_not_compiled_says_so_while_it_trains_and_afterwards(gpu_world: World) -> None:

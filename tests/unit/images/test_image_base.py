@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sagelet_engine.images import debian
-from sagelet_engine.images.base import REGISTRY_BASE, choose_base
+from sagelet_engine.images.base import PYTHONS, REGISTRY_BASE, choose_base
 from sagelet_engine.images.debian import BASE_IMAGE, apt_mirror
 from sagelet_engine.images.errors import BaseImageUnavailable, ImageBuildFailed
 from sagelet_engine.images.events import EventKind
@@ -87,6 +87,13 @@ def test_debootstrap_gets_suite_packages_and_mirror(
     assert not any(name.endswith(".deb") for name in tree)
     assert "LABEL org.sagelet.image=base" in engine.imports[0]["changes"]
     assert "Retrieving Packages" in [event.text for event in report]
+
+
+def test_an_older_python_comes_of_an_older_debian(engine: EngineDouble, report: Recorder, debootstrap: Path) -> None:
+    assert choose_base(engine, "auto", report, python=PYTHONS["3.9"]) == "sagelet/base:bullseye"
+    assert "python:3.9-slim cannot be pulled" in report.notes()
+    assert debootstrap.read_text().split()[2] == "bullseye"
+    assert choose_base(engine, "auto", report) == BASE_IMAGE, "the one of another Python is none"
 
 
 def test_a_failed_debootstrap_shows_its_last_lines(engine: EngineDouble, report: Recorder, debootstrap: Path) -> None:

@@ -10,12 +10,12 @@ from sagelet_engine.errors import RuntimeUnavailable, SettingsError
 from sagelet_engine.images import engine as docker_engine
 from sagelet_engine.images.base import REGISTRY_BASE
 from sagelet_engine.images.builder import CONTEXT_LABEL, BuildOptions, build
-from sagelet_engine.images.context import CA_BUNDLE
+from sagelet_engine.images.context import CA_BUNDLE, find_root
 from sagelet_engine.images.errors import ImageBuildFailed
 from sagelet_engine.images.events import EventKind
 from sagelet_engine.images.listing import list_images
 from sagelet_engine.images.output import BuildOutput
-from sagelet_engine.images.variants import CU12, training_image, variant
+from sagelet_engine.images.variants import CU12, PY39, VARIANTS, Variant, training_image, variant
 from support.docker_double import EngineDouble, Recorder
 
 
@@ -206,5 +206,25 @@ def test_a_variant_has_a_tag_and_packages_of_its_own(engine: EngineDouble, repor
 
 
 def test_an_unknown_variant_is_named() -> None:
-    with pytest.raises(SettingsError, match="--variant rocm: the variants are cpu, cu12, cu12-renamed"):
+    with pytest.raises(SettingsError, match="--variant rocm: the variants are cpu, cu12, cu12-renamed, py39"):
         variant("rocm")
+
+
+def test_the_variant_of_2022_has_a_python_of_then(engine: EngineDouble, report: Recorder) -> None:
+    engine.registry.add("python:3.9-slim")
+    assert build(BuildOptions(variant=PY39), report, engine) == f"{training_image()}-py39"
+    arguments = engine.builds[0]["buildargs"]
+    assert (arguments["BASE"], arguments["TORCH"], arguments["TORCH_XLA"]) == ("python:3.9-slim", "2.1.0", "2.1.0")
+    assert (find_root() / "training" / arguments["REQUIREMENTS"]).is_file()
+
+
+@pytest.mark.parametrize("made", list(VARIANTS.values()), ids=lambda made: made.name or "cpu")
+def test_every_variant_has_torch_s_own_siblings(made: Variant) -> None:
+    """torchvision 0.N+15 and torchaudio 2.N fit torch 2.N, and no other."""
+    lines = (find_root() / "training/Dockerfile").read_text().splitlines()
+    defaults = dict(line[4:].split("=", 1) for line in lines if line.startswith("ARG ") and "=" in line)
+    arguments = {**defaults, **made.arguments}
+    minor = int(arguments["TORCH"].split(".")[1])
+    assert arguments["TORCHVISION"].startswith(f"0.{minor + 15}.")
+    assert arguments["TORCHAUDIO"].startswith(f"2.{minor}.")
+    assert arguments["TORCH_XLA"].startswith(f"2.{minor}.")

@@ -80,6 +80,48 @@ def test_pytorch_images_resolve(resolver: Resolver, registry: str, image: str) -
     assert not resolution.facts.training_compiler
 
 
+OF_2022 = [
+    *[image for image in COMPILER if "@" not in image],
+    "pytorch-training:1.13.1-cpu-py39",
+    "pytorch-training:1.13-gpu-py39",
+    "huggingface-pytorch-training:1.7-transformers4.6-gpu-py36-cu110-ubuntu18.04",
+]
+LATER = [
+    f"pytorch-trcomp-training@{DIGEST}",
+    "huggingface-pytorch-training:1.13.1-transformers4.26.0-gpu-py39-cu117-ubuntu20.04",
+    "huggingface-pytorch-training:2.1.0-transformers4.36.0-gpu-py310-cu121-ubuntu20.04",
+    "pytorch-training:2.0.0-gpu-py310",
+    "pytorch-training:2.8-cpu-py312",
+    "pytorch-training:1.13.1-gpu-py3",
+    "pytorch-training",
+]
+
+
+@pytest.mark.parametrize(
+    ("image", "dated"), [*((image, True) for image in OF_2022), *((image, False) for image in LATER)]
+)
+def test_images_of_2022_have_one_of_their_day(resolver: Resolver, image: str, dated: bool) -> None:
+    resolution = resolver.resolve(f"{CLASSIC}/{image}")
+    assert resolution.dated_image == (f"{TRAINING}-py39" if dated else None)
+    assert resolution.local_image == TRAINING, "for where it is not there"
+
+
+def test_resolve_names_the_image_of_its_day() -> None:
+    answer = CliRunner().invoke(main, ["image", "resolve", f"{CLASSIC}/pytorch-trcomp-training:1.12.0-gpu-py38"])
+    assert f"without GPUs {TRAINING}-py39, if it is there" in answer.output
+
+
+@pytest.mark.parametrize(
+    "keys",
+    ["dated = ':1'\nimage = 'a'", "dated_image = 'b'\nimage = 'a'", "dated = ':1'\ndated_image = 'b'\nrefuse = 'no'"],
+)
+def test_a_dated_image_needs_its_expression_and_an_image_beside_it(tmp_path: Path, keys: str) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text(f"[[rule]]\nmatch = 'x'\n{keys}\n")
+    with pytest.raises(SettingsError, match="`dated` and `dated_image` go together"):
+        Resolver(file)
+
+
 @pytest.mark.parametrize("image", TENSORFLOW)
 def test_tensorflow_is_refused(resolver: Resolver, image: str) -> None:
     uri = f"{CLASSIC}/{image}"

@@ -38,5 +38,24 @@ def test_both_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     assert first == f"sagelet: {HUGGING_FACE} is stood in for by {ours}"
     theirs = "PyTorch 1.10.2, Transformers 4.17.0, Python 3.8"
     assert second.startswith(f"sagelet: that image had {theirs}; a script of then may miss here: ")
+    assert second.endswith(
+        "`sagelet image build --variant py39` makes an image of that day, in which such jobs then run on Docker"
+    )
     image.say_what_stands_in({"SAGELET_TRAINING_IMAGE": ""})
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("tag", "python", "nearer"),
+    [
+        ("1.10.2-transformers4.17.0-gpu-py38-cu113-ubuntu20.04", "3.11.2", True),
+        ("1.13.1-gpu-py39", "3.11.2", True),
+        ("1.13.1-gpu-py39", "3.9.2", False),
+        ("1.13.1-transformers4.26.0-gpu-py39-cu117-ubuntu20.04", "3.11.2", False),
+        ("2.1.0-gpu-py310", "3.11.2", False),
+        ("2.8-cpu-py312", "3.11.2", False),
+    ],
+)
+def test_an_image_of_their_day_is_named_to_those_that_have_one(tag: str, python: str, nearer: bool) -> None:
+    asked = image.versions_of(f"1/pytorch-trcomp-training:{tag}")
+    assert image.has_nearer(asked, {**FOUND, "python": python}) == nearer

@@ -4,6 +4,8 @@ Later releases say 0, so a script of then prints "distributed training: True" in
 LOCAL_RANK is set for accelerate, and the releases before read that.
 """
 
+from __future__ import annotations
+
 import functools
 import os
 from typing import Any

@@ -3,6 +3,8 @@
 The other deprecated ones (no_cuda, per_gpu_train_batch_size, fp16_backend, adafactor, push_to_hub_*) 4.57 still takes.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping

@@ -1,5 +1,7 @@
 """datasets 1 and 2: `use_auth_token` (now `token`), `load_metric` (now evaluate.load), and what has no meaning now."""
 
+from __future__ import annotations
+
 import functools
 import importlib
 from collections.abc import Callable, Mapping

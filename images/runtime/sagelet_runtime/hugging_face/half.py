@@ -1,6 +1,6 @@
 """fp16=True of Transformers and accelerate where CPUs stand in for GPUs.
 
-Transformers 4.25 to 4.40 and accelerate before 1.x refuse it, later ones compute in float32 and say nothing. A native
+Transformers up to 4.43 and accelerate before 1.x refuse it, later ones compute in float32 and say nothing. A native
 job computes in float32 and says so. A compiled one computes in bfloat16 (`sagelet_runtime.amp`, which says so), once it
 gets past the refusal. `training_args.fp16` stays as the script has it: it names lengths and lines of the log by it.
 """
@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sagelet_runtime import amp, image, installed, stand_in
+from sagelet_runtime import amp, image, installed, missing_gpu
 from sagelet_runtime.say import say_for_all
 
-#: Transformers whose Trainer refuses fp16 on CPUs whatever torch can do.
-_TRAINER_REFUSES = (4, 41)
+#: The first releases that refuse nothing: of TrainingArguments, and of the Trainer (which went by torch's before).
+_TAKES, _TRAINER_TAKES = (4, 44), (4, 41)
 
 
 def install_arguments(module: Any) -> None:
     """Patches `TrainingArguments` of transformers.training_args, in a native job."""
     kind = module.TrainingArguments
-    refuses = hasattr(module, "get_xla_device_type")
+    refuses = _release() < _TAKES
     original = kind.__post_init__
 
     @functools.wraps(original)
@@ -31,7 +31,7 @@ def install_arguments(module: Any) -> None:
         if self.fp16_full_eval:
             # Half the digits are no gain on a CPU, which computes them slower.
             self.fp16_full_eval = False
-            stand_in.say_float32()
+            missing_gpu.say_float32()
         with _hidden(self, refuses):
             original(self)
 
@@ -40,8 +40,7 @@ def install_arguments(module: Any) -> None:
 
 def install_trainer(module: Any) -> None:
     """Patches `Trainer` of transformers.trainer, in a native job."""
-    release = image.numbers(installed.version("transformers") or "")
-    if release >= _TRAINER_REFUSES or hasattr(module, "is_torch_greater_or_equal_than_2_3"):
+    if _release() >= _TRAINER_TAKES:
         return
     kind = module.Trainer
     original = kind.__init__
@@ -66,7 +65,7 @@ def install_state(module: Any) -> None:
             asked = os.environ.get("ACCELERATE_MIXED_PRECISION")
         if str(getattr(asked, "value", asked)).lower() == "fp16":
             mixed_precision = "no"
-            stand_in.say_float32()
+            missing_gpu.say_float32()
         original(self, mixed_precision, *rest, **more)
 
     kind.__init__ = __init__
@@ -74,13 +73,13 @@ def install_state(module: Any) -> None:
 
 def install_compiled(module: Any) -> None:
     """Patches transformers.training_args in a compiled job: on AWS its XLA device is a GPU."""
-    if os.environ.get("PJRT_DEVICE", "") not in amp.WITHOUT_HALF:
-        return
+    device = os.environ.get("PJRT_DEVICE", "")
     original: Callable[[Any], str | None] | None = getattr(module, "get_xla_device_type", None)
-    if original is not None:
+    if original is not None and device in ("CUDA", *amp.WITHOUT_HALF):
         module.get_xla_device_type = lambda device: None if original(device) is None else "GPU"
-    kind = module.TrainingArguments
-    kind.__post_init__ = _evaluated_in_bfloat16(kind.__post_init__)
+    if device in amp.WITHOUT_HALF:
+        kind = module.TrainingArguments
+        kind.__post_init__ = _evaluated_in_bfloat16(kind.__post_init__)
 
 
 def _evaluated_in_bfloat16(original: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -94,13 +93,17 @@ def _evaluated_in_bfloat16(original: Callable[[Any], None]) -> Callable[[Any], N
     return __post_init__
 
 
+def _release() -> tuple[int, ...]:
+    return image.numbers(installed.version("transformers") or "")
+
+
 @contextmanager
 def _hidden(arguments: Any, wanted: bool) -> Iterator[None]:
     """Meanwhile `arguments` ask for no float16."""
     if not wanted or not arguments.fp16:
         yield
         return
-    stand_in.say_float32()
+    missing_gpu.say_float32()
     arguments.fp16 = False
     try:
         yield

@@ -1,5 +1,7 @@
 """Modules of Transformers under the names of then."""
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Sequence
 from importlib import abc, machinery

@@ -1,5 +1,7 @@
 """HfArgumentParser takes the old names, on the command line and from a dict or JSON file."""
 
+from __future__ import annotations
+
 import functools
 import sys
 from collections.abc import Iterable, Sequence

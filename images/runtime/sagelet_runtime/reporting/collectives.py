@@ -1,5 +1,7 @@
 """What the workers exchanged, as the module that exchanges it has counted."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
 from typing import Any

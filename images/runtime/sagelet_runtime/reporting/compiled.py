@@ -1,5 +1,7 @@
 """The report of a worker that trains on an XLA device."""
 
+from __future__ import annotations
+
 import os
 import time
 from pathlib import Path

@@ -56,7 +56,7 @@ def _moving(
         target = kwargs.get("device") if kwargs else None
         if target is None and args:
             target = args[0]
-        if isinstance(target, str | device):
+        if isinstance(target, (str, device)):
             kind = str(target)
             if kind.startswith("cuda"):
                 recorder.cuda_requests.add("to", sys._getframe(1))

@@ -97,6 +97,6 @@ def _first(value: Any, tensor: type, depth: int = 0) -> Any:
         return None
     if isinstance(value, Mapping):
         value = list(value.values())
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, (list, tuple)):
         return None
     return next((found for one in value if (found := _first(one, tensor, depth + 1)) is not None), None)

@@ -1,5 +1,7 @@
 """The report of a worker that trains without XLA: its steps by its optimizers' steps. No thread, no wrapped tensors."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 from typing import Any

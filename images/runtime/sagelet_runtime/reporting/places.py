@@ -1,12 +1,14 @@
 """Calls by the line of the user's script that made them."""
 
+from __future__ import annotations
+
 import os
 import sys
 import sysconfig
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Optional
 
 #: Different places that are kept; a script that makes up code as it goes must not fill the memory.
 MOST = 256
@@ -19,7 +21,7 @@ _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _TORCH = ("torch" + os.sep, "torch_xla" + os.sep)
 
 #: Code and line in the script, and `package/file.py:line` of the library that made the call, if one did.
-Where = tuple[CodeType | None, int, str]
+Where = tuple[Optional[CodeType], int, str]
 
 
 @dataclass

@@ -1,5 +1,7 @@
 """All that is counted in this process."""
 
+from __future__ import annotations
+
 import os
 import threading
 import time

@@ -43,6 +43,6 @@ def _holds_xla(value: Any, tensor: type, depth: int = 0) -> bool:
         return False
     if isinstance(value, Mapping):
         return any(_holds_xla(one, tensor, depth + 1) for one in value.values())
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return any(_holds_xla(one, tensor, depth + 1) for one in value)
     return False

@@ -61,4 +61,4 @@ def _note(optimizer: Any, recorder: Recorder) -> None:
 def _rate(group: dict[str, Any]) -> float:
     """0 where it is a tensor: to read it would run the graph."""
     rate = group.get("initial_lr", group.get("lr"))
-    return float(rate) if isinstance(rate, int | float) else 0.0
+    return float(rate) if isinstance(rate, (int, float)) else 0.0

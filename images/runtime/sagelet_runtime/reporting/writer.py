@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from sagelet_runtime.reporting.claim import Claim
 from sagelet_runtime.reporting.recorder import Recorder
@@ -21,7 +21,7 @@ EVERY = 1.0
 PATIENCE = 10.0
 
 #: The report, JSON-ready; None: there is nothing to report yet.
-Compose = Callable[[], dict[str, Any] | None]
+Compose = Callable[[], Optional[dict[str, Any]]]
 
 
 class Writer:

@@ -1,7 +1,8 @@
 """First on PYTHONPATH of the processes of jobs.
 
-Readies the hooks of torch_xla and transformers and the workers' notes, then runs the sitecustomize that it hides. Every
-Python of the job imports this at start, so it stays small. In a native job it readies what counts steps.
+Readies the hooks of torch_xla and transformers, the stand-ins of packages and the workers' notes, then runs the
+sitecustomize that it hides. Every Python of the job imports this at start, so it stays small. In a native job it
+readies what counts steps.
 """
 
 import os
@@ -33,25 +34,27 @@ def _activate() -> None:
 
         activation.activate()
     if stands_in:
-        from sagelet_runtime import stand_in
+        from sagelet_runtime import missing_gpu
 
-        stand_in.activate()
-    from sagelet_runtime import hook, processes, spawn_modules
+        missing_gpu.activate()
+    from sagelet_runtime import command_line, hook, processes, spawn_modules, stand_ins
 
-    if spawn_modules.stand_in(sys.orig_argv):
+    command = command_line.of_this_process()
+    if spawn_modules.stand_in(command):
         return
+    stand_ins.activate()
     if hooked:
         hook.activate()
     if counted and (native or not hooked):
         hook.activate_native()
-    if processes.is_torchrun(sys.orig_argv):
+    if processes.is_torchrun(command):
         from sagelet_runtime.workers import whole_lines
 
         hook.after(whole_lines.MODULE, whole_lines.install)
     if debugged:
         from sagelet_runtime import attach
 
-        if attach.is_wanted(os.environ, sys.orig_argv):
+        if attach.is_wanted(os.environ, command):
             attach.listen(os.environ)
 
 

@@ -1,5 +1,7 @@
 """The `ErrorMessage` of a job of several workers: the first one's own error, and which worker it was."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -8,6 +8,8 @@ A launcher may start failed workers again (torchrun's `--max_restarts`): each at
 those of the last one count.
 """
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import json

@@ -1,5 +1,7 @@
 """Which launcher a job's `distribution=` asks for, and the world it starts."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

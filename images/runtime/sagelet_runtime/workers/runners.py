@@ -1,5 +1,7 @@
 """AWS's toolkit's runners of several workers, where they need what is only in AWS's images."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Mapping

@@ -5,6 +5,8 @@ one after another, so lines of two workers come as one. Here each worker writes 
 torchrun's process for each passes whole lines on.
 """
 
+from __future__ import annotations
+
 import atexit
 import os
 import sys
@@ -17,11 +19,11 @@ from sagelet_runtime.lines import LineSplitter
 from sagelet_runtime.workers.launcher import LATE, QUIET
 
 #: The module of torch's launcher that starts a worker, to patch once torchrun imports it.
-MODULE = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
+MODULE = "torch.distributed.elastic.multiprocessing.api"
 _CHUNK = 256 * 1024
 _LOOK = 0.05
 _STDOUT, _STDERR = 1, 2
-_passing: list["Passing"] = []
+_passing: list[Passing] = []
 _writing = threading.Lock()
 
 

@@ -1,8 +1,12 @@
 """Which workers a job has, and what each is told: torchrun's variables, whoever starts it. Pure."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+from sagelet_runtime.pairs import paired
 
 #: JSON object: GPUs of each instance type of the job. From the platform, which knows SageMaker's catalogue.
 INSTANCE_GPUS = "SAGELET_INSTANCE_GPUS"
@@ -39,7 +43,7 @@ class World:
         """Rank of this host's first worker."""
         return sum(self.workers[: self.host_index])
 
-    def with_workers(self, count: int) -> "World":
+    def with_workers(self, count: int) -> World:
         """The same hosts with `count` workers each."""
         return replace(self, workers=(count,) * len(self.hosts))
 
@@ -69,7 +73,7 @@ class World:
     def name_of(self, rank: int) -> str:
         """For people: `worker 5 of 8 (algo-2, local rank 1)`."""
         before = 0
-        for host, count in zip(self.hosts, self.workers, strict=True):
+        for host, count in paired(self.hosts, self.workers):
             if rank < before + count:
                 return f"worker {rank} of {self.size} ({host}, local rank {rank - before})"
             before += count

@@ -1,5 +1,7 @@
 """`python -m torch_xla.distributed.xla_spawn --num_gpus N SCRIPT ARGUMENT...`: AWS's launcher, one call a host."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys

@@ -1,5 +1,7 @@
 """The address at which the other workers reach this one."""
 
+from __future__ import annotations
+
 import ipaddress
 import socket
 

@@ -1,13 +1,16 @@
 """xm's collectives, over the world of workers. Signatures and meanings are those of torch_xla 2.9's `xla_model`."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+from sagelet_runtime.pairs import paired
 from sagelet_runtime.world import counters, transfer
 from sagelet_runtime.world.group import HostGroup
 from sagelet_runtime.world.joined import World
 
-Groups = Sequence[Sequence[int]] | None
+Groups = Optional[Sequence[Sequence[int]]]
 
 
 def describe(call: str, tensors: Sequence[Any], *details: object) -> str:
@@ -206,7 +209,7 @@ def write(tensors: Sequence[Any], values: Sequence[Any]) -> None:
     import torch
 
     with torch.no_grad():
-        for tensor, value in zip(tensors, values, strict=True):
+        for tensor, value in paired(tensors, values):
             tensor.copy_(value)
 
 

@@ -6,6 +6,7 @@ recorded that pass by then, so a collective per bucket would cut it into as many
 
 from typing import Any
 
+from sagelet_runtime.pairs import paired
 from sagelet_runtime.world import calls
 
 
@@ -17,11 +18,25 @@ def install() -> None:
 
     def init(self: Any, module: Any, *args: Any, **settings: Any) -> None:
         original(self, module, *args, **settings)
+        if not hasattr(self, "_comm_hooks"):
+            _note_hooks(self)
         if hasattr(self.process_group, "host"):
             reducer = OneReduce(self.process_group.host)
             self.register_forward_pre_hook(lambda model, _inputs: reducer.begin(model))
 
     ddp.__init__ = init
+
+
+def _note_hooks(model: Any) -> None:
+    """torch 2.1 keeps no list of a model's communication hooks."""
+    model._comm_hooks = []
+    register = model.register_comm_hook
+
+    def noted(state: object, hook: Any) -> None:
+        register(state, hook)
+        model._comm_hooks.append((hook, state))
+
+    model.register_comm_hook = noted
 
 
 class OneReduce:
@@ -60,6 +75,6 @@ class OneReduce:
         if is_last:
             waiting, self._waiting = self._waiting, []
             reduced = calls.reduce(self._group, "sum", [own for own, _ in waiting], 1.0 / self._group.size)
-            for (_, pending), tensor in zip(waiting, reduced, strict=True):
+            for (_, pending), tensor in paired(waiting, reduced):
                 pending.set_result(tensor)
         return future

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch_xla.distributed import xla_backend
 
+from sagelet_runtime.pairs import paired
 from sagelet_runtime.world import calls, counters, transfer
 from sagelet_runtime.world.joined import World
 
@@ -52,7 +53,7 @@ class GlooXlaProcessGroup(xla_backend.ProcessGroupXla):  # type: ignore[misc]
         return calls.on_host(self.host, what, [tensor], lambda copies: self.host.all_gather(what, copies[0]))
 
     def allgather(self, outputs: Any, inputs: Any, _opts: Any = None) -> Any:
-        for own, tensor in zip(outputs, inputs, strict=True):
+        for own, tensor in paired(outputs, inputs):
             calls.write(own, self._gathered("all_gather", tensor))
         return done([tensor for own in outputs for tensor in own])
 
@@ -90,7 +91,7 @@ class GlooXlaProcessGroup(xla_backend.ProcessGroupXla):  # type: ignore[misc]
         return reduced.chunk(self.size())[self.rank()]
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any) -> Any:
-        for output, parts in zip(outputs, inputs, strict=True):
+        for output, parts in paired(outputs, inputs):
             calls.write([output], [self._scattered(torch.stack(list(parts)), opts)[0]])
         return done(outputs)
 

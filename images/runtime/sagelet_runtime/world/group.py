@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sagelet_runtime.pairs import paired
 from sagelet_runtime.world.errors import WorkersDisagree, WorldError
 from sagelet_runtime.world.reduction import Scratch, buckets, plan
 
@@ -69,7 +70,7 @@ class HostGroup:
         own = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         seen = self._gather_equal(what, own)
         said = [bytes(other.tolist()).decode(errors="replace").strip() for other in seen]
-        lines = [f"  rank {rank}: {text}" for rank, text in zip(self.ranks, said, strict=True)]
+        lines = [f"  rank {rank}: {text}" for rank, text in paired(self.ranks, said)]
         return "\n".join(["the workers are at different collectives, so none of them can be done:", *lines])
 
     def all_reduce(self, what: str, reduce_type: str, tensors: Sequence[Any], scale: float = 1.0) -> list[Any]:
@@ -108,7 +109,7 @@ class HostGroup:
     @staticmethod
     def _unpack(flat: Any, members: Sequence[int], tensors: Sequence[Any], results: list[Any]) -> None:
         pieces = flat.split([tensors[index].numel() for index in members])
-        for index, piece in zip(members, pieces, strict=True):
+        for index, piece in paired(members, pieces):
             own = tensors[index]
             # Into the worker's own copy: the flat buffer is used again in the next step.
             results[index] = own if piece.data_ptr() == own.data_ptr() else own.copy_(piece.view(own.shape))
@@ -128,7 +129,7 @@ class HostGroup:
         if payload:
             padded[: len(payload)] = torch.frombuffer(bytearray(payload), dtype=torch.uint8)
         gathered = self._gather_equal(what, padded)
-        return [other[:length].numpy().tobytes() for other, length in zip(gathered, lengths, strict=True)]
+        return [other[:length].numpy().tobytes() for other, length in paired(gathered, lengths)]
 
     def _gather_equal(self, what: str, tensor: Any) -> list[Any]:
         import torch

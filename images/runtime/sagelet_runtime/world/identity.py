@@ -1,5 +1,7 @@
 """`torch_xla.runtime`'s questions about who this worker is, answered from the launcher's variables."""
 
+from __future__ import annotations
+
 import os
 from typing import Any
 

@@ -1,5 +1,7 @@
 """This worker's place in the world, and its groups. The world is joined by the first collective."""
 
+from __future__ import annotations
+
 import atexit
 import os
 import sys
@@ -19,7 +21,7 @@ from sagelet_runtime.world.group import HostGroup
 from sagelet_runtime.world.layout import COLLECTIVE_TIMEOUT, Layout, own_group
 from sagelet_runtime.world.peers import Peer
 from sagelet_runtime.world.quiet import without_gloo_lines
-from sagelet_runtime.world.store import meet, name_ranks, open_store
+from sagelet_runtime.world.store import has, meet, name_ranks, open_store
 
 #: Seconds that a worker whose peer is gone stays silent. Its launcher ends it meanwhile, so the log and the failure
 #: reason have the error of the worker that failed, and not those of all that waited for it.
@@ -151,7 +153,7 @@ class World:
         try:
             self._store.set(f"late/{self.layout.rank}", what)
             time.sleep(1.0)
-            return [rank for rank in self.everyone if not self._store.check([f"late/{rank}"])]
+            return [rank for rank in self.everyone if not has(self._store, f"late/{rank}")]
         except RuntimeError:
             # Rank 0 serves the store; it is gone, or it would answer.
             return [0]

@@ -1,5 +1,7 @@
 """Who this worker is, from the variables that launchers set (torchrun's names)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta

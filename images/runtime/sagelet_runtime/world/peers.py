@@ -1,5 +1,7 @@
 """Which of the other workers is gone, for the messages of those that waited for it."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -26,7 +28,7 @@ class Peer:
         return json.dumps(asdict(self))
 
     @classmethod
-    def decode(cls, text: bytes | str) -> "Peer":
+    def decode(cls, text: bytes | str) -> Peer:
         return cls(**json.loads(text))
 
     def __str__(self) -> str:

@@ -18,7 +18,11 @@ def install(world: World) -> None:
     def make(store: Any, rank: int, size: int, timeout: timedelta) -> GlooXlaProcessGroup:
         return GlooXlaProcessGroup(world, store, rank, size, timeout)
 
-    dist.Backend.register_backend("xla", make, devices="xla")
+    # torch_xla has registered its own by now, and torch 2.1 refuses a second one of the name.
+    dist.Backend._plugins.pop("XLA", None)
+    if hasattr(dist.Backend, "XLA"):
+        del dist.Backend.XLA
+    dist.Backend.register_backend("xla", make, devices=["xla"])
     xla_backend._create_xla_process_group = make
 
     def rendezvous(_url: str, **_settings: Any) -> Iterator[tuple[Any, int, int]]:

@@ -77,9 +77,11 @@ _libraries: list[Any] = []
 
 
 def _refuse_functional() -> None:
-    """What DTensor, FSDP2 and Dynamo turn collectives into."""
+    """What DTensor, FSDP2 and Dynamo turn collectives into; torch 2.1 has none of the three for XLA."""
     import torch
 
+    if not hasattr(torch.ops._c10d_functional, "all_reduce"):
+        return
     library = torch.library.Library("_c10d_functional", "IMPL")
     _libraries.append(library)
     for name in (

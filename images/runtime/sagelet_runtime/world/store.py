@@ -13,6 +13,8 @@ from sagelet_runtime.world.peers import Peer
 
 #: Seconds between two lines about workers that are still missing.
 _REMIND = 60.0
+#: What no key is ever set to.
+_NOBODY = "sagelet: not set"
 
 
 def open_store(layout: Layout, agent_serves: bool) -> Any:
@@ -67,12 +69,19 @@ def meet(store: Any, layout: Layout, own: Peer) -> list[Peer]:
     absent = [rank for rank in range(layout.size) if rank != own.rank]
 
     def complete() -> bool:
-        absent[:] = [rank for rank in absent if not store.check([_key(rank)])]
+        absent[:] = [rank for rank in absent if not has(store, _key(rank))]
         return not absent
 
     if not _poll(complete, lambda: name_ranks(absent), layout.join_timeout):
         raise WorkerLost(_too_late(layout, name_ranks(absent)))
     return [Peer.decode(store.get(_key(rank))) for rank in range(layout.size)]
+
+
+def has(store: Any, key: str) -> bool:
+    """Whether somebody has set `key`. Never waits. torch 2.1 has no `check` here, but a comparison that tells."""
+    if hasattr(store, "check"):
+        return bool(store.check([key]))
+    return bool(store.compare_set(key, _NOBODY, _NOBODY) != _NOBODY.encode())
 
 
 def _key(rank: int) -> str:

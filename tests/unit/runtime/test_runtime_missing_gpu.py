@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sagelet_runtime import installed, say, stand_in
+from sagelet_runtime import installed, missing_gpu, say
 from sagelet_runtime.hugging_face import alone, half
 
 GPUS = {"SAGELET_INSTANCE_GPUS": '{"ml.p3.2xlarge": 1, "ml.m5.large": 0}'}
@@ -16,7 +16,7 @@ LINE = "sagelet: float16 is computed in float32: this host's CPUs stand in for m
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(say, "_said", set())
-    monkeypatch.setenv(stand_in.VARIABLE, "ml.p3.2xlarge")
+    monkeypatch.setenv(missing_gpu.VARIABLE, "ml.p3.2xlarge")
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
     for name in ("RANK", "SM_TRAINING_COMPILER_CONFIGURED", "PJRT_DEVICE"):
         monkeypatch.delenv(name, raising=False)
@@ -25,14 +25,14 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("instance_type", "gpus", "expected"),
     [
-        ("ml.p3.2xlarge", 0, {stand_in.VARIABLE: "ml.p3.2xlarge"}),
+        ("ml.p3.2xlarge", 0, {missing_gpu.VARIABLE: "ml.p3.2xlarge"}),
         ("ml.p3.2xlarge", 1, {}),
         ("ml.m5.large", 0, {}),
         ("local", 0, {}),
     ],
 )
 def test_only_missing_gpus_are_stood_in_for(instance_type: str, gpus: int, expected: dict[str, str]) -> None:
-    assert stand_in.environment(instance_type, GPUS, gpus) == expected
+    assert missing_gpu.environment(instance_type, GPUS, gpus) == expected
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, AssertionError])
@@ -40,12 +40,12 @@ def test_a_missing_gpu_is_named_with_the_remedy(kind: type[Exception]) -> None:
     def original() -> None:
         raise kind("Found no NVIDIA driver on your system. Please install one")
 
-    natively = stand_in.without_gpu({stand_in.VARIABLE: "ml.p3.2xlarge"})
+    natively = missing_gpu.without_gpu({missing_gpu.VARIABLE: "ml.p3.2xlarge"})
     with pytest.raises(kind, match=r"no GPU: its CPUs stand in for ml.p3.2xlarge.*'cuda' if torch.cuda.is_available"):
-        stand_in.explained(original, natively)()
-    compiled = stand_in.without_gpu({stand_in.VARIABLE: "ml.g5.xlarge", "SM_TRAINING_COMPILER_CONFIGURED": "1"})
+        missing_gpu.explained(original, natively)()
+    compiled = missing_gpu.without_gpu({missing_gpu.VARIABLE: "ml.g5.xlarge", "SM_TRAINING_COMPILER_CONFIGURED": "1"})
     with pytest.raises(kind, match=r"stand in for ml.g5.xlarge.*xm.xla_device\(\)"):
-        stand_in.explained(original, compiled)()
+        missing_gpu.explained(original, compiled)()
 
 
 def arguments_of(device_type: str | None) -> SimpleNamespace:
@@ -73,9 +73,11 @@ def arguments_of(device_type: str | None) -> SimpleNamespace:
     return module
 
 
+@pytest.mark.parametrize("release", ["4.25.1", "4.38.2"])
 def test_natively_float16_gets_past_the_check_and_stays_what_the_script_asked_for(
-    capsys: pytest.CaptureFixture[str],
+    release: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(installed, "version", {"transformers": release}.get)
     module = arguments_of(None)
     with pytest.raises(ValueError, match="FP16 Mixed precision"):
         module.TrainingArguments(fp16=True)
@@ -89,6 +91,7 @@ def test_natively_float16_gets_past_the_check_and_stays_what_the_script_asked_fo
 
 
 def test_other_workers_do_not_repeat_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "version", {"transformers": "4.30.2"}.get)
     monkeypatch.setenv("RANK", "1")
     module = arguments_of(None)
     half.install_arguments(module)
@@ -110,6 +113,13 @@ def test_compiled_float16_gets_past_the_check_as_on_a_gpu(
     assert "sagelet: fp16_full_eval computes in bfloat16" in capsys.readouterr().out
 
 
+def test_a_gpu_that_torch_xla_calls_cuda_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "CUDA")
+    module = arguments_of("CUDA")
+    half.install_compiled(module)
+    assert module.TrainingArguments(fp16=True, fp16_full_eval=True).fp16_full_eval
+
+
 def test_other_devices_of_xla_keep_their_own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
     module = arguments_of("TPU")
@@ -118,10 +128,8 @@ def test_other_devices_of_xla_keep_their_own_rules(monkeypatch: pytest.MonkeyPat
         module.TrainingArguments(fp16=True)
 
 
-@pytest.mark.parametrize(("release", "torchs", "refuses"), [("4.30.2", {}, True), ("4.57.6", {"since": 1}, False)])
-def test_the_trainer_that_refuses_float16_on_cpus(
-    release: str, torchs: dict[str, int], refuses: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("release", "refuses"), [("4.21.1", True), ("4.38.2", True), ("4.57.6", False)])
+def test_the_trainer_that_refuses_float16_on_cpus(release: str, refuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "version", {"transformers": release}.get)
     seen = []
 
@@ -129,7 +137,7 @@ def test_the_trainer_that_refuses_float16_on_cpus(
         def __init__(self, model: Any = None, args: Any = None, data_collator: Any = None) -> None:
             seen.append((model, args.fp16 if args else None, data_collator))
 
-    half.install_trainer(SimpleNamespace(Trainer=Trainer, **torchs))
+    half.install_trainer(SimpleNamespace(Trainer=Trainer))
     arguments = SimpleNamespace(fp16=True)
     Trainer("model", arguments, data_collator="collator")
     assert seen == [("model", not refuses, "collator")]

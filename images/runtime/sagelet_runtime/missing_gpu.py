@@ -3,6 +3,8 @@
 AWS's GPUs run what a CPU refuses. What the script asks for and cannot have here is said, once, and with the remedy.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
