@@ -32,6 +32,8 @@ class PeriodScript:
     hyperparameters: dict[str, str] = field(default_factory=dict)
     #: Lines with its losses and metrics, as regular expressions.
     says: tuple[str, ...] = ()
+    #: Lines that the script itself leaves out where accelerate says it is on a TPU, which XLA is to it.
+    not_on_tpu: str = ""
     #: Rows of a step of all workers.
     batch: int = 4
     channels: tuple[str, ...] = ()

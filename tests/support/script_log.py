@@ -26,14 +26,17 @@ _OWN = tuple(
         (r"(\w+\.py):\d+", r"\1"),
         (r"\b(?:xla(?::\d+)?|cpu)\b", "DEVICE"),
         (r"DistributedType\.\w+|Distributed environment: .*|Backend: \w+", "WORLD"),
+        (r"accelerate\.data_loader\.(?:DataLoaderShard|MpDeviceLoaderWrapper)", "LOADER"),
     )
 )
+#: torch breaks the line of a tensor before it, or not.
+_DEVICE_OF_TENSOR = re.compile(r",\s+device='xla:\d+'\)")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
 
 
 def script_lines(log: str, base: Path) -> list[str]:
     """The script's lines, its places as in a container. `base`: what stands for /opt/ml."""
-    after = log.partition(_INVOKED)[2].lstrip("\n").split("\n")[1:]
+    after = _DEVICE_OF_TENSOR.sub(")", log.partition(_INVOKED)[2]).lstrip("\n").split("\n")[1:]
     # Columns are padded to the longest number.
     plain = (" ".join(_PROGRESS.sub("", line).split()) for line in after if not _NOT_THE_SCRIPTS.search(line))
     return [_without_own(line.replace(str(base), "/opt/ml")) for line in plain if line]

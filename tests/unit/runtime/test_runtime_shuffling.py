@@ -64,7 +64,10 @@ def test_a_trainer_of_then_saves_none_natively_either() -> None:
 
 
 @pytest.mark.xla
-def test_one_xla_worker_draws_from_torch_as_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("alone", "seeded", "same"), [(True, False, True), (False, False, False), (True, True, True), (False, True, True)]
+)
+def test_xla_shuffles_as_natively(monkeypatch: pytest.MonkeyPatch, alone: bool, seeded: bool, same: bool) -> None:
     torch = pytest.importorskip("torch")
     from torch.utils.data import DataLoader
 
@@ -73,21 +76,35 @@ def test_one_xla_worker_draws_from_torch_as_natively(monkeypatch: pytest.MonkeyP
         generator = torch.Generator().manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
         loader.generator = loader.sampler.generator = generator
         below = DataLoader(loader.dataset, batch_sampler=loader.batch_sampler, generator=generator)
-        return SimpleNamespace(_loader=SimpleNamespace(base_dataloader=below))
+        return SimpleNamespace(
+            _loader=SimpleNamespace(base_dataloader=below, synchronized_generator=None if alone else generator)
+        )
 
-    def order(prepared: Any) -> list[int]:
-        return [int(row) for batch in prepared._loader.base_dataloader for row in batch]
+    def rows(loader: Any) -> list[int]:
+        return [int(row) for batch in loader for row in batch]
+
+    def loader() -> Any:
+        torch.manual_seed(3)
+        generator = torch.Generator() if seeded else None
+        return DataLoader(range(16), batch_size=4, shuffle=True, generator=generator)
+
+    def seed(own: Any) -> None:
+        """As scripts do, once all is prepared."""
+        if own.generator is not None:
+            own.generator.manual_seed(42)
 
     module = ModuleType("accelerate.data_loader")
     module.prepare_data_loader = of_accelerate  # type: ignore[attr-defined]
     shuffling.install(module)
+    monkeypatch.setattr(shuffling, "_is_on_xla", lambda: True)
+    monkeypatch.setattr(shuffling, "_is_alone", lambda: alone)
+    native, compiled = loader(), loader()
+    seed(native)
+    expected = rows(native)
     torch.manual_seed(3)
-    native = [int(row) for batch in DataLoader(range(16), batch_size=4, shuffle=True) for row in batch]
-    for alone, same in ((True, True), (False, False)):
-        monkeypatch.setattr(shuffling, "_is_alone_on_xla", lambda alone=alone: alone)
-        torch.manual_seed(3)
-        prepared = module.prepare_data_loader(DataLoader(range(16), batch_size=4, shuffle=True))  # type: ignore[attr-defined]
-        assert (order(prepared) == native) is same
-    own = torch.Generator().manual_seed(5)
-    assert not shuffling._draws_from_torch(DataLoader(range(4), shuffle=True, generator=own))
-    assert not shuffling._draws_from_torch(DataLoader(range(4)))
+    given = compiled.sampler.generator
+    prepared = module.prepare_data_loader(compiled)._loader  # type: ignore[attr-defined]
+    seed(compiled)
+    assert (rows(prepared.base_dataloader) == expected) is same
+    assert prepared.synchronized_generator is (given if seeded and not alone else prepared.synchronized_generator)
+    assert shuffling._shuffles(DataLoader(range(4))) is None
