@@ -1,2 +1,2 @@
-#: Accelerate's own scripts are called test_*.py; they run as jobs.
+#: Accelerate's own script is called test_script.py; it runs as a job.
 collect_ignore = ["scripts"]

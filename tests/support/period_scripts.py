@@ -85,7 +85,7 @@ SCRIPTS = (
         same_over_workers=False,
         by_four_in_ci=True,
     ),
-    # These two compare the weights with those of one process themselves.
+    # It compares the weights with those of one process itself.
     PeriodScript(
         "accelerate_script_2023", "test_script.py", "huggingface-pytorch", HF_4_21,
         says=(r"(?:Training yielded the same results)",),
@@ -93,8 +93,11 @@ SCRIPTS = (
         not_on_tpu=r"huffled central dataloader passing",
     ),
     PeriodScript(
-        "accelerate_sync_2023", "test_sync.py", "huggingface-pytorch", HF_4_21,
-        says=(r"Test `accumulate` gradient accumulation",),
+        "accumulation_accelerate_2022", "gradient_accumulation.py", "huggingface-pytorch", HF_4_21,
+        {"gradient_accumulation_steps": "2", "batch_size": "{batch}"},
+        channels=("model", "pairs"),
+        says=(r"epoch (\d+): (\d+) updates", r"epoch (\d+): loss ([\d.]+) over (\d+)"),
+        # The last batch is short, and evened with other rows where there are several workers.
         same_over_workers=False,
         by_four_in_ci=True,
     ),
