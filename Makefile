@@ -80,7 +80,7 @@ properties: setup
 	$(BIN)/python -m pytest tests/unit/api/test_properties.py --hypothesis-profile=thorough $(PYTEST_ARGS)
 
 period: setup
-	SAGELET_PERIOD=all $(BIN)/python -m pytest tests/period $(PYTEST_ARGS)
+	SAGELET_TEST_PERIOD=all $(BIN)/python -m pytest tests/period $(PYTEST_ARGS)
 
 docs: setup
 	$(BIN)/python docs/training_job_api.py

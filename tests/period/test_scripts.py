@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xla
 
 Lines = Callable[[PeriodScript, bool, int], list[str]]
 
-EVERYTHING = os.environ.get("SAGELET_PERIOD") == "all"
+EVERYTHING = os.environ.get("SAGELET_TEST_PERIOD") == "all"
 BY_FOUR = [script for script in SCRIPTS if EVERYTHING or script.by_four_in_ci]
 CASES = [(script, 1) for script in SCRIPTS] + [(script, 4) for script in BY_FOUR]
 
