@@ -6,13 +6,14 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-browser image demo up test properties docs bench-models lint format
-.PHONY: bench bench-slurm bench-report bench-cache bench-pages soak doctor-scripts notebooks clean
+.PHONY: period bench bench-slurm bench-report bench-cache bench-pages soak doctor-scripts notebooks clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
 	@echo "make test    set up, run the tests that this machine can run"
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
+	@echo "make period  ten training scripts of 2021 to 2024, natively and compiled, each by one and by four workers"
 	@echo "make docs    the pages of docs/reference that are made of the program: API, doctor, commands, settings"
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make notebooks  examples/notebooks, run and written back with their outputs"
@@ -77,6 +78,9 @@ test: setup setup-sdk setup-sdk3 setup-s3 setup-browser
 
 properties: setup
 	$(BIN)/python -m pytest tests/unit/api/test_properties.py --hypothesis-profile=thorough $(PYTEST_ARGS)
+
+period: setup
+	SAGELET_TEST_PERIOD=all $(BIN)/python -m pytest tests/period $(PYTEST_ARGS)
 
 docs: setup
 	$(BIN)/python docs/training_job_api.py

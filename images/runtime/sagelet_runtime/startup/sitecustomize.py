@@ -20,7 +20,8 @@ def _activate() -> None:
     several = "SAGELET_WORKER_NOTES" in os.environ
     old_names = "SAGELET_OLD_TRANSFORMERS" in os.environ
     debugged = bool(os.environ.get("SAGELET_DEBUGPY"))
-    if not hooked and not several and not counted and not old_names and not debugged:
+    stands_in = "SAGELET_STANDS_IN_FOR" in os.environ
+    if not any((hooked, several, counted, old_names, debugged, stands_in)):
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
@@ -32,7 +33,11 @@ def _activate() -> None:
         from sagelet_runtime.hugging_face import activation
 
         activation.activate()
-    from sagelet_runtime import command_line, hook, spawn_modules, stand_ins
+    if stands_in:
+        from sagelet_runtime import missing_gpu
+
+        missing_gpu.activate()
+    from sagelet_runtime import command_line, hook, processes, spawn_modules, stand_ins
 
     command = command_line.of_this_process()
     if spawn_modules.stand_in(command):
@@ -42,6 +47,10 @@ def _activate() -> None:
         hook.activate()
     if counted and (native or not hooked):
         hook.activate_native()
+    if processes.is_torchrun(command):
+        from sagelet_runtime.workers import whole_lines
+
+        hook.after(whole_lines.MODULE, whole_lines.install)
     if debugged:
         from sagelet_runtime import attach
 
