@@ -12,7 +12,7 @@ from support.training_host import Ended, TrainingHost
 pytestmark = pytest.mark.xla
 
 PROGRAM = Path(__file__).with_name("programs") / "half.py"
-GPUS = {"SAGELET_INSTANCE_GPUS": '{"ml.p3.2xlarge": 1}'}
+GPUS = {"SAGELET_INSTANCE_GPUS": '{"ml.p3.2xlarge": 1}', "CUDA_VISIBLE_DEVICES": ""}
 COMPILED = {"sagemaker_training_compiler_enabled": "true"}
 COMPUTES = {"native": "torch.float32", "compiled": "torch.bfloat16"}
 LINES = {
