@@ -8,6 +8,8 @@ from sagelet_api.authentication import Authentication
 from sagelet_api.callers import Callers
 from sagelet_api.control import control_app
 from sagelet_api.control_state import OnReset
+from sagelet_api.hub.readers import JobReaders
+from sagelet_api.hub.service import Hub
 from sagelet_api.security import FrontDoor
 from sagelet_api.server import Server
 from sagelet_api.services.identity import Identity
@@ -25,6 +27,7 @@ from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
 from sagelet_engine.clock import Clock, SystemClock
 from sagelet_engine.engine import Engine
+from sagelet_engine.hub.store import HubStore
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.runtimes.choose import Choice, choose
 from sagelet_engine.settings import Settings
@@ -95,6 +98,10 @@ class Sagelet:
             routes=bridge.route,
             apps={"s3": self._s3.wsgi},
             rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
+            hub=Hub(
+                HubStore(settings.data),
+                JobReaders(self.engine.keys, self.engine.job_by_id, everywhere=settings.auth),
+            ),
             pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
         )
         extra = self._extra_hosts(settings)
