@@ -75,6 +75,7 @@ class Sagelet:
             self._s3.close()
             lock.close()
             raise
+        self._repositories = HubStore(settings.data)
         #: Hosts of jobs may know this machine by a name of its own.
         reached_by = self.choice.runtime.endpoint_host
         throttling = Throttling()
@@ -99,7 +100,7 @@ class Sagelet:
             apps={"s3": self._s3.wsgi},
             rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
             hub=Hub(
-                HubStore(settings.data),
+                self._repositories,
                 JobReaders(self.engine.keys, self.engine.job_by_id, everywhere=settings.auth),
             ),
             pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
@@ -145,7 +146,7 @@ class Sagelet:
         return self.engine.lost()
 
     def _collect(self, rules: Rules, dry_run: bool) -> Garbage:
-        return collect_garbage(self.engine, self._s3.store, rules, dry_run=dry_run)
+        return collect_garbage(self.engine, self._s3.store, self._repositories, rules, dry_run=dry_run)
 
     def _extra_hosts(self, settings: Settings) -> tuple[str, ...]:
         """Where hosts of jobs come in; a server that listens everywhere does so anyway."""

@@ -22,8 +22,8 @@ from sagelet_engine.state.checking.report import Finding, Report
 def check(context: click.Context, repair: bool, as_json: bool, data: Path, account: str, region: str) -> None:
     """Check the data directory.
 
-    All bytes of objects by their checksums and ETags, the catalogue against files, jobs against their directories, and
-    both databases by SQLite's own check. One line tells each thing found and its remedy; exits with 1 when one is
+    All bytes of objects by their checksums and ETags, the catalogue against files, jobs against their directories,
+    the files of the hub, and both databases by SQLite's own check. One line tells each thing found and its remedy; exits with 1 when one is
     left to mend. A server must not run on the directory (`sagelet down`); beside one, `sagelet doctor` and
     /_sagelet/health look at the databases.
 
@@ -40,7 +40,12 @@ def check(context: click.Context, repair: bool, as_json: bool, data: Path, accou
         raise DataDirectoryInUse(f"{error}. A directory is checked when no server runs on it") from error
     if as_json:
         findings = [asdict(one) for one in found.findings]
-        counts = {"objects": found.objects, "bytes": found.bytes, "jobs": found.jobs}
+        counts = {
+            "objects": found.objects,
+            "bytes": found.bytes,
+            "jobs": found.jobs,
+            "repositories": found.repositories,
+        }
         echo_json({"data": str(data), "repair": repair, "sound": found.sound, **counts, "findings": findings})
     else:
         _tell(found)
@@ -52,7 +57,8 @@ def _tell(found: Report) -> None:
         click.echo(printable(f"{_mark(one)}: {one.what}. {_end(one)}"))
     left = sum(one.damage and not one.mended for one in found.findings)
     verdict = f"{left} to mend" if left else "all is sound"
-    click.echo(f"{found.objects} objects ({size(found.bytes)}) and {found.jobs} jobs were looked at: {verdict}")
+    hub = f", {found.repositories} repositories of the hub" if found.repositories else ""
+    click.echo(f"{found.objects} objects ({size(found.bytes)}){hub} and {found.jobs} jobs were looked at: {verdict}")
 
 
 def _mark(finding: Finding) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from sagelet_engine.hub.canonical import newest_name
 from sagelet_engine.hub.names import Kind
 from sagelet_engine.hub.records import Commit, HubFile, Repository, is_large
 
@@ -16,13 +17,14 @@ _AUTHOR = "sagelet"
 
 def described(repository: Repository, commit: Commit, *, blobs: bool) -> dict[str, Any]:
     """As `/api/models/ID` answers. `blobs`: with sizes and digests of the files."""
+    # Clients go on with the name that they are told, and those of 2026 take no data set without an organisation.
+    name = newest_name(repository.kind, repository.id)
+    files = commit.files.items()
     return {
-        "_id": hashlib.sha1(f"{repository.kind.value}/{repository.id}".encode(), usedforsecurity=False).hexdigest()[
-            :24
-        ],
-        "id": repository.id,
-        **({"modelId": repository.id} if repository.kind is Kind.MODEL else {}),
-        "author": repository.id.rpartition("/")[0] or None,
+        "_id": hashlib.sha1(f"{repository.kind.value}/{name}".encode(), usedforsecurity=False).hexdigest()[:24],
+        "id": name,
+        **({"modelId": name} if repository.kind is Kind.MODEL else {}),
+        "author": name.rpartition("/")[0] or None,
         "sha": commit.id,
         "createdAt": _time(min(one.created_ms for one in repository.commits.values())),
         "lastModified": _time(commit.created_ms),
@@ -32,9 +34,7 @@ def described(repository: Repository, commit: Commit, *, blobs: bool) -> dict[st
         "downloads": 0,
         "likes": 0,
         "tags": [],
-        "siblings": [
-            {"rfilename": path, **(_blob(path, file) if blobs else {})} for path, file in commit.files.items()
-        ],
+        "siblings": [{"rfilename": path, **(_blob(path, file) if blobs else {})} for path, file in files],
     }
 
 

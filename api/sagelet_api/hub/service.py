@@ -78,7 +78,11 @@ class Hub:
             _log.warning("%s: %s", who, error)
             reply = _refusal(HubError(500, "", str(error)))
         start(f"{reply.status} {reply.phrase or HTTPStatus(reply.status).phrase}", [*_HEADERS, *reply.headers])
-        return reply.body
+        if call.method != "HEAD":
+            return reply.body
+        if isinstance(reply.body, FileBody):
+            reply.body.close()
+        return []
 
     def _answer(self, path: str, call: Call, environ: Environ) -> Reply:
         route = find_route(path)
@@ -86,12 +90,7 @@ class Hub:
             raise no_such_path(path) if call.method in ("GET", "HEAD") else read_only(call.method)
         if call.method not in ("GET", "HEAD") and (call.method, route.asked) != ("POST", Asked.PATHS):
             raise read_only(call.method)
-        reply = self._answers[route.asked](route, call, environ)
-        if call.method != "HEAD":
-            return reply
-        if isinstance(reply.body, FileBody):
-            reply.body.close()
-        return Reply(reply.status, reply.headers, [])
+        return self._answers[route.asked](route, call, environ)
 
     def _found(self, route: Route) -> tuple[Repository, Commit]:
         """By whichever of its names the repository is here."""

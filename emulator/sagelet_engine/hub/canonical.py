@@ -90,3 +90,9 @@ def names_of(kind: Kind, repository: str) -> Iterator[str]:
         yield f"{moved}/{name}"
     elif separator and moved == organisation:
         yield name
+
+
+def newest_name(kind: Kind, repository: str) -> str:
+    """As the Hub itself calls it today."""
+    organisation = _MOVED[kind].get(repository)
+    return repository if organisation is None else f"{organisation}/{repository}"

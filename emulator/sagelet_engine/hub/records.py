@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,12 @@ class Repository:
     def size(self) -> int:
         """Bytes of all revisions; files that several have count once."""
         return sum({file.sha256: file.size for one in self.commits.values() for file in one.files.values()}.values())
+
+
+def files_of(repositories: Iterable[Repository]) -> list[HubFile]:
+    """Of all revisions; each once."""
+    found = [file for one in repositories for commit in one.commits.values() for file in commit.files.values()]
+    return list({file.sha256: file for file in found}.values())
 
 
 def is_large(path: str, file: HubFile) -> bool:

@@ -16,7 +16,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,6 +111,14 @@ class HubStore:
     def repositories(self) -> list[Repository]:
         """Those that can be read."""
         return [one for one in self.every() if isinstance(one, Repository)]
+
+    def readable(self) -> list[Repository]:
+        """All of them. Raises DamagedRepository for one that cannot be read."""
+        found = list(self.every())
+        for one in found:
+            if isinstance(one, Unreadable):
+                raise DamagedRepository(one.why)
+        return [one for one in found if isinstance(one, Repository)]
 
     def _names(self, kind: Kind) -> list[str]:
         try:
@@ -210,13 +218,7 @@ class HubStore:
         if any(isinstance(one, Unreadable) for one in found):
             # Which files it has nobody knows.
             return Dropped(0, 0)
-        needed = {
-            file.sha256
-            for one in found
-            if isinstance(one, Repository)
-            for commit in one.commits.values()
-            for file in commit.files.values()
-        }
+        needed = {file.sha256 for file in records.files_of(one for one in found if isinstance(one, Repository))}
         gone = [(self.root / BLOBS / name, size) for name, size in self.blobs().items() if name not in needed]
         gone += [(path, path.lstat().st_size) for place in self._abandoned() for path in place.iterdir()]
         if not dry_run:
@@ -249,13 +251,16 @@ class HubStore:
         blobs = self.root / BLOBS
         make_own_private(blobs)
         known = self.blobs()
-        for file in draft.files.values():
-            staged = draft.place / file.sha256
-            if known.get(file.sha256) == file.size:
-                continue
-            if staged.exists():
-                staged.rename(blobs / file.sha256)
+        for sha256, size in {file.sha256: file.size for file in draft.files.values()}.items():
+            if known.get(sha256) != size:
+                (draft.place / sha256).rename(blobs / sha256)
         _flush_directory(blobs)
+
+    def adopt(self, repositories: Iterable[Repository]) -> None:
+        """Writes the records of an export down, in a directory that holds nothing yet."""
+        make_own_private(self.root)
+        for one in repositories:
+            self._write(one)
 
     def _write(self, repository: Repository) -> None:
         directory = self.root / REPOSITORIES / repository.kind.value
@@ -314,6 +319,11 @@ def paths_overlap(files: Mapping[str, object]) -> str | None:
             if "/".join(parts[:length]) in files:
                 return "/".join(parts[:length])
     return None
+
+
+def place_of(repository: Repository) -> str:
+    """Where a repository's record is, below the hub's directory."""
+    return f"{REPOSITORIES}/{repository.kind.value}/{_file_name(repository.id)}"
 
 
 def _file_name(repository: str) -> str:
