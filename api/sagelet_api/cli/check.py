@@ -22,10 +22,10 @@ from sagelet_engine.state.checking.report import Finding, Report
 def check(context: click.Context, repair: bool, as_json: bool, data: Path, account: str, region: str) -> None:
     """Check the data directory.
 
-    All bytes of objects by their checksums and ETags, the catalogue against files, jobs against their directories,
-    the files of the hub, and both databases by SQLite's own check. One line tells each thing found and its remedy; exits with 1 when one is
-    left to mend. A server must not run on the directory (`sagelet down`); beside one, `sagelet doctor` and
-    /_sagelet/health look at the databases.
+    All bytes of objects by their checksums and ETags, the catalogue against files, jobs against their directories, the
+    files of the hub, and both databases by SQLite's own check. One line tells each thing found and its remedy; exits
+    with 1 when one is left to mend. A server must not run on the directory (`sagelet down`); beside one, `sagelet
+    doctor` and /_sagelet/health look at the databases.
 
     --repair deletes no bytes: what is in the way goes to DATA/set-aside-ID. It makes a new database of the rows that
     can be read of a damaged one, and a lost catalogue of the objects' files; --account and --region are for buckets
@@ -40,12 +40,7 @@ def check(context: click.Context, repair: bool, as_json: bool, data: Path, accou
         raise DataDirectoryInUse(f"{error}. A directory is checked when no server runs on it") from error
     if as_json:
         findings = [asdict(one) for one in found.findings]
-        counts = {
-            "objects": found.objects,
-            "bytes": found.bytes,
-            "jobs": found.jobs,
-            "repositories": found.repositories,
-        }
+        counts = {name: getattr(found, name) for name in ("objects", "bytes", "jobs", "repositories")}
         echo_json({"data": str(data), "repair": repair, "sound": found.sound, **counts, "findings": findings})
     else:
         _tell(found)

@@ -40,8 +40,9 @@ def gc(
     """Free disk space.
 
     Files of ended jobs (what was in /opt/ml; what is in S3 stays, and so do reports), packages that jobs installed by a
-    requirements.txt and that no running job uses, uploads that nobody finished, files of the hub that no repository has, free pages of the databases, and hosts
-    that run though their job or their data directory is gone. Jobs, logs and metrics go only with --keep-jobs.
+    requirements.txt and that no running job uses, uploads that nobody finished, files of the hub that no repository
+    has, free pages of the databases, and hosts that run though their job or their data directory is gone. Jobs, logs
+    and metrics go only with --keep-jobs.
     Ages: 90s, 12h, 7d, forever.
     A server may run on the directory; what it removes by itself is said by the options of `sagelet up`.
     """
