@@ -61,7 +61,7 @@ def git(content: bytes) -> str:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_the_heads_of_files(endpoint: str, method: str) -> None:
-    """A small file's ETag is git's name of it; a large one's is its SHA-256, in the headers of large file storage, too."""
+    """A small file's ETag is git's name of it; a large one's is its SHA-256, in large file storage's headers, too."""
     small = ask(endpoint, "gpt2/resolve/main/config.json", method)
     assert (small.status, small.headers["content-length"]) == (200, str(len(CONFIG)))
     assert small.headers["etag"] == f'"{git(CONFIG.encode())}"'
@@ -199,11 +199,11 @@ def test_it_is_read_only(endpoint: str, method: str, path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "", "api", "api/", "api/whoami-v2", "api/models/", "api/models/a/b/c/d", "api/telemetry/x", "gpt2", "gpt2/resolve",
-        "gpt2/resolve/main", "..%2f..%2fcredentials", "%2e%2e/credentials", "api/models/..%2f..%2f/revision/main",
+        "", "api", "api/", "api/whoami-v2", "api/models/", "api/models/a/b/c/d", "api/telemetry/x", "gpt2",
+        "gpt2/resolve", "gpt2/resolve/main", "..%2f..%2fcredentials", "%2e%2e/credentials", "api/models/..%2f..%2f/revision/main",
         "gpt2/resolve/main/..%2f..%2f..%2fcredentials", "gpt2/resolve/main/%2e%2e/%2e%2e/credentials",
-        "gpt2/resolve/main//etc/passwd", "gpt2/resolve/..%2f..%2f/credentials", "api/models/%00", "%ff%fe/resolve/main/a",
-        "api/models/gpt2/xet-read-token/main", "x" * 5000,
+        "gpt2/resolve/main//etc/passwd", "gpt2/resolve/..%2f..%2f/credentials", "api/models/%00",
+        "%ff%fe/resolve/main/a", "api/models/gpt2/xet-read-token/main", "x" * 5000,
     ],
 )  # fmt: skip
 def test_whatever_else_is_asked_gets_a_refusal(endpoint: str, path: str) -> None:

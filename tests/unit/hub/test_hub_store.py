@@ -109,7 +109,7 @@ def test_two_paths_of_one_content(data: Path, tmp_path: Path) -> None:
 def test_a_link_that_leads_out_is_refused(data: Path, source: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("key")
     (source / "weights").symlink_to(tmp_path / "secret")
-    with pytest.raises(UnfitSource, match="leads out of .* put a copy"):
+    with pytest.raises(UnfitSource, match=r"leads out of .* put a copy"):
         add_files(data, source, "gpt2")
     assert HubStore(data).repositories() == []
     assert blobs(data) == set()
