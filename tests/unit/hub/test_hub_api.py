@@ -200,7 +200,8 @@ def test_it_is_read_only(endpoint: str, method: str, path: str) -> None:
     "path",
     [
         "", "api", "api/", "api/whoami-v2", "api/models/", "api/models/a/b/c/d", "api/telemetry/x", "gpt2",
-        "gpt2/resolve", "gpt2/resolve/main", "..%2f..%2fcredentials", "%2e%2e/credentials", "api/models/..%2f..%2f/revision/main",
+        "gpt2/resolve", "gpt2/resolve/main", "..%2f..%2fcredentials",
+        "%2e%2e/credentials", "api/models/..%2f..%2f/revision/main",
         "gpt2/resolve/main/..%2f..%2f..%2fcredentials", "gpt2/resolve/main/%2e%2e/%2e%2e/credentials",
         "gpt2/resolve/main//etc/passwd", "gpt2/resolve/..%2f..%2f/credentials", "api/models/%00",
         "%ff%fe/resolve/main/a", "api/models/gpt2/xet-read-token/main", "x" * 5000,
