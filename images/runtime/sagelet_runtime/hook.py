@@ -1,5 +1,7 @@
 """Runs our patches right after the user's own `import torch_xla`; without that import nothing happens."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time

@@ -1,6 +1,6 @@
 """First on PYTHONPATH of the processes of jobs.
 
-Readies the hooks of torch_xla and transformers and the workers' notes, then runs the sitecustomize that it hides. Every
+Readies the hooks of torch_xla, transformers and the Hub's clients and the workers' notes, then runs the sitecustomize that it hides. Every
 Python of the job imports this at start, so it stays small. In a native job it readies what counts steps.
 """
 
@@ -19,7 +19,8 @@ def _activate() -> None:
     several = "SAGELET_WORKER_NOTES" in os.environ
     old_names = "SAGELET_OLD_TRANSFORMERS" in os.environ
     debugged = bool(os.environ.get("SAGELET_DEBUGPY"))
-    if not hooked and not several and not counted and not old_names and not debugged:
+    hub = "/_sagelet/hub" in os.environ.get("HF_ENDPOINT", "")
+    if not hooked and not several and not counted and not old_names and not debugged and not hub:
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
@@ -27,6 +28,10 @@ def _activate() -> None:
         from sagelet_runtime.workers import deaths
 
         deaths.install(os.environ)
+    if hub:
+        from sagelet_runtime.hugging_face import hub as clients
+
+        clients.activate()
     if old_names:
         from sagelet_runtime.hugging_face import activation
 
