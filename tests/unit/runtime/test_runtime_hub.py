@@ -1,4 +1,4 @@
-"""Clients of 2021 and 2022 at the hub: their constants, their misses, and configurations of data sets without a script."""
+"""Clients of 2021 and 2022 at the hub: their constants, their misses, and data sets whose card has configurations."""
 
 import json
 from collections.abc import Iterator
@@ -26,10 +26,8 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     add_files(data, write_files(tmp_path / "script", {"squad.py": "", "a.csv": ""}), "squad", Kind.DATASET)
     add_files(data, write_files(tmp_path / "plain", {"train.csv": "a\n1\n"}), "org/plain", Kind.DATASET)
     card = json.dumps({"configs": [{"config_name": "x", "data_files": [{"split": "train", "path": "d/t*"}]}]})
-    add_files(
-        data, write_files(tmp_path / "own", {"README.md": f"---\n{card}\n---\n", "d/t 1.parquet": "", "d/u.parquet": ""}),
-        "org/own", Kind.DATASET,
-    )  # fmt: skip
+    files = {"README.md": f"---\n{card}\n---\n", "d/t 1.parquet": "", "d/u.parquet": ""}
+    add_files(data, write_files(tmp_path / "own", files), "org/own", Kind.DATASET)
     with Server(HubAlone(HubStore(data)), "127.0.0.1", 0) as server:
         monkeypatch.setenv("HF_ENDPOINT", f"{server.endpoint}/_sagelet/hub")
         monkeypatch.setattr(say, "_said", set())

@@ -2,7 +2,9 @@
 
 - transformers before 4.18 and huggingface_hub before 0.6 have the address of the Hub in a constant of theirs.
 - datasets of 2021 looks for a name without an organisation on GitHub, and datasets before 2.14 knows no configurations
-  but those of a script, so that `load_dataset("glue", "sst2")` of a data set without one takes all files. Both get the files of the configuration, as its card says, and the reader that `datasets` has for them.
+  but those of a script, so that `load_dataset("glue", "sst2")` of a data set without one takes all files. Both get the
+  files of the configuration, as its card says, and the reader that `datasets` has for them.
+- Clients before huggingface_hub 0.10 keep to themselves what the hub answers to a miss: its command is said in the log.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ def _configuration(
     """Files by split, as the data set's card has them; None: it says nothing of this configuration."""
     if "README.md" not in files:
         return None
-    import yaml  # huggingface_hub needs it, too.
+    import yaml  # type: ignore[import-untyped]  # huggingface_hub needs it, too
 
     text = _read(f"{endpoint}/datasets/{path}/resolve/{commit}/README.md").decode("utf-8", "replace")
     if not text.startswith("---"):
