@@ -14,7 +14,7 @@ class Rows(torch.utils.data.Dataset):
             self.rows = [json.loads(line) for line in lines]
         texts = [row["sentence"] for row in self.rows]
         # One length for all: a compiled model is compiled once.
-        self.encoded = tokenizer(texts, padding="max_length", truncation=True, max_length=32)
+        self.encoded = tokenizer(texts, padding="max_length", truncation=True, max_length=64)
 
     def __len__(self):
         return len(self.rows)

@@ -108,7 +108,7 @@ def find(endpoint: str, path: str, name: str | None, revision: str) -> tuple[str
     try:
         known = json.loads(_read(f"{base}/revision/{quote(revision, safe='')}"))
     except HTTPError as error:
-        _tell(error.headers)
+        _tell(dict(error.headers.items()))
         return path, None
     except URLError:
         return path, None
