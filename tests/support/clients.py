@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv-sdk"
 ENVIRONMENT_V3 = ROOT / ".venv-sdk3"
 ENVIRONMENT_S3 = ROOT / ".venv-s3"
+ENVIRONMENT_HUB = ROOT / ".venv-hub"
 CONFIG = ROOT / "examples" / "gpt2" / "sagemaker-config.yaml"
 
 
