@@ -1,4 +1,4 @@
-"""Clients of the Hugging Face Hub as they were released, 2021 to today, with a server's hub. They reach nothing else."""
+"""Clients of the Hugging Face Hub as they were released, 2021 to today, with a server's hub; nothing else is asked."""
 
 import os
 import subprocess

@@ -167,5 +167,6 @@ def test_from_the_hub(
         assert losses[-1] < losses[0]
         assert 0.5 < one.metrics["eval_accuracy"] <= 1
     assert native.printed("loss") == pytest.approx(compiled.printed("loss"), rel=0.05)
+    check_pictures(notebook, 2)
     (compared,) = notebook.tables
     check_comparison(compared, native, compiled)
