@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.hub.access import NOT_COUNTED
 from sagelet_engine.hub.names import Kind
 from support.clients import ENVIRONMENT_HUB, ROOT, answer_of, run_client
 from support.hub import GLUE, add_files, write_files
@@ -36,7 +37,7 @@ def answer(server: SageletProcess, home: Path, script: str, *more: str, **variab
     with RecordingProxy() as proxy:
         environment = {**cleared, **proxy.environment, "HF_HOME": str(home), **variables}
         # As a job has it.
-        environment |= {"HF_ENDPOINT": f"{server.endpoint}/_sagelet/hub"}
+        environment |= {"HF_ENDPOINT": f"{server.endpoint}/_sagelet/hub", **NOT_COUNTED}
         environment |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1")
         found = answer_of(run_client([PYTHON, str(CLIENTS / script), *more], home, environment))
         assert proxy.seen == []

@@ -13,6 +13,8 @@ PATH = "/_sagelet/hub"
 MARK = "~"
 #: The owner's reader: where signatures are checked, that is who runs programs by `sagelet run --hub`.
 OWNER = "owner"
+#: `datasets` would tell a bucket of AWS's of each data set that is loaded, wherever it came from.
+NOT_COUNTED = {"HF_UPDATE_DOWNLOAD_COUNTS": "0"}
 _LENGTH = 32
 
 

@@ -10,8 +10,8 @@ from sagelet_engine.data.channels.channel import InputMode, channels_for
 from sagelet_engine.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.volume import GIB
+from sagelet_engine.hub.access import NOT_COUNTED, reader
 from sagelet_engine.hub.access import PATH as HUB
-from sagelet_engine.hub.access import reader
 from sagelet_engine.instances import catalogue
 from sagelet_engine.instances.gpus import gpus_of
 from sagelet_engine.jobs import sdk_v3
@@ -131,11 +131,13 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
 
 def _hub(job: TrainingJob, endpoint: Endpoint, url: str) -> dict[str, str]:
     """Where clients of the Hugging Face Hub find ours. Without a network there is none to find."""
-    if not endpoint.hub or job.request.get("EnableNetworkIsolation"):
+    given = "HF_ENDPOINT" in job.request.get("Environment", {})
+    if given or not endpoint.hub or job.request.get("EnableNetworkIsolation"):
         return {}
     trust = f"/opt/ml/input/config/{CA_BUNDLE}"
     return {
         "HF_ENDPOINT": f"{url}{HUB}/{reader(endpoint.keys, job.id)}",
+        **NOT_COUNTED,
         # Of the clients of today (httpx) and of those before (requests): authorities of the world, and ours.
         **({"REQUESTS_CA_BUNDLE": trust, "SSL_CERT_FILE": trust} if endpoint.tls else {}),
     }

@@ -59,6 +59,7 @@ def test_the_environment_of_a_real_container() -> None:
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_ENDPOINT_URL": "http://endpoint:1234",
         "S3_ENDPOINT_URL": "http://endpoint:1234",
+        "HF_UPDATE_DOWNLOAD_COUNTS": "0",
         "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
         "DMLC_INTERFACE": "eth0",
         "SAGELET_JOB_GPUS": "0",
@@ -91,7 +92,10 @@ def test_a_server_without_a_hub_tells_of_none() -> None:
 
 @pytest.mark.parametrize("given", [{"HF_ENDPOINT": "https://huggingface.co"}, {"HF_HUB_OFFLINE": "1"}])
 def test_what_the_request_says_of_the_hub_holds(given: dict[str, str]) -> None:
-    assert given.items() <= plan_of(Environment=given).environment.items()
+    environment = plan_of(Environment=given).environment
+    assert given.items() <= environment.items()
+    # Who asks the real one asks it as without us.
+    assert ("HF_UPDATE_DOWNLOAD_COUNTS" in environment) == ("HF_ENDPOINT" not in given)
 
 
 def test_the_requests_environment_comes_last() -> None:
