@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.hub.access import NOT_COUNTED
+from sagelet_engine.hub.access import HERE_ALONE
 from sagelet_engine.hub.names import Kind
 from support.clients import ENVIRONMENT_HUB, ROOT, answer_of, run_client
-from support.hub import GLUE, add_files, write_files
+from support.hub import GLUE, add_files, left_for_others, write_files
 from support.proxy import RecordingProxy
 from support.server import SageletProcess
 
@@ -37,10 +37,10 @@ def answer(server: SageletProcess, home: Path, script: str, *more: str, **variab
     with RecordingProxy() as proxy:
         environment = {**cleared, **proxy.environment, "HF_HOME": str(home), **variables}
         # As a job has it.
-        environment |= {"HF_ENDPOINT": f"{server.endpoint}/_sagelet/hub", **NOT_COUNTED}
+        environment |= {"HF_ENDPOINT": f"{server.endpoint}/_sagelet/hub", **HERE_ALONE}
         environment |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1")
         found = answer_of(run_client([PYTHON, str(CLIENTS / script), *more], home, environment))
-        assert proxy.seen == []
+        assert left_for_others(proxy) == []
     return found
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from sagelet_api.services import execution_role
 from support.clients import ENVIRONMENT, ROOT, RunClients
+from support.hub import left_for_others
 from support.jobs import Jobs
 from support.notebooks import Notebook
 from support.proxy import RecordingProxy
@@ -86,7 +87,7 @@ def check_environment(notebook: Notebook, proxy: RecordingProxy) -> None:
     assert f"sagemaker role arn: {ROLE}\n" in printed
     assert f"sagemaker bucket: sagemaker-us-east-1-{ACCOUNT}\n" in printed
     assert "sagemaker session region: us-east-1\n" in printed
-    assert proxy.seen == []
+    assert left_for_others(proxy) == []
 
 
 def check_training(one: Trained, device: str, batch: int, workers: int) -> None:

@@ -12,6 +12,7 @@ from sagelet_engine.hub.adding import Added, add
 from sagelet_engine.hub.names import MAIN, Kind
 from sagelet_engine.hub.sources import Folder
 from sagelet_engine.hub.store import HubStore
+from support.proxy import RecordingProxy
 
 #: Of `load_dataset("glue", "sst2")`.
 GLUE = {
@@ -33,6 +34,11 @@ def add_files(
     data: Path, directory: Path, name: str, kind: Kind = Kind.MODEL, revision: str = MAIN, now_ms: int = 1000
 ) -> Added:
     return add(HubStore(data), Folder(directory), kind, name, revision, now_ms)
+
+
+def left_for_others(proxy: RecordingProxy) -> list[str]:
+    """What a client asked of the world outside. `datasets` puts a name of its own in front of the hub's, for figures."""
+    return [line for line in proxy.seen if "//datasets-server.127.0.0.1:" not in line]
 
 
 @dataclass(frozen=True)

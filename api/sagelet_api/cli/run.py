@@ -15,7 +15,7 @@ from sagelet_api.cli.options import F, Server, json_option, server_options
 from sagelet_api.cli.output import echo_json
 from sagelet_api.redirect.environment import SECRET, changed, redirection
 from sagelet_api.redirect.profiles import profiles_file
-from sagelet_engine.hub.access import NOT_COUNTED
+from sagelet_engine.hub.access import HERE_ALONE
 from sagelet_engine.keys import read_key_pair
 
 #: As shells say it: the command cannot be run, the command is not there.
@@ -83,7 +83,7 @@ def _changes(server: Server, hub: bool) -> dict[str, str | None]:
         authority=None if authority is None else str(authority),
         profiles=profiles_file(os.environ, server.endpoint, server.account, secret),
     )
-    return {**changes, "HF_ENDPOINT": hub_endpoint(server), **NOT_COUNTED} if hub else changes
+    return {**changes, "HF_ENDPOINT": hub_endpoint(server), **HERE_ALONE} if hub else changes
 
 
 def replace_process(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:

@@ -14,7 +14,7 @@ MARK = "~"
 #: The owner's reader: where signatures are checked, that is who runs programs by `sagelet run --hub`.
 OWNER = "owner"
 #: `datasets` would tell a bucket of AWS's of each data set that is loaded, wherever it came from.
-NOT_COUNTED = {"HF_UPDATE_DOWNLOAD_COUNTS": "0"}
+HERE_ALONE = {"HF_UPDATE_DOWNLOAD_COUNTS": "0"}
 _LENGTH = 32
 
 

@@ -10,7 +10,7 @@ from sagelet_engine.data.channels.channel import InputMode, channels_for
 from sagelet_engine.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.volume import GIB
-from sagelet_engine.hub.access import NOT_COUNTED, reader
+from sagelet_engine.hub.access import HERE_ALONE, reader
 from sagelet_engine.hub.access import PATH as HUB
 from sagelet_engine.instances import catalogue
 from sagelet_engine.instances.gpus import gpus_of
@@ -137,7 +137,7 @@ def _hub(job: TrainingJob, endpoint: Endpoint, url: str) -> dict[str, str]:
     trust = f"/opt/ml/input/config/{CA_BUNDLE}"
     return {
         "HF_ENDPOINT": f"{url}{HUB}/{reader(endpoint.keys, job.id)}",
-        **NOT_COUNTED,
+        **HERE_ALONE,
         # Of the clients of today (httpx) and of those before (requests): authorities of the world, and ours.
         **({"REQUESTS_CA_BUNDLE": trust, "SSL_CERT_FILE": trust} if endpoint.tls else {}),
     }
