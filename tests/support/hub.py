@@ -37,7 +37,7 @@ def add_files(
 
 
 def left_for_others(proxy: RecordingProxy) -> list[str]:
-    """What a client asked of the world outside. `datasets` puts a name of its own in front of the hub's, for figures."""
+    """What a client asked of the world outside. `datasets` asks for figures in front of the hub's name."""
     return [line for line in proxy.seen if "//datasets-server.127.0.0.1:" not in line]
 
 
