@@ -1,8 +1,8 @@
 """First on PYTHONPATH of the processes of jobs.
 
-Readies the hooks of torch_xla and transformers, the stand-ins of packages and the workers' notes, then runs the
-sitecustomize that it hides. Every Python of the job imports this at start, so it stays small. In a native job it
-readies what counts steps.
+Readies the hooks of torch_xla, transformers and the Hub's clients, the stand-ins of packages and the workers' notes, then
+runs the sitecustomize that it hides. Every Python of the job imports this at start, so it stays small. In a native job
+it readies what counts steps.
 """
 
 import os
@@ -21,7 +21,8 @@ def _activate() -> None:
     old_names = "SAGELET_OLD_TRANSFORMERS" in os.environ
     debugged = bool(os.environ.get("SAGELET_DEBUGPY"))
     stands_in = "SAGELET_STANDS_IN_FOR" in os.environ
-    if not any((hooked, several, counted, old_names, debugged, stands_in)):
+    hub = "/_sagelet/hub" in os.environ.get("HF_ENDPOINT", "")
+    if not any((hooked, several, counted, old_names, debugged, stands_in, hub)):
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
@@ -29,6 +30,10 @@ def _activate() -> None:
         from sagelet_runtime.workers import deaths
 
         deaths.install(os.environ)
+    if hub:
+        from sagelet_runtime.hugging_face import hub as clients
+
+        clients.activate()
     if old_names:
         from sagelet_runtime.hugging_face import activation
 
