@@ -1,4 +1,4 @@
-"""S3: what a presigned URL says of a body binds nobody, but the URL itself cannot be changed; conditions hold in a race."""
+"""S3: what a presigned URL says of a body binds nobody, but it cannot be changed; conditions hold in a race."""
 
 import threading
 from collections.abc import Iterator

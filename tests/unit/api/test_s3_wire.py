@@ -122,7 +122,7 @@ def test_presigned_urls(ask: Ask, server: Front, s3c: Any, bucket: str) -> None:
     assert ask("GET", f"/{bucket}/a%20b", None, {})[0] == 403
 
 
-#: What @aws-sdk/s3-request-presigner 3.729 and newer adds to the URL of a PutObject or an UploadPart: it has no body yet.
+#: Of @aws-sdk/s3-request-presigner 3.729 and newer, in the URL of a PutObject or UploadPart: it has no body yet.
 JAVASCRIPT = "&x-amz-checksum-crc32=AAAAAA%3D%3D&x-amz-sdk-checksum-algorithm=CRC32"
 
 
