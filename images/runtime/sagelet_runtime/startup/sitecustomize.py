@@ -1,8 +1,8 @@
 """First on PYTHONPATH of the processes of jobs.
 
-Readies the hooks of torch_xla, transformers and the Hub's clients, the stand-ins of packages and the workers' notes, then
-runs the sitecustomize that it hides. Every Python of the job imports this at start, so it stays small. In a native job
-it readies what counts steps.
+Readies the hooks of torch_xla, transformers and the Hub's clients, the stand-ins of packages and the workers' notes,
+then runs the sitecustomize that it hides. Every Python of the job imports this at start, so it stays small. In a native
+job it readies what counts steps.
 """
 
 import os
