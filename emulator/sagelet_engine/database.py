@@ -70,7 +70,7 @@ class Database:
         #: Connections that are open, and one that stands for the object until it is closed.
         self._open = 1
         #: Device and inode: a file that took the database's place meanwhile is not written to.
-        self._file = _make_private(path)
+        self._file = self._held = _make_private(path)
         try:
             self._migrate(migrations)
         except BaseException:
@@ -111,9 +111,12 @@ class Database:
 
     def _count(self, more: int) -> None:
         with self._guard:
+            if not self._open:
+                # Somebody asks after it was closed.
+                self._held = held_files.hold(self._path)
             self._open += more
             if not self._open:
-                held_files.release(self._file)
+                held_files.release(self._held)
 
     def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         with self._connection() as db:

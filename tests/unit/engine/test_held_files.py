@@ -71,6 +71,13 @@ def test_nothing_is_held_of_a_closed_database(data: Path) -> None:
     assert held_files._held == {}
 
 
+def test_a_question_after_the_close_is_answered(data: Path) -> None:
+    store = Store(data / "sagelet.db")
+    store.close()
+    assert store.unfinished() == []
+    assert held_files._held == {}
+
+
 @pytest.mark.parametrize(
     ("error", "state"),
     [
