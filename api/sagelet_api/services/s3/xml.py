@@ -17,7 +17,8 @@ from sagelet_api.services.s3.errors import malformed_xml
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
-_MAY_BE_EMPTY = ("Value", "Prefix")
+#: Members that say something with no text: a tag's value, and whatever is a prefix.
+_MAY_BE_EMPTY = re.compile("Value|.*Prefix.*")
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 #: Characters that XML 1.0 cannot hold as they are, or would change.
 _REFERENCED = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
@@ -96,7 +97,7 @@ def _scalar(shape: Any, value: Any) -> str:
 def checked(shape: Any, value: Any) -> Any:
     """The same without empty texts, and enumerated values held to the model. Raises S3Error MalformedXML.
 
-    Whoever needs a text or an entry of a list fails over an empty one; a tag's value and a prefix may be.
+    Whoever needs a text or an entry of a list fails over an empty one.
     """
     if shape.type_name == "structure":
         return _checked_members(shape, value)
@@ -110,7 +111,7 @@ def checked(shape: Any, value: Any) -> Any:
 
 
 def _checked_members(shape: Any, value: Mapping[str, Any]) -> dict[str, Any]:
-    empty = {name for name, inner in value.items() if inner == "" and name not in _MAY_BE_EMPTY}
+    empty = {name for name, inner in value.items() if inner == "" and not _MAY_BE_EMPTY.fullmatch(name)}
     if empty & set(shape.required_members):
         raise malformed_xml()
     return {name: checked(shape.members[name], inner) for name, inner in value.items() if name not in empty}
