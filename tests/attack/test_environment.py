@@ -203,7 +203,8 @@ def test_the_same_requirements_are_installed_once(world: World) -> None:
     check_required(first)
     check_required(second)
     assert [any(line.startswith("Successfully installed") for line in log) for log in (first, second)] == [True, False]
-    assert [sum("kept for other jobs" in line for line in log) for log in (first, second)] == [1, 1]
+    assert [sum("is installed, and kept for other jobs" in line for line in log) for log in (first, second)] == [1, 0]
+    assert [sum("was installed before, and is kept" in line for line in log) for log in (first, second)] == [0, 1]
 
 
 def test_no_job_changes_what_is_kept_for_others(world: World) -> None:

@@ -22,12 +22,13 @@ def wheel_name(name: str, version: str = "1.0") -> str:
     return f"{module_of(name)}-{version}-py3-none-any.whl"
 
 
-def wheel(name: str, version: str = "1.0", *, script: str = "") -> bytes:
+def wheel(name: str, version: str = "1.0", *, script: str = "", requires: str = "") -> bytes:
     """A module with WORD, the version, and main(), which prints it; `script`: a command that runs main()."""
     module, info = module_of(name), f"{module_of(name)}-{version}.dist-info"
+    needs = f"Requires-Dist: {requires}\n" if requires else ""
     files = {
         f"{module}.py": f"WORD = {version!r}\n\n\ndef main():\n    print('{module} says', WORD)\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     if script:

@@ -20,19 +20,23 @@ from sagelet_engine.runtimes.kept_packages import KeptPackages
 from sagelet_engine.runtimes.requirements_key import NotKept, key_of
 
 
+KEPT = "is installed, and kept for other jobs"
+
+
 def main(file: str) -> int:
     root = Path(sys.prefix)
     description = host_packages.read(root)
     kept = KeptPackages(Path(description["keep"]))
     try:
         key = key_of(file, sys.path, os.environ)
+        told = "was installed before, and is kept for other jobs" if kept.path(key).is_dir() else KEPT
         code = _ready(kept, key, file, description)
         packages = kept.lend(key, root) if code == 0 else None
         if packages is not None:
             host_packages.adopt(root, packages)
             _protect(packages, description)
             names = ", ".join(_names(packages, description)) or "nothing was missing"
-            _say(f"{file} is installed, and kept for other jobs as {key[:12]}: {names}")
+            _say(f"{file} {told} as {key[:12]}: {names}")
         if packages is not None or code != 0:
             return code
     except NotKept as reason:

@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 #: Changes when kept packages of before can no longer be used.
 FORMAT = "1"
@@ -23,6 +25,9 @@ _NOTES = (".dist-info", ".egg-info", ".egg-link")
 _ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_DRY_RUN", "PIP_EDITABLE")
 
 
+_CONSTRAINT = "PIP_CONSTRAINT"
+
+
 class NotKept(Exception):
     """What is installed does not follow from the file alone; the message says why."""
 
@@ -33,9 +38,24 @@ def key_of(file: str, path: Iterable[str], environ: Mapping[str, str]) -> str:
     if elsewhere is not None:
         raise NotKept(f"{elsewhere} is set")
     parts = [FORMAT, sys.version, platform.platform(), *sorted(_installed(path))]
-    parts += [f"{name}={value}" for name, value in sorted(environ.items()) if name.startswith("PIP_")]
-    _read(Path(file), parts, set())
+    options = {name: value for name, value in environ.items() if name.startswith("PIP_") and name != _CONSTRAINT}
+    parts += [f"{name}={value}" for name, value in sorted(options.items())]
+    read: set[Path] = set()
+    for constraints in environ.get(_CONSTRAINT, "").split():
+        # Each job has a file of its own; what is in it counts.
+        parts.append(_CONSTRAINT)
+        _read(_file_of(constraints), parts, read)
+    _read(Path(file), parts, read)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _file_of(name: str) -> Path:
+    """Of a path, or of a URL of a file. Raises NotKept."""
+    if name.startswith("file://"):
+        return Path(url2pathname(urlparse(name).path))
+    if "://" in name:
+        raise NotKept(f"{_CONSTRAINT}={name} may be another tomorrow")
+    return Path(name)
 
 
 def _installed(path: Iterable[str]) -> set[str]:

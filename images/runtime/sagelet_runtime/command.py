@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from sagemaker_training import environment, errors, files
 
-from sagelet_runtime import compiler, framework, image, sdk_v3
+from sagelet_runtime import compiler, framework, image, requirements, sdk_v3
 from sagelet_runtime.workers.world import gpus_of
 
 #: JSON object of the hyperparameters that the Training Compiler reads.
@@ -60,6 +60,7 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [framework.STARTUP, environ.get("PYTHONPATH", "")]))
     added |= framework.report_environment(job, environ)
     added |= framework.stand_in_environment(job, environ)
+    added |= requirements.constrain(environment.base_dir, environ)
     return added | (workers or {}) | {"PYTHONPATH": path}
 
 

@@ -11,7 +11,18 @@ from typing import Any
 
 from sagemaker_training import entry_point, environment, errors
 
-from sagelet_runtime import agreement, compilation, compiler, device, gpu, image, installed, missing_gpu, uncompiled
+from sagelet_runtime import (
+    agreement,
+    compilation,
+    compiler,
+    device,
+    gpu,
+    image,
+    installed,
+    missing_gpu,
+    requirements,
+    uncompiled,
+)
 from sagelet_runtime.hugging_face import activation, names
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.say import say
@@ -55,6 +66,10 @@ def run(job: Any) -> None:
     added |= hugging_face_environment(os.environ)
     added |= stand_in_environment(job, os.environ)
     say_runner(name, job, world, added)
+    # The toolkit's pip has this process's own variables.
+    os.environ.update(requirements.constrain(environment.base_dir, os.environ))
+    if compiler.CONFIGURED in added:
+        requirements.check_afterwards()
     entry_point.run(
         uri=job.module_dir,
         user_entry_point=job.user_entry_point,

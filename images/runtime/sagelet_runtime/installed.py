@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib import metadata, util
 from pathlib import Path
 
@@ -47,3 +48,17 @@ def require_torch_xla() -> str:
             f"torch_xla {xla} does not load with torch {torch} (the first two numbers must agree)"
         )
     return xla
+
+
+def main() -> int:
+    """`python -m sagelet_runtime.installed`: 1, and why, where torch_xla cannot be used."""
+    try:
+        require_torch_xla()
+    except TorchXlaUnavailable as error:
+        print(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,9 +11,9 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import IO, Any
+from typing import IO, Any, Union
 
-from sagelet_runtime import signals
+from sagelet_runtime import requirements, signals
 from sagelet_runtime.failure import ErrorCollector
 from sagelet_runtime.lines import LineSplitter
 from sagelet_runtime.pairs import paired
@@ -28,10 +28,14 @@ _LOOK = 0.2
 _LAST_LOOKS = 50
 
 
+#: What watches a stream for why its process fails.
+Collector = Union[ErrorCollector, requirements.PipErrors]
+
+
 class Pump:
     """One stream of the script on its way to `out`."""
 
-    def __init__(self, stream: asyncio.StreamReader, collector: ErrorCollector, out: IO[str]) -> None:
+    def __init__(self, stream: asyncio.StreamReader, collector: Collector, out: IO[str]) -> None:
         self._stream = stream
         self._collector = collector
         self._out = out
@@ -52,7 +56,7 @@ class Pump:
             _pass_on(splitter.close(), self._collector, self._out)
 
 
-def _pass_on(lines: list[bytes], collector: ErrorCollector, out: IO[str]) -> None:
+def _pass_on(lines: list[bytes], collector: Collector, out: IO[str]) -> None:
     if not lines:
         return
     texts = [line.decode("utf-8", "replace") for line in lines]
@@ -78,9 +82,8 @@ async def run_async(
     process = await asyncio.create_subprocess_exec(
         *cmd, env=env, cwd=cwd, stdout=PIPE, stderr=stderr, start_new_session=True, **kwargs
     )
-    names = _error_names(error_classes)
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
-    collectors = [ErrorCollector(names) for _ in streams]
+    collectors = _collectors(cmd, error_classes, len(streams))
     pumps = [Pump(s, c, sys.stdout) for s, c in paired(streams, collectors)]
     code = await _run(process, pumps)
     worker = cause.explain(env, code, [line for collector in collectors for line in collector.lines])
@@ -115,11 +118,19 @@ async def _read_the_rest(pumping: asyncio.Future[list[None]], pumps: list[Pump])
         await pumping
 
 
-def error_texts(collectors: list[ErrorCollector]) -> list[str]:
+def error_texts(collectors: list[Collector]) -> list[str]:
     """The text of each stream; where one of them holds a traceback, what the others say is only noise before it."""
     if any(collector.has_traceback for collector in collectors):
         collectors = [collector for collector in collectors if collector.has_traceback]
-    return [collector.text() for collector in collectors]
+    return [collector.text() for collector in dict.fromkeys(collectors)]
+
+
+def _collectors(cmd: list[str], error_classes: Iterable[Any] | None, count: int) -> list[Collector]:
+    """One for each stream; pip says on one what failed and on the other why, so it has one for all."""
+    if requirements.is_pip(cmd):
+        return [requirements.PipErrors()] * count
+    names = _error_names(error_classes)
+    return [ErrorCollector(names) for _ in range(count)]
 
 
 def _error_names(error_classes: Iterable[Any] | None) -> list[str]:

@@ -1,0 +1,83 @@
+"""What requirements.txt cannot do to torch, and what a job says whose packages cannot be installed."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+from textwrap import dedent
+
+import pytest
+
+from support.jobs import Jobs
+from support.packages import wheel, wheel_name
+from support.server import SageletProcess
+
+COMPILED = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
+ASKS = {"sagemaker_training_compiler_enabled": "true"}
+#: pip looks here only.
+HERE = "--no-index\n--find-links .\n"
+#: The newest brings another torch, as torchvision's does.
+WHEELS = {
+    wheel_name("vision-for-test", "2.0"): wheel("vision-for-test", "2.0", requires="torch==99.0"),
+    wheel_name("vision-for-test", "1.0"): wheel("vision-for-test", "1.0"),
+    wheel_name("torch", "99.0"): wheel("torch", "99.0"),
+}
+SCRIPT = """
+    import vision_for_test, importlib.metadata
+    vision_for_test.main()
+    print("torch is", importlib.metadata.version("torch"))
+"""
+
+
+@pytest.fixture
+def jobs(servers: Callable[[str], SageletProcess]) -> Jobs:
+    return Jobs(servers("process"))
+
+
+def submit(jobs: Jobs, wanted: str, script: str = SCRIPT, **options: object) -> str:
+    return jobs.submit({"train.py": dedent(script), "requirements.txt": HERE + wanted, **WHEELS}, **options)
+
+
+def test_pip_takes_the_version_that_fits_the_torch_that_is_here(jobs: Jobs) -> None:
+    name = submit(jobs, "vision-for-test\n", image=COMPILED, hyperparameters=ASKS)
+    job = jobs.ended(name)
+    assert job["TrainingJobStatus"] == "Completed", job["FailureReason"]
+    log = jobs.log(name)
+    assert "vision_for_test says 1.0" in log
+    assert f"torch is {version('torch')}" in log
+
+
+def test_a_pip_of_the_script_is_held_to_it_too(jobs: Jobs) -> None:
+    script = """
+        import subprocess, sys
+        command = [sys.executable, "-m", "pip", "install", "--no-index", "--find-links", ".", "torch==99.0"]
+        print("pip says", subprocess.run(command).returncode)
+    """
+    name = submit(jobs, "", script)
+    job = jobs.ended(name)
+    assert job["TrainingJobStatus"] == "Completed", job["FailureReason"]
+    assert "pip says 1" in jobs.log(name)
+
+
+def test_a_pin_of_another_torch_is_named_with_the_remedy(jobs: Jobs) -> None:
+    job = jobs.ended(submit(jobs, "torch==99.0\n"))
+    reason = job["FailureReason"]
+    assert reason.startswith("AlgorithmError: InstallRequirementsError:\nExitCode 1\nErrorMessage ")
+    assert "Cannot install torch==99.0" in reason
+    assert "The user requested torch==99.0" in reason
+    assert f"sagelet keeps torch=={version('torch')}" in reason
+    assert "SAGELET_PINS=exact" in reason
+
+
+def test_what_nobody_has_is_said_in_pips_last_words(jobs: Jobs) -> None:
+    job = jobs.ended(submit(jobs, "nothing-like-this\n"))
+    assert "No matching distribution found for nothing-like-this" in job["FailureReason"]
+    assert "sagelet keeps" not in job["FailureReason"]
+
+
+def test_exact_pins_are_installed_and_torch_xla_is_looked_at_afterwards(jobs: Jobs) -> None:
+    exact = {"Environment": {"SAGELET_PINS": "exact"}}
+    job = jobs.ended(submit(jobs, "vision-for-test\n", image=COMPILED, hyperparameters=ASKS, **exact))
+    assert "requirements.txt was installed, and torch_xla cannot be used after it" in job["FailureReason"]
+    assert "does not load with torch 99.0" in job["FailureReason"]
+    native = jobs.ended(name := submit(jobs, "vision-for-test\n", **exact))
+    assert native["TrainingJobStatus"] == "Completed", native["FailureReason"]
+    assert "torch is 99.0" in jobs.log(name)
