@@ -67,19 +67,11 @@ class Clients:
 class RunClients:
     """The same as people start them: `sagelet run -- COMMAND`, with nothing of AWS's or the SDK's set before."""
 
-    def __init__(self, server: SageletProcess, directory: Path, environment: Path, others: Mapping[str, str],
-                 *options: str) -> None:  # fmt: skip
-        """`environment`: a virtual environment; `others`: variables to add; `options`: of `sagelet run`."""
+    def __init__(self, server: SageletProcess, directory: Path, environment: Path, others: Mapping[str, str]) -> None:
+        """`environment`: a virtual environment; `others`: variables to add."""
         self.directory = directory
         self._bin = environment / "bin"
-        self._run = [
-            str(Path(sys.executable).with_name("sagelet")),
-            "run",
-            "--endpoint",
-            server.endpoint,
-            *options,
-            "--",
-        ]
+        self._run = [str(Path(sys.executable).with_name("sagelet")), "run", "--endpoint", server.endpoint, "--"]
         cleared = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGE"))}
         self._environment = {**cleared, "AWS_CONFIG_FILE": os.devnull, "SAGELET_DATA": str(server.data), **others}
 
