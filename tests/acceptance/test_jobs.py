@@ -1,6 +1,7 @@
 """Jobs on a running server, on both runtimes, through boto3."""
 
 import pytest
+from botocore.exceptions import ClientError
 
 from support.jobs import Jobs
 from support.packages import wheel, wheel_name
@@ -153,12 +154,13 @@ def test_max_runtime_stops_the_job(jobs: Jobs) -> None:
     assert job["SecondaryStatus"] == "MaxRuntimeExceeded"
 
 
-def test_an_image_that_nothing_stands_in_for_fails_the_job_with_the_remedy(jobs: Jobs) -> None:
-    name = jobs.submit("print(1)", image="example.com/my/own:1")
-    job = jobs.ended(name)
-    assert job["TrainingJobStatus"] == "Failed"
-    assert job["FailureReason"].startswith("ClientError: ")
-    assert "example.com/my/own:1" in job["FailureReason"]
+def test_an_image_that_nothing_stands_in_for_is_refused_with_the_remedy(jobs: Jobs) -> None:
+    with pytest.raises(ClientError) as caught:
+        jobs.submit("print(1)", image="example.com/my/own:1")
+    error = caught.value.response["Error"]
+    assert error["Code"] == "ValidationException"
+    assert error["Message"].startswith("TrainingImageConfig with TrainingRepositoryAccessMode set to VPC must be")
+    assert "`sagelet image map example.com/my/own:1 LOCAL_IMAGE`" in error["Message"]
 
 
 def test_two_jobs_run_at_the_same_time(jobs: Jobs) -> None:

@@ -163,6 +163,13 @@ class FakeHost:
         self.exit_code = exit_code
 
 
+class AnyImage(set[str]):
+    """Every image is there."""
+
+    def __contains__(self, _image: object) -> bool:
+        return True
+
+
 class FakeRuntime:
     """Keeps its hosts in memory, as the outside world would over a restart of the engine."""
 
@@ -175,7 +182,7 @@ class FakeRuntime:
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
         self.hosts: dict[str, FakeHost] = {}
-        self.images = {"sagelet/training:0.1.0"}
+        self.images: set[str] = {"sagelet/training:0.1.0"}
         self.launches: dict[str, int] = defaultdict(int)
         self.unavailable = 0
         self.reaped: list[str] = []

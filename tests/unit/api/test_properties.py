@@ -20,6 +20,7 @@ from sagelet_api.services.training_view import CHANNEL_DEFAULTS, DEFAULTS, NOT_D
 from sagelet_engine.data.objects import ObjectInfo
 from sagelet_engine.engine import Engine
 from support.api_world import ApiWorld
+from support.fakes import AnyImage
 from support.strategies import FILE_SYSTEM, Body, bodies, create_shape
 from support.violations import Broken, broken_bodies
 
@@ -41,6 +42,7 @@ class Unstarted(ApiWorld):
         shared = root / "shared"
         shared.mkdir()
         super().__init__(root, bridge, max_hosts=8, file_systems={FILE_SYSTEM: shared})
+        self.runtime.images = AnyImage()
         self.objects.list = lambda *_: iter([ObjectInfo("key", 1)])  # type: ignore[method-assign]
         self._accounts = itertools.count(100_000_000_000)
 
