@@ -5,14 +5,15 @@ BIN := .venv/bin
 # Processes that the tests are dealt to, a file at a time.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-browser image demo up test properties docs bench-models lint format
-.PHONY: bench bench-slurm bench-report bench-cache bench-pages soak doctor-scripts notebooks clean
+.PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser image demo up test properties docs bench-models lint format
+.PHONY: period bench bench-slurm bench-report bench-cache bench-pages soak doctor-scripts notebooks clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
 	@echo "make test    set up, run the tests that this machine can run"
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
+	@echo "make period  ten training scripts of 2021 to 2024, natively and compiled, each by one and by four workers"
 	@echo "make docs    the pages of docs/reference that are made of the program: API, doctor, commands, settings"
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make notebooks  examples/notebooks, run and written back with their outputs"
@@ -23,16 +24,18 @@ help:
 	@echo "make bench-report  what the compile report costs a training step"
 	@echo "make bench-slurm  long queues in front of a Slurm cluster of 200 virtual nodes"
 	@echo "make bench-cache  jobs with a cold and a warm compile cache, with a stand-in for the GPU"
-	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-browser | image | lint | format | clean"
+	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-hub | setup-browser | image | lint | format | clean"
 
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
-# (their pins differ), other people's S3 clients into .venv-s3, and boto3 1.26 into a directory of it.
+# (their pins differ), other people's S3 clients into .venv-s3, and boto3 1.26 into a directory of it, clients of the Hugging Face Hub into
+# .venv-hub, and old ones into directories of it.
 # pip writes the path it is called by into every script it installs, so it is called by the environment's own path:
 # .venv may be a link to an environment that outlives this checkout (.ci/run).
 setup: .venv/.ready
 setup-sdk: .venv-sdk/.ready
 setup-sdk3: .venv-sdk3/.ready
 setup-s3: .venv-s3/.ready
+setup-hub: .venv-hub/.ready
 setup-browser: .axe/.ready
 
 .venv/.ready: pyproject.toml
@@ -57,6 +60,15 @@ setup-browser: .axe/.ready
 	"$$(cd .venv-s3 && pwd -P)"/bin/python -m pip install --disable-pip-version-check --target .venv-s3/boto3-1.26 'boto3>=1.26,<1.27'
 	touch $@
 
+# pip would not take transformers 4.17 without its tokenizers, which have no wheel for this Python; nothing here needs them.
+.venv-hub/.ready: tests/hub-clients-requirements.txt
+	test -e .venv-hub/bin/python || $(PYTHON) -m venv .venv-hub
+	"$$(cd .venv-hub && pwd -P)"/bin/python -m pip install --disable-pip-version-check -r $<
+	rm -rf .venv-hub/2021 .venv-hub/2022
+	"$$(cd .venv-hub && pwd -P)"/bin/python -m pip install --disable-pip-version-check --no-deps --target .venv-hub/2021 transformers==4.17.0 huggingface_hub==0.4.0
+	"$$(cd .venv-hub && pwd -P)"/bin/python -m pip install --disable-pip-version-check --no-deps --target .venv-hub/2022 huggingface_hub==0.10.1
+	touch $@
+
 # axe-core comes in a wheel, so that no npm is needed; what that wheel depends on is another way to drive a browser.
 .axe/.ready: tests/axe-requirements.txt setup
 	mkdir -p .axe
@@ -72,11 +84,14 @@ demo: setup setup-sdk
 up: setup
 	$(BIN)/sagelet up
 
-test: setup setup-sdk setup-sdk3 setup-s3 setup-browser
+test: setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 properties: setup
 	$(BIN)/python -m pytest tests/unit/api/test_properties.py --hypothesis-profile=thorough $(PYTEST_ARGS)
+
+period: setup
+	SAGELET_TEST_PERIOD=all $(BIN)/python -m pytest tests/period $(PYTEST_ARGS)
 
 docs: setup
 	$(BIN)/python docs/training_job_api.py
@@ -133,4 +148,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-sdk .venv-sdk3 .venv-s3 .axe .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-sdk .venv-sdk3 .venv-s3 .venv-hub .axe .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -84,6 +84,11 @@ def missing_s3clients() -> str | None:
     return None if present else "the environment of the S3 clients is not there: run `make setup-s3`"
 
 
+def missing_hubclients() -> str | None:
+    present = (ROOT / ".venv-hub" / "2022" / "huggingface_hub").exists()
+    return None if present else "the environment of the Hub's clients is not there: run `make setup-hub`"
+
+
 def missing_browser() -> str | None:
     if not find_chromium():
         return f"none of {', '.join(NAMES)} is there: install Chromium"
@@ -97,6 +102,7 @@ NEEDS = {
     "sdk": missing_sdk,
     "sdk3": missing_sdk3,
     "s3clients": missing_s3clients,
+    "hubclients": missing_hubclients,
     "browser": missing_browser,
     "mounts": missing_mounts,
     "dockerd": missing_dockerd,

@@ -6,6 +6,8 @@ from types import MappingProxyType
 
 from sagelet_api.authorization import authorize
 from sagelet_api.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
+from sagelet_api.hub.service import PREFIX as HUB_PREFIX
+from sagelet_api.hub.service import Hub
 from sagelet_api.objects_origin import move
 from sagelet_api.operation_names import Routes, name_operation, no_routes
 from sagelet_api.operations import Context, Operations, RestOperation, SharedOperation
@@ -42,7 +44,8 @@ class Application:
     `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `rest` are operations with a path of
     their own; `control` answers CONTROL_PREFIX; `checks` raise for calls that are refused whatever is in them; `apps`
     answer all requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
-    `environ["sagelet.call"]`. `pages` are for browsers, `routes` knows the paths of the other REST services.
+    `environ["sagelet.call"]`. `pages` are for browsers, `hub` is for clients of Hugging Face's, `routes` knows the
+    paths of the other REST services.
     """
 
     def __init__(
@@ -56,8 +59,10 @@ class Application:
         rest: Iterable[RestOperation] = (),
         pages: WsgiApp | None = None,
         routes: Routes = no_routes,
+        hub: Hub | None = None,
     ) -> None:
         self._door = door
+        self._hub = hub
         self._pages = pages
         self._control = control
         self._checks = checks
@@ -83,6 +88,8 @@ class Application:
             if self._pages is not None and self._is_for_page(call):
                 self._door.check_page(call, environ)
                 return self._pages(environ, start)
+            if self._hub is not None and call.path.startswith(HUB_PREFIX) and not self._door.is_apart(call):
+                return self._hub(call, environ, start)
             if call.path.startswith(CONTROL_PREFIX) and not self._door.is_apart(call):
                 return self._serve_control(call, environ, start)
             if (host := self._door.elsewhere(call)) is not None:

@@ -69,7 +69,10 @@ def create_app(engine: Controlled, throttling: Throttling, *parts: "Blueprint") 
         found = {**engine.health(), "instance": instance}
         if found.get("status", "ok") == "ok":
             return found, 200
-        remedy = "A database is damaged or missing: `sagelet down`, then `sagelet check --repair`"
+        remedy = (
+            "A database is damaged or missing: `sagelet down`, then `sagelet check --repair`. One that is unavailable "
+            "cannot be read just now: look at its disk"
+        )
         return {**found, "error": "Service Unavailable", "message": remedy}, 503
 
     @app.post("/_sagelet/jobs/<name>/interrupt")

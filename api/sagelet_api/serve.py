@@ -8,6 +8,8 @@ from sagelet_api.authentication import Authentication
 from sagelet_api.callers import Callers
 from sagelet_api.control import control_app
 from sagelet_api.control_state import OnReset
+from sagelet_api.hub.readers import JobReaders
+from sagelet_api.hub.service import Hub
 from sagelet_api.security import FrontDoor
 from sagelet_api.server import Server
 from sagelet_api.services.identity import Identity
@@ -25,6 +27,7 @@ from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
 from sagelet_engine.clock import Clock, SystemClock
 from sagelet_engine.engine import Engine
+from sagelet_engine.hub.store import HubStore
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.runtimes.choose import Choice, choose
 from sagelet_engine.settings import Settings
@@ -72,6 +75,7 @@ class Sagelet:
             self._s3.close()
             lock.close()
             raise
+        self._repositories = HubStore(settings.data)
         #: Hosts of jobs may know this machine by a name of its own.
         reached_by = self.choice.runtime.endpoint_host
         throttling = Throttling()
@@ -95,6 +99,10 @@ class Sagelet:
             routes=bridge.route,
             apps={"s3": self._s3.wsgi},
             rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
+            hub=Hub(
+                self._repositories,
+                JobReaders(self.engine.keys, self.engine.job_by_id, everywhere=settings.auth),
+            ),
             pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
         )
         extra = self._extra_hosts(settings)
@@ -138,7 +146,7 @@ class Sagelet:
         return self.engine.lost()
 
     def _collect(self, rules: Rules, dry_run: bool) -> Garbage:
-        return collect_garbage(self.engine, self._s3.store, rules, dry_run=dry_run)
+        return collect_garbage(self.engine, self._s3.store, self._repositories, rules, dry_run=dry_run)
 
     def _extra_hosts(self, settings: Settings) -> tuple[str, ...]:
         """Where hosts of jobs come in; a server that listens everywhere does so anyway."""

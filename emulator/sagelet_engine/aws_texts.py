@@ -125,3 +125,8 @@ def has_ended(status: str) -> str:
 def unknown_property(name: str) -> str:
     """Search, as moto quotes it from AWS."""
     return f"Unknown property name: {name}"
+
+
+def compressed(channel: str, mode: str, kind: str) -> str:
+    """CompressionType is Pipe mode's (sagemaker-python-sdk#716)."""
+    return f"Invalid compression type for channel {channel}: {mode} mode only supports NONE, got {kind} instead"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from sagelet_engine import held_files
 from sagelet_engine.errors import SageletError
 from sagelet_engine.flushing import Flusher
 
@@ -65,8 +66,11 @@ class Database:
         self._has_log = True
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
+        self._guard = threading.Lock()
+        #: Connections that are open, and one that stands for the object until it is closed.
+        self._open = 1
         #: Device and inode: a file that took the database's place meanwhile is not written to.
-        self._file = _make_private(path)
+        self._file = self._held = _make_private(path)
         try:
             self._migrate(migrations)
         except BaseException:
@@ -75,8 +79,11 @@ class Database:
 
     def close(self) -> None:
         """Closes the idle connections; one that is in use still is closed when it comes back."""
-        self._closed = True
+        with self._guard:
+            first, self._closed = not self._closed, True
         self._close_idle()
+        if first:
+            self._count(-1)
 
     def compact(self) -> int:
         """Gives the disk what deleted rows took; writers wait meanwhile. Returns bytes. Needs room for a copy.
@@ -96,7 +103,20 @@ class Database:
     def _close_idle(self) -> None:
         with suppress(IndexError):
             while True:
-                self._idle.pop().close()
+                self._disconnect(self._idle.pop())
+
+    def _disconnect(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        self._count(-1)
+
+    def _count(self, more: int) -> None:
+        with self._guard:
+            if not self._open:
+                # Somebody asks after it was closed.
+                self._held = held_files.hold(self._path)
+            self._open += more
+            if not self._open:
+                held_files.release(self._held)
 
     def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         with self._connection() as db:
@@ -118,16 +138,21 @@ class Database:
                 self._close_idle()
             elif len(self._idle) > MOST_IDLE:
                 with suppress(IndexError):
-                    self._idle.popleft().close()
+                    self._disconnect(self._idle.popleft())
 
     def _connect(self) -> sqlite3.Connection:
         if _identity(self._path) != self._file:
             raise StoreUnavailable(f"{self._path} was removed or replaced while it was in use. Start the server again")
         connection = connect(self._path, isolation_level=None, check_same_thread=False)
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        self._has_log = mode == "wal"
-        connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._has_log else 'FULL'}")
-        connection.execute("PRAGMA foreign_keys = ON")
+        self._count(1)
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            self._has_log = mode == "wal"
+            connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._has_log else 'FULL'}")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            self._disconnect(connection)
+            raise
         return connection
 
     @contextmanager
@@ -257,13 +282,14 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _make_private(path: Path) -> tuple[int, int] | None:
+def _make_private(path: Path) -> held_files.Identity:
     """For its owner alone, whatever the directory's mode: SQLite gives a database's mode to its other files.
 
-    Returns which file it is.
+    Returns which file it is; it is held.
     """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         if path.stat().st_nlink > 1:
             raise StoreUnavailable(
                 f"{path} has a second name (a hard link), under which another program may write to it: "
@@ -272,11 +298,11 @@ def _make_private(path: Path) -> tuple[int, int] | None:
         for file in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
             with suppress(FileNotFoundError):
                 file.chmod(0o600)
+        return held_files.hold(path)
     except OSError as error:
         raise StoreUnavailable(
             f"{path}: {error.strerror}. Make it the server's user's own, or name another --data"
         ) from error
-    return _identity(path)
 
 
 def copy_database(source: Path, target: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sagelet_engine.database import NewerSchema, StoreUnavailable, connect, foreign_schema, opened
+from sagelet_engine.held_files import first_bytes
 
 #: Findings of SQLite's own that are told.
 _MOST = 10
@@ -47,8 +48,7 @@ def damage_of(path: Path, migrations: Sequence[str], *, quick: bool = False) -> 
 
 def has_header(path: Path) -> bool:
     """Whether a file begins as SQLite's do. A log beside it may hide for a while that it does not."""
-    with path.open("rb") as file:
-        return file.read(len(_HEADER)) == _HEADER
+    return first_bytes(path, len(_HEADER)) == _HEADER
 
 
 @dataclass

@@ -433,6 +433,10 @@ class Engine:
         except JobNotFound:
             return None
 
+    def job_by_id(self, job_id: str) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._store.get_by_id(job_id)
+
     def bill(self, job: TrainingJob) -> Bill:
         """What AWS would ask for the job, as of now."""
         return bill(job, self._clock.now_ms())
@@ -499,7 +503,7 @@ class Engine:
             self._metrics,
             self._runtime,
             self._images,
-            Endpoint(self._port, self.keys, self._settings.tls),
+            Endpoint(self._port, self.keys, self._settings.tls, self._settings.hub),
             self._cache,
             self._closing,
             self._disk,

@@ -139,6 +139,14 @@ class Failpoint(str, Enum):
     #: A bucket and its uploads are gone; the uploads' files are there.
     AFTER_BUCKET_DELETE = "after-bucket-delete"
 
+    # `sagelet hub`, whose commands need no server
+    #: The files of a new revision are in their place; no repository has them.
+    AFTER_HUB_BLOBS = "after-hub-blobs"
+    #: It has; the command has not said so.
+    AFTER_HUB_RECORD = "after-hub-record"
+    #: A repository is gone; its files are there.
+    AFTER_HUB_REMOVAL = "after-hub-removal"
+
     # The next start
     #: CloudWatch has the points of before; no job is taken up.
     BEFORE_RECOVERY = "before-recovery"

@@ -126,6 +126,8 @@ class Settings:
     auth: bool = False
     #: HTTPS, with a certificate that is made in the data directory.
     tls: bool = False
+    #: Jobs find the data directory's hub in HF_ENDPOINT.
+    hub: bool = True
     #: TOML file with the user's own image rules; theirs come first.
     image_rules: Path | None = None
     #: By which name or address the nodes of a Slurm cluster reach this server; None: `host`.

@@ -19,6 +19,8 @@ ROUNDS = max(1, int(os.environ.get("SAGELET_TEST_KILLS", "5")) // 5)
 F = Failpoint
 #: What only the docker runtime passes.
 DOCKER_ONLY = {F.AFTER_CONTAINER}
+#: What no server passes, but a command of its own: tests/acceptance/test_hub.py.
+IN_COMMANDS = {F.AFTER_HUB_BLOBS, F.AFTER_HUB_RECORD, F.AFTER_HUB_REMOVAL}
 #: Passed once a start, or once for each job that is taken up.
 ONCE = {F.BEFORE_RECOVERY, F.AFTER_ADOPTION}
 #: Where containers, networks and Docker's log come in.
@@ -30,7 +32,7 @@ MOST_JOBS = 12
 
 def lives(seed: int) -> list[Life]:
     """Every failpoint once: at its first pass, and with other seeds in another order at some pass."""
-    points = [point for point in Failpoint if point not in DOCKER_ONLY]
+    points = [point for point in Failpoint if point not in DOCKER_ONLY | IN_COMMANDS]
     if seed == 0:
         return [Life(point) for point in points]
     chance = random.Random(seed)

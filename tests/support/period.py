@@ -28,8 +28,12 @@ class PeriodScript:
     #: Family and tag of the Deep Learning Container that it ran in.
     family: str
     tag: str
-    #: `{data}`: the directory of the channels, `{model}`: what becomes the model, `{batch}`: a worker's share of `batch`.
+    #: `{data}`: directory of the channels, `{model}`: of the model, `{batch}`: a worker's share of `batch`.
     hyperparameters: dict[str, str] = field(default_factory=dict)
+    #: Lines with its losses and metrics, as regular expressions.
+    says: tuple[str, ...] = ()
+    #: Lines that the script itself leaves out where accelerate says it is on a TPU, which XLA is to it.
+    not_on_tpu: str = ""
     #: Rows of a step of all workers.
     batch: int = 4
     channels: tuple[str, ...] = ()
@@ -39,6 +43,8 @@ class PeriodScript:
     xla_only: bool = False
     #: One worker on the whole batch and four on a quarter each log the same losses and metrics.
     same_over_workers: bool = True
+    #: Runs with four workers in CI, too.
+    by_four_in_ci: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,28 @@ import random
 from pathlib import Path
 from typing import Any
 
-WORDS = tuple("a the cat dog bird sat ran flew on under over red blue big small mat tree sky good bad".split())
+WORDS = (
+    "a",
+    "the",
+    "cat",
+    "dog",
+    "bird",
+    "sat",
+    "ran",
+    "flew",
+    "on",
+    "under",
+    "over",
+    "red",
+    "blue",
+    "big",
+    "small",
+    "mat",
+    "tree",
+    "sky",
+    "good",
+    "bad",
+)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 #: No dropout: XLA draws other random numbers than torch's CPU generator.
 BERT = {

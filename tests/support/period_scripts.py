@@ -8,6 +8,10 @@ HF_4_21 = "1.11.0-transformers4.21.1-gpu-py38-cu113-ubuntu20.04"
 PT_1_13 = "1.13.1-gpu-py39-cu117-ubuntu20.04-sagemaker"
 #: ReLU, max pooling and batch norm.
 ROUGH = 1e-2
+NO_DROPOUT = "resid_pdrop=0.0,embd_pdrop=0.0,attn_pdrop=0.0"
+
+#: What the Trainer logs.
+TRAINED = (r"^{'loss': ([\d.]+)", r"^{'eval_loss': ([\d.]+)", r"^{'train_runtime'.*'train_loss': ([\d.]+)")
 
 SCRIPTS = (
     PeriodScript(
@@ -17,24 +21,27 @@ SCRIPTS = (
             "learning_rate": "1e-3", "output_dir": "{model}/checkpoints",
         },
         channels=("model", "train", "test"),
+        says=(*TRAINED, r"'eval_accuracy': ([\d.]+), 'eval_f1': ([\d.]+)"),
     ),
     PeriodScript(
         "language_modeling_2021", "run_language_modeling.py", "huggingface-pytorch", HF_4_17,
         {
             "model_type": "gpt2", "tokenizer_name": "{data}/model",
-            "config_overrides": "n_layer=2,n_embd=32,n_head=2,n_positions=32,resid_pdrop=0.0,embd_pdrop=0.0,attn_pdrop=0.0",
+            "config_overrides": f"n_layer=2,n_embd=32,n_head=2,n_positions=32,{NO_DROPOUT}",
             "train_data_file": "{data}/text/train.txt", "eval_data_file": "{data}/text/validation.txt",
             "block_size": "18", "output_dir": "{model}/lm", "do_train": "True", "do_eval": "True", "max_steps": "4",
             "logging_steps": "1", "per_device_train_batch_size": "{batch}", "per_device_eval_batch_size": "{batch}",
             "evaluation_strategy": "steps", "eval_steps": "2", "save_strategy": "no", "report_to": "none",
         },
         channels=("model", "text"),
+        says=(*TRAINED, r"perplexity = ([\d.]+)"),
     ),
     PeriodScript(
         "nlp_accelerate_2021", "nlp_example.py", "huggingface-pytorch", HF_4_11,
         channels=("model", "pairs"),
         # It sets the size of a worker's batch itself.
         same_over_workers=False,
+        says=(r"epoch (\d+): loss ([\d.]+)", r"epoch (\d+): {'accuracy': ([\d.]+), 'samples': (\d+)}"),
     ),
     PeriodScript(
         "mnist_xla_2021", "train_mp_mnist.py", "pytorch", PT_1_13,
@@ -42,6 +49,8 @@ SCRIPTS = (
         tolerance=ROUGH, xla_only=True,
         # It scales the learning rate by the number of workers.
         same_over_workers=False,
+        says=(r"Training .* Epoch=(\d+) Step=(\d+) Loss=([\d.]+)", r"Accuracy: ([\d.]+)%"),
+        by_four_in_ci=True,
     ),
     PeriodScript(
         "question_answering_2022", "run_qa.py", "huggingface-pytorch", HF_4_21,
@@ -52,11 +61,15 @@ SCRIPTS = (
             "learning_rate": "1e-3", "output_dir": "{model}/qa", "save_strategy": "no", "report_to": "none",
         },
         channels=("model", "squad"),
+        says=(r"^{'loss': ([\d.]+)", r"'eval_exact_match': ([\d.]+)", r"train_loss = ([\d.]+)"),
+        by_four_in_ci=True,
     ),
     PeriodScript(
         "ddp_torchrun_2022", "multigpu_torchrun.py", "pytorch", PT_1_13,
         {"total_epochs": "3", "save_every": "2", "batch_size": "{batch}"},
         batch=16,
+        says=(r"epoch (\d+) mean loss ([\d.]+)",),
+        by_four_in_ci=True,
     ),
     PeriodScript(
         "glue_accelerate_2023", "run_glue_no_trainer.py", "huggingface-pytorch", HF_4_21,
@@ -67,8 +80,31 @@ SCRIPTS = (
             "output_dir": "{model}/glue", "seed": "42",
         },
         channels=("model", "pairs"),
+        says=(r"epoch (\d+): {'accuracy': ([\d.]+), 'samples': (\d+)}", r"epoch (\d+): train loss ([\d.]+)"),
+        # Accelerate shuffles by another generator where there are several workers.
+        same_over_workers=False,
+        by_four_in_ci=True,
     ),
-    PeriodScript("accelerate_script_2023", "test_script.py", "huggingface-pytorch", HF_4_21, same_over_workers=False),
-    PeriodScript("accelerate_sync_2023", "test_sync.py", "huggingface-pytorch", HF_4_21, same_over_workers=False),
-    PeriodScript("decoder_only_2024", "train_decoder_only.py", "pytorch", PT_1_13, xla_only=True),
+    # It compares the weights with those of one process itself.
+    PeriodScript(
+        "accelerate_script_2023", "test_script.py", "huggingface-pytorch", HF_4_21,
+        says=(r"(?:Training yielded the same results)",),
+        same_over_workers=False,
+        not_on_tpu=r"huffled central dataloader passing",
+    ),
+    PeriodScript(
+        "accumulation_accelerate_2022", "gradient_accumulation.py", "huggingface-pytorch", HF_4_21,
+        {"gradient_accumulation_steps": "2", "batch_size": "{batch}"},
+        channels=("model", "pairs"),
+        says=(r"epoch (\d+): (\d+) updates", r"epoch (\d+): loss ([\d.]+) over (\d+)"),
+        # The last batch is short, and evened with other rows where there are several workers.
+        same_over_workers=False,
+        by_four_in_ci=True,
+    ),
+    PeriodScript(
+        "decoder_only_2024", "train_decoder_only.py", "pytorch", PT_1_13,
+        says=(r"epoch: (\d+), step: (\d+), loss: ([\d.]+)",),
+        # All workers generate the same batch.
+        xla_only=True,
+    ),
 )  # fmt: skip

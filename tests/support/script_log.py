@@ -23,17 +23,22 @@ _OWN = tuple(
         (r"((?:_runtime|_per_second)'?(?::| +=) *)'?[\d.:]+", r"\1NUMBER"),
         (r"((?:Rate=|rate: ))[\d.e+-]+", r"\1NUMBER"),
         (r"\[took [\d.]+ s\]", "[took NUMBER s]"),
+        (r"(\w+\.py):\d+", r"\1"),
         (r"\b(?:xla(?::\d+)?|cpu)\b", "DEVICE"),
         (r"DistributedType\.\w+|Distributed environment: .*|Backend: \w+", "WORLD"),
+        (r"accelerate\.data_loader\.(?:DataLoaderShard|MpDeviceLoaderWrapper)", "LOADER"),
     )
 )
+#: torch breaks the line of a tensor before it, or not.
+_DEVICE_OF_TENSOR = re.compile(r",\s+device='xla:\d+'\)")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
 
 
 def script_lines(log: str, base: Path) -> list[str]:
     """The script's lines, its places as in a container. `base`: what stands for /opt/ml."""
-    after = log.partition(_INVOKED)[2].lstrip("\n").split("\n")[1:]
-    plain = (_PROGRESS.sub("", line).strip() for line in after if not _NOT_THE_SCRIPTS.search(line))
+    after = _DEVICE_OF_TENSOR.sub(")", log.partition(_INVOKED)[2]).lstrip("\n").split("\n")[1:]
+    # Columns are padded to the longest number.
+    plain = (" ".join(_PROGRESS.sub("", line).split()) for line in after if not _NOT_THE_SCRIPTS.search(line))
     return [_without_own(line.replace(str(base), "/opt/ml")) for line in plain if line]
 
 
@@ -46,7 +51,7 @@ def _without_own(line: str) -> str:
 @dataclass(frozen=True)
 class Number:
     value: float
-    #: Half of what the last printed digit stands for, at most.
+    #: What its last printed digit stands for; 0 for a whole number.
     rounding: float
 
     def agrees(self, other: "Number", tolerance: float) -> bool:
@@ -90,3 +95,9 @@ def differences(one: list[str], other: list[str], tolerance: float) -> list[str]
 def _in_order(rows: list[list[Number]]) -> list[list[Number]]:
     """By what the script counts (steps, epochs), which is whole, then as they came."""
     return sorted(rows, key=lambda row: [number.value for number in row if number.rounding == 0])
+
+
+def numbers_of(lines: list[str], pattern: str) -> list[list[Number]]:
+    """The groups of each line in which `pattern` is found, as numbers, in the order of the lines."""
+    found = (re.search(pattern, line) for line in lines)
+    return [[_number(group) for group in match.groups()] for match in found if match]

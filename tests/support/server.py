@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import boto3
@@ -87,8 +89,13 @@ class SageletProcess:
 
     def health(self) -> dict[str, Any]:
         """`GET /_sagelet/health`."""
-        with urlopen(f"{self.endpoint}/_sagelet/health", timeout=60) as answer:
-            found: dict[str, Any] = json.load(answer)
+        try:
+            with urlopen(f"{self.endpoint}/_sagelet/health", timeout=60) as answer:
+                found: dict[str, Any] = json.load(answer)
+        except HTTPError as error:
+            body = error.read()
+            said = f"{error.reason}: {body.decode(errors='replace')}"
+            raise HTTPError(error.url, error.code, said, error.headers, BytesIO(body)) from error
         return found
 
     @property

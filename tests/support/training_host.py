@@ -103,6 +103,8 @@ class TrainingHost:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
         return {
             **inherited,
+            # As in an image: `torchrun` is beside `python`.
+            "PATH": os.pathsep.join((os.path.dirname(sys.executable), inherited.get("PATH", os.defpath))),
             "PYTHONPATH": str(RUNTIME),
             "SAGEMAKER_BASE_DIR": str(self.base),
             "SM_STUDIO_LOCAL_MODE": "true",

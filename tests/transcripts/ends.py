@@ -119,7 +119,7 @@ def out_of_memory(story: Story) -> None:
 )
 def bad_image(story: Story) -> None:
     """An image that nothing stands in for: the job never gets to Downloading, and is not billed."""
-    story.create("true", image="example.com/my/own:1")
+    story.create("true", image="my/own:1")
     story.ended()
 
 

@@ -171,3 +171,11 @@ def test_the_log_is_the_scripts_own(ended: tuple[list[EndedWorker], list[dict[st
     for worker in ended[0]:
         assert "[Gloo]" not in worker.out + worker.err
         assert "Warning" not in worker.err
+
+
+def test_workers_that_have_met_say_what_checks_of_awss_logs_look_for(
+    ended: tuple[list[EndedWorker], list[dict[str, Any]]],
+) -> None:
+    for rank, worker in enumerate(ended[0]):
+        said = [line for line in worker.out.splitlines() if "nranks" in line]
+        assert said == [f"sagelet: gloo joins the workers, in the place of NCCL: rank {rank} nranks 2"]

@@ -22,10 +22,10 @@ from sagelet_engine.state.checking.report import Finding, Report
 def check(context: click.Context, repair: bool, as_json: bool, data: Path, account: str, region: str) -> None:
     """Check the data directory.
 
-    All bytes of objects by their checksums and ETags, the catalogue against files, jobs against their directories, and
-    both databases by SQLite's own check. One line tells each thing found and its remedy; exits with 1 when one is
-    left to mend. A server must not run on the directory (`sagelet down`); beside one, `sagelet doctor` and
-    /_sagelet/health look at the databases.
+    All bytes of objects by their checksums and ETags, the catalogue against files, jobs against their directories, the
+    files of the hub, and both databases by SQLite's own check. One line tells each thing found and its remedy; exits
+    with 1 when one is left to mend. A server must not run on the directory (`sagelet down`); beside one, `sagelet
+    doctor` and /_sagelet/health look at the databases.
 
     --repair deletes no bytes: what is in the way goes to DATA/set-aside-ID. It makes a new database of the rows that
     can be read of a damaged one, and a lost catalogue of the objects' files; --account and --region are for buckets
@@ -40,7 +40,7 @@ def check(context: click.Context, repair: bool, as_json: bool, data: Path, accou
         raise DataDirectoryInUse(f"{error}. A directory is checked when no server runs on it") from error
     if as_json:
         findings = [asdict(one) for one in found.findings]
-        counts = {"objects": found.objects, "bytes": found.bytes, "jobs": found.jobs}
+        counts = {name: getattr(found, name) for name in ("objects", "bytes", "jobs", "repositories")}
         echo_json({"data": str(data), "repair": repair, "sound": found.sound, **counts, "findings": findings})
     else:
         _tell(found)
@@ -52,7 +52,9 @@ def _tell(found: Report) -> None:
         click.echo(printable(f"{_mark(one)}: {one.what}. {_end(one)}"))
     left = sum(one.damage and not one.mended for one in found.findings)
     verdict = f"{left} to mend" if left else "all is sound"
-    click.echo(f"Looked at: objects {found.objects} ({size(found.bytes)}), jobs {found.jobs}. {verdict.capitalize()}.")
+    hub = f", repositories of the hub {found.repositories}" if found.repositories else ""
+    looked = f"objects {found.objects} ({size(found.bytes)}){hub}, jobs {found.jobs}"
+    click.echo(f"Looked at: {looked}. {verdict.capitalize()}.")
 
 
 def _mark(finding: Finding) -> str:

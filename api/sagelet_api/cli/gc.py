@@ -40,8 +40,9 @@ def gc(
     """Free disk space.
 
     Files of ended jobs (what was in /opt/ml; what is in S3 stays, and so do reports), packages that jobs installed by a
-    requirements.txt and that no running job uses, uploads that nobody finished, free pages of the databases, and hosts
-    that run though their job or their data directory is gone. Jobs, logs and metrics go only with --keep-jobs.
+    requirements.txt and that no running job uses, uploads that nobody finished, files of the hub that no repository
+    has, free pages of the databases, and hosts that run though their job or their data directory is gone. Jobs, logs
+    and metrics go only with --keep-jobs.
     Ages: 90s, 12h, 7d, forever.
     A server may run on the directory; what it removes by itself is said by the options of `sagelet up`.
     """
@@ -85,6 +86,8 @@ def _tell(found: Garbage, what: str) -> None:
         click.echo(f"packages of {found.environments} requirements files {what}: {size(found.environment_bytes)}")
     if found.uploads:
         click.echo(f"{found.uploads} unfinished uploads {what}: {size(found.upload_bytes)}")
+    if found.hub_files:
+        click.echo(f"{found.hub_files} files of the hub that no repository has {what}: {size(found.hub_bytes)}")
     if found.database_bytes:
         click.echo(f"databases are smaller by {size(found.database_bytes)}")
     for host in found.hosts:

@@ -15,7 +15,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "The server": ("up", "down", "status", "doctor"),
     "Programs that use it": ("demo", "run", "env"),
     "Training jobs": ("jobs", "describe", "logs", "wait", "stop", "interrupt", "delete", "report", "compare"),
-    "What it has and keeps": ("image", "instances", "cache", "s3", "gc", "check", "reset", "export", "import"),
+    "What it has and keeps": ("image", "instances", "cache", "s3", "hub", "gc", "check", "reset", "export", "import"),
     "Tests and shells": ("fault", "throttle", "completion"),
 }
 

@@ -10,10 +10,12 @@ from typing import NoReturn
 import click
 
 from sagelet_api.cli.control_client import ask, authority_of
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.hub_endpoint import hub_endpoint
+from sagelet_api.cli.options import F, Server, json_option, server_options
 from sagelet_api.cli.output import echo_json
 from sagelet_api.redirect.environment import SECRET, changed, redirection
 from sagelet_api.redirect.profiles import profiles_file
+from sagelet_engine.hub.access import HERE_ALONE
 from sagelet_engine.keys import read_key_pair
 
 #: As shells say it: the command cannot be run, the command is not there.
@@ -22,10 +24,17 @@ CANNOT_RUN, NOT_FOUND = 126, 127
 _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 
 
+def hub_option(command: F) -> F:
+    return click.option(
+        "--hub", is_flag=True, help="Bring clients of the Hugging Face Hub to what `sagelet hub` has, too."
+    )(command)
+
+
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@hub_option
 @server_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(command: tuple[str, ...], server: Server) -> None:
+def run(command: tuple[str, ...], hub: bool, server: Server) -> None:
     """Run a program so that its calls to AWS come here.
 
     Those of its child processes do, too. For programs of boto3, the SageMaker SDKs, the AWS CLI and Jupyter: `sagelet
@@ -40,20 +49,21 @@ def run(command: tuple[str, ...], server: Server) -> None:
         raise click.ClickException(
             f"{server.endpoint} checks signatures: name its data directory, which has the key, with --data"
         )
-    replace_process(command, changed(os.environ, _changes(server)))
+    replace_process(command, changed(os.environ, _changes(server, hub)))
 
 
 @click.command()
 @click.option("--fish", is_flag=True, help="For the fish shell.")
+@hub_option
 @json_option
 @server_options
-def env(fish: bool, as_json: bool, server: Server) -> None:
+def env(fish: bool, hub: bool, as_json: bool, server: Server) -> None:
     """Print what `sagelet run` sets, for a shell.
 
     For bash, zsh and other POSIX shells: `eval "$(sagelet env)"`; for fish: `sagelet env --fish | source`. In the
     document of --json null is what is to be unset.
     """
-    changes = dict(sorted(_changes(server).items()))
+    changes = dict(sorted(_changes(server, hub).items()))
     if as_json:
         echo_json(changes)
         return
@@ -61,10 +71,10 @@ def env(fish: bool, as_json: bool, server: Server) -> None:
         click.echo(_fish(name, value) if fish else _posix(name, value))
 
 
-def _changes(server: Server) -> dict[str, str | None]:
+def _changes(server: Server, hub: bool) -> dict[str, str | None]:
     keys, authority = read_key_pair(server.data), authority_of(server.endpoint, server.data)
     secret = SECRET if keys is None else keys.secret
-    return redirection(
+    changes = redirection(
         server.endpoint,
         server.account,
         server.region,
@@ -73,6 +83,7 @@ def _changes(server: Server) -> dict[str, str | None]:
         authority=None if authority is None else str(authority),
         profiles=profiles_file(os.environ, server.endpoint, server.account, secret),
     )
+    return {**changes, "HF_ENDPOINT": hub_endpoint(server), **HERE_ALONE} if hub else changes
 
 
 def replace_process(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:

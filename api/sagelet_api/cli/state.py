@@ -26,19 +26,26 @@ class NotBack(SageletError):
 
 
 @click.command()
-@click.option("--only", type=click.Choice(["jobs", "objects"]), help="Leave the others. Jobs: with logs and metrics.")
+@click.option(
+    "--only", type=click.Choice(["jobs", "objects", "hub"]), help="Leave the others. Jobs: with logs and metrics."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @endpoint_options
 def reset(only: str | None, yes: bool, as_json: bool, server: Server) -> None:
-    """Delete all jobs and objects.
+    """Delete all jobs and objects, and the hub.
 
     Jobs with their logs and metrics, of all accounts and regions. Jobs that run are killed. What sagelet did not put
     there stays. A server that runs on the directory starts anew.
     """
     data = server.data
     check_data_directory(data, damaged=True)
-    what = {None: "all jobs, logs, metrics and objects", "jobs": "all jobs, logs and metrics", "objects": "all objects"}
+    what = {
+        None: "all jobs, logs, metrics, objects and repositories of the hub",
+        "jobs": "all jobs, logs and metrics",
+        "objects": "all objects",
+        "hub": "all repositories of the hub",
+    }
     if not yes:
         click.confirm(f"Delete {what[only]} in {data}?", abort=True, err=True)
     scope = only or "all"
@@ -102,6 +109,8 @@ def export(file: Path, no_job_files: bool, as_json: bool, data: Path) -> None:
         echo_json({"file": str(file), **asdict(done)})
         return
     click.echo(f"{done.jobs} jobs and {done.objects} objects ({done.bytes} bytes) in {file}")
+    if done.repositories:
+        click.echo(f"{done.repositories} repositories of the hub")
     if done.left_out:
         click.echo(f"{done.left_out} entries of jobs' directories are left out: pipes, sockets, links that lead out")
     click.echo(FORGOTTEN)
@@ -124,9 +133,12 @@ def import_(file: Path, replace: bool, as_json: bool, data: Path) -> None:
         done = import_data(file.expanduser(), data, replace=replace)
     if as_json:
         kept = [str(path) for path in done.kept]
-        echo_json({"data": str(data), "jobs": done.jobs, "objects": done.objects, "kept": kept})
+        echo_json({"data": str(data), "jobs": done.jobs, "objects": done.objects, "repositories": done.repositories,
+                   "kept": kept})  # fmt: skip
         return
     click.echo(f"{done.jobs} jobs and {done.objects} objects are in {data}")
+    if done.repositories:
+        click.echo(f"{done.repositories} repositories are in its hub")
     _tell_kept(done.kept)
 
 

@@ -69,6 +69,7 @@ OPTIONS = (
     option("--keep-jobs", default="forever", type=Age(), help="How long ended jobs stay, with their logs and metrics."),
     option("--auth", is_flag=True, help="Let in only what is signed with the key pair in DATA/credentials."),
     option("--tls", is_flag=True, help="HTTPS, with a certificate of its own: DATA/tls/ca.pem is for AWS_CA_BUNDLE."),
+    option("--no-hub", is_flag=True, help="Jobs ask the real Hugging Face Hub, and not what `sagelet hub` has."),
     option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules."),
     option(
         "--writable-image",
@@ -143,6 +144,7 @@ def settings_of(
     writable_image: tuple[str, ...],
     root_image: tuple[str, ...],
     log_size: int,
+    no_hub: bool,
     file_system: tuple[str, ...],
     **same: Any,
 ) -> Settings:
@@ -161,6 +163,7 @@ def settings_of(
         writable_images=writable_image,
         root_images=root_image,
         log_bytes=log_size,
+        hub=not no_hub,
         file_systems=_by_id(file_system),
         **same,
     )

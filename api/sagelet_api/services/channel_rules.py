@@ -18,6 +18,9 @@ def problems(request: Request) -> Iterator[str]:
     if {"Pipe", "FastFile"} <= set(modes.values()):
         yield aws_texts.PIPE_AND_FAST_FILE
     for channel in channels:
+        mode = modes[channel["ChannelName"]]
+        if mode != "Pipe" and channel.get("CompressionType", "None") != "None":
+            yield aws_texts.compressed(channel["ChannelName"], mode, channel["CompressionType"])
         yield from _source(channel, channel.get("InputMode", default))
 
 

@@ -32,7 +32,7 @@ from sagelet_api.protocol import (
     rewind,
 )
 from sagelet_api.replies import error_reply, send
-from sagelet_api.services import moto_events, moto_metrics, moto_roles
+from sagelet_api.services import moto_encryption, moto_events, moto_metrics, moto_roles
 from sagelet_api.services.identity import Role
 from sagelet_api.services.moto_confined import Confined, confine
 from sagelet_api.services.moto_dispatch import bind, dispatching, route
@@ -109,6 +109,34 @@ class MotoBridge:
             if self._existing(s3, name) is not None:
                 s3.delete_bucket_tagging(name)  # Or the next bucket of this name would have them.
                 s3.delete_bucket(name)
+
+    def encryption(self, bucket: Bucket) -> Mapping[str, Any] | None:
+        """The rule that was set for a bucket. Nobody has set one while moto is not loaded."""
+        if self._app is None:
+            return None
+        found = self._existing(self._s3(bucket.account, bucket.region), bucket.name)
+        return moto_encryption.rule(found.encryption) if found is not None and found.encryption else None
+
+    def set_encryption(self, bucket: Bucket, rule: Mapping[str, Any] | None) -> None:
+        self.make_bucket(bucket.account, bucket.region, bucket.name)
+        kept = None if rule is None else moto_encryption.configuration(rule)
+        self._s3(bucket.account, bucket.region).put_bucket_encryption(bucket.name, kept)
+
+    def kms_key(self, bucket: Bucket, name: str | None) -> str:
+        """The ARN of a key of the bucket's account by its id, alias or ARN; S3's own where none is named.
+
+        An alias that KMS does not know stays one: nobody needs to have made the keys that are named here.
+        """
+        alias = moto_encryption.alias(name)
+        if alias is None and name is not None and name.startswith("arn:"):
+            return name
+        if alias is not None:
+            kms = self._backend("kms")[bucket.account][bucket.region]
+            found = kms.get_key_id_from_alias(alias)
+            if found is None:
+                return str(name)
+            name = str(found).rpartition("/")[2]
+        return f"arn:{self.partition(bucket.region)}:kms:{bucket.region}:{bucket.account}:key/{name}"
 
     def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
         """Sends S3's notification of an object (`Put`, `Copy`, `Delete`, ...) where the bucket's configuration says."""

@@ -10,6 +10,8 @@ from sagelet_engine.data.channels.channel import InputMode, channels_for
 from sagelet_engine.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.volume import GIB
+from sagelet_engine.hub.access import HERE_ALONE, reader
+from sagelet_engine.hub.access import PATH as HUB
 from sagelet_engine.instances import catalogue
 from sagelet_engine.instances.gpus import gpus_of
 from sagelet_engine.jobs import sdk_v3
@@ -22,6 +24,8 @@ from sagelet_engine.runtimes.port import WARM_POOL_CACHE, HostPlan, LaunchPlan, 
 COMPILE_CACHE = {"SAGELET_COMPILE_CACHE": f"/opt/ml/{PLACE}"}
 #: In /opt/ml/input/config: the certificate authority of a server with --tls.
 CA_FILE = "sagelet-ca.pem"
+#: Beside it: that and the authorities that clients trust anyway.
+CA_BUNDLE = "sagelet-ca-bundle.pem"
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Endpoint:
     #: What their credentials are derived from.
     keys: KeyPair
     tls: bool = False
+    #: Whether jobs are told of the hub.
+    hub: bool = True
 
     def url(self, host: str) -> str:
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
@@ -107,6 +113,7 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
         "AWS_ENDPOINT_URL": url,
         # sagemaker-training reads its own variable first.
         "S3_ENDPOINT_URL": url,
+        **_hub(job, endpoint, url),
         "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
         "DMLC_INTERFACE": "eth0",
         # Sets the store at which its workers meet apart from another job's.
@@ -120,6 +127,20 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
     if job.cluster is not None:
         platform["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = f"/opt/ml/{WARM_POOL_CACHE}"
     return {**platform, **sdk_v3.environment(job), **given}
+
+
+def _hub(job: TrainingJob, endpoint: Endpoint, url: str) -> dict[str, str]:
+    """Where clients of the Hugging Face Hub find ours. Without a network there is none to find."""
+    given = "HF_ENDPOINT" in job.request.get("Environment", {})
+    if given or not endpoint.hub or job.request.get("EnableNetworkIsolation"):
+        return {}
+    trust = f"/opt/ml/input/config/{CA_BUNDLE}"
+    return {
+        "HF_ENDPOINT": f"{url}{HUB}/{reader(endpoint.keys, job.id)}",
+        **HERE_ALONE,
+        # Of the clients of today (httpx) and of those before (requests): authorities of the world, and ours.
+        **({"REQUESTS_CA_BUNDLE": trust, "SSL_CERT_FILE": trust} if endpoint.tls else {}),
+    }
 
 
 def _credentials(job: TrainingJob, keys: KeyPair) -> dict[str, str]:

@@ -27,9 +27,10 @@ from sagelet_engine.errors import ClientFault
 from sagelet_engine.failpoints import Failpoint, failpoint
 from sagelet_engine.instances.gpus import NoCapacity
 from sagelet_engine.jobs import compile_reports, faults, lifecycle, verdict
+from sagelet_engine.jobs.authorities import write_bundle
 from sagelet_engine.jobs.disk_watch import DiskFull
 from sagelet_engine.jobs.host_watch import PULSE, HostWatch
-from sagelet_engine.jobs.launch import CA_FILE, launch_plan
+from sagelet_engine.jobs.launch import CA_BUNDLE, CA_FILE, launch_plan
 from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob, Verdict
 from sagelet_engine.jobs.under_way import Detached, JobUnderWay, Services
 from sagelet_engine.keys import ca_file
@@ -191,6 +192,7 @@ class Supervisor(threading.Thread):
                 inputconfig.write(self._job, name, host)
                 if self._services.endpoint.tls:
                     shutil.copyfile(ca_file(self._services.settings.data), host.config / CA_FILE)
+                    write_bundle(ca_file(self._services.settings.data), host.config / CA_BUNDLE)
                 failpoint(Failpoint.AFTER_STAGING_HOST)
             self._services.cache.lend(self._job, self._directories)
             self._pipes.stage(objects)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sagelet_engine.runtimes.host_files import write_json
 from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
@@ -39,6 +40,7 @@ def environment_of(
     `master_port`: leased to the job.
     """
     passed = {name: value for name, value in server.items() if name in PASSED or name.startswith(PASSED_PREFIXES)}
+    passed |= _no_proxy_for(plan.environment.get("AWS_ENDPOINT_URL", ""), passed)
     environment = {
         **passed,
         # `python`, `pip` and `torchrun` of a script are those beside the interpreter that stands for the image.
@@ -54,6 +56,18 @@ def environment_of(
     environment["PYTHONPATH"] = _joined(plan.environment.get("PYTHONPATH", ""), python_path)
     environment["CUDA_VISIBLE_DEVICES"] = ",".join(host.gpu_uuids)
     return environment
+
+
+def _no_proxy_for(endpoint: str, passed: Mapping[str, str]) -> dict[str, str]:
+    """A proxy for the world outside does not know the server, which is this machine, or one beside it."""
+    host = urlsplit(endpoint).hostname
+    if not host or not any(name in passed for name in PROXIES):
+        return {}
+    listed = passed.get("no_proxy") or passed.get("NO_PROXY", "")
+    if listed.strip() == "*":
+        return {}
+    hosts = [host, *(one for one in listed.split(",") if one and one != host)]
+    return dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(hosts))
 
 
 def addresses_of(plan: LaunchPlan) -> dict[str, str]:

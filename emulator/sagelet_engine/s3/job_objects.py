@@ -1,6 +1,6 @@
 """The store as jobs use it: the port `data/objects.py`, in process and without a copy where that can be."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from io import BufferedWriter, RawIOBase
 from pathlib import Path
@@ -15,23 +15,30 @@ from sagelet_engine.s3.staged import CHUNK, StagedFile
 from sagelet_engine.s3.store import S3Store
 from sagelet_engine.s3.verifying import verify
 
-_ATTRIBUTES = {"ContentType": "binary/octet-stream"}
 #: Objects of a listing that are in memory at once.
 PAGE = 1000
 #: Called when a job has put an object or removed one.
 Listener = Callable[[str, StoredObject], None]
+#: What is said of an object that a job puts into a bucket: its `attributes`.
+Described = Callable[[str], Mapping[str, Any]]
 
 
 def nobody(_event: str, _stored: StoredObject) -> None:
     """The Listener that hears nothing."""
 
 
+def plain(_bucket: str) -> Mapping[str, Any]:
+    """The Described of bytes of which nothing else is known."""
+    return {"ContentType": "binary/octet-stream"}
+
+
 class JobObjectStore:
     """An ObjectStore. A bucket of another account does not exist, as far as a job can see."""
 
-    def __init__(self, store: S3Store, listener: Listener = nobody) -> None:
+    def __init__(self, store: S3Store, listener: Listener = nobody, described: Described = plain) -> None:
         self._store = store
         self._listener = listener
+        self._described = described
 
     def has_bucket(self, account: str, bucket: str) -> bool:
         try:
@@ -93,7 +100,7 @@ class JobObjectStore:
             made = _Batch(self._store, staging)
             yield made
             failpoint(Failpoint.BEFORE_OBJECT)
-            stored = self._store.put_all(bucket, made.staged, attributes=_ATTRIBUTES)
+            stored = self._store.put_all(bucket, made.staged, attributes=self._described(bucket))
         failpoint(Failpoint.AFTER_OBJECT)
         for one in stored:
             self._listener("Put", one)
@@ -102,9 +109,8 @@ class JobObjectStore:
         """Removes an object; one that is not there, in a bucket that is not there, is fine."""
         if not self.has_bucket(account, bucket):
             return
-        stored = self._store.catalog.find(bucket, key)
-        if stored is not None and self._store.delete(bucket, [key]):
-            self._listener("Delete", stored)
+        for gone in self._store.delete(bucket, [key]):
+            self._listener("Delete", gone)
 
     def _check(self, account: str, bucket: str) -> None:
         if self._store.catalog.bucket(bucket).account != account:

@@ -40,6 +40,15 @@ def anything(_current: StoredObject | None) -> None:
     """The Check that lets everything pass."""
 
 
+#: As Check, of one key among several: it is spared if this says so.
+Spare = Callable[[str, StoredObject | None], bool]
+
+
+def nothing(_key: str, _current: StoredObject | None) -> bool:
+    """The Spare of nothing."""
+    return False
+
+
 class S3Store:
     """Objects as files under `root`. Raises DiskFull, and StoreUnavailable."""
 
@@ -259,14 +268,12 @@ class S3Store:
             stored = self.head(bucket, key)
             return stored, _sound(stored, self.files.open(stored.file_id, stored.path))
 
-    def delete(self, bucket: str, keys: Iterable[str], *, check: Check = anything) -> list[str]:
-        """Removes objects, and returns those keys that there were. Raises NoSuchBucket, and what `check` raises."""
+    def delete(self, bucket: str, keys: Iterable[str], *, spare: Spare = nothing) -> list[StoredObject]:
+        """Removes objects but those to `spare`, and returns them. Raises NoSuchBucket, and what `spare` raises."""
         with self.committing():
             self.catalog.bucket(bucket)
-            there = [self.catalog.find(bucket, key) for key in dict.fromkeys(keys)]
-            for current in there:
-                check(current)
-            found = [stored for stored in there if stored is not None]
+            there = [(key, self.catalog.find(bucket, key)) for key in dict.fromkeys(keys)]
+            found = [current for key, current in there if not spare(key, current) and current is not None]
             for stored in found:
                 self.files.unsettle(stored.file_id, stored.path)
             failpoint(Failpoint.BEFORE_OBJECT_DELETE)
@@ -281,7 +288,7 @@ class S3Store:
             for stored in found:
                 self.files.remove_staged(stored.file_id)
                 self.files.prune(stored.path)
-        return [stored.key for stored in found]
+        return found
 
     def retag(self, bucket: str, key: str, tags: Mapping[str, str]) -> None:
         """Replaces an object's tags. Raises NoSuchBucket, NoSuchKey."""

@@ -5,6 +5,7 @@
     s3/catalog.db              buckets, objects, multipart uploads under way
     s3/files/FILE_ID           their bytes, by the names that the catalogue has for them
     jobs/..., warm-pools/...   directories of ended jobs, caches of warm pools
+    hub/...                    records and files of the hub's repositories (format 2)
     sagelet-export-end.json    number of members before it, and the SHA-256 of all of them: the last member
 
 The digest goes over names, kinds and bytes, so a cut, a changed and a mixed-up archive are all found.
@@ -32,14 +33,15 @@ from sagelet_engine.data.packing import Padded, member_of, unseen
 from sagelet_engine.data.tarballs import COMPRESS_LEVEL
 from sagelet_engine.errors import SageletError
 
-FORMAT = 1
+#: An archive without a hub has format 1, which older sagelets read.
+FORMAT = 2
 HEAD = "sagelet-export.json"
 END = "sagelet-export-end.json"
 DATABASE = "sagelet.db"
 CATALOG = "s3/catalog.db"
 FILES = "s3/files/"
 #: Directories of a data directory that travel as they are.
-TREES = ("jobs", "warm-pools")
+TREES = ("jobs", "warm-pools", "hub")
 CHUNK = 1024 * 1024
 _MAX_JSON = 1024 * 1024
 _COMPRESSIONS: dict[bytes, Callable[[BinaryIO], members.Stream]] = {

@@ -12,6 +12,7 @@ from sagelet_engine.compile_cache.store import DIRECTORY as COMPILE_CACHE
 from sagelet_engine.data import removal
 from sagelet_engine.database import NewerSchema, StoreUnavailable, remove_database, schema_of
 from sagelet_engine.errors import SettingsError
+from sagelet_engine.hub.store import DIRECTORY as HUB
 from sagelet_engine.jobs import sql_schema
 from sagelet_engine.runtimes.kept_packages import DIRECTORY as ENVIRONMENTS
 from sagelet_engine.s3 import catalog
@@ -26,9 +27,11 @@ TREES = ("jobs", "warm-pools", "runtime")
 JOBS = (JOBS_DATABASE, *TREES)
 #: What is made anew when it is missing, and so travels in no export.
 CACHES = (COMPILE_CACHE, ENVIRONMENTS)
-EVERYTHING = (*JOBS, OBJECTS, *CACHES)
+EVERYTHING = (*JOBS, OBJECTS, HUB, *CACHES)
 #: By the name that people use.
-SCOPES: Mapping[str, Sequence[str]] = MappingProxyType({"all": EVERYTHING, "jobs": JOBS, "objects": (OBJECTS,)})
+SCOPES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {"all": EVERYTHING, "jobs": JOBS, "objects": (OBJECTS,), "hub": (HUB,)}
+)
 #: What is there beside it: who uses the directory and how, its log, its key pair, its certificate, its image rules.
 BESIDE = frozenset(
     {"lock", "server.json", "server.log", "server.log.1", "credentials", "tls", "image-rules.toml", "identity.json"}
@@ -42,7 +45,7 @@ class NoDataDirectory(SettingsError):
 
 
 def is_data_directory(data: Path) -> bool:
-    return any((data / name).exists() for name in (JOBS_DATABASE, CATALOG, CHANGE))
+    return any((data / name).exists() for name in (JOBS_DATABASE, CATALOG, HUB, CHANGE))
 
 
 #: What helps against a database that is gone.

@@ -7,6 +7,7 @@ the archive is written at leisure. Jobs are copied before objects: what a job is
 
 import errno
 import fcntl
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from typing import BinaryIO
 import sagelet_engine
 from sagelet_engine.database import copy_database
 from sagelet_engine.errors import SettingsError
+from sagelet_engine.hub.records import DamagedRepository, files_of
+from sagelet_engine.hub.store import BLOBS, HubStore, place_of
+from sagelet_engine.hub.store import DIRECTORY as HUB
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.errors import DamagedObject
@@ -26,6 +30,7 @@ from sagelet_engine.s3.verifying import damaged, verifier
 from sagelet_engine.state import archive, contents
 from sagelet_engine.state.change import workspace
 
+BLOBS_PATH = f"{HUB}/{BLOBS}"
 _ENDINGS = {".tar": False, ".tar.gz": True, ".tgz": True}
 
 
@@ -37,12 +42,14 @@ class Exported:
     bytes: int
     #: Entries of jobs' directories that no archive takes: pipes, sockets, links that lead out.
     left_out: int
+    #: Of the hub.
+    repositories: int
 
 
 def export_data(data: Path, target: Path, *, job_files: bool = True) -> Exported:
     """Writes all of a data directory to a file that is not there yet; `job_files`: also the directories of jobs.
 
-    Raises NoDataDirectory, NewerSchema, SettingsError, DamagedObject.
+    Raises NoDataDirectory, NewerSchema, SettingsError, DamagedObject, DamagedRepository.
     """
     compressed = _compressed(target)
     contents.check_data_directory(data)
@@ -104,6 +111,7 @@ class _Snapshot:
         if (data / contents.JOBS_DATABASE).exists():
             copy_database(data / contents.JOBS_DATABASE, self._database)
         self._link_objects()
+        self._repositories = self._link_hub()
         # These bring the copies to today's schema, and leave the originals to whoever runs on them.
         self.store = Store(self._database)
         self.catalog = Catalog(self._catalog)
@@ -124,14 +132,29 @@ class _Snapshot:
         jobs, sizes = sum(self.store.counts().values()), [stored.size for stored in self.catalog.every_object()]
         ended = [Path("jobs", job.account, job.region, job.id) for job in self.store.ended_jobs()]
         self.close()
-        with archive.writing(out, _head(), compressed=compressed) as writer:
+        with archive.writing(out, _head(hub=bool(self._repositories)), compressed=compressed) as writer:
             writer.file(archive.DATABASE, self._database)
             writer.file(archive.CATALOG, self._catalog)
             self._write_objects(writer)
+            self._write_hub(writer)
             # What a job under way writes there still is no state that could be gone on from.
             trees = [*ended, Path("warm-pools")] if job_files else []
             left_out = sum(writer.tree(path.as_posix(), self._data / path) for path in trees)
-        return Exported(jobs, len(sizes), sum(sizes), left_out)
+        return Exported(jobs, len(sizes), sum(sizes), left_out, len(self._repositories))
+
+    def _write_hub(self, writer: archive.Writer) -> None:
+        """Raises DamagedRepository."""
+        for name in self._repositories:
+            writer.file(name, self._place / name)
+        blobs = self._place / BLOBS_PATH
+        for path in sorted(blobs.iterdir()) if blobs.is_dir() else ():
+            digest = hashlib.sha256()
+            writer.file(f"{BLOBS_PATH}/{path.name}", path, digest.update)
+            if digest.hexdigest() != path.name:
+                raise DamagedRepository(
+                    f"{self._data / BLOBS_PATH / path.name} was changed by others: run `sagelet check --repair`, and "
+                    "add the repository that has it again; nothing was exported"
+                )
 
     def _write_objects(self, writer: archive.Writer) -> None:
         """Raises DamagedObject for bytes that are not those that were put: an export would pass for sound."""
@@ -170,6 +193,21 @@ class _Snapshot:
                 f"{', '.join(self._damaged[:5])}. Put them again, or delete them; nothing was exported"
             )
 
+    def _link_hub(self) -> list[str]:
+        """Records of repositories, by their names in the archive. Raises DamagedRepository."""
+        store = HubStore(self._data)
+        if not store.root.is_dir():
+            return []
+        copy = HubStore(self._place)
+        with store.committing():
+            found = store.readable()
+            copy.adopt(found)
+            (self._place / BLOBS_PATH).mkdir()
+            for file in files_of(found):
+                with store.open(file) as opened:
+                    link_or_copy(store.root / BLOBS / file.sha256, opened, self._place / BLOBS_PATH / file.sha256)
+        return [f"{HUB}/{place}" for place in map(place_of, found)]
+
     def _link_object(self, files: Files, stored: StoredObject) -> None:
         staged = files.staged(stored.file_id)
         path = staged if staged.exists() else files.root / stored.path
@@ -188,9 +226,10 @@ def _link(path: Path, target: Path) -> None:
         link_or_copy(path, opened, target)
 
 
-def _head() -> dict[str, object]:
+def _head(*, hub: bool) -> dict[str, object]:
     schemas = {archive.DATABASE: contents.SCHEMAS[contents.JOBS_DATABASE]}
     return {
+        "format": archive.FORMAT if hub else 1,
         "sagelet": sagelet_engine.__version__,
         "schemas": {**schemas, archive.CATALOG: contents.SCHEMAS[contents.CATALOG]},
     }

@@ -1,4 +1,4 @@
-"""What of a data directory nobody needs any more: files of ended jobs, abandoned uploads, free pages of databases."""
+"""What of a data directory nobody needs any more: files of ended jobs, abandoned uploads, of the hub, free pages."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sagelet_engine.clock import Clock, SystemClock
+from sagelet_engine.hub.store import HubStore
 from sagelet_engine.jobs.collector import Collected, Collector, Keep
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.jobs.strays import end_strays
@@ -43,6 +44,9 @@ class Garbage:
     stays: tuple[str, ...]
     #: Hosts that ran without a job or a data directory, for people.
     hosts: tuple[str, ...] = ()
+    #: Of the hub, which no repository there has.
+    hub_files: int = 0
+    hub_bytes: int = 0
 
 
 class Jobs(Protocol):
@@ -55,7 +59,7 @@ class Jobs(Protocol):
     def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]: ...
 
 
-def collect_garbage(jobs: Jobs, objects: S3Store, rules: Rules, *, dry_run: bool = False) -> Garbage:
+def collect_garbage(jobs: Jobs, objects: S3Store, hub: HubStore, rules: Rules, *, dry_run: bool = False) -> Garbage:
     """For who has the data directory. May be repeated, also after a crash. Raises StoreUnavailable."""
     hosts = jobs.end_strays(dry_run=dry_run)
     done = jobs.collect(rules.keep, dry_run=dry_run)
@@ -63,6 +67,7 @@ def collect_garbage(jobs: Jobs, objects: S3Store, rules: Rules, *, dry_run: bool
     if rules.uploads_seconds is not None:
         before_ms = objects.clock.now_ms() - 1000 * rules.uploads_seconds
         uploads, upload_bytes = Uploads(objects).abort_older(before_ms, dry_run=dry_run)
+    dropped = hub.collect(dry_run=dry_run)
     database_bytes = 0 if dry_run else jobs.compact() + objects.catalog.compact()
     return Garbage(
         done.jobs,
@@ -75,6 +80,8 @@ def collect_garbage(jobs: Jobs, objects: S3Store, rules: Rules, *, dry_run: bool
         database_bytes,
         done.stays,
         hosts,
+        dropped.files,
+        dropped.bytes,
     )
 
 
@@ -89,7 +96,7 @@ def collect_stopped(
     try:
         with _opened(data, SystemClock(), runtimes()) as (jobs, objects):
             objects.recover()
-            return collect_garbage(jobs, objects, rules, dry_run=dry_run)
+            return collect_garbage(jobs, objects, HubStore(data), rules, dry_run=dry_run)
     finally:
         lock.close()
 

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO
 from sagelet_engine.data.members import Parts, Tree, size_of
 from sagelet_engine.database_damage import damage_of
 from sagelet_engine.errors import SageletError, SettingsError
+from sagelet_engine.hub.records import DamagedRepository, files_of
+from sagelet_engine.hub.store import BLOBS, HubStore, place_of
 from sagelet_engine.jobs.record import TrainingJob
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.s3.catalog import Catalog
@@ -42,6 +44,8 @@ class DataThere(SettingsError):
 class Imported:
     jobs: int
     objects: int
+    #: Of the hub.
+    repositories: int
     #: Where files are now that are not sagelet's and were in the way.
     kept: list[Path]
 
@@ -61,8 +65,9 @@ def import_data(source: Path, data: Path, *, replace: bool = False) -> Imported:
             _Unpacking(change.new).run(packed)
             _check_databases(change.new)
             jobs, objects = _check_jobs(change.new), _settle_objects(change.new)
+            repositories = _check_hub(change.new)
             with without_imports(data):
-                return Imported(jobs, objects, change.commit(contents.EVERYTHING))
+                return Imported(jobs, objects, repositories, change.commit(contents.EVERYTHING))
     except OSError as error:
         raise SettingsError(f"{error.filename or data}: {error.strerror or error}") from error
     finally:
@@ -185,6 +190,23 @@ def _check_names(job: TrainingJob) -> None:
     for name in (job.id, job.key.account, job.key.region, job.cluster or "none"):
         if not _NAME.fullmatch(name):
             raise ArchiveDamaged(f"{archive.DATABASE}: {name!r} is no name of a job's directory")
+
+
+def _check_hub(root: Path) -> int:
+    """Returns how many repositories there are, all of whose files are there, and nothing else is."""
+    store = HubStore(root)
+    if not store.root.is_dir():
+        return 0
+    try:
+        found = store.readable()
+        for file in files_of(found):
+            store.open(file).close()
+    except DamagedRepository as error:
+        raise ArchiveDamaged(str(error)) from error
+    expected = {place_of(one) for one in found} | {f"{BLOBS}/{file.sha256}" for file in files_of(found)}
+    if expected != {path.relative_to(store.root).as_posix() for path in store.root.rglob("*") if not path.is_dir()}:
+        raise ArchiveDamaged("hub: there are files that belong to no repository")
+    return len(found)
 
 
 def _settle_objects(root: Path) -> int:

@@ -1,16 +1,17 @@
 """Whether the databases of a data directory are sound, also beside a server: a quick look often, a long one hourly."""
 
-import sqlite3
 import threading
 from pathlib import Path
 
-from sagelet_engine.database import NewerSchema, StoreUnavailable, schema_of
+from sagelet_engine.database import DatabaseDamaged, NewerSchema, StoreUnavailable, schema_of
 from sagelet_engine.database_damage import damage_of, has_header
 from sagelet_engine.state import contents
 from sagelet_engine.state.checking.databases import MIGRATIONS
 
 #: Seconds between two reads of all pages.
 PERIOD = 3600.0
+#: What SQLite says while another connection has what this one wants.
+_BUSY = ("is locked", "locking protocol")
 
 
 def damage(data: Path) -> dict[str, list[str]]:
@@ -21,7 +22,7 @@ def damage(data: Path) -> dict[str, list[str]]:
             found[name] = [lost]
         elif (data / name).exists():
             try:
-                found[name] = damage_of(data / name, migrations, quick=True)
+                found[name] = [why for why in damage_of(data / name, migrations, quick=True) if not _is_busy(why)]
             except NewerSchema:
                 found[name] = []
     return found
@@ -56,6 +57,14 @@ class Soundness(threading.Thread):
             if not has_header(self._data / name):
                 return "damaged: file is not a database"
             schema_of(self._data / name)
-        except (StoreUnavailable, OSError, sqlite3.Error) as error:
+        except DatabaseDamaged as error:
             return f"damaged: {error.__cause__ or error}"
+        except (StoreUnavailable, OSError) as error:
+            why = str(error.__cause__ or error)
+            return "ok" if _is_busy(why) else f"unavailable: {why}"
         return "ok"
+
+
+def _is_busy(why: str) -> bool:
+    """Whether another connection is at work, which is proof enough that the database can be read."""
+    return any(word in why for word in _BUSY)

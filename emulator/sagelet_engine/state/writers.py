@@ -1,17 +1,27 @@
-"""Keeping `sagelet s3 import`, which needs no server, off a directory whose content is about to change."""
+"""Keeping commands that need no server off a directory whose content is about to change: `sagelet s3 import`, `hub`."""
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from sagelet_engine.errors import DataDirectoryInUse
+from sagelet_engine.hub.store import HubStore
 from sagelet_engine.state.contents import OBJECTS
 
 
 @contextmanager
 def without_imports(data: Path) -> Iterator[None]:
-    """No import is under way, and none begins. Raises DataDirectoryInUse when one is."""
+    """No import is under way, and none begins. Raises DataDirectoryInUse when one is.
+
+    What `sagelet hub add` has copied so far goes with its directory, and it says so at its end.
+    """
+    hub = HubStore(data)
+    with hub.committing() if hub.root.is_dir() else nullcontext():
+        yield from _without_imports(data)
+
+
+def _without_imports(data: Path) -> Iterator[None]:
     path = data / OBJECTS / ".imports"
     if not path.parent.is_dir():
         yield

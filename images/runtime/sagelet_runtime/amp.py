@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from sagelet_runtime.say import say_once
+from sagelet_runtime.say import say_for_all
 
 #: Devices on which float16 becomes bfloat16. XLA's CPU code multiplies float16 matrices at 0.5 GFLOP/s, bfloat16 ones
 #: at 160; the renamed GPU is torch_xla 2.9's, which has no GradScaler for float16.
@@ -45,9 +45,13 @@ def _map_half_to_bfloat16(torch: Any, why: str) -> None:
     def init(
         self: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
     ) -> None:
+        if device_type == "cuda":
+            # Transformers up to 4.30 and scripts of then: on AWS's GPUs it is of XLA's tensors, too.
+            device_type, dtype = "xla", dtype or torch.float16
         if device_type == "xla" and dtype == torch.float16:
             dtype = torch.bfloat16
-            say_once(f"autocast to float16 computes in bfloat16 {why}")
+            if enabled:
+                say_for_all(f"autocast to float16 computes in bfloat16 {why}; nothing is scaled")
         original(self, device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
     base.__init__ = init
@@ -64,8 +68,8 @@ def _turn_scaling_off(torch: Any) -> None:
 
     def scale(self: Any, outputs: Any) -> Any:
         if self._enabled and isinstance(outputs, torch.Tensor) and outputs.device.type == "xla":
+            # bfloat16 has float32's range. The line about autocast says it.
             self._enabled = False
-            say_once("gradient scaling is off: bfloat16, in which this job computes, has float32's range")
         return original(self, outputs)
 
     base.scale = scale

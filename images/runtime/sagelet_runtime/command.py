@@ -48,6 +48,7 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
         master_hostname=resources["hosts"][0],
         network_interface_name=resources.get("network_interface_name", "eth0"),
         current_host=resources["current_host"],
+        current_instance_type=resources["current_instance_type"],
     )
     added = framework.thread_environment(environ) | framework.compiler_environment(job, environ)
     drivers = Path(environment.base_dir, "input", "data", "sm_drivers")
@@ -58,6 +59,7 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
     # For the hooks; in a job that needs none its sitecustomize does nothing.
     path = os.pathsep.join(filter(None, [framework.STARTUP, environ.get("PYTHONPATH", "")]))
     added |= framework.report_environment(job, environ)
+    added |= framework.stand_in_environment(job, environ)
     return added | (workers or {}) | {"PYTHONPATH": path}
 
 

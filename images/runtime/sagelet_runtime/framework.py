@@ -11,7 +11,7 @@ from typing import Any
 
 from sagemaker_training import entry_point, environment, errors
 
-from sagelet_runtime import agreement, compilation, compiler, device, gpu, image, installed, uncompiled
+from sagelet_runtime import agreement, compilation, compiler, device, gpu, image, installed, missing_gpu, uncompiled
 from sagelet_runtime.hugging_face import activation, names
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.say import say
@@ -53,6 +53,7 @@ def run(job: Any) -> None:
     added |= workers_environment(job, os.environ, name, world)
     added |= report_environment(job, os.environ)
     added |= hugging_face_environment(os.environ)
+    added |= stand_in_environment(job, os.environ)
     say_runner(name, job, world, added)
     entry_point.run(
         uri=job.module_dir,
@@ -177,6 +178,14 @@ def native_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def hugging_face_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """For scripts of an image whose Transformers had names that ours has no more, compiled or not."""
     added = activation.environment(environ)
+    if added:
+        _put_startup_first()
+    return added
+
+
+def stand_in_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
+    """For scripts that ask for a GPU of their instance type, where this host has none."""
+    added = missing_gpu.environment(job.current_instance_type, environ, gpu.gpu_count(environ, job.num_gpus))
     if added:
         _put_startup_first()
     return added

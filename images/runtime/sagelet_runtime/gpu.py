@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_runtime import installed, pjrt_front
+from sagelet_runtime.say import ranks_line, say
 
 PLUGIN = "SAGELET_PJRT_PLUGIN"
 FRONT = "SAGELET_PJRT_FRONT"
@@ -110,6 +111,9 @@ def install(_torch_xla: Any) -> None:
     if "MASTER_PORT" in os.environ:
         # torch_xla's own default is one port of the machine, which hosts that are processes share with other jobs.
         os.environ.setdefault(COORDINATOR_PORT, str(int(os.environ["MASTER_PORT"]) + 1))
+    rank, size = _world(os.environ)
+    if size > 1:
+        say(ranks_line("NCCL is to join the workers", rank, size))
     plugins.use_dynamic_plugins()
     plugins.register_plugin(os.environ["PJRT_DEVICE"], _device_plugin(plugins.DevicePlugin, path))
 

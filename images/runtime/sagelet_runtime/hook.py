@@ -78,14 +78,33 @@ class _Loader(abc.Loader):
         self._after(module)
 
 
+def after(name: str, patch: Callable[[Any], None]) -> None:
+    """Patches the module `name` once it is imported. A patch that does not fit it is named in the log and left out."""
+
+    def patched(module: ModuleType) -> None:
+        try:
+            patch(module)
+        except (AttributeError, ImportError, KeyError, TypeError, ValueError) as error:
+            say(f"{patch.__module__} does not fit {module.__name__} and is left out: {error!r}")
+
+    sys.meta_path.insert(0, PostImport(name, patched))
+
+
 def activate() -> None:
     """Installs the hooks in this process."""
-    from sagelet_runtime import saving
+    from sagelet_runtime import missing_gpu, saving, shuffling
+    from sagelet_runtime.hugging_face import alone, half, loading
 
     debugging.name_files(os.environ)
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
-    sys.meta_path.insert(0, PostImport(saving.MODULE, saving.install))
-    sys.meta_path.insert(0, PostImport("transformers.training_args", _dated))
+    after(saving.MODULE, saving.install)
+    after(saving.TRAINER, saving.install_trainer)
+    after(shuffling.MODULE, shuffling.install)
+    after(loading.MODULE, loading.install)
+    after(alone.MODULE, alone.install)
+    if missing_gpu.is_compiled(os.environ):
+        after(half.MODULE, half.install_compiled)
+    after(half.MODULE, _dated)
 
 
 def activate_native() -> None:
@@ -93,6 +112,9 @@ def activate_native() -> None:
 
     Libraries import torch_xla to see whether it is there.
     """
+    from sagelet_runtime.hugging_face import alone
+
+    after(alone.MODULE, alone.install)
     sys.meta_path.insert(0, PostImport("torch", install_native))
     sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
     for library in ("transformers", "accelerate"):
@@ -134,7 +156,19 @@ def install(torch_xla: Any) -> None:
 
     Not so the world of workers: without it each of them would train alone.
     """
-    from sagelet_runtime import amp, compat, gpu, older, opened, optimizers, spawn, spawn_modules, ties, uncompiled
+    from sagelet_runtime import (
+        amp,
+        compat,
+        gpu,
+        loading,
+        older,
+        opened,
+        optimizers,
+        spawn,
+        spawn_modules,
+        ties,
+        uncompiled,
+    )
     from sagelet_runtime.reporting import compiled
     from sagelet_runtime.world import install as world
 
@@ -143,7 +177,7 @@ def install(torch_xla: Any) -> None:
     if is_compiled:
         world.install(torch_xla)
         spawn.install(torch_xla)
-    parts = (gpu, debugging, compat, amp, ties, optimizers, opened, compiled, spawn_modules)
+    parts = (gpu, debugging, compat, amp, loading, ties, optimizers, opened, compiled, spawn_modules)
     for part in parts if is_compiled else (uncompiled,):
         try:
             part.install(torch_xla)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,12 +87,13 @@ def stop_targets(processes: list[ProcessInfo], root: int, own_helpers: frozenset
     return targets
 
 
+_TORCHS = ("torch.distributed.run", "torch.distributed.launch")
 #: Modules that start workers and forward signals: ours, and torch's.
 _LAUNCHERS = (
     "torch_xla.distributed.xla_spawn",
     "torch_xla.distributed.sm_dist",
     "sagelet_runtime.workers.mpi_like",
-    "torch.distributed.run",
+    *_TORCHS,
 )
 
 
@@ -101,7 +103,12 @@ def _is_handed_on(process: ProcessInfo, parent_command: tuple[str, ...]) -> bool
 
 def _is_launcher(command: tuple[str, ...]) -> bool:
     """`python -m MODULE`, or a program: torchrun by itself, or below the interpreter that its first line names."""
-    return module_of(command) in _LAUNCHERS or any(os.path.basename(word) == "torchrun" for word in command[:2])
+    return module_of(command) in _LAUNCHERS or is_torchrun(command)
+
+
+def is_torchrun(command: Sequence[str]) -> bool:
+    """torch's launcher, by its module or its program."""
+    return module_of(command) in _TORCHS or any(os.path.basename(word) == "torchrun" for word in command[:2])
 
 
 def _is_worker(process: ProcessInfo, parent_command: tuple[str, ...]) -> bool:

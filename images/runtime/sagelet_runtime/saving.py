@@ -1,15 +1,22 @@
 """Transformers saves a model once, by the main process.
 
 On XLA its Trainer calls `save_pretrained` in every worker, with `is_main_process` for the first alone; but only the
-configuration heeds it, and all workers write model.safetensors, of the same name, at the same time.
+configuration heeds it, and all workers write model.safetensors, of the same name, at the same time. And there it
+leaves out the tokenizer of the data collator, which it saves natively where the script names no other.
+
+A script of its own calls `save_pretrained` of a model on XLA. Transformers wrote that by torch.save; today it writes
+safetensors, which only knows tensors that have a storage.
 """
+
+from __future__ import annotations
 
 import functools
 from types import ModuleType
 from typing import Any
 
-#: The module to patch once a script imports it.
+#: The modules to patch once a script imports them.
 MODULE = "transformers.modeling_utils"
+TRAINER = "transformers.trainer"
 
 
 def install(modeling_utils: ModuleType) -> None:
@@ -20,6 +27,43 @@ def install(modeling_utils: ModuleType) -> None:
     def save_pretrained(self: Any, save_directory: Any, is_main_process: bool = True, *args: Any, **rest: Any) -> Any:
         if not is_main_process:
             return None
+        if not args and rest.get("state_dict") is None and is_on_xla(self):
+            rest["state_dict"] = on_cpu(self)
         return original(self, save_directory, is_main_process, *args, **rest)
 
     model.save_pretrained = save_pretrained
+
+
+def is_on_xla(model: Any) -> bool:
+    return any(parameter.device.type == "xla" for parameter in model.parameters())
+
+
+def on_cpu(model: Any) -> dict[str, Any]:
+    """The model's state dict, copied to the CPU. Weights that are one stay one: Transformers writes those once."""
+    import torch_xla.core.xla_model as xm
+
+    place = {name: str(id(weight)) for name, weight in model.named_parameters(remove_duplicate=False)}
+    state = model.state_dict()
+    copied = xm._maybe_convert_to_cpu({place.get(name, name): tensor for name, tensor in state.items()})
+    return {name: copied[place.get(name, name)] for name in state}
+
+
+def install_trainer(module: Any) -> None:
+    trainer = module.Trainer
+    # Releases of before 4.4x save no such tokenizer natively either.
+    if "data_collator" not in trainer._save.__code__.co_names:
+        return
+    original = trainer._save_tpu
+
+    @functools.wraps(original)
+    def _save_tpu(self: Any, output_dir: str | None = None) -> None:
+        original(self, output_dir)
+        tokenizer = getattr(self.data_collator, "tokenizer", None)
+        if tokenizer is None or self.processing_class is not None or not self.args.should_save:
+            return
+        # The Trainer's own line, as from its own file.
+        told = "Saving Trainer.data_collator.tokenizer by default as Trainer.processing_class is `None`"
+        module.logger.info(told, stacklevel=2)
+        tokenizer.save_pretrained(output_dir if output_dir is not None else self.args.output_dir)
+
+    trainer._save_tpu = _save_tpu

@@ -1,5 +1,6 @@
 """Buckets and listings over S3's REST API."""
 
+import json
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -87,6 +88,34 @@ def test_the_configuration_of_a_bucket_is_motos(s3c: Any, bucket: str, bridge: M
     s3c.create_bucket(Bucket=bucket)
     assert refusal(s3c.get_bucket_tagging, Bucket=bucket) == (404, "NoSuchTagSet")
     assert "Status" not in s3c.get_bucket_versioning(Bucket=bucket)
+
+
+def test_a_configuration_reaches_moto_as_it_was_said(s3c: Any, bucket: str) -> None:
+    """Its document is made anew: nothing of it is lost, an empty text that means something included."""
+    rules = [
+        {"ID": "all", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 3}},
+        {
+            "ID": "some",
+            "Status": "Disabled",
+            "Filter": {"And": {"Prefix": "x", "Tags": [{"Key": "a", "Value": "b"}]}},
+            "NoncurrentVersionExpiration": {"NoncurrentDays": 4},
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
+        },
+    ]  # fmt: skip
+    s3c.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": rules})
+    assert s3c.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"] == rules
+    tags = [{"Key": "<&>", "Value": ""}]
+    s3c.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": tags})
+    assert s3c.get_bucket_tagging(Bucket=bucket)["TagSet"] == tags
+    delivery = {"Effect": "Allow", "Principal": {"Service": "logging.s3.amazonaws.com"}, "Action": ["s3:PutObject"]}
+    statement = {**delivery, "Resource": [f"arn:aws:s3:::{bucket}/*"]}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    s3c.put_bucket_policy(Bucket=bucket, Policy=policy)
+    assert s3c.get_bucket_policy(Bucket=bucket)["Policy"] == policy
+    logging = {"LoggingEnabled": {"TargetBucket": bucket, "TargetPrefix": ""}}
+    s3c.put_bucket_logging(Bucket=bucket, BucketLoggingStatus=logging)
+    assert s3c.get_bucket_logging(Bucket=bucket)["LoggingEnabled"]["TargetBucket"] == bucket
+    assert refusal(s3c.put_bucket_tagging, Bucket=bucket, Tagging={"TagSet": [{"Key": "", "Value": "v"}]})[0] == 400
 
 
 def test_notifications_of_objects_reach_a_queue(s3c: Any, client: Callable[..., Any], bucket: str) -> None:

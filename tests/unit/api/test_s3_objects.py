@@ -247,6 +247,53 @@ def test_deletions(s3c: Any, bucket: str) -> None:
     assert refusal(s3c.delete_objects, Bucket=bucket, Delete={"Objects": objects}) == (400, "MalformedXML")
 
 
+def test_deletions_heed_each_objects_condition(s3c: Any, bucket: str) -> None:
+    etags = {key: s3c.put_object(Bucket=bucket, Key=key, Body=key.encode())["ETag"] for key in "abcde"}
+    asked = [
+        {"Key": "a", "ETag": etags["a"]},
+        {"Key": "b", "ETag": etags["a"]},
+        {"Key": "c", "ETag": "*"},
+        {"Key": "d"},
+        {"Key": "none", "ETag": "*"},
+        {"Key": "none-2"},
+        {"Key": "e"},
+        {"Key": "e", "ETag": etags["a"]},
+    ]
+    answer = s3c.delete_objects(Bucket=bucket, Delete={"Objects": asked})
+    assert [one["Key"] for one in answer["Deleted"]] == ["a", "c", "d", "none-2"]
+    failed = {one["Key"]: one["Code"] for one in answer["Errors"]}
+    assert failed == {"b": "PreconditionFailed", "none": "NoSuchKey", "e": "PreconditionFailed"}
+    assert [one["Key"] for one in s3c.list_objects_v2(Bucket=bucket)["Contents"]] == ["b", "e"]
+    quiet = s3c.delete_objects(Bucket=bucket, Delete={"Objects": asked[:2], "Quiet": True})
+    assert "Deleted" not in quiet
+    assert [one["Code"] for one in quiet["Errors"]] == ["NoSuchKey", "PreconditionFailed"]
+    unquoted = [{"Key": "b", "ETag": etags["b"].strip('"')}]
+    assert s3c.delete_objects(Bucket=bucket, Delete={"Objects": unquoted})["Deleted"] == [{"Key": "b"}]
+
+
+def test_deletions_refuse_what_they_would_not_heed(s3c: Any, bucket: str) -> None:
+    """Conditions of directory buckets, and versions: an object that the client meant to keep must not go."""
+    modified = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    s3c.put_object(Bucket=bucket, Key="k", Body=b"x")
+    for one, code in (
+        ({"Size": 7}, (501, "NotImplemented")),
+        ({"LastModifiedTime": modified}, (501, "NotImplemented")),
+        ({"VersionId": "other"}, (400, "InvalidArgument")),
+    ):
+        objects = [{"Key": "other"}, {"Key": "k", **one}]
+        assert refusal(s3c.delete_objects, Bucket=bucket, Delete={"Objects": objects}) == code
+    for header, code in (
+        ({"IfMatchSize": 7}, (501, "NotImplemented")),
+        ({"IfMatchLastModifiedTime": modified}, (501, "NotImplemented")),
+        ({"VersionId": "other"}, (400, "InvalidArgument")),
+    ):
+        assert refusal(s3c.delete_object, Bucket=bucket, Key="k", **header) == code
+    assert s3c.head_object(Bucket=bucket, Key="k")
+    assert refusal(s3c.delete_object, Bucket=bucket, Key="none", IfMatch="*") == (404, "NoSuchKey")
+    s3c.delete_object(Bucket=bucket, Key="k", VersionId="null")
+    assert refusal(s3c.head_object, Bucket=bucket, Key="k")[0] == 404
+
+
 def test_checksums_of_all_kinds(s3c: Any, bucket: str) -> None:
     for algorithm in ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"):
         put = s3c.put_object(Bucket=bucket, Key=algorithm, Body=b"123456789", ChecksumAlgorithm=algorithm)

@@ -4,6 +4,7 @@ import hashlib
 import socket
 import uuid
 from collections.abc import Callable
+from datetime import datetime, timezone
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -119,6 +120,51 @@ def test_presigned_urls(ask: Ask, server: Front, s3c: Any, bucket: str) -> None:
     status, body, _ = ask("GET", presigned("get_object", seconds=-1), None, {})
     assert (status, b"Request has expired" in body) == (403, True)
     assert ask("GET", f"/{bucket}/a%20b", None, {})[0] == 403
+
+
+#: Of @aws-sdk/s3-request-presigner 3.729 and newer, in the URL of a PutObject or UploadPart: it has no body yet.
+JAVASCRIPT = "&x-amz-checksum-crc32=AAAAAA%3D%3D&x-amz-sdk-checksum-algorithm=CRC32"
+
+
+@pytest.mark.parametrize("body", [b"data", b""])
+def test_a_checksum_in_a_presigned_query_is_not_heeded(ask: Ask, s3c: Any, bucket: str, body: bytes) -> None:
+    presigned = (
+        "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Content-Sha256=UNSIGNED-PAYLOAD"
+        "&X-Amz-Credential=test%2F20260101%2Fus-east-1%2Fs3%2Faws4_request"
+        f"&X-Amz-Date={datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}&X-Amz-Expires=900&X-Amz-Signature=0"
+        f"&X-Amz-SignedHeaders=host{JAVASCRIPT}"
+    )
+    status, answer, _ = ask("PUT", f"/{bucket}/k?{presigned}&x-amz-meta-by=me&x-id=PutObject", body, {})
+    assert status == 200, answer
+    head = s3c.head_object(Bucket=bucket, Key="k", ChecksumMode="ENABLED")
+    assert (head["ContentLength"], head["Metadata"]) == (len(body), {"by": "me"})
+    assert ("ChecksumCRC64NVME" in head, "ChecksumCRC32" in head) == (True, False)
+    upload = s3c.create_multipart_upload(Bucket=bucket, Key="u")["UploadId"]
+    number = f"partNumber=1&uploadId={upload}&x-id=UploadPart"
+    status, _, headers = ask("PUT", f"/{bucket}/u?{presigned}&{number}", body, {})
+    assert status == 200
+    parts = {"Parts": [{"PartNumber": 1, "ETag": headers["ETag"]}]}
+    s3c.complete_multipart_upload(Bucket=bucket, Key="u", UploadId=upload, MultipartUpload=parts)
+    assert s3c.get_object(Bucket=bucket, Key="u")["Body"].read() == body
+    # A header is another thing.
+    wrong = ask("PUT", f"/{bucket}/k?{presigned}", b"other", {"x-amz-checksum-crc32": "AAAAAA=="})
+    assert (wrong[0], b"<Code>BadDigest</Code>" in wrong[1]) == (400, True)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_what_is_not_modified_says_what_a_cache_needs(ask: Ask, s3c: Any, bucket: str, method: str) -> None:
+    expires = "Thu, 01 Jan 2032 00:00:00 GMT"
+    s3c.put_object(Bucket=bucket, Key="k", Body=b"x", CacheControl="max-age=60", Expires=expires, Metadata={"a": "b"})
+    _, _, whole = ask("HEAD", f"/{bucket}/k")
+    for condition in ({"If-None-Match": whole["ETag"]}, {"If-Modified-Since": whole["Last-Modified"]}):
+        status, body, headers = ask(method, f"/{bucket}/k", None, {**SIGNED, **condition})
+        assert (status, body) == (304, b"")
+        for name in ("ETag", "Last-Modified", "Cache-Control", "Expires"):
+            assert headers[name] == whole[name]
+        assert headers["Cache-Control"] == "max-age=60"
+        assert headers["x-amz-request-id"]
+        for name in ("Content-Type", "Content-Length", "x-amz-meta-a"):
+            assert headers[name] is None
 
 
 @pytest.mark.parametrize("suffix", ["localhost", "s3.localhost", "s3.us-east-1.localhost"])

@@ -65,7 +65,8 @@ def test_an_update_is_stored_and_echoed_and_touches_nothing_else(world: ApiWorld
     after = describe(world, "One")
     changed = {name for name in after if after[name] != before.get(name)} - {"ResponseMetadata"}
     assert changed == {
-        "ProfilerConfig", "ProfilerRuleConfigurations", "ProfilingStatus", "RemoteDebugConfig", "LastModifiedTime",
+        "ProfilerConfig", "ProfilerRuleConfigurations", "ProfilerRuleEvaluationStatuses", "ProfilingStatus",
+        "RemoteDebugConfig", "LastModifiedTime",
     }  # fmt: skip
     assert after["ProfilerConfig"] == {
         "S3OutputPath": "s3://b/p", "DisableProfiler": True, "ProfilingIntervalInMilliseconds": 1000,

@@ -230,6 +230,18 @@ def regex(text: str) -> dict[str, Any]:
             channels({"InputMode": "Pipe"}, {"ChannelName": "d", "InputMode": "FastFile"}),
             "Cannot use both 'Pipe' and 'FastFile' TrainingInputMode on the same Training Job.",
         ),
+        (
+            channels({"CompressionType": "Gzip"}),
+            "Invalid compression type for channel c: File mode only supports NONE, got Gzip instead",
+        ),
+        (
+            channels({"CompressionType": "Gzip", "InputMode": "FastFile"}),
+            "Invalid compression type for channel c: FastFile mode only supports NONE, got Gzip instead",
+        ),
+        (
+            {**algorithm(TrainingInputMode="Pipe"), **channels({"CompressionType": "Gzip", "InputMode": "File"})},
+            "Invalid compression type for channel c: File mode only supports NONE, got Gzip instead",
+        ),
         (typed("Converse"), "does not support the S3DataType Converse"),
         (typed("ManifestFile", "FastFile"), "FastFile takes the S3DataType S3Prefix only, not ManifestFile"),
         (typed("AugmentedManifestFile", AttributeNames=["a"]), "needs the input mode Pipe, not File"),
@@ -314,7 +326,9 @@ def test_instance_groups_are_accepted_echoed_and_found(world: ApiWorld) -> None:
     "changes",
     [
         channels({"InputMode": "Pipe"}, {"ChannelName": "d", "InputMode": "File"}),
-        channels({"ShuffleConfig": {"Seed": -1}, "CompressionType": "Gzip", "RecordWrapperType": "RecordIO"}),
+        channels({"ShuffleConfig": {"Seed": -1}, "CompressionType": "None", "RecordWrapperType": "RecordIO"}),
+        channels({"InputMode": "Pipe", "CompressionType": "Gzip"}),
+        {**algorithm(TrainingInputMode="Pipe"), **channels({"CompressionType": "Gzip"})},
         typed("ManifestFile"),
         typed("ManifestFile", "Pipe"),
         typed("S3Prefix", "FastFile", S3DataDistributionType="ShardedByS3Key"),

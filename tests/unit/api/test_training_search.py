@@ -96,7 +96,10 @@ def three(world: ApiWorld) -> ApiWorld:
         "a",
         {"team": "vision", "with.dot": "x"},
         HyperParameters={"lr": "5e-05", "epochs": "3", "ü\"'": "é", "mode": '"fast"'},
-        InputDataConfig=[channel("train", "s3://data/one"), channel("test", "s3://data/two", CompressionType="Gzip")],
+        InputDataConfig=[
+            channel("train", "s3://data/one"),
+            channel("test", "s3://data/two", CompressionType="Gzip", InputMode="Pipe"),
+        ],
         EnableManagedSpotTraining=True,
         VpcConfig={"Subnets": ["subnet-1", "subnet-2"], "SecurityGroupIds": ["sg-1"]},
         Environment={"A.B": "1"},

@@ -82,6 +82,7 @@ def test_every_setting_is_an_option() -> None:
         "writable_image": "writable_images",
         "root_image": "root_images",
         "log_size": "log_bytes",
+        "no_hub": "hub",
     }
 
     def command() -> None: ...

@@ -1,5 +1,7 @@
 """What a container is started with."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,6 @@ def plan_of(gpus: tuple[str, ...] = (), algorithm: dict[str, Any] | None = None,
     body = request("One", **changes)
     body["AlgorithmSpecification"] |= algorithm or {}
     job = create(key("One"), "job-id", body, {}, 1000)
-    from dataclasses import replace
-
     job = replace(job, image="local:1", gpus=gpus)
     return launch_plan(
         job, JobDirectories(Path("/data/job")), FakeRuntime(FakeClock()), Endpoint(1234, KeyPair("AKIA", "secret"))
@@ -49,6 +49,8 @@ def test_the_environment_of_a_real_container() -> None:
     assert environment.pop("AWS_ACCESS_KEY_ID").startswith("ASIA")
     assert len(environment.pop("AWS_SECRET_ACCESS_KEY")) == 40
     assert environment.pop("AWS_SESSION_TOKEN")
+    # The way in shows which job it is, as the session does.
+    assert re.fullmatch(r"http://endpoint:1234/_sagelet/hub/~job-id\.[\w-]{32}", environment.pop("HF_ENDPOINT"))
     assert environment == {
         "TRAINING_JOB_NAME": "One",
         "TRAINING_JOB_ARN": "arn:aws:sagemaker:us-east-1:123456789012:training-job/one",
@@ -57,6 +59,7 @@ def test_the_environment_of_a_real_container() -> None:
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_ENDPOINT_URL": "http://endpoint:1234",
         "S3_ENDPOINT_URL": "http://endpoint:1234",
+        "HF_UPDATE_DOWNLOAD_COUNTS": "0",
         "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
         "DMLC_INTERFACE": "eth0",
         "SAGELET_JOB_GPUS": "0",
@@ -70,6 +73,29 @@ def test_nothing_of_the_servers_environment_gets_in(monkeypatch: pytest.MonkeyPa
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "AWS_PROFILE"):
         monkeypatch.setenv(name, "secret-of-the-host")
     assert "secret-of-the-host" not in plan_of().environment.values()
+
+
+def test_a_job_without_a_network_has_no_hub() -> None:
+    assert "HF_ENDPOINT" not in plan_of(EnableNetworkIsolation=True).environment
+
+
+def test_a_server_without_a_hub_tells_of_none() -> None:
+    job = replace(create(key("One"), "job-id", request("One"), {}, 1000), image="local:1")
+    keys = KeyPair("AKIA", "secret")
+    directories, runtime = JobDirectories(Path("/data/job")), FakeRuntime(FakeClock())
+    without = launch_plan(job, directories, runtime, Endpoint(1234, keys, hub=False)).environment
+    assert "HF_ENDPOINT" not in without
+    told = launch_plan(job, directories, runtime, Endpoint(1234, keys, tls=True)).environment
+    # Of both kinds of clients, requests' and httpx's.
+    assert told["REQUESTS_CA_BUNDLE"] == told["SSL_CERT_FILE"] == "/opt/ml/input/config/sagelet-ca-bundle.pem"
+
+
+@pytest.mark.parametrize("given", [{"HF_ENDPOINT": "https://huggingface.co"}, {"HF_HUB_OFFLINE": "1"}])
+def test_what_the_request_says_of_the_hub_holds(given: dict[str, str]) -> None:
+    environment = plan_of(Environment=given).environment
+    assert given.items() <= environment.items()
+    # Who asks the real one asks it as without us.
+    assert ("HF_UPDATE_DOWNLOAD_COUNTS" in environment) == ("HF_ENDPOINT" not in given)
 
 
 def test_the_requests_environment_comes_last() -> None:

@@ -220,7 +220,10 @@ def test_rules_of_the_user_come_first(tmp_path: Path) -> None:
         ("[[rule]]\nmatch = 'x'\nimage = 'y:{'\n", "bad placeholder"),
         ("[[rule]]\nmatch = 'x'\nimage = ' '\n", "not the name of an image"),
         ("[[rule]]\nmatch = 'x'\nimage = 'y'\n[[rule]]\nmatch = 7\nimage = 'y'\n", "Rule 2 of"),
-        ("[[rule]]\nmatch = 'x'\nimgae = 'y'\n", "unknown keys: imgae; known: dated, dated_image, gpu_image, image, match"),
+        (
+            "[[rule]]\nmatch = 'x'\nimgae = 'y'\n",
+            "unknown keys: imgae; known: dated, dated_image, gpu_image, image, match",
+        ),
     ],
 )
 def test_a_bad_rules_file_names_file_and_rule(tmp_path: Path, text: str, complaint: str) -> None:

@@ -38,6 +38,13 @@ def test_a_native_job_is_kept_off_xla(host: TrainingHost) -> None:
     assert "SAGELET_COMPILER_PARAMETERS" not in environment
 
 
+def test_a_script_is_told_whose_gpus_are_stood_in_for(host: TrainingHost) -> None:
+    host.environment |= {**FOUR, "CUDA_VISIBLE_DEVICES": ""}
+    environment = seen(command(host, {}, sys.executable, "-c", PRINT))
+    assert environment["SAGELET_STANDS_IN_FOR"] == "ml.p3.2xlarge"
+    assert "sagelet_runtime/startup" in environment["PYTHONPATH"]
+
+
 def test_the_command_has_the_exit_code(host: TrainingHost) -> None:
     ended = command(host, {}, "sh", "-c", 'echo "$1"; exit 5', "sh", "--flag")
     assert (ended.code, ended.log.splitlines()[-1]) == (5, "--flag")

@@ -93,6 +93,9 @@ def test_transformers_saves_in_the_main_process_only() -> None:
             saved.append((save_directory, is_main_process, safe))
             return "saved"
 
+        def parameters(self) -> list[object]:
+            return []
+
     module = ModuleType("transformers.modeling_utils")
     module.PreTrainedModel = PreTrainedModel  # type: ignore[attr-defined]
     saving.install(module)

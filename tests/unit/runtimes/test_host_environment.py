@@ -54,6 +54,21 @@ def test_only_what_is_listed_passes_from_the_server() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("server", "no_proxy"),
+    [
+        ({"HTTP_PROXY": "http://proxy"}, "10.0.0.1"),
+        ({"https_proxy": "http://proxy", "NO_PROXY": "a.example,10.0.0.1"}, "10.0.0.1,a.example"),
+        ({"no_proxy": "*"}, "*"),
+        ({}, None),
+    ],
+)
+def test_a_proxy_is_not_asked_for_the_server(server: dict[str, str], no_proxy: str | None) -> None:
+    """Neither for S3 nor for the hub."""
+    plan = LaunchPlan("id", "name", "image", (), environment={"AWS_ENDPOINT_URL": "http://10.0.0.1:4599"})
+    assert environment_of(plan, HOST, TRAIN, "", server, 20_002).get("no_proxy") == no_proxy
+
+
 def test_hosts_with_gpus_see_theirs() -> None:
     plan = LaunchPlan("id", "name", "image", (), environment={"CUDA_VISIBLE_DEVICES": "9"})
     environment = environment_of(plan, replace(HOST, gpu_uuids=("GPU-a", "GPU-b")), TRAIN, "", {}, 20_002)

@@ -232,7 +232,7 @@ HOSTILE: dict[str, tuple[Change, type[SageletError], str]] = {
     "no head": (lambda members: members.__delitem__(0), ArchiveDamaged, "begins with"),
     "no end": (lambda members: members.__delitem__(-1), ArchiveDamaged, "too early"),
     "behind the end": (lambda members: members.append(member(f"{JOB}/f")), ArchiveDamaged, "behind its end"),
-    "format": (headed(format=2), NewerArchive, "format 2 .* up to 1"),
+    "format": (headed(format=3), NewerArchive, "format 3 .* up to 2"),
     "schema": (headed(schemas={"sagelet.db": 99}), NewerArchive, r"sagelet\.db has schema 99 .* up to \d"),
 }  # fmt: skip
 

@@ -208,12 +208,9 @@ def with_accelerate(precision: str, make: Callable[[Any], Any]) -> dict[str, Any
     """accelerate's own loop, two backward passes to an update."""
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
-    from accelerate.utils import GradientAccumulationPlugin
 
     AcceleratorState._reset_state()
-    # At a loader's end accelerate updates early, and on XLA the thread that loads ahead is there some batches before.
-    accumulation = GradientAccumulationPlugin(num_steps=2, sync_with_dataloader=False)
-    accelerator = Accelerator(mixed_precision=precision, gradient_accumulation_plugin=accumulation)
+    accelerator = Accelerator(mixed_precision=precision, gradient_accumulation_steps=2)
     model = model_on(torch.device("cpu"))
     optimizer = make(model.parameters())
     share = torch.utils.data.DataLoader(data(), batch_size=BATCH // accelerator.num_processes // 2, drop_last=True)

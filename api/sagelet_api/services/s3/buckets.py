@@ -4,6 +4,7 @@ import ipaddress
 import re
 from typing import Any
 
+from sagelet_api.services.s3.acls import check_acl
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, owner
 from sagelet_api.services.s3.errors import S3Error, not_implemented
@@ -13,7 +14,6 @@ from sagelet_engine.s3.errors import BucketExists, BucketNotEmpty
 FIRST_REGION = "us-east-1"
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 _RESERVED = ("xn--", "sthree-"), ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
-_WITHOUT_ACL = (None, "private", "bucket-owner-full-control", "bucket-owner-read")
 
 
 def list_buckets(context: Context, parameters: dict[str, Any]) -> Result:
@@ -36,7 +36,7 @@ def create_bucket(context: Context, parameters: dict[str, Any]) -> Result:
     _check_name(name)
     if parameters.get("ObjectLockEnabledForBucket"):
         raise not_implemented("sagelet's S3 keeps one version of an object, and so has no Object Lock.")
-    check_acl(parameters)
+    _check_acl(parameters)
     configuration = parameters.get("CreateBucketConfiguration", {})
     region = _region(context.request.call.region, configuration.get("LocationConstraint"))
     try:
@@ -81,11 +81,14 @@ def put_bucket_versioning(context: Context, parameters: dict[str, Any]) -> Resul
     raise not_implemented("sagelet's S3 keeps one version of an object: versioning cannot be enabled.")
 
 
-def check_acl(parameters: dict[str, Any]) -> None:
-    """ACLs are disabled, as in every bucket that AWS makes since April 2023."""
-    grants = [name for name in parameters if name.startswith("Grant")]
-    if parameters.get("ACL") not in _WITHOUT_ACL or grants:
-        raise S3Error("AccessControlListNotSupported", 400, "The bucket does not allow ACLs")
+def _check_acl(parameters: dict[str, Any]) -> None:
+    try:
+        check_acl(parameters)
+    except S3Error as error:
+        if error.code != "AccessControlListNotSupported":
+            raise
+        message = "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting"
+        raise S3Error("InvalidBucketAclWithObjectOwnership", 400, message) from error
 
 
 def _check_name(name: str) -> None:

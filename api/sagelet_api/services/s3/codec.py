@@ -8,7 +8,7 @@ from typing import Any
 
 from sagelet_api.protocol import read_body
 from sagelet_api.services.s3 import xml
-from sagelet_api.services.s3.errors import S3Error, invalid_argument
+from sagelet_api.services.s3.errors import S3Error, invalid_argument, malformed_xml
 from sagelet_api.services.s3.request import S3Request
 from sagelet_api.services.s3.routing import service_model
 
@@ -30,8 +30,13 @@ _ROOTS = {
     "GetObjectTagging": "Tagging",
     "GetObjectAcl": "AccessControlPolicy",
     "GetObjectAttributes": "GetObjectAttributesResponse",
+    "GetBucketAcl": "AccessControlPolicy",
+    "GetBucketEncryption": "ServerSideEncryptionConfiguration",
     "GetBucketVersioning": "VersioningConfiguration",
 }
+
+#: Their list has one entry (user guide, S3 Object Ownership).
+_WITH_ONE_RULE = ("PutBucketOwnershipControls",)
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,37 @@ def read(operation: str, request: S3Request) -> dict[str, Any]:
         if body:
             values[payload] = xml.parse(body, shape.members[payload])
         elif payload in shape.required_members:
-            raise S3Error("MissingRequestBodyError", 400, "Request Body is empty")
+            raise _missing_body()
     return values
+
+
+def has_text(operation: str) -> bool:
+    """Whether the body of a request is a text, and no document."""
+    shape = _operation(operation).input_shape
+    payload = shape.serialization.get("payload") if shape else None
+    return bool(payload) and shape.members[payload].type_name == "string"
+
+
+def _missing_body() -> S3Error:
+    return S3Error("MissingRequestBodyError", 400, "Request Body is empty")
+
+
+def document(operation: str, parameters: Mapping[str, Any]) -> bytes:
+    """The body of a request again, of its parameters. Raises S3Error for values that the model does not have, and none.
+
+    One that is no document (a bucket's policy) has no place among the parameters, and is not here either.
+    """
+    shape = _operation(operation).input_shape
+    payload = shape.serialization.get("payload") if shape else None
+    if payload is None or shape.members[payload].type_name != "structure":
+        return b""
+    if payload not in parameters:
+        raise _missing_body()
+    member = shape.members[payload]
+    value = xml.checked(member, parameters[payload])
+    if operation in _WITH_ONE_RULE and len(value["Rules"]) != 1:
+        raise malformed_xml()
+    return xml.document(member.serialization.get("name", payload), member, value)
 
 
 @cache

@@ -6,19 +6,28 @@ from typing import Any
 
 from sagelet_api.services.s3.errors import (
     S3Error,
+    header_not_implemented,
+    invalid_argument,
     no_such_key,
-    not_implemented,
-    not_modified,
     precondition_failed,
 )
 from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.store import Check
 
+#: Conditions of a deletion that directory buckets heed, and general purpose buckets refuse (API reference).
+_OF_DIRECTORY_BUCKETS = {
+    "IfMatchLastModifiedTime": "x-amz-if-match-last-modified-time",
+    "IfMatchSize": "x-amz-if-match-size",
+}
+#: The same in the XML of DeleteObjects.
+_OF_ENTRIES = {
+    "ETag": "IfMatch", "LastModifiedTime": "IfMatchLastModifiedTime", "Size": "IfMatchSize", "VersionId": "VersionId",
+}  # fmt: skip
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
-def check_read(stored: StoredObject, parameters: Mapping[str, Any]) -> None:
-    """Raises PreconditionFailed or NotModified. Times of S3 are whole seconds."""
+def unchanged(stored: StoredObject, parameters: Mapping[str, Any]) -> bool:
+    """Whether the reader has the object as it is. Raises PreconditionFailed. Times of S3 are whole seconds."""
     modified_ms = stored.modified_ms // 1000 * 1000
     match, since = parameters.get("IfMatch"), parameters.get("IfUnmodifiedSince")
     if match is not None:
@@ -28,28 +37,22 @@ def check_read(stored: StoredObject, parameters: Mapping[str, Any]) -> None:
         raise precondition_failed("If-Unmodified-Since")
     differs, since = parameters.get("IfNoneMatch"), parameters.get("IfModifiedSince")
     if differs is not None:
-        if matches(differs, stored.etag):
-            raise not_modified()
-    elif since is not None and modified_ms <= since:
-        raise not_modified()
+        return matches(differs, stored.etag)
+    return since is not None and modified_ms <= since
 
 
 def check_copy_source(stored: StoredObject, parameters: Mapping[str, Any]) -> None:
-    """As `check_read`, by the headers x-amz-copy-source-if-*; what is not modified fails, too."""
+    """As `unchanged`, by the headers x-amz-copy-source-if-*; what is not modified fails, too."""
     names = ("IfMatch", "IfNoneMatch", "IfModifiedSince", "IfUnmodifiedSince")
-    try:
-        check_read(stored, {name: parameters.get(f"CopySource{name}") for name in names})
-    except S3Error as error:
-        if error.status != 304:
-            raise
-        raise precondition_failed("x-amz-copy-source-If-None-Match") from error
+    if unchanged(stored, {name: parameters.get(f"CopySource{name}") for name in names}):
+        raise precondition_failed("x-amz-copy-source-If-None-Match")
 
 
 def check_write(key: str, parameters: Mapping[str, Any]) -> Check:
     """The Check for If-Match and If-None-Match of a write. Raises S3Error for conditions that S3 has not, either."""
     match, differs = parameters.get("IfMatch"), parameters.get("IfNoneMatch")
     if differs is not None and differs != "*":
-        raise not_implemented("A header you provided implies functionality that is not implemented: If-None-Match")
+        raise header_not_implemented("If-None-Match")
 
     def check(current: StoredObject | None) -> None:
         if differs is not None and current is not None:
@@ -60,6 +63,27 @@ def check_write(key: str, parameters: Mapping[str, Any]) -> Check:
             raise precondition_failed("If-Match")
 
     return check
+
+
+def check_deletion(key: str, parameters: Mapping[str, Any]) -> Check:
+    """The Check of DeleteObject. Raises S3Error for conditions and versions that only other buckets know."""
+    for name, header in _OF_DIRECTORY_BUCKETS.items():
+        if name in parameters:
+            raise header_not_implemented(header)
+    refuse_version(parameters.get("VersionId"))
+    return check_write(key, parameters)
+
+
+def check_deletion_of_many(entry: Mapping[str, Any]) -> Check:
+    """As `check_deletion`, of one object among those of DeleteObjects."""
+    named = {wanted: entry[name] for name, wanted in _OF_ENTRIES.items() if name in entry}
+    return check_deletion(entry["Key"], named)
+
+
+def refuse_version(version: str | None) -> None:
+    """An object is its only version, `null`. Raises S3Error for any other."""
+    if version not in (None, "", "null"):
+        raise invalid_argument("versionId", version, "Invalid version id specified")
 
 
 def matches(condition: str, etag: str) -> bool:

@@ -27,6 +27,16 @@ class Rest(Protocol):
         """Forgets a bucket and its configuration, if it is there."""
         ...
 
+    def encryption(self, bucket: Bucket) -> Mapping[str, Any] | None:
+        """The rule of PutBucketEncryption, as the model has it; None: nobody has set one."""
+        ...
+
+    def set_encryption(self, bucket: Bucket, rule: Mapping[str, Any] | None) -> None: ...
+
+    def kms_key(self, bucket: Bucket, name: str | None) -> str:
+        """The ARN of a key that is named by its id, alias or ARN; None: S3's own."""
+        ...
+
     def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
         """Tells whoever the bucket's notification configuration names: `Put`, `Copy`, `Delete`, ..."""
         ...

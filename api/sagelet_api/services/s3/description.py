@@ -6,8 +6,9 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from sagelet_api.header_rules import is_name, is_value
-from sagelet_api.services.s3.buckets import check_acl
+from sagelet_api.services.s3.acls import check_acl
 from sagelet_api.services.s3.context import quoted
+from sagelet_api.services.s3.encryption import MEMBERS, SSE_S3
 from sagelet_api.services.s3.errors import S3Error, invalid_request
 from sagelet_engine.s3.records import StoredObject
 
@@ -15,11 +16,6 @@ from sagelet_engine.s3.records import StoredObject
 KEPT = (
     "CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "Expires", "Metadata",
     "WebsiteRedirectLocation", "StorageClass",
-)  # fmt: skip
-#: Encryption is said back and not done: the disk is the user's own.
-ENCRYPTION = (
-    "ServerSideEncryption", "SSEKMSKeyId", "SSEKMSEncryptionContext", "BucketKeyEnabled", "SSECustomerAlgorithm",
-    "SSECustomerKeyMD5",
 )  # fmt: skip
 _OVERRIDES = (
     "CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "Expires",
@@ -31,10 +27,10 @@ _TAG = re.compile(r"[\w\s+\-=.:/@]*")
 
 def attributes(parameters: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
     """Raises S3Error for what this store does not do, and for too much metadata."""
-    check_acl(dict(parameters))
+    check_acl(parameters)
     if any(name.startswith("ObjectLock") for name in parameters):
         raise invalid_request("Bucket is missing Object Lock Configuration")
-    kept = {name: parameters[name] for name in (*KEPT, *ENCRYPTION) if parameters.get(name) is not None}
+    kept = {name: parameters[name] for name in KEPT if parameters.get(name) is not None}
     if "expires" in headers:
         # As it was said, be it a date or not.
         kept["Expires"] = headers["expires"]
@@ -73,6 +69,7 @@ def described(stored: StoredObject, parameters: Mapping[str, Any]) -> dict[str, 
     """The headers of GetObject and HeadObject, all but those about the range."""
     members: dict[str, Any] = {
         **_sayable(stored.attributes),
+        **encryption(stored.attributes),
         "ETag": quoted(stored.etag),
         "LastModified": stored.modified_ms,
         "AcceptRanges": "bytes",
@@ -94,9 +91,10 @@ def checksums(stored: StoredObject) -> dict[str, str]:
     }
 
 
-def encryption(stored: StoredObject) -> dict[str, Any]:
-    said = _sayable(stored.attributes)
-    return {name: said[name] for name in ENCRYPTION if name in said}
+def encryption(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Of attributes; those that an earlier version kept may have none, and were SSE-S3's."""
+    said = _sayable(kept)
+    return {name: said[name] for name in MEMBERS if name in said} or SSE_S3
 
 
 def _sayable(kept: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,20 @@
 """S3's errors: codes, statuses and texts of AWS's table of error responses (S3 API reference), and of the store's."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from sagelet_api.aws_errors import AwsError, InternalFailure
 from sagelet_engine.errors import SageletError
 from sagelet_engine.s3 import errors as store
+
+
+class NotModified(Exception):
+    """A reader has the object as it is already. `members`: what the answer says of it."""
+
+    def __init__(self, members: Mapping[str, Any]) -> None:
+        super().__init__("304 Not Modified")
+        self.members = members
 
 
 class S3Error(AwsError):
@@ -37,10 +46,6 @@ def malformed_xml() -> S3Error:
 def precondition_failed(condition: str) -> S3Error:
     message = "At least one of the pre-conditions you specified did not hold"
     return S3Error("PreconditionFailed", 412, message, Condition=condition)
-
-
-def not_modified() -> S3Error:
-    return S3Error("NotModified", 304, "Not Modified")
 
 
 def no_such_bucket(bucket: str) -> S3Error:
@@ -75,6 +80,11 @@ def conflicting(names: Iterable[str]) -> S3Error:
 def not_implemented(message: str) -> S3Error:
     """501: SDKs do not repeat it."""
     return S3Error("NotImplemented", 501, message)
+
+
+def header_not_implemented(name: str) -> S3Error:
+    """Of a header that S3 itself does not heed here."""
+    return not_implemented(f"A header you provided implies functionality that is not implemented: {name}")
 
 
 def bad_digest(name: str) -> S3Error:

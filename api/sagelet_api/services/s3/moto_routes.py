@@ -15,14 +15,14 @@ from sagelet_api.services.s3.routing import routes, service_model
 
 #: What moto 5.2 asks a query for, by method; found in its `_bucket_response_*`.
 _BOTH = {
-    *("acl", "accelerate", "cors", "encryption", "inventory", "lifecycle", "logging", "notification", "object-lock"),
+    *("accelerate", "cors", "inventory", "lifecycle", "logging", "notification", "object-lock"),
     *("ownershipControls", "policy", "publicAccessBlock", "replication", "tagging", "website"),
 }
 _KNOWN: Mapping[str, frozenset[str]] = {
     "GET": frozenset(_BOTH | {"policyStatus"}),
     "PUT": frozenset(_BOTH),
     "DELETE": frozenset(
-        {"cors", "encryption", "lifecycle", "ownershipControls", "policy", "publicAccessBlock", "replication"}
+        {"cors", "lifecycle", "ownershipControls", "policy", "publicAccessBlock", "replication"}
         | {"tagging", "website"}
     ),
 }

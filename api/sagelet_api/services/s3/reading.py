@@ -1,23 +1,23 @@
 """GetObject, HeadObject and what else reads one object."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from sagelet_api.file_body import FileBody
 from sagelet_api.services.s3 import conditions
-from sagelet_api.services.s3.buckets import check_acl
 from sagelet_api.services.s3.codec import Result
-from sagelet_api.services.s3.context import Context, owner
+from sagelet_api.services.s3.context import Context
 from sagelet_api.services.s3.description import checked_tags, checksums, described
-from sagelet_api.services.s3.errors import S3Error, invalid_argument, invalid_request
+from sagelet_api.services.s3.errors import NotModified, S3Error, invalid_argument, invalid_request
 from sagelet_engine.s3.records import ObjectPart, StoredObject
 
 MAX_PARTS_LISTED = 1000
+#: What a cache may go by, and must hear again with a 304 (RFC 9110, 15.4.5).
+_OF_UNCHANGED = ("ETag", "LastModified", "CacheControl", "Expires")
 
 
 def get_object(context: Context, parameters: dict[str, Any]) -> Result:
     context.bucket(parameters)
-    _refuse_version(parameters)
+    conditions.refuse_version(parameters.get("VersionId"))
     stored, data = context.store.open(context.request.bucket, context.request.key)
     try:
         members, status, (first, length) = _answer(stored, parameters)
@@ -29,7 +29,7 @@ def get_object(context: Context, parameters: dict[str, Any]) -> Result:
 
 def head_object(context: Context, parameters: dict[str, Any]) -> Result:
     context.bucket(parameters)
-    _refuse_version(parameters)
+    conditions.refuse_version(parameters.get("VersionId"))
     stored = context.store.head(context.request.bucket, context.request.key)
     members, status, _ = _answer(stored, parameters)
     return Result(members, status)
@@ -52,36 +52,6 @@ def delete_object_tagging(context: Context, parameters: dict[str, Any]) -> Resul
     context.bucket(parameters)
     context.store.retag(context.request.bucket, context.request.key, {})
     return Result()
-
-
-def get_object_acl(context: Context, parameters: dict[str, Any]) -> Result:
-    """The owner may do everything, and nobody else anything: ACLs are disabled."""
-    context.bucket(parameters)
-    context.store.head(context.request.bucket, context.request.key)
-    who = owner(context.account)
-    return Result(
-        {"Owner": who, "Grants": [{"Grantee": {**who, "Type": "CanonicalUser"}, "Permission": "FULL_CONTROL"}]}
-    )
-
-
-def put_object_acl(context: Context, parameters: dict[str, Any]) -> Result:
-    """ACLs are disabled, so only one that gives the owner full control passes (user guide, S3 Object Ownership).
-
-    s3cmd sets the source's, which it has read here, on each copy.
-    """
-    context.bucket(parameters)
-    context.store.head(context.request.bucket, context.request.key)
-    policy = parameters.get("AccessControlPolicy")
-    if policy is not None and [_grant(entry) for entry in policy.get("Grants", [])] != [
-        (owner(context.account)["ID"], "FULL_CONTROL")
-    ]:
-        raise S3Error("AccessControlListNotSupported", 400, "The bucket does not allow ACLs")
-    check_acl(parameters)
-    return Result()
-
-
-def _grant(entry: Mapping[str, Any]) -> tuple[Any, Any]:
-    return entry.get("Grantee", {}).get("ID"), entry.get("Permission")
 
 
 def get_object_attributes(context: Context, parameters: dict[str, Any]) -> Result:
@@ -125,8 +95,9 @@ def _part_checksums(part: ObjectPart) -> dict[str, str]:
 
 def _answer(stored: StoredObject, parameters: dict[str, Any]) -> tuple[dict[str, Any], int, tuple[int, int]]:
     """Members, status, and which bytes: first and length."""
-    conditions.check_read(stored, parameters)
     members = described(stored, parameters)
+    if conditions.unchanged(stored, parameters):
+        raise NotModified({name: members[name] for name in _OF_UNCHANGED})
     number = parameters.get("PartNumber")
     chosen = _part(stored, number) if number is not None else None
     span = chosen or conditions.parse_range(parameters.get("Range"), stored.size)
@@ -149,8 +120,3 @@ def _part(stored: StoredObject, number: int) -> tuple[int, int]:
             return offset, part.size
         offset += part.size
     raise S3Error("InvalidPartNumber", 416, "The requested partnumber is not satisfiable", PartNumberRequested=number)
-
-
-def _refuse_version(parameters: dict[str, Any]) -> None:
-    if parameters.get("VersionId", "null") != "null":
-        raise invalid_argument("versionId", parameters["VersionId"], "Invalid version id specified")

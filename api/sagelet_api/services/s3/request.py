@@ -10,10 +10,16 @@ from sagelet_api.header_rules import is_name, is_value
 from sagelet_api.local_names import LOCAL_NAMES, host_name
 from sagelet_api.protocol import Call, Environ
 from sagelet_api.services.s3.errors import S3Error, access_denied, invalid_argument
+from sagelet_engine.s3.checksums import ALGORITHMS
 
 #: In front of a name of ours: `BUCKET.`, `BUCKET.s3.`, `BUCKET.s3.us-east-1.`, or `s3.` alone.
 _SERVICE = re.compile(r"(?:(?P<bucket>.+)\.)?s3(?:[.-][a-z0-9-]+)?", re.IGNORECASE)
 MAX_KEY = 1024
+#: S3 heeds these as headers only. A presigner has no body yet: that of AWS's JavaScript SDK signs the checksum of none,
+#: and whoever has the URL then sends bytes (aws-sdk#480, aws-sdk-go-v2#2610).
+_NOT_IN_QUERY = frozenset(
+    {"x-amz-sdk-checksum-algorithm", *(f"x-amz-checksum-{algorithm.lower()}" for algorithm in ALGORITHMS)}
+)
 #: Where the environ has the request, once its operation is known.
 PARSED = "sagelet.s3"
 
@@ -59,7 +65,7 @@ def _headers_in_query(call: Call, query: Mapping[str, str]) -> dict[str, str]:
             octets = value.encode().decode("latin-1")
             if not is_name(name) or not is_value(octets):
                 raise invalid_argument(name, value, "Headers have no control characters, and their names no spaces.")
-            if presigned:
+            if presigned and name.lower() not in _NOT_IN_QUERY:
                 found[name.lower()] = octets
         elif name.startswith("response-") and not is_value(value):
             legal = not any(ord(character) > 255 for character in value)

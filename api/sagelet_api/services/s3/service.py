@@ -7,12 +7,23 @@ from http import HTTPStatus
 from typing import Any
 
 from sagelet_api.aws_errors import AwsError
-from sagelet_api.protocol import Call, Environ, StartResponse, read_body, rewind
+from sagelet_api.protocol import Call, Environ, StartResponse, rewind
 from sagelet_api.replies import Reply, error_reply, send
-from sagelet_api.services.s3 import buckets, codec, listings, reading, request, uploading, writing, xml
+from sagelet_api.services.s3 import (
+    acls,
+    buckets,
+    codec,
+    encryption,
+    listings,
+    reading,
+    request,
+    uploading,
+    writing,
+    xml,
+)
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, Handler, Rest
-from sagelet_api.services.s3.errors import not_implemented, translated
+from sagelet_api.services.s3.errors import NotModified, not_implemented, translated
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.store import S3Store
 
@@ -26,6 +37,11 @@ HANDLERS: dict[str, Handler] = {
     "GetBucketLocation": buckets.get_bucket_location,
     "GetBucketVersioning": buckets.get_bucket_versioning,
     "PutBucketVersioning": buckets.put_bucket_versioning,
+    "GetBucketAcl": acls.get_bucket_acl,
+    "PutBucketAcl": acls.put_bucket_acl,
+    "GetBucketEncryption": encryption.get_bucket_encryption,
+    "PutBucketEncryption": encryption.put_bucket_encryption,
+    "DeleteBucketEncryption": encryption.delete_bucket_encryption,
     "ListObjects": listings.list_objects,
     "ListObjectsV2": listings.list_objects_v2,
     "ListObjectVersions": listings.list_object_versions,
@@ -35,8 +51,8 @@ HANDLERS: dict[str, Handler] = {
     "GetObjectTagging": reading.get_object_tagging,
     "PutObjectTagging": reading.put_object_tagging,
     "DeleteObjectTagging": reading.delete_object_tagging,
-    "GetObjectAcl": reading.get_object_acl,
-    "PutObjectAcl": reading.put_object_acl,
+    "GetObjectAcl": acls.get_object_acl,
+    "PutObjectAcl": acls.put_object_acl,
     "PutObject": writing.put_object,
     "CopyObject": writing.copy_object,
     "DeleteObject": writing.delete_object,
@@ -64,9 +80,12 @@ class S3Service:
         try:
             with translated():
                 return self._answer(call, environ, start_response)
+        except NotModified as unchanged:
+            status, headers, _ = codec.write("HeadObject", Result(unchanged.members, 304), call.request_id)
+            start_response(_line(status), headers)
+            return []
         except AwsError as error:
-            reply = error_reply(call, error)
-            return send(call, replace(reply, body=b"") if error.status == 304 else reply, start_response)
+            return send(call, error_reply(call, error), start_response)
 
     def _answer(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         asked: request.S3Request = environ[request.PARSED]
@@ -81,15 +100,16 @@ class S3Service:
     def _forward(
         self, context: Context, operation: str, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """To moto, which gets the bucket first: it may have forgotten it, or never known it."""
+        """To moto, which gets the bucket first: it may have forgotten it, or never known it.
+
+        And the document as the model has it: moto fails over whatever else XML can be.
+        """
         if context.request.key:
             raise not_implemented(f"s3 {operation} is not implemented by sagelet.")
         bucket = context.bucket({"ExpectedBucketOwner": context.request.headers.get("x-amz-expected-bucket-owner")})
-        # moto fails over XML that is none.
-        body = read_body(environ, codec.MAX_XML)
-        rewind(environ, body)
-        codec.read(operation, context.request)
-        rewind(environ, body)
+        parameters = codec.read(operation, context.request)
+        if not codec.has_text(operation):
+            rewind(environ, codec.document(operation, parameters))
         self._rest.make_bucket(bucket.account, bucket.region, bucket.name)
         return self._rest.wsgi(environ, start_response)
 

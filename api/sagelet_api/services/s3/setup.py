@@ -1,10 +1,14 @@
 """The object store of a server, and its two faces: REST, and the port that jobs use."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from sagelet_api.services.s3.context import Rest
+from sagelet_api.services.s3.encryption import by_default
 from sagelet_api.services.s3.service import S3Service
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import SettingsError
-from sagelet_engine.s3.job_objects import JobObjectStore
+from sagelet_engine.s3.job_objects import JobObjectStore, plain
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.store import S3Store
@@ -17,7 +21,7 @@ class S3:
     def __init__(self, store: S3Store, rest: Rest) -> None:
         self.store = store
         self._rest = rest
-        self.objects = JobObjectStore(store, self._tell)
+        self.objects = JobObjectStore(store, self._tell, self._described)
         self.wsgi = S3Service(store, Uploads(store), rest).wsgi
 
     def recover(self) -> None:
@@ -26,6 +30,9 @@ class S3:
 
     def close(self) -> None:
         self.store.close()
+
+    def _described(self, bucket: str) -> Mapping[str, Any]:
+        return {**plain(bucket), **by_default(self._rest, self.store.catalog.bucket(bucket))}
 
     def _tell(self, event: str, stored: StoredObject) -> None:
         self._rest.object_event(self.store.catalog.bucket(stored.bucket), stored, event)

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 from sagelet_api.services.s3 import conditions
+from sagelet_api.services.s3 import encryption as encrypting
 from sagelet_api.services.s3.bodies import Body
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, owner, quoted
@@ -35,13 +36,14 @@ def create_multipart_upload(context: Context, parameters: dict[str, Any]) -> Res
     upload = context.uploads.begin(
         bucket.name,
         context.request.key,
-        attributes=attributes(parameters, context.request.headers),
+        attributes=attributes(parameters, context.request.headers) | encrypting.asked(context, bucket, parameters),
         tags=tags_of_header(parameters.get("Tagging")),
         checksum_algorithm=algorithm,
         checksum_type=kind,
     )
-    kept = {name: upload.attributes.get(name) for name in ("ServerSideEncryption", "SSEKMSKeyId", "BucketKeyEnabled")}
-    members = {"Bucket": bucket.name, "Key": upload.key, "UploadId": upload.id, **kept}
+    members = {
+        "Bucket": bucket.name, "Key": upload.key, "UploadId": upload.id, **encryption(upload.attributes),
+    }  # fmt: skip
     default = FULL_OBJECT if algorithm == DEFAULT else COMPOSITE
     return Result({**members, "ChecksumAlgorithm": algorithm, "ChecksumType": kind or (algorithm and default)})
 
@@ -52,7 +54,8 @@ def upload_part(context: Context, parameters: dict[str, Any]) -> Result:
     body = Body(context.request, default=upload.checksum_algorithm or DEFAULT)
     with context.uploads.part(upload, number, body.size, body.algorithms) as (staged, kept):
         sums = body.receive(staged)
-    return Result({"ETag": quoted(kept[0].etag), **{f"Checksum{name}": value for name, value in sums.items()}})
+    given = {f"Checksum{name}": value for name, value in sums.items()}
+    return Result({"ETag": quoted(kept[0].etag), **given, **encryption(upload.attributes)})
 
 
 def upload_part_copy(context: Context, parameters: dict[str, Any]) -> Result:
@@ -69,7 +72,7 @@ def upload_part_copy(context: Context, parameters: dict[str, Any]) -> Result:
     part = kept[0]
     sums = {f"Checksum{name}": value for name, value in part.checksums.items()}
     result = {"ETag": quoted(part.etag), "LastModified": part.modified_ms, **sums}
-    return Result({"CopyPartResult": result})
+    return Result({"CopyPartResult": result, **encryption(upload.attributes)})
 
 
 def complete_multipart_upload(context: Context, parameters: dict[str, Any]) -> Result:
@@ -92,7 +95,7 @@ def complete_multipart_upload(context: Context, parameters: dict[str, Any]) -> R
         context.tell(bucket, stored, "CompleteMultipartUpload")
     location = f"http://{context.request.call.headers.get('host', 'localhost')}/{bucket.name}/{stored.key}"
     members = {"Location": location, "Bucket": bucket.name, "Key": stored.key, "ETag": quoted(stored.etag)}
-    return Result({**members, **checksums(stored), **encryption(stored)})
+    return Result({**members, **checksums(stored), **encryption(stored.attributes)})
 
 
 def abort_multipart_upload(context: Context, parameters: dict[str, Any]) -> Result:

@@ -1,25 +1,27 @@
 """PutObject, CopyObject and the deletions."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from sagelet_api.services.s3 import conditions
+from sagelet_api.services.s3 import encryption as encrypting
 from sagelet_api.services.s3.bodies import MAX_PUT, Body
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, quoted
 from sagelet_api.services.s3.description import attributes, checksums, encryption, tags_of_header
-from sagelet_api.services.s3.errors import invalid_argument, invalid_request, malformed_xml
+from sagelet_api.services.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
 from sagelet_engine.s3.files import clone, copy_bytes, copy_range
 from sagelet_engine.s3.records import FULL_OBJECT, StoredObject
 from sagelet_engine.s3.staged import rest
-from sagelet_engine.s3.store import S3Store
+from sagelet_engine.s3.store import Check, S3Store
 
 MAX_DELETED = 1000
 
 
 def put_object(context: Context, parameters: dict[str, Any]) -> Result:
     bucket = context.bucket(parameters)
-    kept = attributes(parameters, context.request.headers)
+    kept = attributes(parameters, context.request.headers) | encrypting.asked(context, bucket, parameters)
     tags = tags_of_header(parameters.get("Tagging"))
     check = conditions.check_write(context.request.key, parameters)
     body = Body(context.request)
@@ -31,7 +33,7 @@ def put_object(context: Context, parameters: dict[str, Any]) -> Result:
             bucket.name, context.request.key, staged, check=check, attributes=kept, tags=tags, checksums=sums
         )
     context.tell(bucket, stored, "Put")
-    return Result({"ETag": quoted(stored.etag), **checksums(stored), **encryption(stored)})
+    return Result({"ETag": quoted(stored.etag), **checksums(stored), **encryption(stored.attributes)})
 
 
 def copy_object(context: Context, parameters: dict[str, Any]) -> Result:
@@ -40,6 +42,7 @@ def copy_object(context: Context, parameters: dict[str, Any]) -> Result:
     with data:
         conditions.check_copy_source(source, parameters)
         members = _copied_members(context, parameters, source)
+        members["attributes"] |= encrypting.asked(context, bucket, parameters)
         check = conditions.check_write(context.request.key, parameters)
         if source.size > MAX_PUT:
             raise invalid_request(
@@ -52,7 +55,7 @@ def copy_object(context: Context, parameters: dict[str, Any]) -> Result:
             stored = _copy_blocks(context.store, context.request.key, bucket.name, source, data, check, members)
     context.tell(bucket, stored, "Copy")
     result = {"ETag": quoted(stored.etag), "LastModified": stored.modified_ms, **checksums(stored)}
-    return Result({"CopyObjectResult": result, **encryption(stored)})
+    return Result({"CopyObjectResult": result, **encryption(stored.attributes)})
 
 
 def open_source(context: Context, parameters: dict[str, Any]) -> tuple[StoredObject, BinaryIO]:
@@ -70,34 +73,56 @@ def open_source(context: Context, parameters: dict[str, Any]) -> tuple[StoredObj
 
 def delete_object(context: Context, parameters: dict[str, Any]) -> Result:
     bucket = context.bucket(parameters)
-    key = context.request.key
-    stored = context.store.catalog.find(bucket.name, key)
-    check = conditions.check_write(key, parameters)
-    if stored is None:
-        check(None)
-    elif context.store.delete(bucket.name, [key], check=check):
-        context.tell(bucket, stored, "Delete")
+    check = conditions.check_deletion(context.request.key, parameters)
+
+    def spare(_key: str, current: StoredObject | None) -> bool:
+        check(current)
+        return False
+
+    for gone in context.store.delete(bucket.name, [context.request.key], spare=spare):
+        context.tell(bucket, gone, "Delete")
     return Result()
 
 
 def delete_objects(context: Context, parameters: dict[str, Any]) -> Result:
-    """One transaction for all. A key that is not there counts as deleted, as on AWS."""
+    """One transaction for all, but those whose condition does not hold. A key that is not there counts as deleted."""
     bucket = context.bucket(parameters)
     request = parameters["Delete"]
     entries = request.get("Objects", [])
     if not 0 < len(entries) <= MAX_DELETED or not all(entry.get("Key") for entry in entries):
         raise malformed_xml()
     keys = [entry["Key"] for entry in entries]
-    there = [stored for key in dict.fromkeys(keys) if (stored := context.store.catalog.find(bucket.name, key))]
-    gone = set(context.store.delete(bucket.name, [stored.key for stored in there]))
-    for stored in there:
-        if stored.key in gone:
-            context.tell(bucket, stored, "Delete")
-    return Result({"Deleted": [] if request.get("Quiet") else [{"Key": key} for key in keys]})
+    spared = _Spared(entries)
+    for gone in context.store.delete(bucket.name, keys, spare=spared):
+        context.tell(bucket, gone, "Delete")
+    deleted = [{"Key": key} for key in keys if key not in spared.errors]
+    return Result({"Deleted": [] if request.get("Quiet") else deleted, "Errors": [*spared.errors.values()]})
+
+
+class _Spared:
+    """Which objects of a DeleteObjects stay, since their conditions do not hold: a Spare. Raises S3Error for bad ones.
+
+    A key may be named more than once: all that is said of it must hold.
+    """
+
+    def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        self.errors: dict[str, dict[str, str]] = {}
+        self._checks: dict[str, list[Check]] = {}
+        for entry in entries:
+            self._checks.setdefault(entry["Key"], []).append(conditions.check_deletion_of_many(entry))
+
+    def __call__(self, key: str, current: StoredObject | None) -> bool:
+        try:
+            for check in self._checks[key]:
+                check(current)
+        except S3Error as error:
+            self.errors[key] = {"Key": key, "Code": error.code, "Message": error.message}
+            return True
+        return False
 
 
 def _copied_members(context: Context, parameters: dict[str, Any], source: StoredObject) -> dict[str, Any]:
-    """Attributes and tags of the copy, by the two directives."""
+    """Attributes and tags of the copy, by the two directives; its encryption is never the source's."""
     fresh = attributes(parameters, context.request.headers)
     for name in ("MetadataDirective", "TaggingDirective"):
         if parameters.get(name) not in (None, "COPY", "REPLACE"):
@@ -112,7 +137,8 @@ def _copied_members(context: Context, parameters: dict[str, Any], source: Stored
         )
     if not replaced:
         given = {name: value for name, value in fresh.items() if name in changes}
-        fresh = {name: value for name, value in source.attributes.items() if name not in changes} | given
+        left = (*changes, *encrypting.MEMBERS)
+        fresh = {name: value for name, value in source.attributes.items() if name not in left} | given
     tags = source.tags
     if parameters.get("TaggingDirective") == "REPLACE":
         tags = tags_of_header(parameters.get("Tagging"))

@@ -1,9 +1,14 @@
-"""XML by the shapes of botocore's S3 model, in and out."""
+"""XML by the shapes of botocore's S3 model, in and out.
+
+What comes in is held to the model as S3 holds it to its schema: required members are there, and what is no list is
+there once. So whoever gets such a structure, or a document that was made of one again, finds what it looks for.
+"""
 
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -12,6 +17,9 @@ from sagelet_api.services.s3.errors import malformed_xml
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
+#: Members that say something with no text: a tag's value, and whatever is a prefix.
+_MAY_BE_EMPTY = re.compile("Value|.*Prefix.*")
+_XSI = "http://www.w3.org/2001/XMLSchema-instance"
 #: Characters that XML 1.0 cannot hold as they are, or would change.
 _REFERENCED = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 
@@ -86,13 +94,39 @@ def _scalar(shape: Any, value: Any) -> str:
     return str(value)
 
 
+def checked(shape: Any, value: Any) -> Any:
+    """The same without empty texts, and enumerated values held to the model. Raises S3Error MalformedXML.
+
+    Whoever needs a text or an entry of a list fails over an empty one.
+    """
+    if shape.type_name == "structure":
+        return _checked_members(shape, value)
+    if shape.type_name == "list":
+        if not all(value):
+            raise malformed_xml()
+        return [checked(shape.member, inner) for inner in value]
+    if getattr(shape, "enum", None) and value not in shape.enum:
+        raise malformed_xml()
+    return value
+
+
+def _checked_members(shape: Any, value: Mapping[str, Any]) -> dict[str, Any]:
+    empty = {name for name, inner in value.items() if inner == "" and not _MAY_BE_EMPTY.fullmatch(name)}
+    if empty & set(shape.required_members):
+        raise malformed_xml()
+    return {name: checked(shape.members[name], inner) for name, inner in value.items() if name not in empty}
+
+
 def _read(shape: Any, element: ElementTree.Element) -> Any:
     if shape.type_name == "structure":
-        return {
-            name: found
+        found = {
+            name: value
             for name, member in shape.members.items()
-            if (found := _member(name, member, element)) is not None
+            if (value := _member(name, member, element)) is not None
         }
+        if missing := [name for name in shape.required_members if name not in found]:
+            raise LookupError(f"{element.tag} has no {missing}")
+        return found
     if shape.type_name == "list":
         return [_read(shape.member, child) for child in element]
     content = element.text or ""
@@ -102,14 +136,31 @@ def _read(shape: Any, element: ElementTree.Element) -> Any:
         return content.strip() == "true"
     if shape.type_name == "blob":
         return b64decode(content)
+    if shape.type_name == "timestamp":
+        return _milliseconds(content.strip())
     return content
+
+
+def _milliseconds(text: str) -> int:
+    """Of a time in either of the forms that SDKs write. Raises ValueError."""
+    try:
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        time = parsedate_to_datetime(text)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=timezone.utc)
+    return int(time.timestamp() * 1000)
 
 
 def _member(name: str, shape: Any, parent: ElementTree.Element) -> Any:
     wire = shape.serialization.get("name", name)
+    if shape.serialization.get("xmlAttribute"):
+        return parent.get(f"{{{_XSI}}}{wire.rpartition(':')[2]}")
     found = [child for child in parent if child.tag.rpartition("}")[2] == wire]
     if not found:
         return None
     if shape.type_name == "list" and shape.serialization.get("flattened"):
         return [_read(shape.member, child) for child in found]
+    if len(found) > 1:
+        raise LookupError(f"{parent.tag} has {len(found)} times {wire}")
     return _read(shape, found[0])

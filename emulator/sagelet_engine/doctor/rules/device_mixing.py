@@ -15,6 +15,7 @@ ELSEWHERE = (
     r"bridge::IsXlaTensor|Check failed: xtensor",
 )
 CUDA = (
+    r"This host has no GPU: its CPUs stand in for",
     r"Found no NVIDIA driver on your system",
     r"Torch not compiled with CUDA enabled",
     r"No CUDA GPUs are available",

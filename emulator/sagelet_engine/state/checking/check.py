@@ -9,6 +9,7 @@ from sagelet_engine.errors import SettingsError
 from sagelet_engine.jobs.store import Store
 from sagelet_engine.state import contents
 from sagelet_engine.state.checking.databases import State, check_database
+from sagelet_engine.state.checking.hub import check_hub
 from sagelet_engine.state.checking.jobs import check_jobs, set_all_aside
 from sagelet_engine.state.checking.objects import Objects, Owner
 from sagelet_engine.state.checking.report import Aside, Report
@@ -49,6 +50,7 @@ def _check(data: Path, report: Report, aside: Aside, account: str, region: str) 
     if objects.readable or (objects is State.LOST and report.repair):
         lost = objects is not State.SOUND
         Objects(data, report, aside, _owner(data, account, region), lost=lost).check()
+    check_hub(data, report, aside)
 
 
 def _owner(data: Path, account: str, region: str) -> Owner:

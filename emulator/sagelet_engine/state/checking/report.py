@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Finding:
-    #: `database`, `object`, `file`, `upload`, `job`.
+    #: `database`, `object`, `file`, `upload`, `job`, `hub`.
     kind: str
     #: What is wrong, for people.
     what: str
@@ -31,6 +31,8 @@ class Report:
     #: Of the objects.
     bytes: int = 0
     jobs: int = 0
+    #: Of the hub.
+    repositories: int = 0
 
     def add(self, kind: str, what: str, remedy: str, *, mended: str = "", damage: bool = True) -> None:
         self.findings.append(Finding(kind, what, remedy, damage, mended))

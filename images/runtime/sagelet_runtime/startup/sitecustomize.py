@@ -1,8 +1,8 @@
 """First on PYTHONPATH of the processes of jobs.
 
-Readies the hooks of torch_xla and transformers, the stand-ins of packages and the workers' notes, then runs the
-sitecustomize that it hides. Every Python of the job imports this at start, so it stays small. In a native job it
-readies what counts steps.
+Readies the hooks of torch_xla, transformers and the Hub's clients, the stand-ins of packages and the workers' notes,
+then runs the sitecustomize that it hides. Every Python of the job imports this at start, so it stays small. In a native
+job it readies what counts steps.
 """
 
 import os
@@ -20,7 +20,9 @@ def _activate() -> None:
     several = "SAGELET_WORKER_NOTES" in os.environ
     old_names = "SAGELET_OLD_TRANSFORMERS" in os.environ
     debugged = bool(os.environ.get("SAGELET_DEBUGPY"))
-    if not hooked and not several and not counted and not old_names and not debugged:
+    stands_in = "SAGELET_STANDS_IN_FOR" in os.environ
+    hub = "/_sagelet/hub" in os.environ.get("HF_ENDPOINT", "")
+    if not any((hooked, several, counted, old_names, debugged, stands_in, hub)):
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
@@ -28,11 +30,19 @@ def _activate() -> None:
         from sagelet_runtime.workers import deaths
 
         deaths.install(os.environ)
+    if hub:
+        from sagelet_runtime.hugging_face import hub as clients
+
+        clients.activate()
     if old_names:
         from sagelet_runtime.hugging_face import activation
 
         activation.activate()
-    from sagelet_runtime import command_line, hook, spawn_modules, stand_ins
+    if stands_in:
+        from sagelet_runtime import missing_gpu
+
+        missing_gpu.activate()
+    from sagelet_runtime import command_line, hook, processes, spawn_modules, stand_ins
 
     command = command_line.of_this_process()
     if spawn_modules.stand_in(command):
@@ -42,6 +52,10 @@ def _activate() -> None:
         hook.activate()
     if counted and (native or not hooked):
         hook.activate_native()
+    if processes.is_torchrun(command):
+        from sagelet_runtime.workers import whole_lines
+
+        hook.after(whole_lines.MODULE, whole_lines.install)
     if debugged:
         from sagelet_runtime import attach
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from sagelet_runtime.say import ranks_line, say
 from sagelet_runtime.world import peers as peer_list
 from sagelet_runtime.world.address import own_address
 from sagelet_runtime.world.errors import WorkerLost, WorldError
@@ -50,6 +51,8 @@ class World:
         with self._lock:
             if members not in self._groups:
                 self._groups[members] = self._connect(members)
+                if members == self.everyone:
+                    say(ranks_line("gloo joins the workers, in the place of NCCL", self.layout.rank, self.layout.size))
             return self._groups[members]
 
     def member_group(self, groups: Sequence[Sequence[int]] | None) -> HostGroup:

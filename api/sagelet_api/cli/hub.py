@@ -1,0 +1,237 @@
+"""`sagelet hub`: models, data sets and metrics that clients of the Hugging Face Hub find without a network."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sagelet_api.cli.hub_endpoint import hub_endpoint
+from sagelet_api.cli.options import Server, data_option, json_option
+from sagelet_api.cli.output import console, echo_json, printable, size
+from sagelet_engine.clock import SystemClock
+from sagelet_engine.data.objects import S3Uri
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.failpoints import VARIABLE, arm
+from sagelet_engine.hub.adding import Added, add
+from sagelet_engine.hub.names import MAIN, Kind, check_repository_id, check_revision
+from sagelet_engine.hub.sources import Bucket, Folder, Source, UnfitSource, named_by_cache
+from sagelet_engine.hub.store import HubStore
+from sagelet_engine.s3.errors import NoSuchBucket
+from sagelet_engine.s3.store import S3Store
+from sagelet_engine.state.contents import check_complete
+from sagelet_engine.state.notice import read_notice
+
+
+@click.group()
+def hub() -> None:
+    """Models and data sets for jobs without a network.
+
+    Every job finds this hub in HF_ENDPOINT, so `from_pretrained("gpt2")` and `load_dataset("glue", "sst2")` run as
+    written. It is the data directory's, whose server may run meanwhile or not.
+    """
+    arm(os.environ.get(VARIABLE, ""))
+
+
+def _kind_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--dataset and --space, of which one at most makes sense."""
+    for name, what in (("space", "a metric of `evaluate`"), ("dataset", "a data set")):
+        command = click.option(f"--{name}", is_flag=True, help=f"It is {what}, and no model.")(command)
+    return command
+
+
+def _kind(dataset: bool, space: bool) -> Kind:
+    if dataset and space:
+        raise click.UsageError("--dataset and --space: name one")
+    return Kind.DATASET if dataset else Kind.SPACE if space else Kind.MODEL
+
+
+@hub.command("add")
+@click.argument("source", metavar="DIRECTORY|S3://BUCKET[/PREFIX]")
+@click.option("--as", "repository", metavar="[ORGANISATION/]NAME", help="What scripts call it.")
+@_kind_options
+@click.option("--revision", default=MAIN, show_default=True, help="The branch or tag that leads to it.")
+@json_option
+@data_option
+def add_(
+    source: str, repository: str | None, dataset: bool, space: bool, revision: str, as_json: bool, data: Path
+) -> None:
+    """Make a repository of a directory.
+
+    All files in it, or under a prefix of a bucket here, are copied. A repository that is there gets a new revision in
+    one step; jobs that read the former one go on with it. A repository in huggingface_hub's own cache
+    (~/.cache/huggingface/hub/models--ORGANISATION--NAME) says itself what it is. Links that lead out of the directory
+    are refused.
+
+    A data set whose directories are configurations (sst2/train.csv) and that brings no README.md gets one that says so.
+    """
+    kind, name = _named(source, repository, _kind(dataset, space))
+    check_revision(revision)
+    with _source(source, data) as found:
+        try:
+            added = _shown(HubStore(data), found, kind, name, revision)
+        except OSError as error:
+            raise SettingsError(f"{error.filename or source}: {error.strerror or error}") from error
+        except UnfitSource as error:
+            raise UnfitSource(f"{source}: {error}") from error
+    if as_json:
+        echo_json(
+            {"kind": kind.singular, "id": name, "revision": revision, "commit": added.commit.id, "files": added.files,
+             "bytes": added.bytes}
+        )  # fmt: skip
+        return
+    if added.configurations:
+        click.echo(f"README.md was made: the configurations are {', '.join(map(printable, added.configurations))}")
+    click.echo(f"{kind.singular} {name}, {revision}: {added.files} files, {size(added.bytes)}, as {added.commit.id}")
+
+
+def _named(source: str, repository: str | None, kind: Kind) -> tuple[Kind, str]:
+    cached = None if source.startswith("s3://") else named_by_cache(Path(source).expanduser())
+    if repository is None and cached is None:
+        raise click.UsageError("--as NAME: say what scripts call it")
+    if repository is None and cached is not None:
+        return cached[0], check_repository_id(cached[1])
+    # Its cache knows what it is; a flag says the same, or is needed where nothing else does.
+    return cached[0] if cached is not None and kind is Kind.MODEL else kind, check_repository_id(repository or "")
+
+
+@contextmanager
+def _source(source: str, data: Path) -> Iterator[Source]:
+    if not source.startswith("s3://"):
+        directory = Path(source).expanduser()
+        if not directory.is_dir():
+            raise SettingsError(f"{source}: no such directory")
+        yield Folder(directory)
+        return
+    try:
+        uri = S3Uri.parse(source)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    check_complete(data)
+    if not (data / "s3").is_dir():
+        raise SettingsError(f"--data {data}: holds no bucket {uri.bucket}")
+    objects = S3Store(data / "s3", SystemClock())
+    try:
+        yield Bucket(objects, uri)
+    except NoSuchBucket as error:
+        raise SettingsError(f"--data {data}: holds no bucket {uri.bucket}") from error
+    finally:
+        objects.close()
+
+
+def _shown(store: HubStore, source: Source, kind: Kind, name: str, revision: str) -> Added:
+    """On a terminal with a line that says how far it is."""
+    done = 0
+    with console(stderr=True).status("") as line:
+
+        def seen(path: str, count: int) -> None:
+            nonlocal done
+            done += count
+            line.update(f"{size(done)}, {printable(path)}")
+
+        return add(store, source, kind, name, revision, SystemClock().now_ms(), seen)
+
+
+@hub.command("make-tiny")
+@click.argument("model")
+@click.option("--like", help="The family, where the name does not say it.")
+@json_option
+@data_option
+def make_tiny(model: str, like: str | None, as_json: bool, data: Path) -> None:
+    """Make a small random model, for tests.
+
+    MODEL is what scripts ask for: gpt2, distilgpt2, bert-base-uncased, distilbert-base-uncased, roberta-base, t5-small
+    or another of their families. It has the architecture, two small layers of random weights, and a tokenizer that
+    takes any text; a training run goes through all that it does with the real one, and learns nothing of use. A model
+    of that name that is there gets a new revision.
+    """
+    from sagelet_engine.hub.tiny.making import tiny_model
+
+    made = tiny_model(check_repository_id(model), like)
+    with HubStore(data).draft() as draft:
+        made.put_in(draft)
+        commit = draft.publish(Kind.MODEL, model, MAIN, SystemClock().now_ms())
+    total = sum(file.size for file in commit.files.values())
+    if as_json:
+        echo_json(
+            {"kind": "model", "id": model, "like": made.family, "parameters": made.parameters, "commit": commit.id,
+             "files": len(commit.files), "bytes": total}
+        )  # fmt: skip
+        return
+    click.echo(f"model {model}: {made.parameters} random parameters in the shape of {made.family}, {size(total)}")
+
+
+@hub.command()
+@json_option
+@data_option
+def ls(as_json: bool, data: Path) -> None:
+    """List the repositories."""
+    store = HubStore(data)
+    found = store.repositories()
+    if as_json:
+        echo_json(
+            [
+                {
+                    "kind": one.kind.singular,
+                    "id": one.id,
+                    "revisions": dict(one.refs),
+                    "commits": len(one.commits),
+                    "files": len(one.newest.files),
+                    "bytes": one.size,
+                    "changed_ms": one.newest.created_ms,
+                }
+                for one in found
+            ]
+        )
+        return
+    for one in found:
+        changed = datetime.fromtimestamp(one.newest.created_ms / 1000, tz=timezone.utc)
+        names = ",".join(sorted(one.refs))
+        click.echo(f"{one.kind.singular}\t{one.id}\t{names}\t{size(one.size)}\t{changed:%Y-%m-%d %H:%M}Z")
+
+
+@hub.command()
+@click.argument("repository", metavar="[ORGANISATION/]NAME")
+@_kind_options
+@click.option("--former", is_flag=True, help="Only the commits that no branch or tag leads to any more.")
+@json_option
+@data_option
+def remove(repository: str, dataset: bool, space: bool, former: bool, as_json: bool, data: Path) -> None:
+    """Remove a repository.
+
+    Its files go, too, but those that another has. Jobs that are reading a file have it to its end.
+    """
+    kind, store = _kind(dataset, space), HubStore(data)
+    check_repository_id(repository)
+    if not store.root.is_dir():
+        raise SettingsError(f"--data {data}: has no {kind.singular} {repository}")
+    dropped = store.forget_former(kind, repository) if former else store.remove(kind, repository)
+    if dropped is None:
+        raise SettingsError(f"--data {data}: has no {kind.singular} {repository}; `sagelet hub ls` lists what there is")
+    if as_json:
+        echo_json({"kind": kind.singular, "id": repository, "files": dropped.files, "bytes": dropped.bytes})
+        return
+    click.echo(f"{kind.singular} {repository}: {dropped.files} files gone, {size(dropped.bytes)}")
+
+
+@hub.command()
+@click.option("--port", default=4599, show_default=True, type=int, help="Port to listen on; 0 takes a free one.")
+@data_option
+def serve(port: int, data: Path) -> None:
+    """Serve the hub without jobs.
+
+    Every server has the hub, and jobs find it; `sagelet run --hub -- COMMAND` brings other programs there. Where no
+    server runs on the data directory, this one serves the hub alone, on 127.0.0.1, until it is interrupted. It prints
+    the HF_ENDPOINT to set.
+    """
+    from sagelet_api.hub.alone import serve_alone
+
+    notice = read_notice(data)
+    if notice is None:
+        serve_alone(data, port)
+        return
+    click.echo("The server that runs on the data directory has the hub:", err=True)
+    click.echo(f"HF_ENDPOINT={hub_endpoint(Server.of(data, notice.endpoint))}")

@@ -1,0 +1,53 @@
+"""Who may read the hub: jobs that run, and on loopback whoever runs programs there, unless signatures are checked."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from sagelet_api.authentication import FROM_CONTAINERS
+from sagelet_api.hub.errors import HubError
+from sagelet_api.protocol import Environ
+from sagelet_engine.errors import JobNotFound
+from sagelet_engine.hub import access
+from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.keys import KeyPair
+
+
+class Readers(Protocol):
+    def name(self, part: str, environ: Environ) -> str:
+        """Who reads, for the log. `part`: of the path, which shows that; empty: none. Raises HubError."""
+        ...
+
+
+class JobReaders:
+    """Of a whole server. `job` finds one by its id, and raises JobNotFound."""
+
+    def __init__(self, keys: KeyPair, job: Callable[[str], TrainingJob], *, everywhere: bool) -> None:
+        self._keys = keys
+        self._job = job
+        self._everywhere = everywhere
+
+    def name(self, part: str, environ: Environ) -> str:
+        if not part:
+            if self._everywhere or environ.get(FROM_CONTAINERS):
+                raise HubError(
+                    403, "", "sagelet's hub does not know who asks: jobs find the way in HF_ENDPOINT, other programs "
+                    "by `sagelet run --hub`"
+                )  # fmt: skip
+            return "hub"
+        job_id = access.job_of(self._keys, part)
+        if job_id == access.OWNER:
+            return "hub"
+        try:
+            job = None if job_id is None else self._job(job_id)
+        except JobNotFound:
+            job = None
+        if job is None or job.terminal:
+            raise HubError(403, "", "This HF_ENDPOINT was a training job's, and ended with it: take HF_ENDPOINT anew")
+        return f"job {job.key.name}"
+
+
+class Anybody:
+    """For the hub without a server (`sagelet hub serve`), which is on loopback."""
+
+    def name(self, part: str, environ: Environ) -> str:  # noqa: ARG002
+        return "hub"

@@ -1,0 +1,224 @@
+"""The hub as a WSGI application: whose request it is, what it asks for, and the answer."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs
+
+from sagelet_api.aws_errors import AwsError
+from sagelet_api.file_body import FileBody
+from sagelet_api.hub import documents
+from sagelet_api.hub.errors import HubError, no_entry, no_repository, no_revision, no_such_path, read_only
+from sagelet_api.hub.readers import Readers
+from sagelet_api.hub.routes import Asked, Route, find_route
+from sagelet_api.protocol import Call, Environ, StartResponse, read_body
+from sagelet_api.services.s3.conditions import parse_range
+from sagelet_api.services.s3.errors import S3Error
+from sagelet_engine.hub import records
+from sagelet_engine.hub.access import MARK, PATH
+from sagelet_engine.hub.canonical import names_of
+from sagelet_engine.hub.records import Commit, DamagedRepository, Repository
+from sagelet_engine.hub.store import HubStore
+
+_log = logging.getLogger(__name__)
+
+PREFIX = f"{PATH}/"
+#: A body is a list of paths.
+_MAX_BODY = 8 * 1024 * 1024
+_MOST_LISTED = 1000
+_HEADERS = [
+    # A browser that is shown a file of a repository shows it as text, if at all.
+    ("X-Content-Type-Options", "nosniff"),
+    ("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'"),
+    ("Cache-Control", "no-store"),
+]
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: list[tuple[str, str]]
+    body: Iterable[bytes]
+    phrase: str = ""
+
+
+class Hub:
+    """`readers` say whose a request is."""
+
+    def __init__(self, store: HubStore, readers: Readers) -> None:
+        self._store = store
+        self._readers = readers
+        self._answers: dict[Asked, Callable[[Route, Call, Environ], Reply]] = {
+            Asked.LIST: self._list,
+            Asked.INFO: self._info,
+            Asked.TREE: self._tree,
+            Asked.PATHS: self._paths,
+            Asked.REFS: self._refs,
+            Asked.COMMITS: self._commits,
+            Asked.FILE: self._file,
+        }
+
+    def __call__(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        who = ""
+        try:
+            path = environ.get("REQUEST_URI", call.path).partition("?")[0].removeprefix(PREFIX)
+            reader, path = _parted(path)
+            who = self._readers.name(reader, environ)
+            reply = self._answer(path, call, environ)
+        except HubError as error:
+            if error.code == "RepoNotFound":
+                _log.warning("%s: %s", who, error.message)
+            reply = _refusal(error)
+        except AwsError as error:
+            reply = _refusal(HubError(error.status, "", error.message))
+        except DamagedRepository as error:
+            _log.warning("%s: %s", who, error)
+            reply = _refusal(HubError(500, "", str(error)))
+        start(f"{reply.status} {reply.phrase or HTTPStatus(reply.status).phrase}", [*_HEADERS, *reply.headers])
+        if call.method != "HEAD":
+            return reply.body
+        if isinstance(reply.body, FileBody):
+            reply.body.close()
+        return []
+
+    def _answer(self, path: str, call: Call, environ: Environ) -> Reply:
+        route = find_route(path)
+        if route is None:
+            raise no_such_path(path) if call.method in ("GET", "HEAD") else read_only(call.method)
+        if call.method not in ("GET", "HEAD") and (call.method, route.asked) != ("POST", Asked.PATHS):
+            raise read_only(call.method)
+        return self._answers[route.asked](route, call, environ)
+
+    def _found(self, route: Route) -> tuple[Repository, Commit]:
+        """By whichever of its names the repository is here."""
+        for name in names_of(route.kind, route.repository):
+            repository = self._store.find(route.kind, name)
+            if repository is None:
+                continue
+            commit = repository.commit(route.revision)
+            if commit is None:
+                raise no_revision(route.kind, route.repository, route.revision)
+            return repository, commit
+        raise no_repository(route.kind, route.repository)
+
+    def _list(self, route: Route, call: Call, _environ: Environ) -> Reply:
+        found = [one for one in self._store.repositories() if one.kind is route.kind]
+        chosen = [one for one in found if documents.matches(one, call.query)][: _limit(call)]
+        return _json([documents.described(one, one.newest, blobs=False) for one in chosen])
+
+    def _info(self, route: Route, call: Call, _environ: Environ) -> Reply:
+        repository, commit = self._found(route)
+        return _json(documents.described(repository, commit, blobs=_is_true(call.query.get("blobs", ""))))
+
+    def _tree(self, route: Route, call: Call, _environ: Environ) -> Reply:
+        _, commit = self._found(route)
+        recursive, expand = (_is_true(call.query.get(name, "")) for name in ("recursive", "expand"))
+        found = documents.tree(commit, route.path, recursive=recursive, expand=expand)
+        if found is None:
+            raise no_entry(route.kind, route.repository, route.path)
+        return _json(found, commit)
+
+    def _paths(self, route: Route, call: Call, environ: Environ) -> Reply:
+        _, commit = self._found(route)
+        paths, expand = _asked_paths(read_body(environ, _MAX_BODY), call.headers.get("content-type", ""))
+        return _json(documents.entries_at(commit, paths, expand=expand), commit)
+
+    def _refs(self, route: Route, _call: Call, _environ: Environ) -> Reply:
+        repository = next(filter(None, (self._store.find(route.kind, one) for one in _names(route))), None)
+        if repository is None:
+            raise no_repository(route.kind, route.repository)
+        return _json(documents.refs(repository))
+
+    def _commits(self, route: Route, call: Call, _environ: Environ) -> Reply:
+        found = documents.commits(*self._found(route))
+        return _json(found if call.query.get("p", "0") == "0" else [])
+
+    def _file(self, route: Route, call: Call, _environ: Environ) -> Reply:
+        _, commit = self._found(route)
+        file = commit.files.get(route.path)
+        headers = [("X-Repo-Commit", commit.id)]
+        if file is None:
+            error = no_entry(route.kind, route.repository, route.path)
+            reply = _refusal(error)
+            return Reply(reply.status, [*headers, *reply.headers], reply.body, reply.phrase)
+        headers += [
+            ("ETag", f'"{records.etag(route.path, file)}"'),
+            ("Accept-Ranges", "bytes"),
+            ("Content-Type", "text/plain; charset=utf-8" if not records.is_large(route.path, file) else _BINARY),
+        ]
+        if records.is_large(route.path, file):
+            headers += [("X-Linked-ETag", f'"{file.sha256}"'), ("X-Linked-Size", str(file.size))]
+        try:
+            span = parse_range(call.headers.get("range"), file.size) if call.method == "GET" else None
+        except S3Error as error:
+            headers.append(("Content-Range", f"bytes */{file.size}"))
+            refusal = _refusal(HubError(416, "", str(error)))
+            return Reply(416, [*headers[:1], *headers[-1:], *refusal.headers], refusal.body)
+        first, length = span or (0, file.size)
+        headers.append(("Content-Length", str(length)))
+        if span is not None:
+            headers.append(("Content-Range", f"bytes {first}-{first + length - 1}/{file.size}"))
+        body = FileBody(self._store.open(file), first, length)
+        return Reply(200 if span is None else 206, headers, body)
+
+
+_BINARY = "application/octet-stream"
+
+
+def _names(route: Route) -> Iterable[str]:
+    return names_of(route.kind, route.repository)
+
+
+def _parted(path: str) -> tuple[str, str]:
+    """Who shows itself in the path (empty: nobody), and the rest."""
+    if not path.startswith(MARK):
+        return "", path
+    reader, _, rest = path.partition("/")
+    return reader, rest
+
+
+def _json(content: Any, commit: Commit | None = None) -> Reply:
+    body = json.dumps(content).encode()
+    headers = [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body)))]
+    return Reply(200, [*headers, *([("X-Repo-Commit", commit.id)] if commit else [])], [body])
+
+
+def _refusal(error: HubError) -> Reply:
+    body = json.dumps({"error": error.message}).encode()
+    said = error.message.encode("ascii", "backslashreplace").decode().replace("\n", " ")
+    headers = [
+        ("Content-Type", "application/json; charset=utf-8"),
+        ("Content-Length", str(len(body))),
+        *([("X-Error-Code", error.code)] if error.code else []),
+        ("X-Error-Message", said),
+    ]
+    return Reply(error.status, headers, [body], said)
+
+
+def _asked_paths(body: bytes, content_type: str) -> tuple[list[str], bool]:
+    """Of a form, or of JSON: clients have sent both."""
+    try:
+        if "json" in content_type:
+            told = json.loads(body)
+            paths, expand = told.get("paths", []), bool(told.get("expand"))
+        else:
+            form = parse_qs(body.decode())
+            paths, expand = form.get("paths", []), _is_true(form.get("expand", [""])[0])
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise HubError(400, "", f"The body of paths-info cannot be read: {error}") from error
+    found = [paths] if isinstance(paths, str) else paths
+    if not isinstance(found, list) or not all(isinstance(path, str) for path in found):
+        raise HubError(400, "", "paths must be a list of strings")
+    return [path.strip("/") for path in found], expand
+
+
+def _limit(call: Call) -> int:
+    text = call.query.get("limit", "")
+    return min(int(text), _MOST_LISTED) if text.isascii() and text.isdecimal() else _MOST_LISTED
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() in ("true", "1")

@@ -1,0 +1,116 @@
+"""A directory or a prefix of a bucket becomes a revision of a repository."""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from sagelet_engine.hub.names import Kind
+from sagelet_engine.hub.records import Commit
+from sagelet_engine.hub.sources import Source, SourceFile, UnfitSource, refuse_pointer
+from sagelet_engine.hub.store import Draft, HubStore, paths_overlap
+
+CARD = "README.md"
+#: What `datasets` reads without a script.
+_DATA = frozenset({".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".txt"})
+#: Directories that `datasets` takes for a split, or for the place where all splits are.
+_SPLITS = frozenset({"data", "train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval"})
+#: How the files of a split are called, in the order in which `datasets` looks.
+_SPLIT_NAMES = (
+    ("train", ("train", "training")),
+    ("validation", ("validation", "valid", "dev", "val")),
+    ("test", ("test", "testing", "eval", "evaluation")),
+)
+#: `validation_matched-00000-of-00001.parquet`: as `datasets` itself names the files of a split.
+_SPLIT = re.compile(r"((?:train|validation|test)(?:_\w+)?)(?:-\d+-of-\d+)?\.\w+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Added:
+    commit: Commit
+    files: int
+    bytes: int
+    #: Configurations that a card was made for.
+    configurations: Sequence[str]
+
+
+def add(
+    store: HubStore,
+    source: Source,
+    kind: Kind,
+    repository: str,
+    revision: str,
+    now_ms: int,
+    seen: Callable[[str, int], None] = lambda *_: None,
+) -> Added:
+    """`seen` is told of each file's path and the bytes that were read of it.
+
+    Raises UnfitName, UnfitSource, DamagedRepository, DiskFull, OSError.
+    """
+    with store.draft() as draft:
+        for file in source.files():
+            _take(draft, source, file, seen)
+        if not draft.files:
+            raise UnfitSource("there is no file in it: nothing was added")
+        if (both := paths_overlap(draft.files)) is not None:
+            raise UnfitSource(f"{both} is a file and a directory at once: nothing was added")
+        made = _make_card(draft) if kind is Kind.DATASET else ()
+        commit = draft.publish(kind, repository, revision, now_ms)
+        return Added(commit, len(draft.files), sum(file.size for file in draft.files.values()), made)
+
+
+def _take(draft: Draft, source: Source, file: SourceFile, seen: Callable[[str, int], None]) -> None:
+    with source.open(file) as data:
+        refuse_pointer(file, data)
+        draft.put(file.path, data, file.size, lambda size: seen(file.path, size))
+
+
+def _make_card(draft: Draft) -> Sequence[str]:
+    """A data set whose directories are configurations gets the card that says so: `glue/sst2/train.csv` is loaded by
+    `load_dataset("glue", "sst2")`. One that brings a card, or a script, is left as it is.
+    """
+    names = [PurePosixPath(path) for path in draft.files]
+    if CARD in draft.files or any(len(name.parts) == 1 and name.suffix == ".py" for name in names):
+        return ()
+    data = [name for name in names if name.suffix in _DATA]
+    found = sorted({name.parts[0] for name in data if len(name.parts) > 1})
+    if not found or len({name for name in data if len(name.parts) == 1}) or {*found} & _SPLITS:
+        return ()
+    text = card([(one, [name for name in data if name.parts[0] == one]) for one in found]).encode()
+    draft.put(CARD, io.BytesIO(text), len(text))
+    return found
+
+
+def card(configurations: Sequence[tuple[str, Sequence[PurePosixPath]]]) -> str:
+    lines = ["---", "configs:"]
+    for name, files in configurations:
+        lines += [f"- config_name: {_quoted(name)}", "  data_files:"]
+        for split, paths in _splits(files):
+            lines += [f"  - split: {split}", "    path:", *(f"    - {_quoted(str(path))}" for path in paths)]
+    return "\n".join([*lines, "---", "", "Made by `sagelet hub add`, of the directories there.", ""])
+
+
+def _splits(files: Sequence[PurePosixPath]) -> list[tuple[str, list[PurePosixPath]]]:
+    """By the names that `datasets` goes by; what has none of them is for training."""
+    found: dict[str, list[PurePosixPath]] = {}
+    for path in files:
+        found.setdefault(_split_of(path), []).append(path)
+    order = [name for name, _ in _SPLIT_NAMES]
+    return sorted(found.items(), key=lambda one: (order.index(one[0].split("_")[0]), one[0]))
+
+
+def _split_of(path: PurePosixPath) -> str:
+    if (told := _SPLIT.fullmatch(path.name)) is not None:
+        return told[1]
+    words = {word for part in path.parts[1:] for word in _words(part)}
+    return next((split for split, names in _SPLIT_NAMES if words & {*names}), "train")
+
+
+def _words(part: str) -> list[str]:
+    return "".join(letter if letter.isalnum() else " " for letter in part.lower()).split()
+
+
+def _quoted(text: str) -> str:
+    """As YAML takes any text."""
+    return "'" + text.replace("'", "''") + "'"

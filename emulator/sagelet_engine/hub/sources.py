@@ -1,0 +1,158 @@
+"""What a repository's files come from: a directory of this machine, or a prefix of a bucket.
+
+A directory is its owner's, who may have put links into it: huggingface_hub's cache is made of them. They are followed
+as far as they lead to something of the same directory, or of the same repository in that cache; any other is refused,
+since the file behind it would be shown to every job.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+from urllib.parse import unquote
+
+from sagelet_engine import nofollow
+from sagelet_engine.data.objects import S3Uri
+from sagelet_engine.errors import SageletError
+from sagelet_engine.hub.names import COMMIT, Kind
+from sagelet_engine.s3.job_objects import JobObjectStore
+from sagelet_engine.s3.store import S3Store
+
+#: What tools keep beside a repository's files.
+LEFT_OUT = frozenset({".git", ".cache", ".locks", "__pycache__", ".ipynb_checkpoints", ".DS_Store"})
+#: How a file begins that git put in the place of a large one.
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_LONGEST_POINTER = 1024
+
+
+class UnfitSource(SageletError):
+    """There is something that cannot be added, or nothing to add."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    #: In the repository.
+    path: str
+    #: Bytes.
+    size: int
+
+
+class Source(Protocol):
+    def files(self) -> Iterator[SourceFile]:
+        """In order. Raises UnfitSource, OSError."""
+        ...
+
+    def open(self, file: SourceFile) -> BinaryIO:
+        """Raises UnfitSource, OSError."""
+        ...
+
+
+class Folder:
+    """A directory, or a repository of huggingface_hub's cache (`models--ORGANISATION--NAME`)."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises UnfitSource."""
+        self._root, self._above = _cached(directory.resolve())
+
+    def files(self) -> Iterator[SourceFile]:
+        for parts in self._below(()):
+            path = "/".join(parts)
+            with self._opened(parts) as data:
+                yield SourceFile(path, os.fstat(data.fileno()).st_size)
+
+    def open(self, file: SourceFile) -> BinaryIO:
+        return self._open(tuple(file.path.split("/")))
+
+    def _below(self, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        with nofollow.directory(self._root, above, listing=True) as opened:
+            entries = [(name, os.lstat(name, dir_fd=opened).st_mode) for name in sorted(os.listdir(opened))]
+        for name, mode in entries:
+            if name in LEFT_OUT:
+                continue
+            if stat.S_ISDIR(mode):
+                yield from self._below((*above, name))
+            elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                yield (*above, name)
+            else:
+                raise UnfitSource(f"{self._root.joinpath(*above, name)} is no file: take it out of the directory")
+
+    @contextmanager
+    def _opened(self, parts: tuple[str, ...]) -> Iterator[BinaryIO]:
+        data = self._open(parts)
+        try:
+            yield data
+        finally:
+            data.close()
+
+    def _open(self, parts: tuple[str, ...]) -> BinaryIO:
+        path = self._root.joinpath(*parts)
+        if path.is_symlink():
+            path = self._behind(path, parts)
+        try:
+            return nofollow.open_path(path, len(path.relative_to(self._above).parts))
+        except nofollow.NoFile as error:
+            raise UnfitSource(f"{self._root.joinpath(*parts)} is no ordinary file: put a copy in its place") from error
+
+    def _behind(self, path: Path, parts: tuple[str, ...]) -> Path:
+        place = (*self._root.relative_to(self._above).parts, *parts)
+        if not nofollow.leads_within(self._above, place, os.readlink(path)):
+            raise UnfitSource(
+                f"{path} is a link that leads out of {self._above}, and the file behind it would be shown to every "
+                "job: put a copy in its place"
+            )
+        return path.resolve()
+
+
+class Bucket:
+    """The objects under a prefix of a bucket of the data directory's."""
+
+    def __init__(self, store: S3Store, uri: S3Uri) -> None:
+        """Raises NoSuchBucket."""
+        self._store, self._bucket = store, store.catalog.bucket(uri.bucket)
+        self._prefix = f"{uri.key.rstrip('/')}/" if uri.key.strip("/") else ""
+
+    def files(self) -> Iterator[SourceFile]:
+        bucket = self._bucket
+        for stored in JobObjectStore(self._store).list(bucket.account, bucket.region, bucket.name, self._prefix):
+            path = stored.key.removeprefix(self._prefix)
+            # A key that ends with a slash is how consoles show a directory.
+            if path and not path.endswith("/") and not {*path.split("/")} & LEFT_OUT:
+                yield SourceFile(path, stored.size)
+
+    def open(self, file: SourceFile) -> BinaryIO:
+        return self._store.open(self._bucket.name, self._prefix + file.path)[1]
+
+
+def refuse_pointer(file: SourceFile, data: BinaryIO) -> None:
+    """Raises UnfitSource for what `git clone` leaves where git-lfs is not installed. Leaves `data` at its beginning."""
+    if file.size <= _LONGEST_POINTER and data.read(len(_POINTER)) == _POINTER:
+        raise UnfitSource(f"{file.path} is not the file but git's pointer to it: run `git lfs pull` there first")
+    data.seek(0)
+
+
+def named_by_cache(directory: Path) -> tuple[Kind, str] | None:
+    """What huggingface_hub's cache holds in a directory; None: it is none of that cache's."""
+    resolved = directory.resolve()
+    for place in (resolved, resolved.parent.parent):
+        kind, separator, rest = place.name.partition("--")
+        if separator and (place / "snapshots").is_dir() and kind in {one.value for one in Kind}:
+            return Kind(kind), unquote(rest).replace("--", "/")
+    return None
+
+
+def _cached(directory: Path) -> tuple[Path, Path]:
+    """The directory with a repository's files, and the one that its links may lead to."""
+    if COMMIT.fullmatch(directory.name) and directory.parent.name == "snapshots":
+        return directory, directory.parent.parent
+    snapshots = directory / "snapshots"
+    if named_by_cache(directory) is None:
+        return directory, directory
+    main = directory / "refs" / "main"
+    there = sorted(path.name for path in snapshots.iterdir())
+    newest = main.read_text().strip() if main.is_file() else there[0] if len(there) == 1 else ""
+    if newest not in there:
+        raise UnfitSource(f"{snapshots} holds {len(there)} revisions: name the directory of one")
+    return snapshots / newest, directory

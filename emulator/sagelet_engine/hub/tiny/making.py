@@ -1,0 +1,88 @@
+"""A small random model of a family: its configuration, weights and tokenizer."""
+
+import io
+import json
+import random
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+
+from sagelet_engine.errors import SettingsError
+from sagelet_engine.hub.store import Draft
+from sagelet_engine.hub.tiny import byte_level, shapes, unigram, word_pieces
+from sagelet_engine.hub.tiny.formats import pytorch_file, safetensors_file
+
+#: Spread of random weights: what GPT-2 and BERT begin training with.
+_DEVIATION = 0.02
+
+
+@dataclass(frozen=True)
+class Family:
+    shape: Callable[[int], shapes.Shape]
+    #: Files of the tokenizer, and how many tokens it has; it is told whether the model's name says `uncased`.
+    tokenizer: Callable[[bool], tuple[Mapping[str, bytes], int]]
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "gpt2": Family(shapes.gpt2, byte_level.gpt2),
+        "bert": Family(shapes.bert, word_pieces.bert),
+        "distilbert": Family(shapes.distilbert, word_pieces.distilbert),
+        "roberta": Family(shapes.roberta, byte_level.roberta),
+        "t5": Family(shapes.t5, unigram.t5),
+    }
+)
+#: How names of models begin, and their family; the first that fits.
+_BEGINNINGS = (("distilgpt2", "gpt2"), ("distilroberta", "roberta"), *((name, name) for name in FAMILIES))
+
+
+@dataclass(frozen=True)
+class TinyModel:
+    family: str
+    parameters: int
+    #: By path.
+    files: Mapping[str, bytes]
+
+    def put_in(self, draft: Draft) -> None:
+        for path, content in self.files.items():
+            draft.put(path, io.BytesIO(content), len(content))
+
+
+def tiny_model(repository: str, like: str | None = None) -> TinyModel:
+    """The same bytes for the same name. Raises SettingsError for a family that is not there."""
+    name = repository.rpartition("/")[2].lower()
+    family = like or next((family for beginning, family in _BEGINNINGS if name.startswith(beginning)), "")
+    if family not in FAMILIES:
+        raise SettingsError(
+            f"{like or repository}: is of no family that can be made here: say with --like which it is like "
+            f"({', '.join(FAMILIES)}), or bring the real one with `sagelet hub add`"
+        )
+    tokenizer, tokens = FAMILIES[family].tokenizer("uncased" in name)
+    shape = FAMILIES[family].shape(tokens)
+    weights = _weights(shape, repository)
+    files = {
+        "config.json": json.dumps(shape.config, indent=2).encode(),
+        "model.safetensors": safetensors_file(shape.tensors, weights),
+        # Clients of before 2023 know no other.
+        "pytorch_model.bin": pytorch_file(shape.tensors, weights),
+        **tokenizer,
+    }
+    if shape.generation:
+        files["generation_config.json"] = json.dumps(shape.generation, indent=2).encode()
+    return TinyModel(family, sum(map(prod, shape.tensors.values())), files)
+
+
+def _weights(shape: shapes.Shape, seed: str) -> dict[str, "array[float]"]:
+    """Of each tensor, row by row: biases are 0, scales of normalisations 1, all else is random."""
+    chance = random.Random(seed)
+    return {name: array("f", _values(name, prod(size), chance)) for name, size in shape.tensors.items()}
+
+
+def _values(name: str, count: int, chance: random.Random) -> list[float]:
+    if name.endswith("bias"):
+        return [0.0] * count
+    if shapes.is_scale(name):
+        return [1.0] * count
+    return [chance.gauss(0, _DEVIATION) for _ in range(count)]

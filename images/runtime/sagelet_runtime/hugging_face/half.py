@@ -1,0 +1,121 @@
+"""fp16=True of Transformers and accelerate where CPUs stand in for GPUs.
+
+Transformers up to 4.43 and accelerate before 1.x refuse it, later ones compute in float32 and say nothing. A native
+job computes in float32 and says so. A compiled one computes in bfloat16 (`sagelet_runtime.amp`, which says so), once it
+gets past the refusal. `training_args.fp16` stays as the script has it: it names lengths and lines of the log by it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sagelet_runtime import amp, image, installed, missing_gpu
+from sagelet_runtime.say import say_for_all
+
+#: The first releases that refuse nothing: of TrainingArguments, and of the Trainer (which went by torch's before).
+_TAKES, _TRAINER_TAKES = (4, 44), (4, 41)
+
+
+def install_arguments(module: Any) -> None:
+    """Patches `TrainingArguments` of transformers.training_args, in a native job."""
+    kind = module.TrainingArguments
+    refuses = _release() < _TAKES
+    original = kind.__post_init__
+
+    @functools.wraps(original)
+    def __post_init__(self: Any) -> None:
+        if self.fp16_full_eval:
+            # Half the digits are no gain on a CPU, which computes them slower.
+            self.fp16_full_eval = False
+            missing_gpu.say_float32()
+        with _hidden(self, refuses):
+            original(self)
+
+    kind.__post_init__ = __post_init__
+
+
+def install_trainer(module: Any) -> None:
+    """Patches `Trainer` of transformers.trainer, in a native job."""
+    if _release() >= _TRAINER_TAKES:
+        return
+    kind = module.Trainer
+    original = kind.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, model: Any = None, args: Any = None, *rest: Any, **more: Any) -> None:
+        with _hidden(args, args is not None):
+            original(self, model, args, *rest, **more)
+
+    kind.__init__ = __init__
+
+
+def install_state(module: Any) -> None:
+    """Patches `AcceleratorState` of accelerate.state, in a native job."""
+    kind = module.AcceleratorState
+    original = kind.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, mixed_precision: Any = None, *rest: Any, **more: Any) -> None:
+        asked = mixed_precision
+        if asked is None and not kind._shared_state:
+            asked = os.environ.get("ACCELERATE_MIXED_PRECISION")
+        if str(getattr(asked, "value", asked)).lower() == "fp16":
+            mixed_precision = "no"
+            missing_gpu.say_float32()
+        original(self, mixed_precision, *rest, **more)
+
+    kind.__init__ = __init__
+
+
+def install_compiled(module: Any) -> None:
+    """Patches transformers.training_args in a compiled job: on AWS its XLA device is a GPU."""
+    device = os.environ.get("PJRT_DEVICE", "")
+    original: Callable[[Any], str | None] | None = getattr(module, "get_xla_device_type", None)
+    if original is not None and device in ("CUDA", *amp.WITHOUT_HALF):
+        module.get_xla_device_type = lambda device: None if original(device) is None else "GPU"
+    if device in amp.WITHOUT_HALF:
+        kind = module.TrainingArguments
+        kind.__post_init__ = _evaluated_in_bfloat16(kind.__post_init__)
+
+
+def _evaluated_in_bfloat16(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    @functools.wraps(original)
+    def __post_init__(self: Any) -> None:
+        if self.fp16_full_eval:
+            self.fp16_full_eval, self.bf16_full_eval = False, True
+            say_for_all(f"fp16_full_eval computes in bfloat16 {amp.WITHOUT_HALF[os.environ['PJRT_DEVICE']]}")
+        original(self)
+
+    return __post_init__
+
+
+def _release() -> tuple[int, ...]:
+    return image.numbers(installed.version("transformers") or "")
+
+
+@contextmanager
+def _hidden(arguments: Any, wanted: bool) -> Iterator[None]:
+    """Meanwhile `arguments` ask for no float16."""
+    if not wanted or not arguments.fp16:
+        yield
+        return
+    missing_gpu.say_float32()
+    arguments.fp16 = False
+    try:
+        yield
+    finally:
+        arguments.fp16 = True
+
+
+#: The module to patch once a script of a compiled job imports it.
+MODULE = "transformers.training_args"
+#: Modules that a script imports, and what patches each in a native job.
+NATIVE = (
+    (MODULE, install_arguments),
+    ("transformers.trainer", install_trainer),
+    ("accelerate.state", install_state),
+)

@@ -1,0 +1,176 @@
+"""What accelerate knows of a loader goes by the batch that the script has, not by the thread that loads ahead.
+
+On XLA accelerate hands its loader to torch_xla's MpDeviceLoader, whose thread runs through it up to 24 batches ahead of
+the script. The loader tells accelerate from that thread where the script is: which loader it reads, whether this is
+the last batch, how many samples of it are no padding. So a short loader is over before the script has its first batch:
+gather_for_metrics keeps the padding, and gradient accumulation updates at each batch. See
+docs/explanation/compiled-training.md.
+
+Here the thread runs through a copy of the loader. What the copy did to its state, and said to accelerate, is kept with
+each batch, and is done to the script's loader when the script gets that batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+#: The module to patch once a script imports it.
+MODULE = "accelerate.data_loader"
+
+
+def install(module: ModuleType) -> None:
+    """Patches the loader that accelerate makes on XLA devices; elsewhere it has none."""
+    wrapper = getattr(module, "MpDeviceLoaderWrapper", None)
+    if wrapper is None:
+        return
+    original = wrapper.__iter__
+
+    @functools.wraps(original)
+    def __iter__(self: Any) -> Iterator[Any]:
+        loader = self._loader
+        if not hasattr(loader, "gradient_state"):
+            return iter(original(self))
+        one = Pass(loader, module.find_batch_size)
+        self._loader = one
+        try:
+            ahead = original(self)
+        finally:
+            self._loader = loader
+        return one.handed_out(ahead)
+
+    wrapper.__iter__ = __iter__
+
+
+@dataclass
+class _Change:
+    """What a loader did between two batches."""
+
+    #: New values of its attributes.
+    state: dict[str, Any] = field(default_factory=dict)
+    #: Methods of accelerate's GradientState that it called, with their arguments.
+    calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+
+
+class Pass:
+    """One run through a loader: the thread iterates over this, the script over `handed_out`."""
+
+    def __init__(self, loader: Any, size_of: Callable[[Any], int | None]) -> None:
+        self._loader = loader
+        self._size_of = size_of
+        self._copy = object.__new__(type(loader))
+        self._copy.__dict__.update(loader.__dict__)
+        self._calls: list[tuple[str, tuple[Any, ...]]] = []
+        self._copy.__dict__["gradient_state"] = _Recorded(loader.gradient_state, self._calls)
+        self._seen = dict(self._copy.__dict__)
+        self._counted = _counted(self._copy)
+        #: One for each batch that is under way to the script, and one for the end.
+        self._changes: deque[_Change] = deque()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._copy:
+            if self._counted is not None and getattr(self._copy, "end_of_dataloader", False):
+                self._copy.remainder = self._counted(self._size_of(batch))
+            self._changes.append(self._change())
+            yield batch
+        self._changes.append(self._change())
+
+    def handed_out(self, ahead: Iterable[Any]) -> Iterator[Any]:
+        """`ahead`: the batches of this pass as they come from the thread, in their order."""
+        for batch in ahead:
+            self._apply()
+            yield batch
+        self._apply()
+
+    def _change(self) -> _Change:
+        now = self._copy.__dict__
+        state = {name: value for name, value in now.items() if name not in self._seen or self._seen[name] is not value}
+        self._seen = dict(now)
+        change = _Change(state, self._calls[:])
+        self._calls.clear()
+        return change
+
+    def _apply(self) -> None:
+        """Nothing is left to apply where the thread ended by an error, which the script gets instead of a batch."""
+        if not self._changes:
+            return
+        change = self._changes.popleft()
+        self._loader.__dict__.update(change.state)
+        for name, arguments in change.calls:
+            mine = [self._loader if argument is self._copy else argument for argument in arguments]
+            getattr(self._loader.gradient_state, name)(*mine)
+
+
+class _Recorded:
+    """accelerate's GradientState as the copy sees it: what changes it is kept for later."""
+
+    def __init__(self, state: Any, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
+        self._state = state
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith(("_add_", "_remove_", "_set_")):
+            return getattr(self._state, name)
+        return lambda *arguments: self._calls.append((name, arguments))
+
+
+def _counted(loader: Any) -> Callable[[int | None], int] | None:
+    """How many samples of the last batch of all workers are no padding, from the size of this worker's.
+
+    For datasets without an index, whose length nobody knows before their end; None for others. Natively accelerate
+    reads those in one process and counts there. Processes that load (`num_workers`) would each count their own.
+    """
+    dataset = loader.dataset
+    kinds = {kind.__name__ for kind in type(dataset).__mro__}
+    if "IterableDataset" not in kinds or getattr(loader, "_drop_last", False) or loader.num_workers:
+        return None
+    if "IterableDatasetShard" not in kinds:
+        return _size if _is_alone() else None
+    whole = dataset.batch_size * (1 if getattr(dataset, "split_batches", False) else dataset.num_processes)
+    if not isinstance(dataset.dataset, _Samples):
+        dataset.dataset = _Samples(dataset.dataset)
+    samples: _Samples = dataset.dataset
+    return lambda _size: samples.seen % whole or whole
+
+
+def _size(size: int | None) -> int:
+    """accelerate's -1: nobody knows."""
+    return -1 if size is None else size
+
+
+def _is_alone() -> bool:
+    import torch_xla.runtime as xr
+
+    return bool(xr.world_size() == 1)
+
+
+class _Samples:
+    """A dataset that counts what is read of it."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.seen = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_dataset":
+            raise AttributeError(name)
+        return getattr(self._dataset, name)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.seen = 0
+        for sample in self._dataset:
+            self.seen += 1
+            yield sample

@@ -1,0 +1,206 @@
+"""The offline hub: jobs that begin at it, the commands, and what a `kill -9` of them leaves."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet_engine.failpoints import VARIABLE, Failpoint
+from sagelet_engine.hub.names import Kind
+from sagelet_engine.hub.store import HubStore
+from support.hub import GLUE, add_files, ask, write_files
+from support.jobs import Jobs
+from support.server import COMPILED, SageletProcess
+
+#: As a script of 2021 to 2026 has it: nothing of ours is named.
+SCRIPT = """
+    import os
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained("gpt2")
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    batch = tokenizer("hello the world", return_tensors="pt")
+    print("loss", float(model(**batch, labels=batch["input_ids"]).loss))
+    print("at", os.environ["HF_ENDPOINT"])
+    try:
+        AutoTokenizer.from_pretrained("org/missing")
+    except OSError as error:
+        print("miss:", error.__cause__)
+"""
+
+
+def sagelet(server: SageletProcess | None, *words: str, data: Path | None = None, **variables: str) -> Any:
+    """`sagelet hub ...` with --json; what it printed."""
+    done = run(server, *words, "--json", data=data, **variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def run(server: SageletProcess | None, *words: str, data: Path | None = None, **variables: str) -> Any:
+    place = data or (server.data if server else None)
+    program = server.program if server else SageletProcess(place or Path()).program
+    return subprocess.run(
+        [str(program), "hub", *words, "--data", str(place)],
+        env={**os.environ, **variables}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_a_job_begins_at_the_hub(server: SageletProcess, jobs: Jobs) -> None:
+    """In each runtime, natively; a miss says what adds it; the way in ends with the job."""
+    sagelet(server, "make-tiny", "gpt2")
+    name = jobs.submit(SCRIPT)
+    job = jobs.ended(name)
+    log = jobs.log(name)
+    assert job["TrainingJobStatus"] == "Completed", log
+    (loss,) = (line for line in log if line.startswith("loss "))
+    assert 6 < float(loss.split()[1]) < 8
+    text = "\n".join(log)
+    assert "sagelet's hub has no model org/missing: add it with `sagelet hub add DIR --as org/missing`" in text
+    assert any(f"job {name}: sagelet's hub has no model org/missing" in line for line in server.output)
+    (endpoint,) = (line.split()[1] for line in log if line.startswith("at "))
+    way_in = server.endpoint + endpoint[endpoint.index("/_sagelet") :]
+    assert ask(way_in, "gpt2/resolve/main/config.json").status == 403
+
+
+@pytest.mark.xla
+def test_a_compiled_job_does_so_too(servers: Callable[[str], SageletProcess]) -> None:
+    server = servers("process")
+    jobs = Jobs(server)
+    sagelet(server, "make-tiny", "gpt2")
+    name = jobs.submit(SCRIPT, image=COMPILED, hyperparameters={"sagemaker_training_compiler_enabled": "true"})
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed", jobs.log(name)
+
+
+@pytest.mark.xla
+def test_the_requests_own_endpoint_is_left_alone(servers: Callable[[str], SageletProcess]) -> None:
+    jobs = Jobs(servers("process"))
+    name = jobs.submit(
+        "import os; print(os.environ['HF_ENDPOINT'])", Environment={"HF_ENDPOINT": "http://mine.example"}
+    )
+    jobs.ended(name)
+    assert "http://mine.example" in jobs.log(name)
+
+
+def test_from_a_bucket_while_the_server_runs_and_while_it_does_not(own_server: SageletProcess, tmp_path: Path) -> None:
+    jobs = Jobs(own_server)
+    jobs.s3.create_bucket(Bucket="models")
+    for path, content in {"gpt2/config.json": "{}", "gpt2/a/b.bin": "b", "gpt2/": "", "other": "x"}.items():
+        jobs.s3.put_object(Bucket="models", Key=path, Body=content.encode())
+    found = sagelet(own_server, "add", "s3://models/gpt2", "--as", "org/gpt")
+    assert (found["id"], found["files"], found["bytes"]) == ("org/gpt", 2, 3)
+    endpoint = f"{own_server.endpoint}/_sagelet/hub"
+    assert ask(endpoint, "org/gpt/resolve/main/a/b.bin").body == b"b"
+    jobs.s3.put_object(Bucket="models", Key="gpt2/config.json", Body=b"[]")
+    own_server.stop()
+    assert sagelet(own_server, "add", "s3://models/gpt2/", "--as", "org/gpt")["commit"] != found["commit"]
+    own_server.start()
+    endpoint = f"{own_server.endpoint}/_sagelet/hub"
+    assert ask(endpoint, "org/gpt/resolve/main/config.json").body == b"[]"
+    assert ask(endpoint, f"org/gpt/resolve/{found['commit']}/config.json").body == b"{}"
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    """Of a data directory that no server ever had."""
+    data, glue = tmp_path / "data", write_files(tmp_path / "glue", GLUE)
+    added = run(None, "add", str(glue), "--as", "glue", "--dataset", data=data)
+    assert "README.md was made: the configurations are mrpc, sst2\n" in added.stdout
+    sagelet(None, "make-tiny", "org/distilgpt2", data=data)
+    listed = sagelet(None, "ls", data=data)
+    assert [(one["kind"], one["id"], one["files"]) for one in listed] == [
+        ("model", "org/distilgpt2", 8), ("dataset", "glue", 4),
+    ]  # fmt: skip
+    removed = sagelet(None, "remove", "glue", "--dataset", data=data)
+    assert removed["files"] == 4
+    assert run(None, "remove", "glue", "--dataset", data=data).returncode == 1
+    assert data.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "nowhere", "--as", "a"), "nowhere: no such directory"),
+        (("add", ".",), "say what scripts call it"),
+        (("add", ".", "--as", "../a"), "names no repository"),
+        (("add", ".", "--as", "a", "--revision", "0" * 40), "names no revision"),
+        (("add", ".", "--as", "a", "--dataset", "--space"), "name one"),
+        (("add", "s3://none/x", "--as", "a"), "holds no bucket none"),
+        (("make-tiny", "llama"), "say with --like"),
+        (("remove", "a"), "has no model a"),
+        (("serve",), "has no hub yet"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_a_line_that_says_what_helps(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    done = run(None, *words, data=tmp_path / "data")
+    assert done.returncode in (1, 2)
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_hub_without_a_server(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    sagelet(None, "make-tiny", "gpt2", data=data)
+    command = [str(SageletProcess(data).program), "hub", "serve", "--port", "0", "--data", str(data)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            endpoint = process.stdout.readline().strip().removeprefix("HF_ENDPOINT=")
+            assert ask(endpoint, "gpt2/resolve/main/config.json").json["model_type"] == "gpt2"
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
+def test_programs_of_the_owner_find_it(tmp_path: Path) -> None:
+    """`sagelet run --hub`, also where signatures are checked; without the flag the real Hub is left alone."""
+    server = SageletProcess(tmp_path / "data", "--runtime", "process", "--auth").start()
+    try:
+        sagelet(server, "make-tiny", "gpt2")
+        asked = [str(server.program), "env", "--json", "--data", str(server.data)]
+        assert "HF_ENDPOINT" not in json.loads(subprocess.check_output(asked, timeout=60))
+        told = json.loads(subprocess.check_output([*asked, "--hub"], timeout=60))["HF_ENDPOINT"]
+        assert ask(told, "gpt2/resolve/main/config.json").status == 200
+        printed = run(server, "serve").stdout.strip()
+        assert printed == f"HF_ENDPOINT={told}"
+    finally:
+        server.stop()
+
+
+def left_of(data: Path) -> tuple[list[str], int]:
+    store = HubStore(data)
+    return [one.id for one in store.repositories()], len(store.blobs())
+
+
+def test_a_killed_command_leaves_all_or_nothing(tmp_path: Path) -> None:
+    data, source = tmp_path / "data", write_files(tmp_path / "s", {"a": "1", "b": "2"})
+    words = ("add", str(source), "--as", "m")
+    for point, left in (
+        (Failpoint.AFTER_HUB_BLOBS, ([], 2)),
+        (Failpoint.AFTER_HUB_RECORD, (["m"], 2)),
+    ):
+        assert run(None, *words, data=data, **{VARIABLE: f"{point.value}=kill"}).returncode == -9
+        assert left_of(data) == left
+    assert (
+        run(None, "remove", "m", data=data, **{VARIABLE: f"{Failpoint.AFTER_HUB_REMOVAL.value}=kill"}).returncode == -9
+    )
+    assert left_of(data) == ([], 2)
+    program = str(SageletProcess(data).program)
+    freed = json.loads(subprocess.check_output([program, "gc", "--json", "--data", str(data)], timeout=60))
+    assert (freed["hub_files"], freed["hub_bytes"]) == (4, 4)
+    assert left_of(data) == ([], 0)
+    assert run(None, *words, data=data).returncode == 0
+    assert left_of(data) == (["m"], 2)
+
+
+def test_a_repository_is_replaced_while_it_is_read(own_server: SageletProcess, tmp_path: Path) -> None:
+    """Whoever asks sees the former files or the new ones, and all files of a commit for ever."""
+    source = tmp_path / "s"
+    endpoint = f"{own_server.endpoint}/_sagelet/hub"
+    for number in range(20):
+        write_files(source, {"a": str(number), "b": str(number)})
+        commit = add_files(own_server.data, source, "m", Kind.MODEL, now_ms=number).commit.id
+        assert ask(endpoint, "m/resolve/main/a").body == str(number).encode()
+        assert ask(endpoint, f"m/resolve/{commit}/b").body == str(number).encode()

@@ -1,0 +1,72 @@
+"""Repositories for tests, and what a client without a library asks of the hub."""
+
+import http.client
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sagelet_engine.hub.adding import Added, add
+from sagelet_engine.hub.names import MAIN, Kind
+from sagelet_engine.hub.sources import Folder
+from sagelet_engine.hub.store import HubStore
+from support.proxy import RecordingProxy
+
+#: Of `load_dataset("glue", "sst2")`.
+GLUE = {
+    "sst2/train.csv": "sentence,label,idx\nbad movie,0,0\ngood movie,1,1\nfine,1,2\n",
+    "sst2/validation.csv": "sentence,label,idx\nso so,0,0\n",
+    "mrpc/train.csv": "sentence1,sentence2,label\na,b,1\n",
+}
+
+
+def write_files(directory: Path, files: Mapping[str, str | bytes]) -> Path:
+    for path, content in files.items():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+    return directory
+
+
+def add_files(
+    data: Path, directory: Path, name: str, kind: Kind = Kind.MODEL, revision: str = MAIN, now_ms: int = 1000
+) -> Added:
+    return add(HubStore(data), Folder(directory), kind, name, revision, now_ms)
+
+
+def left_for_others(proxy: RecordingProxy) -> list[str]:
+    """What a client asked of the world outside. `datasets` asks for figures in front of the hub's name."""
+    return [line for line in proxy.seen if "//datasets-server.127.0.0.1:" not in line]
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def ask(
+    endpoint: str, path: str, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> Answer:
+    """One request, whose answer is followed by nothing on its connection."""
+    parts = urlsplit(endpoint)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
+    try:
+        connection.request(method, f"{parts.path}/{path}", body, dict(headers or {}))
+        answer = connection.getresponse()
+        content = answer.read()
+        found = Answer(answer.status, answer.reason, {name.lower(): one for name, one in answer.getheaders()}, content)
+        # What an answer to HEAD had too much would be the beginning of the next.
+        connection.request("GET", f"{parts.path}/api/models")
+        assert connection.getresponse().status in (200, 403)
+        return found
+    finally:
+        connection.close()

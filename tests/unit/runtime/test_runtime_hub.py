@@ -1,0 +1,126 @@
+"""Clients of 2021 and 2022 at the hub: their constants, their misses, and data sets whose card has configurations."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sagelet_api.hub.alone import HubAlone
+from sagelet_api.server import Server
+from sagelet_engine.hub.names import Kind
+from sagelet_engine.hub.store import HubStore
+from sagelet_runtime import say
+from sagelet_runtime.hugging_face import hub
+from support.hub import GLUE, add_files, write_files
+
+OURS = "http://127.0.0.1:1/_sagelet/hub"
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    data = tmp_path / "data"
+    add_files(data, write_files(tmp_path / "glue", GLUE), "glue", Kind.DATASET)
+    add_files(data, write_files(tmp_path / "script", {"squad.py": "", "a.csv": ""}), "squad", Kind.DATASET)
+    add_files(data, write_files(tmp_path / "plain", {"train.csv": "a\n1\n"}), "org/plain", Kind.DATASET)
+    card = json.dumps({"configs": [{"config_name": "x", "data_files": [{"split": "train", "path": "d/t*"}]}]})
+    files = {"README.md": f"---\n{card}\n---\n", "d/t 1.parquet": "", "d/u.parquet": ""}
+    add_files(data, write_files(tmp_path / "own", files), "org/own", Kind.DATASET)
+    with Server(HubAlone(HubStore(data)), "127.0.0.1", 0) as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"{server.endpoint}/_sagelet/hub")
+        monkeypatch.setattr(say, "_said", set())
+        yield f"{server.endpoint}/_sagelet/hub"
+
+
+class Datasets:
+    """`datasets.load`, as far as it is patched; `loaded` is what it was asked for."""
+
+    def __init__(self) -> None:
+        self.loaded: list[Any] = []
+
+    def load_dataset_builder(self, path: str, *more: Any, **others: Any) -> None:
+        self.loaded = [path, *more]
+
+
+def asked(path: str, *more: Any, **others: Any) -> list[Any]:
+    module = Datasets()
+    hub.install_datasets(module)
+    module.load_dataset_builder(path, *more, **others)
+    return module.loaded
+
+
+def test_constants_of_old_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", OURS)
+    transformers = SimpleNamespace(HUGGINGFACE_CO_RESOLVE_ENDPOINT=hub.REAL, HUGGINGFACE_CO_PREFIX="")
+    hub.install_transformers(transformers)
+    assert transformers.HUGGINGFACE_CO_PREFIX.format(model_id="gpt2", revision="main", filename="a") == (
+        f"{OURS}/gpt2/resolve/main/a"
+    )
+    old = SimpleNamespace(ENDPOINT=hub.REAL)
+    hub.install_huggingface_hub(old)
+    assert (old.ENDPOINT, old.HUGGINGFACE_CO_URL_TEMPLATE) == (OURS, OURS + "/{repo_id}/resolve/{revision}/{filename}")
+
+
+def test_those_of_today_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", OURS)
+    for module in (SimpleNamespace(ENDPOINT=OURS), SimpleNamespace(ENDPOINT="http://mine"), SimpleNamespace()):
+        before = dict(vars(module))
+        hub.install_huggingface_hub(module)
+        hub.install_transformers(module)
+        assert vars(module) == before
+    own = Datasets()
+    own.MetadataConfigs = None  # type: ignore[attr-defined]
+    hub.install_datasets(own)
+    assert "load_dataset_builder" not in vars(own)
+
+
+def test_a_configuration_of_a_data_set_without_a_script(endpoint: str) -> None:
+    reader, name, directory, files = asked("glue", "sst2")
+    assert (reader, name, directory) == ("csv", "sst2", None)
+    root = files["train"][0].removesuffix("/sst2/train.csv")
+    assert root.startswith(f"{endpoint}/datasets/glue/resolve/")
+    assert files == {"train": [f"{root}/sst2/train.csv"], "validation": [f"{root}/sst2/validation.csv"]}
+    assert asked("org/own")[0] == "parquet"
+    assert [one.rsplit("/", 2)[1:] for one in asked("org/own", "x")[3]["train"]] == [["d", "t%201.parquet"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        # The organisation leads 2021's `datasets` from GitHub to the hub.
+        ("squad", "rajpurkar/squad"),
+        ("org/plain", "org/plain"),
+        ("none", "none"),
+        ("csv", "csv"),
+    ],
+)
+def test_all_others_are_left_to_the_client(endpoint: str, path: str, expected: str) -> None:
+    assert asked(path)[0] == expected
+    assert asked(path)[3] is None
+
+
+def test_what_names_its_files_is_left_alone(endpoint: str) -> None:
+    assert asked("glue", "sst2", None, {"train": "x"}) == ["glue", "sst2", None, {"train": "x"}]
+    assert asked("glue", "sst2", data_files="x")[:2] == ["glue", "sst2"]
+
+
+def test_a_miss_is_said_in_the_log(endpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked("org/none")
+    assert "sagelet: sagelet's hub has no dataset org/none: add it with `sagelet hub add" in capsys.readouterr().out
+    raised: list[Any] = []
+    module = SimpleNamespace(_raise_for_status=raised.append)
+    hub.tell_misses(module)
+    response = SimpleNamespace(headers={"X-Error-Code": "RepoNotFound", "X-Error-Message": "add it so"})
+    module._raise_for_status(response)
+    module._raise_for_status(SimpleNamespace(headers={"X-Error-Code": "EntryNotFound", "X-Error-Message": "no file"}))
+    assert raised[0] is response
+    assert capsys.readouterr().out == "sagelet: add it so\n"
+
+
+def test_without_a_hub_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    assert asked("glue", "sst2")[0] == "glue"
+    monkeypatch.setenv("HF_ENDPOINT", OURS)
+    assert asked("glue", "sst2")[0] == "glue"

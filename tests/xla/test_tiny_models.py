@@ -1,0 +1,55 @@
+"""Small random models as Transformers and torch read them: every weight has its place, and any text its tokens."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet_engine.hub.tiny.making import tiny_model
+
+pytestmark = pytest.mark.xla
+
+TEXT = "Hello the World, a movie was GREAT!"
+
+
+@pytest.fixture(params=["gpt2", "bert-base-uncased", "distilbert-base-cased", "roberta-base", "t5-small"])
+def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    for path, content in tiny_model(request.param).files.items():
+        (tmp_path / path).write_bytes(content)
+    return tmp_path
+
+
+def test_a_model_is_whole(directory: Path) -> None:
+    import torch
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(directory)
+    model_class: Any = getattr(transformers, config.architectures[0])
+    model, info = model_class.from_pretrained(directory, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["mismatched_keys"]
+    # As with the real BERT: the head for the next sentence.
+    assert all(key.startswith(("bert.pooler", "cls.seq_relationship")) for key in info["unexpected_keys"])
+    known, weights = model.state_dict(), torch.load(directory / "pytorch_model.bin", weights_only=True)
+    assert all(torch.equal(known[name], one) for name, one in weights.items() if name in known)
+    assert {*weights} - {*known} == {*info["unexpected_keys"]}
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    assert len(tokenizer) == config.vocab_size
+    batch = tokenizer(TEXT, return_tensors="pt")
+    shown = tokenizer.decode(batch["input_ids"][0], skip_special_tokens=True)
+    assert shown.lower().replace(" ", "") == TEXT.lower().replace(" ", "")
+    loss = model(**batch, labels=batch["input_ids"]).loss
+    # Nothing is learned: it is as good as a guess.
+    assert float(loss) == pytest.approx(math.log(config.vocab_size), rel=0.2)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert-base-uncased", "roberta-base"])
+def test_both_kinds_of_tokenizers_agree(name: str, tmp_path: Path) -> None:
+    import transformers
+
+    for path, content in tiny_model(name).files.items():
+        (tmp_path / path).write_bytes(content)
+    both = [transformers.AutoTokenizer.from_pretrained(tmp_path, use_fast=fast) for fast in (True, False)]
+    assert both[0](TEXT)["input_ids"] == both[1](TEXT)["input_ids"]
