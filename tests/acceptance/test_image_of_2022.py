@@ -1,7 +1,7 @@
 """Jobs of 2022 in the image of their day, `sagelet image build --variant py39`. Collected where that image is."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,13 @@ print("versions", transformers.__version__, datasets.__version__)
 
 
 @pytest.fixture(scope="module")
-def jobs(servers: Callable[[str], SageletProcess]) -> Jobs:
-    return Jobs(servers("docker"))
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
+    """Of a server with the built-in rules, which name the image of 2022."""
+    server = SageletProcess(tmp_path_factory.mktemp("2022") / "data", "--runtime", "docker", "--stop-grace", "60")
+    server.environment = {}
+    server.start()
+    yield Jobs(server)
+    server.stop()
 
 
 def _losses(jobs: Jobs, image: str, compiled: bool, workers: int) -> list[float]:

@@ -26,6 +26,8 @@ ROLE = f"arn:aws:iam::{ACCOUNT}:role/SageMakerRole"
 NATIVE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1.13.1-gpu-py39"
 COMPILED = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
 ENDED = ("Completed", "Failed", "Stopped")
+#: Variables of every server that a test starts.
+ENVIRONMENT: dict[str, str] = {}
 
 
 def until(condition: Callable[[], Any], seconds: float = 120, every: float = 0.05) -> Any:
@@ -48,7 +50,7 @@ class SageletProcess:
         self._process: subprocess.Popen[str] | None = None
         self.output: list[str] = []
         #: More variables of the server's environment, from its next start on.
-        self.environment: dict[str, str] = {}
+        self.environment = dict(ENVIRONMENT)
         #: The `sagelet` of the Python environment that it runs in.
         self.program = Path(sys.executable).with_name("sagelet")
 
