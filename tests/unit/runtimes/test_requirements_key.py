@@ -89,3 +89,54 @@ def test_what_does_not_follow_from_files_is_not_kept(tmp_path: Path, text: str) 
 def test_what_goes_elsewhere_is_not_kept() -> None:
     with pytest.raises(NotKept, match="PIP_TARGET is set"):
         key("numpy", PIP_TARGET="/opt/ml/code/packages")
+
+
+def test_variables_that_pip_puts_into_it_do() -> None:
+    text = "torch==${TORCH_VERSION}"
+    one, two = key(text, TORCH_VERSION="2.8.0"), key(text, TORCH_VERSION="2.9.0")
+    assert one != two
+    assert one != key(text)
+    assert two == key("torch==2.9.0", TORCH_VERSION="2.9.0")
+
+
+def test_a_file_that_a_variable_names_does() -> None:
+    Path("more.txt").write_text("numpy==1")
+    before = key("-r ${MORE}", MORE="more.txt")
+    Path("more.txt").write_text("numpy==2")
+    assert key("-r ${MORE}", MORE="more.txt") != before
+
+
+def test_why_it_is_not_kept_tells_no_secret() -> None:
+    with pytest.raises(NotKept) as reason:
+        key("one @ git+https://${TOKEN}@git.test/one", TOKEN="sesame")
+    assert "sesame" not in str(reason.value)
+    assert "${TOKEN}" in str(reason.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_it_is_read_as_pip_reads_it(encoding: str) -> None:
+    """`pip freeze > requirements.txt` of PowerShell is UTF-16."""
+    Path(FILE).write_text("torch==2.9.0\n", encoding)
+    assert key_of(FILE, (), {}) == key("torch==2.9.0\n")
+
+
+def test_what_is_no_utf_8_is_not_kept() -> None:
+    Path(FILE).write_bytes(b"torch==2.9.0 \xe9\n")
+    with pytest.raises(NotKept, match="UTF-8"):
+        key_of(FILE, (), {})
+
+
+def test_variables_may_be_no_utf_8() -> None:
+    assert key("torch", PIP_INDEX_URL="\udce9") != key("torch")
+
+
+def test_a_directory_of_wheels_is_seen_without_a_space() -> None:
+    Path("wheels").mkdir()
+    with pytest.raises(NotKept, match="directory"):
+        key("--no-index -fwheels\ntorch")
+
+
+def test_files_that_name_each_other_end() -> None:
+    Path("a").mkdir()
+    Path("a/one.txt").write_text("-r ../a/one.txt\n")
+    assert key("-r a/one.txt")

@@ -1,26 +1,40 @@
 """What an operation of S3 needs: IAM's actions, and the ARNs of what they are about."""
 
 from collections.abc import Iterator
-from urllib.parse import unquote
 
 from sagelet_api.permissions import action_of
-from sagelet_api.services.s3.request import S3Request
+from sagelet_api.protocol import read_body, rewind
+from sagelet_api.services.s3 import codec
+from sagelet_api.services.s3.request import S3Request, copy_source
+from sagelet_api.services.s3.writing import named_objects
 
 _ARN = "arn:aws:s3:::"
 
 
 def needs(operation: str, request: S3Request) -> Iterator[tuple[str, str]]:
-    """Actions and resources, all of which must be allowed."""
-    yield action_of("s3", operation), _resource(operation, request)
+    """Actions and resources, all of which must be allowed. Raises S3Error for a request that does not say them."""
+    action = action_of("s3", operation)
+    for resource in _resources(operation, request):
+        yield action, resource
     if source := request.headers.get("x-amz-copy-source"):
-        path, _, _ = unquote(source).lstrip("/").partition("?")
-        yield "s3:GetObject", f"{_ARN}{path}"
+        bucket, key, _ = copy_source(source)
+        yield "s3:GetObject", f"{_ARN}{bucket}/{key}"
 
 
-def _resource(operation: str, request: S3Request) -> str:
+def _resources(operation: str, request: S3Request) -> Iterator[str]:
     if not request.bucket:
-        return "*"
-    if operation == "DeleteObjects":
-        # The keys are in the body: the job must be allowed to delete any.
-        return f"{_ARN}{request.bucket}/*"
-    return f"{_ARN}{request.bucket}/{request.key}" if request.key else f"{_ARN}{request.bucket}"
+        yield "*"
+    elif operation == "DeleteObjects":
+        # A policy that denies some of the bucket's keys does not match a pattern for all of them.
+        yield from (f"{_ARN}{request.bucket}/{key}" for key in _named_keys(operation, request))
+    else:
+        yield f"{_ARN}{request.bucket}/{request.key}" if request.key else f"{_ARN}{request.bucket}"
+
+
+def _named_keys(operation: str, request: S3Request) -> list[str]:
+    """The keys in the body, which is put back for the handler."""
+    body = read_body(request.environ, codec.MAX_XML)
+    rewind(request.environ, body)
+    parameters = codec.read(operation, request)
+    rewind(request.environ, body)
+    return [entry["Key"] for entry in named_objects(parameters)]

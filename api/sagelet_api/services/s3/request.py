@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
+from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
 
 from sagelet_api.header_rules import is_name, is_value
 from sagelet_api.local_names import LOCAL_NAMES, host_name
@@ -50,6 +50,13 @@ def parse(call: Call, environ: Environ) -> S3Request:
     _refuse_expired(query)
     headers = {**_headers_in_query(call, query), **_headers(call, environ)}
     return S3Request(call, environ, bucket, path, query, headers)
+
+
+def copy_source(text: str) -> tuple[str, str, str]:
+    """Bucket and key that an `x-amz-copy-source` names, and its query; for whoever authorises and whoever reads it."""
+    path, _, query = text.partition("?")
+    bucket, _, key = unquote(path.removeprefix("/")).partition("/")
+    return bucket, key, query
 
 
 def _headers_in_query(call: Call, query: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
-from urllib.parse import unquote
 
 from sagelet_api.services.s3 import conditions
 from sagelet_api.services.s3 import encryption as encrypting
@@ -11,6 +10,7 @@ from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, quoted
 from sagelet_api.services.s3.description import attributes, checksums, encryption, tags_of_header
 from sagelet_api.services.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
+from sagelet_api.services.s3.request import copy_source
 from sagelet_engine.s3.files import clone, copy_bytes, copy_range
 from sagelet_engine.s3.records import FULL_OBJECT, StoredObject
 from sagelet_engine.s3.staged import rest
@@ -60,9 +60,8 @@ def copy_object(context: Context, parameters: dict[str, Any]) -> Result:
 
 def open_source(context: Context, parameters: dict[str, Any]) -> tuple[StoredObject, BinaryIO]:
     """The object that x-amz-copy-source names. Raises S3Error."""
-    path, _, query = parameters["CopySource"].partition("?")
-    name, slash, key = unquote(path.removeprefix("/")).partition("/")
-    if not slash or not name or not key:
+    name, key, query = copy_source(parameters["CopySource"])
+    if not name or not key:
         raise invalid_argument("x-amz-copy-source", parameters["CopySource"], "Invalid copy source object key")
     version = query.removeprefix("versionId=")
     if version not in ("", "null"):
@@ -88,15 +87,21 @@ def delete_objects(context: Context, parameters: dict[str, Any]) -> Result:
     """One transaction for all, but those whose condition does not hold. A key that is not there counts as deleted."""
     bucket = context.bucket(parameters)
     request = parameters["Delete"]
-    entries = request.get("Objects", [])
-    if not 0 < len(entries) <= MAX_DELETED or not all(entry.get("Key") for entry in entries):
-        raise malformed_xml()
+    entries = named_objects(parameters)
     keys = [entry["Key"] for entry in entries]
     spared = _Spared(entries)
     for gone in context.store.delete(bucket.name, keys, spare=spared):
         context.tell(bucket, gone, "Delete")
     deleted = [{"Key": key} for key in keys if key not in spared.errors]
     return Result({"Deleted": [] if request.get("Quiet") else deleted, "Errors": [*spared.errors.values()]})
+
+
+def named_objects(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The entries of a DeleteObjects. Raises S3Error."""
+    entries: list[dict[str, Any]] = parameters["Delete"].get("Objects", [])
+    if not 0 < len(entries) <= MAX_DELETED or not all(entry.get("Key") for entry in entries):
+        raise malformed_xml()
+    return entries
 
 
 class _Spared:
