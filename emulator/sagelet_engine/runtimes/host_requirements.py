@@ -19,7 +19,6 @@ from sagelet_engine.runtimes.host_site import PLAIN
 from sagelet_engine.runtimes.kept_packages import KeptPackages
 from sagelet_engine.runtimes.requirements_key import NotKept, key_of
 
-
 KEPT = "is installed, and kept for other jobs"
 
 
