@@ -1,16 +1,12 @@
 """What requirements.txt cannot do to torch, and what a job says whose packages cannot be installed."""
 
-from collections.abc import Callable
 from importlib.metadata import version
 from textwrap import dedent
 
-import pytest
-
 from support.jobs import Jobs
 from support.packages import wheel, wheel_name
-from support.server import SageletProcess
+from support.server import COMPILED
 
-COMPILED = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
 ASKS = {"sagemaker_training_compiler_enabled": "true"}
 #: pip looks here only.
 HERE = "--no-index\n--find-links .\n"
@@ -25,11 +21,6 @@ SCRIPT = """
     vision_for_test.main()
     print("torch is", importlib.metadata.version("torch"))
 """
-
-
-@pytest.fixture
-def jobs(servers: Callable[[str], SageletProcess]) -> Jobs:
-    return Jobs(servers("process"))
 
 
 def submit(jobs: Jobs, wanted: str, script: str = SCRIPT, **options: object) -> str:
