@@ -1,6 +1,10 @@
 """Which local image a job runs in, or why none: asked before it waits for hosts, and again when it has them."""
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import NoReturn, TypeVar
 
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable, SettingsError
 from sagelet_engine.images.resolve import Resolution, Resolver, explain_absent
@@ -9,6 +13,11 @@ from sagelet_engine.jobs import distributions, verdict
 from sagelet_engine.jobs.compilation import asks_for_compiler
 from sagelet_engine.jobs.record import TrainingJob, Verdict
 from sagelet_engine.runtimes.port import Runtime
+
+T = TypeVar("T")
+
+#: Seconds that a request, or the queue, waits for the runtime's engine.
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class ImageChoice:
     def is_known(self, uri: str) -> bool:
         """Whether a rule decides about an image, or one of this name is here; True where that cannot be told now."""
         try:
-            return not self.images.resolve(uri).is_literal or self.runtime.has_image(uri)
+            return not self.images.resolve(uri).is_literal or _in_time(lambda: self.runtime.has_image(uri))
         except ClientFault:
             return False
         except (SettingsError, RuntimeUnavailable):
@@ -44,7 +53,7 @@ class ImageChoice:
     def refusal(self, job: TrainingJob) -> Verdict | None:
         """How a job ends that could do nothing with the hosts it waits for; None too where that cannot be told now."""
         try:
-            self.choose(job)
+            _in_time(lambda: self.choose(job))
         except ClientFault as fault:
             return verdict.client_error(str(fault))
         except NoCapacity as error:
@@ -81,3 +90,27 @@ def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> 
             "(`sagelet image build --variant cu12`)"
         )
     return image, job.stand_in
+
+
+def _in_time(ask: Callable[[], T]) -> T:
+    """What the runtime's engine answers. Raises what `ask` raises, and RuntimeUnavailable for an engine that hangs."""
+    answers: list[Callable[[], T]] = []
+
+    def run() -> None:
+        try:
+            found = ask()
+        except BaseException as error:
+            answers.append(partial(_raise, error))
+        else:
+            answers.append(lambda: found)
+
+    asking = threading.Thread(target=run, name="image-question", daemon=True)
+    asking.start()
+    asking.join(PATIENCE)
+    if not answers:
+        raise RuntimeUnavailable("the runtime's engine does not answer")
+    return answers[0]()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error

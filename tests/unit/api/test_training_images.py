@@ -1,5 +1,6 @@
 """CreateTrainingJob refuses an image that AWS could not pull, in AWS's words, if it is not here either."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto_bridge import MotoBridge
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.jobs import image_choice
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import request
 
@@ -100,4 +102,19 @@ def test_nothing_is_refused_while_the_runtime_does_not_answer(world: ApiWorld, m
 
     monkeypatch.setattr(world.runtime, "has_image", has_image)
     world.sagemaker.create_training_job(**with_image(MINE))
+    assert "No image stands in for" in (world.ended("one").failure_reason or "")
+
+
+def test_nobody_waits_long_for_a_runtime_that_hangs(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def has_image(image: str) -> bool:
+        return not released.wait(60)
+
+    monkeypatch.setattr(image_choice, "PATIENCE", 0.01)
+    monkeypatch.setattr(world.runtime, "has_image", has_image)
+    world.sagemaker.create_training_job(**with_image(MINE))
+    assert world.engine.knows_image(MINE)
+    assert not world.job("one").terminal
+    released.set()
     assert "No image stands in for" in (world.ended("one").failure_reason or "")
