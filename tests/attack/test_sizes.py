@@ -116,3 +116,12 @@ def test_a_number_that_is_too_large_is_no_fault_of_ours(
 def test_a_range_beyond_all_bounds_is_the_rest(server: SageletProcess) -> None:
     assert send(server, "s3", "GET", "/tests/one", Range=f"bytes=1-{DIGITS}").data == b"ytes"
     assert send(server, "s3", "GET", "/tests/one", Range=f"bytes={'0' * 5000}1-2").data == b"yt"
+
+
+def test_a_range_to_copy_beyond_all_bounds_is_refused(server: SageletProcess) -> None:
+    upload = server.client("s3").create_multipart_upload(Bucket="tests", Key="three")["UploadId"]
+    answer = send(
+        server, "s3", "PUT", f"/tests/three?partNumber=1&uploadId={upload}",
+        X_Amz_Copy_Source="/tests/one", X_Amz_Copy_Source_Range=f"bytes=0-{DIGITS}",
+    )  # fmt: skip
+    assert (answer.status, b"InvalidArgument" in answer.data) == (400, True)

@@ -103,12 +103,12 @@ def parse_range(text: str | None, size: int) -> tuple[int, int] | None:
     if match is None or match[1] == match[2] == "":
         return None
     if match[1] == "":
-        length = min(_number(match[2]), size)
+        length = min(number(match[2]), size)
         first, last = size - length, size - 1
     else:
-        first = _number(match[1])
-        last = min(_number(match[2]), size - 1) if match[2] else size - 1
-        if match[2] and _number(match[2]) < first:
+        first = number(match[1])
+        last = min(number(match[2]), size - 1) if match[2] else size - 1
+        if match[2] and number(match[2]) < first:
             return None
     if first >= size or last < first:
         raise S3Error(
@@ -117,6 +117,6 @@ def parse_range(text: str | None, size: int) -> tuple[int, int] | None:
     return first, last - first + 1
 
 
-def _number(digits: str) -> int:
+def number(digits: str) -> int:
     """One with more digits than any object has bytes is beyond all of them."""
     return int(digits.lstrip("0")[:_MOST_DIGITS] or "0")
