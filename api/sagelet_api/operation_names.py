@@ -6,7 +6,6 @@ to the handler, so it is refused, whoever sends it. So is a name that is not spe
 service: moto takes `delete_alarms` for `DeleteAlarms`, and a policy does not.
 """
 
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,15 +14,14 @@ from urllib.parse import parse_qsl
 from sagelet_api.aws_errors import (
     AmbiguousOperation,
     AwsError,
-    IncompleteBody,
     InvalidAction,
     MalformedQueryString,
-    RequestEntityTooLarge,
     UnknownOperationException,
 )
 from sagelet_api.operations import RestOperation
 from sagelet_api.protocol import Call, Environ, Protocol, read_body, rewind
 from sagelet_api.service_models import ServiceModel, models_of
+from sagelet_api.unpacking import unpack
 
 #: Forms are small; CloudFormation templates of 1 MB are the largest.
 MAX_FORM = 8 * 1024 * 1024
@@ -158,22 +156,6 @@ def form_fields(environ: Environ) -> list[tuple[str, str]]:
     """
     if not str(environ.get("CONTENT_TYPE") or "").strip().lower().startswith(_FORM):
         return []
-    body = read_body(environ, MAX_FORM)
-    if environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() == "gzip":
-        body = _unpacked(body)
-        del environ["HTTP_CONTENT_ENCODING"]
+    body = unpack(environ, read_body(environ, MAX_FORM), MAX_FORM)
     rewind(environ, body)
     return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
-
-
-def _unpacked(body: bytes) -> bytes:
-    reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    try:
-        unpacked = reader.decompress(body, MAX_FORM)
-    except zlib.error as error:
-        raise IncompleteBody(f"The request body is not the gzip that Content-Encoding says: {error}") from error
-    if reader.unconsumed_tail:
-        raise RequestEntityTooLarge(f"The request body is larger than {MAX_FORM} bytes when it is unpacked.")
-    if not reader.eof:
-        raise IncompleteBody("The request body ends within the gzip that Content-Encoding says.")
-    return unpacked

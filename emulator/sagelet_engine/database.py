@@ -11,6 +11,7 @@ migrations make, before a statement could run a trigger or a view of others' (sq
 
 import os
 import sqlite3
+import stat
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -290,7 +291,10 @@ def _make_private(path: Path) -> held_files.Identity:
     try:
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        if path.stat().st_nlink > 1:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreUnavailable(f"{path} is no file: move away what is there, and run `sagelet check --repair`")
+        if status.st_nlink > 1:
             raise StoreUnavailable(
                 f"{path} has a second name (a hard link), under which another program may write to it: "
                 "copy it (`cp`), and put the copy in its place"

@@ -39,6 +39,7 @@ from sagelet_api.services.moto_dispatch import bind, dispatching, route
 from sagelet_api.services.s3 import request as s3_request
 from sagelet_api.services.s3.moto_routes import canonical
 from sagelet_api.services.trust import Caller, trusts
+from sagelet_api.unpacking import unpack
 from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.telemetry.sink import MetricPoint
 
@@ -366,8 +367,9 @@ def _for_moto(call: Call, environ: Environ) -> Environ:
     if call.routed and not environ.get("CONTENT_TYPE", "").startswith(("application/json", "application/xml")):
         # By some types moto takes the request for one of another protocol, and finds no operation.
         environ.pop("CONTENT_TYPE", None)
-    # moto takes a body of unknown length for empty, and one of any length into memory.
-    rewind(environ, read_body(environ, MAX_BODY))
+    # moto takes a body of unknown length for empty, and one of any length into memory, however long it unpacks to.
+    body = read_body(environ, MAX_BODY)
+    rewind(environ, body if call.service == "s3" else unpack(environ, body, MAX_BODY))
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     return environ
 

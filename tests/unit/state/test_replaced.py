@@ -41,6 +41,12 @@ def test_a_database_with_two_names_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "data" / "sagelet.db")
 
 
+def test_a_directory_in_the_place_of_a_database_is_told(tmp_path: Path) -> None:
+    (tmp_path / "sagelet.db").mkdir()
+    with pytest.raises(StoreUnavailable, match="is no file: move away"):
+        Store(tmp_path / "sagelet.db")
+
+
 def test_objects_are_not_written_to_a_directory_that_took_the_place(tmp_path: Path) -> None:
     fill(tmp_path / "mine")
     store = S3Store(tmp_path / "mine" / "s3", SystemClock())

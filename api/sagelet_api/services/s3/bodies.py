@@ -14,6 +14,8 @@ from sagelet_engine.s3.staged import StagedFile
 
 #: 5 GiB: what one PUT, or one part, may hold.
 MAX_PUT = 5 * 1024**3
+#: More than any size has that can be.
+_MOST_DIGITS = 18
 _HASH = re.compile("[0-9a-f]{64}")
 _NAMES = {f"x-amz-checksum-{name.lower()}": name for name in ALGORITHMS}
 
@@ -107,7 +109,7 @@ def _size(request: S3Request, *, aws_chunked: bool) -> int | None:
         raise S3Error("MissingContentLength", 411, "You must provide the Content-Length HTTP header.")
     if not text.isdecimal():
         raise invalid_request(f"Content-Length {text!r} is not a number")
-    if int(text) > MAX_PUT:
+    if len(text) > _MOST_DIGITS or int(text) > MAX_PUT:
         raise S3Error(
             "EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed size",
             ProposedSize=text, MaxSizeAllowed=MAX_PUT,

@@ -23,7 +23,9 @@ _OF_DIRECTORY_BUCKETS = {
 _OF_ENTRIES = {
     "ETag": "IfMatch", "LastModifiedTime": "IfMatchLastModifiedTime", "Size": "IfMatchSize", "VersionId": "VersionId",
 }  # fmt: skip
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+#: As many as say where any byte is.
+_MOST_DIGITS = 18
 
 
 def unchanged(stored: StoredObject, parameters: Mapping[str, Any]) -> bool:
@@ -101,14 +103,20 @@ def parse_range(text: str | None, size: int) -> tuple[int, int] | None:
     if match is None or match[1] == match[2] == "":
         return None
     if match[1] == "":
-        length = min(int(match[2]), size)
+        length = min(number(match[2]), size)
         first, last = size - length, size - 1
     else:
-        first, last = int(match[1]), min(int(match[2] or size), size - 1)
-        if match[2] and int(match[2]) < first:
+        first = number(match[1])
+        last = min(number(match[2]), size - 1) if match[2] else size - 1
+        if match[2] and number(match[2]) < first:
             return None
     if first >= size or last < first:
         raise S3Error(
             "InvalidRange", 416, "The requested range is not satisfiable", RangeRequested=text, ActualObjectSize=size
         )
     return first, last - first + 1
+
+
+def number(digits: str) -> int:
+    """One with more digits than any object has bytes is beyond all of them."""
+    return int(digits.lstrip("0")[:_MOST_DIGITS] or "0")

@@ -197,7 +197,7 @@ def _copied_range(text: str | None, size: int) -> tuple[int, int]:
         return 0, size
     span = conditions.parse_range(text, size) if text.startswith("bytes=") and text[6:7].isdigit() else None
     last = text.rpartition("-")[2]
-    if span is None or not last.isdigit() or int(last) >= size:
+    if span is None or not last.isdigit() or conditions.number(last) >= size:
         message = f"Range specified is not valid for source object of size: {size}"
         raise invalid_argument("x-amz-copy-source-range", text, message)
     return span

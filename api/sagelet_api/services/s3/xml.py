@@ -40,7 +40,7 @@ def parse(body: bytes, shape: Any) -> dict[str, Any]:
     """A structure from its document, whatever the root is called. Raises S3Error MalformedXML."""
     try:
         value = _read(shape, _root(body))
-    except (ElementTree.ParseError, ValueError, TypeError, LookupError) as error:
+    except (ElementTree.ParseError, ValueError, TypeError, LookupError, OverflowError) as error:
         raise malformed_xml() from error
     return dict(value)
 
