@@ -75,14 +75,12 @@ class ImageChoice:
 
 def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> tuple[str | None, str]:
     """The image of a job that has its GPUs or none, and what stands in for what it asked for; None: it is not there."""
-    has_image = runtime.has_image
     image, gpu_image = resolution.local_image, resolution.gpu_image
-    if job.gpus and gpu_image is not None and has_image(gpu_image):
+    if job.gpus and _can_run(runtime, gpu_image):
         return gpu_image, job.stand_in
-    dated_image = resolution.dated_image
-    if not job.gpus and dated_image is not None and runtime.knows_images and has_image(dated_image):
-        return dated_image, job.stand_in
-    if image is None or not has_image(image):
+    if not job.gpus and runtime.knows_images and _can_run(runtime, resolution.dated_image):
+        return resolution.dated_image, job.stand_in
+    if image is None or not runtime.has_image(image):
         return None, job.stand_in
     if job.gpus and gpu_image is not None and asks_for_compiler(job.request):
         return image, (
@@ -90,6 +88,14 @@ def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> 
             "(`sagelet image build --variant cu12`)"
         )
     return image, job.stand_in
+
+
+def _can_run(runtime: Runtime, image: str | None) -> bool:
+    """Whether an image that is better than the rule's first can be taken: one that this runtime refuses cannot."""
+    try:
+        return image is not None and runtime.has_image(image)
+    except ClientFault:
+        return False
 
 
 def _in_time(ask: Callable[[], T]) -> T:

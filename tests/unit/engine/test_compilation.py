@@ -9,6 +9,7 @@ import pytest
 
 import sagelet_engine
 from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.errors import ClientFault
 from sagelet_engine.images.variants import CU12, PY39, VARIANTS, variant
 from sagelet_engine.jobs import compilation
 from sagelet_engine.jobs.codec import decode, encode
@@ -97,6 +98,19 @@ def test_a_job_with_gpus_has_no_image_of_2022(gpu_world: World) -> None:
     gpu_world.runtime.images.add(PY39.reference)
     gpu_world.create("a", **GPU, **OF_2022)
     assert gpu_world.host("a").plan.image == CPU_IMAGE
+
+
+def test_an_image_of_2022_that_the_runtime_refuses_is_not_there(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_image = world.runtime.has_image
+
+    def refuses(image: str) -> bool:
+        if image == PY39.reference:
+            raise ClientFault("not here")
+        return has_image(image)
+
+    monkeypatch.setattr(world.runtime, "has_image", refuses)
+    world.create("a", **OF_2022)
+    assert world.host("a").plan.image == CPU_IMAGE
 
 
 def test_an_image_of_2022_that_only_nodes_could_have_is_not_counted_on(
