@@ -45,6 +45,15 @@ class _Rest:
     def drop_bucket(self, account: str, region: str, name: str) -> None:
         pass
 
+    def encryption(self, bucket: Bucket) -> Mapping[str, Any] | None:
+        return None
+
+    def set_encryption(self, bucket: Bucket, rule: Mapping[str, Any] | None) -> None:
+        raise NotImplementedError
+
+    def kms_key(self, bucket: Bucket, name: str | None) -> str:
+        raise NotImplementedError
+
     def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
         pass
 
