@@ -33,6 +33,8 @@ JOBS: Mapping[str, str] = {
     "SAGELET_REPORT_DIR": "set to nothing, no compile report is made; otherwise where workers write it",
     "SAGELET_DEBUGPY": "the port on which debugpy listens in the job; host N has the one after host N-1's",
     "SAGELET_DEBUGPY_WAIT": "`true`: the script starts when a debugger has attached",
+    "SAGELET_PINS": "`exact`: pip installs the versions that requirements.txt says, torch's too "
+    "([packages](../how-to/packages.md))",
     "SAGELET_XLA_CUT": "`0`: steps of a compiled job on CPUs are not cut at the optimizer",
     "SAGELET_WORLD_JOIN_TIMEOUT": "seconds that a worker waits for the others to reach their first collective",
     "SAGELET_COLLECTIVE_TIMEOUT": "seconds that a worker waits inside one collective",
@@ -50,8 +52,8 @@ INTERNAL = frozenset(
         "SAGELET_CA_BUNDLE", "SAGELET_COMPILER_PARAMETERS", "SAGELET_COMPILE_CACHE", "SAGELET_COMPILE_KEY",
         "SAGELET_DEBUGPY_LISTEN", "SAGELET_DETACHED", "SAGELET_HOST_COOKIE", "SAGELET_INSTANCE_GPUS",
         "SAGELET_JOB_GPUS", "SAGELET_JOB_ID", "SAGELET_MASTER_PORT", "SAGELET_NOT_COMPILED", "SAGELET_OLD_TRANSFORMERS",
-        "SAGELET_PJRT_FRONT", "SAGELET_PJRT_NAME", "SAGELET_PJRT_PLUGIN", "SAGELET_PLAIN_PIP", "SAGELET_TICKET",
-        "SAGELET_TRAINING_IMAGE",
+        "SAGELET_PJRT_FRONT", "SAGELET_PJRT_NAME", "SAGELET_PJRT_PLUGIN", "SAGELET_PLAIN_PIP", "SAGELET_STANDS_IN_FOR",
+        "SAGELET_TICKET", "SAGELET_TRAINING_IMAGE",
         "SAGELET_WORKER_NOTES", "SAGELET_WORKER_PROCESS", "SAGELET_WORLD",
     }
 )  # fmt: skip

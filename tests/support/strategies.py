@@ -214,10 +214,13 @@ def _fit_channels(draw: st.DrawFn, body: Body) -> None:
         channel["ChannelName"] = f"{channel['ChannelName'][:50]}.{number}x"
         if draw(st.integers(0, 7)) == 0:
             channel.update(InputMode="File", DataSource={"FileSystemDataSource": draw(FILE_SYSTEMS)})
-            continue
-        if "InputMode" in channel:
+        elif "InputMode" in channel:
             channel["InputMode"] = draw(st.sampled_from(modes))
-        _fit_source(draw, channel["DataSource"]["S3DataSource"], channel.get("InputMode", default))
+        mode = channel.get("InputMode", default)
+        if "CompressionType" in channel and mode != "Pipe":
+            channel["CompressionType"] = "None"
+        if (source := channel["DataSource"].get("S3DataSource")) is not None:
+            _fit_source(draw, source, mode)
 
 
 def _fit_groups(draw: st.DrawFn, body: Body) -> None:

@@ -123,6 +123,18 @@ class MotoBridge:
         kept = None if rule is None else moto_encryption.configuration(rule)
         self._s3(bucket.account, bucket.region).put_bucket_encryption(bucket.name, kept)
 
+    def tags(self, bucket: Bucket) -> Mapping[str, str]:
+        """Nobody has set any while moto is not loaded."""
+        if self._app is None:
+            return {}
+        s3 = self._s3(bucket.account, bucket.region)
+        found = self._existing(s3, bucket.name)
+        return {} if found is None else {tag["Key"]: tag["Value"] for tag in s3.get_bucket_tagging(bucket.name)["Tags"]}
+
+    def set_tags(self, bucket: Bucket, tags: Mapping[str, str]) -> None:
+        self.make_bucket(bucket.account, bucket.region, bucket.name)
+        self._s3(bucket.account, bucket.region).put_bucket_tagging(bucket.name, dict(tags))
+
     def kms_key(self, bucket: Bucket, name: str | None) -> str:
         """The ARN of a key of the bucket's account by its id, alias or ARN; S3's own where none is named.
 

@@ -51,6 +51,12 @@ class _Rest:
     def set_encryption(self, bucket: Bucket, rule: Mapping[str, Any] | None) -> None:
         raise NotImplementedError
 
+    def tags(self, bucket: Bucket) -> Mapping[str, str]:
+        raise NotImplementedError
+
+    def set_tags(self, bucket: Bucket, tags: Mapping[str, str]) -> None:
+        raise NotImplementedError
+
     def kms_key(self, bucket: Bucket, name: str | None) -> str:
         raise NotImplementedError
 

@@ -4,6 +4,7 @@ import ipaddress
 import re
 from typing import Any
 
+from sagelet_api.services.s3 import bucket_tags
 from sagelet_api.services.s3.acls import check_acl
 from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, owner
@@ -38,13 +39,14 @@ def create_bucket(context: Context, parameters: dict[str, Any]) -> Result:
         raise not_implemented("sagelet's S3 keeps one version of an object, and so has no Object Lock.")
     _check_acl(parameters)
     configuration = parameters.get("CreateBucketConfiguration", {})
+    tags = bucket_tags.checked(configuration.get("Tags", []))
     region = _region(context.request.call.region, configuration.get("LocationConstraint"))
     try:
         context.store.create_bucket(name, context.account, region)
     except BucketExists as error:
         _refuse_existing(context, error, region)
-    if tags := configuration.get("Tags"):
-        raise not_implemented(f"Tags at CreateBucket ({len(tags)}): the bucket is there; use PutBucketTagging.")
+    if tags:
+        context.rest.set_tags(context.bucket(parameters, name), tags)
     return Result({"Location": f"/{name}", "BucketArn": f"arn:aws:s3:::{name}"})
 
 

@@ -50,10 +50,10 @@ def tags_of_header(text: str | None) -> dict[str, str]:
     return checked_tags(pairs)
 
 
-def checked_tags(pairs: list[tuple[str, str]]) -> dict[str, str]:
+def checked_tags(pairs: list[tuple[str, str]], *, most: int = MAX_TAGS, of: str = "Object") -> dict[str, str]:
     """Raises S3Error InvalidTag, BadRequest."""
-    if len(pairs) > MAX_TAGS:
-        raise S3Error("BadRequest", 400, f"Object tags cannot be greater than {MAX_TAGS}")
+    if len(pairs) > most:
+        raise S3Error("BadRequest", 400, f"{of} tags cannot be greater than {most}")
     tags = dict(pairs)
     if len(tags) != len(pairs):
         raise S3Error("InvalidTag", 400, "Cannot provide multiple Tags with the same key")

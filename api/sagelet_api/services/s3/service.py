@@ -11,6 +11,7 @@ from sagelet_api.protocol import Call, Environ, StartResponse, rewind
 from sagelet_api.replies import Reply, error_reply, send
 from sagelet_api.services.s3 import (
     acls,
+    bucket_tags,
     buckets,
     codec,
     encryption,
@@ -48,6 +49,9 @@ HANDLERS: dict[str, Handler] = {
     "GetObject": reading.get_object,
     "HeadObject": reading.head_object,
     "GetObjectAttributes": reading.get_object_attributes,
+    "GetBucketTagging": bucket_tags.get_bucket_tagging,
+    "PutBucketTagging": bucket_tags.put_bucket_tagging,
+    "DeleteBucketTagging": bucket_tags.delete_bucket_tagging,
     "GetObjectTagging": reading.get_object_tagging,
     "PutObjectTagging": reading.put_object_tagging,
     "DeleteObjectTagging": reading.delete_object_tagging,
