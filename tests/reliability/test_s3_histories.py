@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.mistakes import found_by_its_effect
 from support.s3_histories import linearize
 from support.s3_histories.history import Failed, run_all
 from support.s3_histories.mutants import MUTANTS
@@ -40,9 +41,10 @@ def test_every_history_can_be_explained_and_loses_nothing(seeds: range) -> None:
 @pytest.mark.parametrize("mistake", MUTANTS if ONE is None else [])
 def test_a_mistake_in_the_store_is_found(mistake: str) -> None:
     mutant, theme = MUTANTS[mistake]
-    with mutant(), pytest.raises(Failed, match=r"Repeat it: SAGELET_SEED=\d+"):
+    with mutant(), pytest.raises(Failed, match=r"Repeat it: SAGELET_SEED=\d+") as found:
         for _ in run_all(range(MUTANT_HISTORIES), theme):
             pass
+    found_by_its_effect(found.value)
 
 
 def test_the_same_seed_is_the_same_history() -> None:

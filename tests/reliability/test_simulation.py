@@ -14,6 +14,7 @@ import pytest
 from support.histories.history import Failed, run_all
 from support.histories.mutants import MUTANTS
 from support.histories.schedule import Crashed, Life, Schedule, Stuck
+from support.mistakes import found_by_its_effect
 
 HISTORIES = int(os.environ.get("SAGELET_TEST_HISTORIES", "2000"))
 ONE = os.environ.get("SAGELET_SEED")
@@ -106,6 +107,7 @@ def test_a_dead_life_does_nothing_more() -> None:
 
 @pytest.mark.parametrize("mistake", MUTANTS if ONE is None else [])
 def test_a_mistake_in_the_engine_is_found(mistake: str) -> None:
-    with MUTANTS[mistake](), pytest.raises(Failed, match=r"Repeat it: SAGELET_SEED=\d+"):
+    with MUTANTS[mistake](), pytest.raises(Failed, match=r"Repeat it: SAGELET_SEED=\d+") as found:
         for _ in run_all(range(MUTANT_HISTORIES)):
             pass
+    found_by_its_effect(found.value)

@@ -37,6 +37,9 @@ from support.world import World
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 
+#: No second try, and no redirection followed.
+_AS_IT_IS: Any = {"retries": False, "redirect": False}
+
 
 class ApiWorld(World):
     """`with ApiWorld(root, bridge) as world`: `world.sagemaker` and `world.logs` speak to its server."""
@@ -150,16 +153,15 @@ class ApiWorld(World):
     def page(self, path: str, method: str = "GET", **headers: str) -> urllib3.BaseHTTPResponse:
         """As a browser asks for it; redirections are not followed. `_` in a header's name stands for `-`."""
         asked = {"Accept": "text/html", **{name.replace("_", "-"): value for name, value in headers.items()}}
-        return self._http.request(method, f"{self._front.endpoint}{path}", headers=asked, retries=False, redirect=False)
+        return self._http.request(method, f"{self._front.endpoint}{path}", headers=asked, **_AS_IT_IS)
 
     def send_form(self, path: str, fields: dict[str, str], **headers: str) -> urllib3.BaseHTTPResponse:
         """As a form of a page of ours, with its Origin."""
         asked = {"Accept": "text/html", "Origin": self._front.endpoint}
         asked |= {name.replace("_", "-"): value for name, value in headers.items()}
         return self._http.request_encode_body(
-            "POST", f"{self._front.endpoint}{path}", fields, encode_multipart=False,
-            headers=asked, retries=False, redirect=False,
-        )  # fmt: skip
+            "POST", f"{self._front.endpoint}{path}", fields, asked, encode_multipart=False, **_AS_IT_IS
+        )
 
     def stream(self, name: str, texts: Sequence[str] = (), *, start_ms: int = 1_000, step_ms: int = 1) -> LogStream:
         """A log stream of a job of its own that never runs, with these lines."""

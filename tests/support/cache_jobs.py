@@ -67,8 +67,8 @@ class CacheJobs:
         )
         job = self._jobs.ended(name)
         log = self._jobs.log(name)
-        (line,) = [line for line in log if line.startswith("COMPILED ")] or [log]
-        assert isinstance(line, str), (job.get("FailureReason"), log)
-        told: dict[str, Any] = json.loads(line.removeprefix("COMPILED "))
+        told_by = [line for line in log if line.startswith("COMPILED ")]
+        assert len(told_by) == 1, (job.get("FailureReason"), log)
+        told: dict[str, Any] = json.loads(told_by[0].removeprefix("COMPILED "))
         report = self._jobs.server.report(name)
         return {**told, "name": name, "status": job["TrainingJobStatus"], "report": report}

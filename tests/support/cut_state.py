@@ -57,7 +57,7 @@ def cut_at(limit: int) -> None:
 def main() -> None:
     work, what = Path(sys.argv[1]), sys.argv[2]
     # The machine does not go down, so nothing needs to be on its disk.
-    os.fsync = lambda _descriptor: None
+    os.fsync = lambda fd: None
     fill(work / "one", "one", ["a", "d//"])
     fill(work / "two", "two", ["a", "a/b"])
     export_data(work / "two", work / "two.tar")

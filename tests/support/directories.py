@@ -74,4 +74,5 @@ def remove(data: Path) -> None:
 def ended_with(server: SageletProcess) -> str:
     """What a server printed that ends by itself."""
     until(lambda: server.ended is not None)
-    return until(lambda: "".join(server.output))
+    printed: str = until(lambda: "".join(server.output))
+    return printed

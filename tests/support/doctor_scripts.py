@@ -101,7 +101,11 @@ def run(one: Run, base: Path) -> dict[str, Any]:
     host = TrainingHost(base, {"SAGELET_INSTANCE_GPUS": json.dumps({"ml.p3.2xlarge": one.workers})})
     host.script((EXAMPLES / one.file).read_text(), one.file)
     parameters = {**one.hyperparameters, **(COMPILED if one.compiled else {}), **(SEVERAL if one.workers > 1 else {})}
-    ended = _stalled(one, host, parameters) if one.stalls_at else host.run(parameters, one.file)
+    ended = None
+    if one.stalls_at:
+        _stalled(one, host, parameters)
+    else:
+        ended = host.run(parameters, one.file)
     report = CompilerReport.of(one.name, workers_of(base, "algo-1"), final=ended is not None)
     record = {
         "exit_code": ended.code if ended else None,

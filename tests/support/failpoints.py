@@ -113,7 +113,8 @@ class Mortal:
         until(self.dead)
         assert self.life is not None, f"the server ended by itself: {''.join(self.server.output)}"
         assert self.server.ended == -9, "".join(self.server.output)
-        until(lambda: any(f"failpoint {self.life.at.value}:" in line for line in self.server.output))
+        said = f"failpoint {self.life.at.value}:"
+        until(lambda: any(said in line for line in self.server.output))
         self.figures.kills += 1
 
     def again(self) -> None:

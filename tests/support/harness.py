@@ -13,7 +13,7 @@ DEADLINE_S = 120.0
 T = TypeVar("T")
 
 
-def wait_for(what: str, condition: Callable[[], T]) -> T:
+def wait_for(what: str, condition: Callable[[], T | None]) -> T:
     """The first true value of `condition`."""
     deadline = time.monotonic() + DEADLINE_S
     while not (value := condition()):
@@ -52,7 +52,7 @@ class Harness:
             }
         )
 
-    def _host(self, job_id: str, number: int, **of_host: int) -> HostPlan:
+    def _host(self, job_id: str, number: int, **of_host: Any) -> HostPlan:
         name = f"algo-{number}"
         opt_ml = self.directory / job_id / name / "ml"
         opt_ml.mkdir(parents=True)

@@ -14,7 +14,19 @@ TEXTS = (
     "*", "\\", "AAAA", "f/" + "9" * 56, "2026-01-01T00:00:00Z",
 )  # fmt: skip
 NUMBERS = (0, 1, -1, 2**31 - 1, 2**31, 2**53, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**30, 0.5, -0.0, 1e308, 1e-320)
-WILD = (None, True, False, [], {}, [[]], [None], {"": None}, {"a": {"a": {"a": [1]}}}, *TEXTS, *NUMBERS)
+WILD: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    [],
+    {},
+    [[]],
+    [None],
+    {"": None},
+    {"a": {"a": {"a": [1]}}},
+    *TEXTS,
+    *NUMBERS,
+)
 MOST_OPTIONAL = 6
 
 

@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagelet_engine.failpoints import Failpoint
-from support.failpoints import BUCKET, GROUP, LINES, OUTSIDE, Mortal
-from support.server import until
+from support.failpoints import BUCKET, LINES, OUTSIDE, Mortal
+from support.server import GROUP, until
 
 COUNT = f'i=0;while [ $i -lt {LINES} ];do echo "line $i";i=$((i+1));[ $((i%10)) = 0 ]&&sleep 0.05;done'
 NUMBERED = [f"line {number}" for number in range(LINES)]

@@ -89,10 +89,10 @@ class Remote:
         self.job = world.waiting_job(name)
         self.node = directory / f"node-{name}"
         self.node.mkdir()
-        self.data = directory / f"data-{name}" if beside is None else beside.data
+        self.data: Path = directory / f"data-{name}" if beside is None else beside.data
         self.root = self.data / self.base
         self._fill()
-        self.courier = self.restarted() if beside is None else beside.courier
+        self.courier: Courier = self.restarted() if beside is None else beside.courier
         self.allocation = self.data / "slurm" / name
         self.allocation.mkdir(parents=True)
         of_script = replace(HOST, host=ALLOCATION, base=f"slurm/{name}", output="slurm.log", end="")

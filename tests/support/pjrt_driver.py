@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-HEAD = [("size", c.c_size_t), ("extension", c.c_void_p)]
+HEAD: Any = [("size", c.c_size_t), ("extension", c.c_void_p)]
 
 
 class Api(c.Structure):

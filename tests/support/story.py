@@ -173,7 +173,8 @@ class Story:
 
     def ran(self) -> float:
         """Seconds between TrainingStartTime and now, by the lab's clock."""
-        return round(self.stage.now() - self.describe()["TrainingStartTime"].timestamp(), 3)
+        started: float = self.describe()["TrainingStartTime"].timestamp()
+        return round(self.stage.now() - started, 3)
 
     def prints_after(self, status: str, line: str) -> None:
         """Looks at every status until this one, then waits for the line."""

@@ -120,7 +120,7 @@ def text(shape: Any) -> Strategy:
     return st.from_regex(compile_pattern(pattern), fullmatch=True).filter(lambda value: least <= len(value) <= most)
 
 
-def _sizes(shape: Any) -> dict[str, int]:
+def _sizes(shape: Any) -> dict[str, Any]:
     least = shape.metadata.get("min", 0)
     return {"min_size": least, "max_size": max(least, min(shape.metadata.get("max", MOST_ITEMS), MOST_ITEMS))}
 

@@ -122,8 +122,8 @@ def compare_timeless(path: Path, transcript: Transcript) -> None:
 
 
 def _same(recorded: Transcript, seen: Transcript) -> None:
-    lines = (rendered(one).splitlines() for one in (recorded, seen))
-    difference = "\n".join(difflib.unified_diff(*lines, "recorded", "seen", lineterm=""))
+    before, after = (rendered(one).splitlines() for one in (recorded, seen))
+    difference = "\n".join(difflib.unified_diff(before, after, "recorded", "seen", lineterm=""))
     assert not difference, difference
 
 

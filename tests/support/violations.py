@@ -149,7 +149,7 @@ def _of_other_type(shape: Any) -> list[Any]:
         "string": lambda value: isinstance(value, str),
         "boolean": lambda value: isinstance(value, bool),
     }
-    fits = kinds.get(shape.type_name, lambda value: value == 5 and not isinstance(value, bool))
+    fits = kinds.get(shape.type_name, lambda value: bool(value == 5) and not isinstance(value, bool))
     return [value for value in junk if not fits(value)]
 
 
@@ -451,7 +451,10 @@ def broken_rules(bodies: st.SearchStrategy[Body]) -> st.SearchStrategy[Broken]:
 
 def too_many_hosts(bodies: st.SearchStrategy[Body]) -> st.SearchStrategy[Broken]:
     """More than the 8 of the server, in one group or over several."""
-    groups = [{"InstanceGroups": _groups("a", "b", "c", count=3)}, {"InstanceType": "ml.m5.large", "InstanceCount": 9}]
+    groups: list[Body] = [
+        {"InstanceGroups": _groups("a", "b", "c", count=3)},
+        {"InstanceType": "ml.m5.large", "InstanceCount": 9},
+    ]
 
     @st.composite
     def broken(draw: st.DrawFn) -> Broken:

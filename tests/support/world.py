@@ -80,7 +80,8 @@ class World:
     def host(self, name: str) -> FakeHost:
         """The job's host, once it runs."""
         ref = f"{self.job(name).id}/algo-1"
-        return until(lambda: self.runtime.hosts.get(ref))
+        found: FakeHost = until(lambda: self.runtime.hosts.get(ref))
+        return found
 
     def all_hosts(self, name: str) -> list[FakeHost]:
         """All hosts of the job, once they run."""

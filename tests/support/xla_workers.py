@@ -87,7 +87,9 @@ class Workers:
         self._directory = directory
         self.processes: list[subprocess.Popen[bytes]] = []
         for rank in range(size):
-            environment = worker_environment(rank, size, port, local_size) | {"RESULTS": str(directory)} | (extra or {})
+            environment = (
+                worker_environment(rank, size, port, local_size) | {"RESULTS": str(directory)} | dict(extra or {})
+            )
             with open(directory / f"{rank}.out", "wb") as out, open(directory / f"{rank}.err", "wb") as err:
                 self.processes.append(
                     subprocess.Popen(

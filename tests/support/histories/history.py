@@ -165,6 +165,7 @@ def _main(world: World) -> None:
     invariants.check(world)
     life = world.life
     engine = world.engine
+    assert engine is not None
     world.engine = None
     schedule.visit(life, engine.close)
     _until(world, lambda: all(task.over for task in life.tasks), 60)

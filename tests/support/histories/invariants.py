@@ -1,5 +1,7 @@
 """What must be true at the end of every history, whatever happened in it."""
 
+from typing import Any
+
 from sagelet_engine.jobs import faults
 from support.histories.hosts import Host
 from support.histories.ledger import ENDED, Job
@@ -183,8 +185,8 @@ def _nothing_left(world: World) -> None:
             world.ledger.fail(f"{job} was deleted, its directory is there")
     engine = world.engine
     assert engine is not None
-    scheduler = engine._scheduler
-    left = [
+    scheduler: Any = engine._scheduler
+    left: list[dict[str, Any] | list[str]] = [
         dict(scheduler._running),
         dict(scheduler._pool._taken),
         list(scheduler._waiting._keys),

@@ -22,6 +22,12 @@ TYPES = {"ml.m5.large": 0, "ml.p3.2xlarge": 1, "ml.p3.8xlarge": 4}
 LONG = 3600
 
 
+def done(work: Callable[..., None], *arguments: Any) -> bool:
+    """True, once it is: None stands for no answer."""
+    work(*arguments)
+    return True
+
+
 class Client:
     """A program that sends one request after another."""
 
@@ -56,7 +62,7 @@ class Client:
         if job.delete_tried:
             return
         job.stop_tried = True
-        answer = self._asked(lambda engine: engine.stop(plain.key(job.name)) or True, JobNotStoppable, JobNotFound)
+        answer = self._asked(lambda engine: done(engine.stop, plain.key(job.name)), JobNotStoppable, JobNotFound)
         if answer is True:
             job.stopped = True
         self._known(job, answer)
@@ -72,7 +78,7 @@ class Client:
             return
         job.delete_tried = True
         answer = self._asked(
-            lambda engine: engine.delete(plain.key(job.name)) or True,
+            lambda engine: done(engine.delete, plain.key(job.name)),
             JobNotDeletable, WarmPoolAvailable, JobNotFound, DirectoryStays,
         )  # fmt: skip
         if answer is True or (isinstance(answer, JobNotFound) and job.gone):
@@ -92,7 +98,7 @@ class Client:
 
     def tag(self, job: Job) -> None:
         answer = self._asked(
-            lambda engine: engine.put_tags(plain.key(job.name), {"team": self._name}, 50) or True, JobNotFound
+            lambda engine: done(engine.put_tags, plain.key(job.name), {"team": self._name}, 50), JobNotFound
         )
         self._known(job, answer)
 

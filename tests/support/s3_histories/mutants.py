@@ -18,7 +18,7 @@ from sagelet_engine.s3.errors import DamagedObject, NoSuchUpload
 from sagelet_engine.s3.files import Files
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import StoredObject, Upload, UploadedPart
-from sagelet_engine.s3.store import Check, S3Store, anything
+from sagelet_engine.s3.store import Check, S3Store, Spare, anything, nothing
 from sagelet_engine.s3.upload_locks import UploadLocks
 from sagelet_engine.state import exporting
 
@@ -132,8 +132,8 @@ def _conditions_of_what_is_there() -> Any:
     """Two deletions of the same version both succeed. Was made."""
     work = S3Store.delete
 
-    def delete(store: S3Store, bucket: str, keys: Iterable[str], *, check: Check = anything) -> list[str]:
-        return work(store, bucket, keys, check=lambda current: None if current is None else check(current))
+    def delete(store: S3Store, bucket: str, keys: Iterable[str], *, spare: Spare = nothing) -> list[StoredObject]:
+        return work(store, bucket, keys, spare=lambda key, current: current is not None and spare(key, current))
 
     return mock.patch.object(S3Store, "delete", delete)
 
