@@ -17,6 +17,7 @@ ENVIRONMENT = ROOT / ".venv-sdk"
 ENVIRONMENT_V3 = ROOT / ".venv-sdk3"
 ENVIRONMENT_S3 = ROOT / ".venv-s3"
 ENVIRONMENT_HUB = ROOT / ".venv-hub"
+ENVIRONMENT_HUB = ROOT / ".venv-hub"
 CONFIG = ROOT / "examples" / "gpt2" / "sagemaker-config.yaml"
 
 
@@ -67,11 +68,19 @@ class Clients:
 class RunClients:
     """The same as people start them: `sagelet run -- COMMAND`, with nothing of AWS's or the SDK's set before."""
 
-    def __init__(self, server: SageletProcess, directory: Path, environment: Path, others: Mapping[str, str]) -> None:
-        """`environment`: a virtual environment; `others`: variables to add."""
+    def __init__(self, server: SageletProcess, directory: Path, environment: Path, others: Mapping[str, str],
+                 *options: str) -> None:  # fmt: skip
+        """`environment`: a virtual environment; `others`: variables to add; `options`: of `sagelet run`."""
         self.directory = directory
         self._bin = environment / "bin"
-        self._run = [str(Path(sys.executable).with_name("sagelet")), "run", "--endpoint", server.endpoint, "--"]
+        self._run = [
+            str(Path(sys.executable).with_name("sagelet")),
+            "run",
+            "--endpoint",
+            server.endpoint,
+            *options,
+            "--",
+        ]
         cleared = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGE"))}
         self._environment = {**cleared, "AWS_CONFIG_FILE": os.devnull, "SAGELET_DATA": str(server.data), **others}
 
