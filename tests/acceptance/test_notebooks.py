@@ -7,6 +7,8 @@ import base64
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from sagelet_api.services import execution_role
 from support.clients import ENVIRONMENT, ROOT, RunClients
+from support.hub import left_for_others
 from support.jobs import Jobs
 from support.notebooks import Notebook
 from support.proxy import RecordingProxy
@@ -27,6 +30,8 @@ EXAMPLES = ROOT / "examples" / "notebooks"
 RUNNER = Path(__file__).parent / "clients" / "notebook.py"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/service-role/{execution_role.NAME}"
 PROCESS = pytest.mark.parametrize("server", [pytest.param("process", marks=pytest.mark.xla)], indirect=True)
+#: pip would ask whether there is a newer pip.
+OFFLINE = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 DOCKER = pytest.mark.parametrize("server", [pytest.param("docker", marks=pytest.mark.docker)], indirect=True)
 
 
@@ -40,7 +45,8 @@ def executed(server: SageletProcess, tmp_path: Path, proxy: RecordingProxy) -> C
         written = tmp_path / "written.ipynb"
         # As a user has it who installed sagelet beside the SDK.
         sagelet = {"PYTHONPATH": os.pathsep.join(str(ROOT / source) for source in ("api", "emulator"))}
-        clients = RunClients(server, directory, ENVIRONMENT, {**proxy.environment, **sagelet})
+        sagelet["HF_HOME"] = str(tmp_path / "cache")
+        clients = RunClients(server, directory, ENVIRONMENT, {**proxy.environment, **sagelet, **OFFLINE}, "--hub")
         clients.run("python", str(RUNNER), f"{name}.ipynb", str(written), seconds=1200)
         if os.environ.get("SAGELET_RECORD") == "1":
             shutil.copy(written, EXAMPLES / f"{name}.ipynb")
@@ -81,7 +87,7 @@ def check_environment(notebook: Notebook, proxy: RecordingProxy) -> None:
     assert f"sagemaker role arn: {ROLE}\n" in printed
     assert f"sagemaker bucket: sagemaker-us-east-1-{ACCOUNT}\n" in printed
     assert "sagemaker session region: us-east-1\n" in printed
-    assert proxy.seen == []
+    assert left_for_others(proxy) == []
 
 
 def check_training(one: Trained, device: str, batch: int, workers: int) -> None:
@@ -140,3 +146,28 @@ def test_the_multi_node_notebook(executed: Callable[[str], Notebook], jobs: Jobs
     stats, bill = ([float(cell) for cell in re.findall(r"<td>([0-9.]+)</td>", table)] for table in frames)
     assert set(runtimes) <= set(stats)
     assert bill == billable
+
+
+@PROCESS
+def test_from_the_hub(
+    executed: Callable[[str], Notebook], server: SageletProcess, jobs: Jobs, proxy: RecordingProxy, tmp_path: Path
+) -> None:
+    """From `pip install` to the comparison, and nothing leaves the machine: neither of the notebook nor of its jobs."""
+    subprocess.run([sys.executable, str(EXAMPLES / "make_sst2.py"), str(tmp_path / "sst2")], check=True, timeout=60)
+    for words in (("make-tiny", "distilbert-base-uncased"), ("add", str(tmp_path / "sst2"), "--as", "nyu-mll/glue",
+                  "--dataset")):  # fmt: skip
+        subprocess.run([str(server.program), "hub", *words, "--data", str(server.data)], check=True, timeout=60)
+    notebook = executed("from-the-hub")
+    check_environment(notebook, proxy)
+    assert "256 64\n" in notebook.printed
+    native, compiled = (trained(jobs, name) for name in notebook.job_names)
+    for one in (native, compiled):
+        assert "loaded train_dataset length is: 256" in one.log
+        losses = one.printed("loss")
+        assert len(losses) == 4
+        assert losses[-1] < losses[0]
+        assert 0.5 < one.metrics["eval_accuracy"] <= 1
+    assert native.printed("loss") == pytest.approx(compiled.printed("loss"), rel=0.05)
+    check_pictures(notebook, 2)
+    (compared,) = notebook.tables
+    check_comparison(compared, native, compiled)
