@@ -17,7 +17,6 @@ ENVIRONMENT = ROOT / ".venv-sdk"
 ENVIRONMENT_V3 = ROOT / ".venv-sdk3"
 ENVIRONMENT_S3 = ROOT / ".venv-s3"
 ENVIRONMENT_HUB = ROOT / ".venv-hub"
-ENVIRONMENT_HUB = ROOT / ".venv-hub"
 CONFIG = ROOT / "examples" / "gpt2" / "sagemaker-config.yaml"
 
 
