@@ -106,11 +106,11 @@ def check_pictures(notebook: Notebook, count: int) -> None:
     assert all(picture.startswith(b"\x89PNG") and len(picture) > 5_000 for picture in pictures)
 
 
-def check_comparison(html: str, native: Trained, compiled: Trained) -> None:
-    """The last cell: both jobs, and that their batches differ."""
+def check_comparison(html: str, native: Trained, compiled: Trained, *, batches_differ: bool = True) -> None:
+    """The last cell: both jobs, and whether their batches differ."""
     for one in (native, compiled):
         assert one.job["TrainingJobName"] in html
-    assert "a step takes" in html
+    assert ("a step takes" in html) == batches_differ
 
 
 @PROCESS
@@ -154,8 +154,8 @@ def test_from_the_hub(
 ) -> None:
     """From `pip install` to the comparison, and nothing leaves the machine: neither of the notebook nor of its jobs."""
     subprocess.run([sys.executable, str(EXAMPLES / "make_sst2.py"), str(tmp_path / "sst2")], check=True, timeout=60)
-    for words in (("make-tiny", "distilbert-base-uncased"), ("add", str(tmp_path / "sst2"), "--as", "nyu-mll/glue",
-                  "--dataset")):  # fmt: skip
+    added = ("add", str(tmp_path / "sst2"), "--as", "nyu-mll/glue", "--dataset")
+    for words in (("make-tiny", "distilbert-base-uncased"), added):
         subprocess.run([str(server.program), "hub", *words, "--data", str(server.data)], check=True, timeout=60)
     notebook = executed("from-the-hub")
     check_environment(notebook, proxy)
@@ -164,10 +164,10 @@ def test_from_the_hub(
     for one in (native, compiled):
         assert "loaded train_dataset length is: 256" in one.log
         losses = one.printed("loss")
-        assert len(losses) == 4
+        assert len(losses) == 8
         assert losses[-1] < losses[0]
-        assert 0.5 < one.metrics["eval_accuracy"] <= 1
-    assert native.printed("loss") == pytest.approx(compiled.printed("loss"), rel=0.05)
+        assert 0.8 < one.metrics["eval_accuracy"] <= 1
+    assert native.printed("loss") == pytest.approx(compiled.printed("loss"), rel=0.05, abs=1e-3)
     check_pictures(notebook, 2)
     (compared,) = notebook.tables
-    check_comparison(compared, native, compiled)
+    check_comparison(compared, native, compiled, batches_differ=False)

@@ -115,3 +115,18 @@ def test_a_copy_reads_what_was_authorised(world: ApiWorld) -> None:
         session.copy_object(Bucket=BUCKET, Key="copy-2", CopySource={"Bucket": BUCKET, "Key": "shared?secret"})
     assert f"{OBJECTS}/shared?secret" in refused(error)
     assert "copy-2" not in keys(world)
+
+
+@pytest.mark.parametrize(("member", "action"), [("Tagging", "s3:PutObjectTagging"), ("ACL", "s3:PutObjectAcl")])
+@pytest.mark.parametrize("operation", ["put_object", "copy_object", "create_multipart_upload"])
+def test_what_is_said_beside_a_new_object_needs_its_own_right(
+    world: ApiWorld, operation: str, member: str, action: str
+) -> None:
+    putting = {"Effect": "Allow", "Action": ["s3:PutObject", "s3:GetObject"], "Resource": f"{OBJECTS}/*"}
+    said = {"Bucket": BUCKET, "Key": "beside", member: {"Tagging": "a=b", "ACL": "private"}[member]}
+    if operation == "copy_object":
+        said |= {"CopySource": f"{BUCKET}/shared", "TaggingDirective": "REPLACE"}
+    with pytest.raises(ClientError) as error:
+        getattr(limited(world, putting), operation)(**said)
+    assert action in refused(error)
+    assert getattr(limited(world, {**putting, "Action": ["s3:GetObject", "s3:PutObject", action]}), operation)(**said)

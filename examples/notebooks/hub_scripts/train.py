@@ -43,7 +43,10 @@ if __name__ == "__main__":
     args, _ = parser.parse_known_args()
 
     tokenizer = AutoTokenizer.from_pretrained(args.model_name)
-    model = AutoModelForSequenceClassification.from_pretrained(args.model_name)
+    # Without dropout both jobs' losses can be compared: they would draw other random numbers.
+    model = AutoModelForSequenceClassification.from_pretrained(
+        args.model_name, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0
+    )
     train_dataset = Rows(os.path.join(args.training_dir, "train.jsonl"), tokenizer)
     test_dataset = Rows(os.path.join(args.test_dir, "test.jsonl"), tokenizer)
     print(f"loaded train_dataset length is: {len(train_dataset)}")

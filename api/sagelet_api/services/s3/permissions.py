@@ -9,6 +9,9 @@ from sagelet_api.services.s3.request import S3Request, copy_source
 from sagelet_api.services.s3.writing import named_objects
 
 _ARN = "arn:aws:s3:::"
+#: Operations that make an object, and what their headers say beside it: IAM asks for an action of its own for each.
+_MAKERS = frozenset({"PutObject", "CopyObject", "CreateMultipartUpload"})
+_BESIDE = {"x-amz-tagging": "s3:PutObjectTagging", "x-amz-acl": "s3:PutObjectAcl"}
 
 
 def needs(operation: str, request: S3Request) -> Iterator[tuple[str, str]]:
@@ -16,6 +19,10 @@ def needs(operation: str, request: S3Request) -> Iterator[tuple[str, str]]:
     action = action_of("s3", operation)
     for resource in _resources(operation, request):
         yield action, resource
+    if operation in _MAKERS:
+        for header, beside in _BESIDE.items():
+            if request.headers.get(header):
+                yield beside, f"{_ARN}{request.bucket}/{request.key}"
     if source := request.headers.get("x-amz-copy-source"):
         bucket, key, _ = copy_source(source)
         yield "s3:GetObject", f"{_ARN}{bucket}/{key}"
