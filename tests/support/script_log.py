@@ -7,10 +7,12 @@ from pathlib import Path
 
 #: The toolkit's last line before the script's first.
 _INVOKED = "Invoking script with the following command:"
-#: Lines of AWS's toolkit, of sagelet and of the compiler.
+#: Lines of AWS's toolkit, of sagelet, of the compiler, and of gloo, which stands in for the NCCL of a native job where
+#: there is no GPU: torch's own C++ prints one in each worker that joins. torch_xla's collectives are not gloo's.
 _NOT_THE_SCRIPTS = re.compile(
     r" sagemaker-training-toolkit (?:INFO|ERROR)|^sagelet: |^device: xla:\d+ \(PJRT| root - INFO - Joining rendezvous "
     r"|^INFO:root:Joining rendezvous |INFO - root - +Joining rendezvous "
+    r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\."
 )
 #: Progress bars are drawn anew by the clock.
 _PROGRESS = re.compile(r"(?:[\w ]+: *)?\d+%\|[^|]*\| *\d+/\d+ \[[^\]]*\]|\x1b\[A|\r")
