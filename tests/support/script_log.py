@@ -26,7 +26,7 @@ _OWN = tuple(
         (r"((?:Rate=|rate: ))[\d.e+-]+", r"\1NUMBER"),
         (r"\[took [\d.]+ s\]", "[took NUMBER s]"),
         (r"(\w+\.py):\d+", r"\1"),
-        (r"\b(?:xla(?::\d+)?|cpu)\b", "DEVICE"),
+        (r"\b(?:xla|cpu)(?::\d+)?\b", "DEVICE"),
         (r"DistributedType\.\w+|Distributed environment: .*|Backend: \w+", "WORLD"),
         (r"accelerate\.data_loader\.(?:DataLoaderShard|MpDeviceLoaderWrapper)", "LOADER"),
     )
