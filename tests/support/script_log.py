@@ -9,11 +9,12 @@ from pathlib import Path
 _INVOKED = "Invoking script with the following command:"
 #: Lines of AWS's toolkit, of sagelet, of the compiler, and of gloo, which stands in for the NCCL of a native job where
 #: there is no GPU: torch's own C++ prints one in each worker that joins. torch_xla's collectives are not gloo's.
-#: reducer.cpp is in torch's DistributedDataParallel alone, which a script's compiled workers do not train in.
+#: The Trainer wraps its native workers' model in DistributedDataParallel, whose C++ warns of the Trainer's own setting;
+#: on XLA it wraps none.
 _NOT_THE_SCRIPTS = re.compile(
     r" sagemaker-training-toolkit (?:INFO|ERROR)|^sagelet: |^device: xla:\d+ \(PJRT| root - INFO - Joining rendezvous "
     r"|^INFO:root:Joining rendezvous |INFO - root - +Joining rendezvous "
-    r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\.|^\[rank\d+\]:\[W[^\]]* reducer\.cpp:"
+    r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\.|^\[rank\d+\]:\[W[^\]]* reducer\.cpp:\d+\] Warning: find_unused_parameters=True "
 )
 #: Progress bars are drawn anew by the clock.
 _PROGRESS = re.compile(r"(?:[\w ]+: *)?\d+%\|[^|]*\| *\d+/\d+ \[[^\]]*\]|\x1b\[A|\r")
