@@ -14,7 +14,8 @@ _INVOKED = "Invoking script with the following command:"
 _NOT_THE_SCRIPTS = re.compile(
     r" sagemaker-training-toolkit (?:INFO|ERROR)|^sagelet: |^device: xla:\d+ \(PJRT| root - INFO - Joining rendezvous "
     r"|^INFO:root:Joining rendezvous |INFO - root - +Joining rendezvous "
-    r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\.|^\[rank\d+\]:\[W[^\]]* reducer\.cpp:\d+\] Warning: find_unused_parameters=True "
+    r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\."
+    r"|^\[rank\d+\]:\[W[^\]]* reducer\.cpp:\d+\] Warning: find_unused_parameters=True "
 )
 #: Progress bars are drawn anew by the clock.
 _PROGRESS = re.compile(r"(?:[\w ]+: *)?\d+%\|[^|]*\| *\d+/\d+ \[[^\]]*\]|\x1b\[A|\r")
