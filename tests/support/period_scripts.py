@@ -61,7 +61,7 @@ SCRIPTS = (
             "learning_rate": "1e-3", "output_dir": "{model}/qa", "save_strategy": "no", "report_to": "none",
         },
         channels=("model", "squad"),
-        says=(r"^{'loss': ([\d.]+)", r"'eval_exact_match': ([\d.]+)", r"train_loss = ([\d.]+)"),
+        says=(r"^{'loss': ([\d.]+)", r"eval_exact_match = ([\d.]+)", r"train_loss = ([\d.]+)"),
         by_four_in_ci=True,
     ),
     PeriodScript(

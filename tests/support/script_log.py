@@ -7,10 +7,15 @@ from pathlib import Path
 
 #: The toolkit's last line before the script's first.
 _INVOKED = "Invoking script with the following command:"
-#: Lines of AWS's toolkit, of sagelet and of the compiler.
+#: Lines of AWS's toolkit, of sagelet, of the compiler, and of gloo, which stands in for the NCCL of a native job where
+#: there is no GPU: torch's own C++ prints one in each worker that joins. torch_xla's collectives are not gloo's.
+#: The Trainer wraps its native workers' model in DistributedDataParallel, whose C++ warns of the Trainer's own setting;
+#: on XLA it wraps none.
 _NOT_THE_SCRIPTS = re.compile(
     r" sagemaker-training-toolkit (?:INFO|ERROR)|^sagelet: |^device: xla:\d+ \(PJRT| root - INFO - Joining rendezvous "
     r"|^INFO:root:Joining rendezvous |INFO - root - +Joining rendezvous "
+    r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\."
+    r"|^\[rank\d+\]:\[W[^\]]* reducer\.cpp:\d+\] Warning: find_unused_parameters=True "
 )
 #: Progress bars are drawn anew by the clock.
 _PROGRESS = re.compile(r"(?:[\w ]+: *)?\d+%\|[^|]*\| *\d+/\d+ \[[^\]]*\]|\x1b\[A|\r")
@@ -24,7 +29,7 @@ _OWN = tuple(
         (r"((?:Rate=|rate: ))[\d.e+-]+", r"\1NUMBER"),
         (r"\[took [\d.]+ s\]", "[took NUMBER s]"),
         (r"(\w+\.py):\d+", r"\1"),
-        (r"\b(?:xla(?::\d+)?|cpu)\b", "DEVICE"),
+        (r"\b(?:xla|cpu)(?::\d+)?\b", "DEVICE"),
         (r"DistributedType\.\w+|Distributed environment: .*|Backend: \w+", "WORLD"),
         (r"accelerate\.data_loader\.(?:DataLoaderShard|MpDeviceLoaderWrapper)", "LOADER"),
     )

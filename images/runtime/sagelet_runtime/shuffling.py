@@ -2,7 +2,8 @@
 
 On XLA it gives each shuffled loader a generator of its own, seeded when the loader is prepared. A script that seeds the
 generator it made would do so in vain, and one worker alone would see other batches than the native training of the
-same seed. (Several workers without a generator get a common one natively, too.)
+same seed. Several workers without a generator get a common one natively, too, but for the sampler alone: the loader
+draws a number for its processes as well, and where it has the same generator the order is another one.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ def install(data_loader: Any) -> None:
     @functools.wraps(original)
     def prepare_data_loader(dataloader: Any, *args: Any, **settings: Any) -> Any:
         sampler = _shuffles(dataloader)
-        if sampler is None or not _is_on_xla() or (sampler.generator is None and not _is_alone()):
+        if sampler is None or not _is_on_xla():
             return original(dataloader, *args, **settings)
         import torch
 
         given, of_loader, drawn = sampler.generator, dataloader.generator, torch.get_rng_state()
         prepared = original(dataloader, *args, **settings)
-        torch.set_rng_state(drawn)
-        sampler.generator, dataloader.generator = given, of_loader
         # Below the loader of the device there is Accelerate's, and torch's below that.
         inner = prepared._loader
-        getattr(inner, "base_dataloader", inner).generator = of_loader
+        dataloader.generator = getattr(inner, "base_dataloader", inner).generator = of_loader
+        if given is None and not _is_alone():
+            return prepared
+        torch.set_rng_state(drawn)
+        sampler.generator = given
         if inner.synchronized_generator is not None:
             inner.synchronized_generator = given
         return prepared

@@ -306,7 +306,7 @@ def test_the_hooks_break_no_import(package: Path, capsys: pytest.CaptureFixture[
 )
 def test_which_jobs_get_them(uri: str, found: str | None, asked: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "version", lambda _: found)
-    expected = {} if asked is None else {activation.VARIABLE: asked}
+    expected = {} if asked is None else {activation.VARIABLE: asked, activation.STANDS_IN: found}
     assert activation.environment({"SAGELET_TRAINING_IMAGE": uri}) == expected
 
 
@@ -339,6 +339,7 @@ class Levels:
 )
 def test_the_trainer_of_then_logs_at_info(asked: str, there: str, info: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(activation.VARIABLE, asked)
+    monkeypatch.setenv(activation.STANDS_IN, there)
     monkeypatch.setattr(installed, "version", lambda _: there)
     arguments_of_today = type("TrainingArguments", (Levels,), {})
     levels.install(SimpleNamespace(TrainingArguments=arguments_of_today))  # type: ignore[arg-type]
@@ -347,6 +348,20 @@ def test_the_trainer_of_then_logs_at_info(asked: str, there: str, info: bool, mo
     assert arguments_of_today(should_log=False).get_process_log_level() == logging.WARNING
     replica = arguments_of_today(log_level_replica="passive", should_log=False)
     assert replica.get_process_log_level() == (logging.WARNING if info else -1)
+
+
+@pytest.mark.parametrize(("there", "info"), [("4.30.2", False), ("4.57.6", True)])
+def test_a_transformers_of_requirements_txt_logs_as_itself(
+    there: str, info: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Job of an image of 4.21.1: what pip put in its place is what the job had on AWS, too."""
+    monkeypatch.setattr(installed, "version", lambda _: "4.57.6")
+    for name, value in activation.environment({"SAGELET_TRAINING_IMAGE": TRCOMP}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(installed, "version", lambda _: there)
+    arguments_of_today = type("TrainingArguments", (Levels,), {})
+    levels.install(SimpleNamespace(TrainingArguments=arguments_of_today))  # type: ignore[arg-type]
+    assert arguments_of_today().get_process_log_level() == (logging.INFO if info else -1)
 
 
 def test_every_hook_is_there() -> None:

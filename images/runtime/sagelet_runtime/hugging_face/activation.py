@@ -10,6 +10,8 @@ from sagelet_runtime.say import say
 
 #: Set in jobs whose image had a Transformers of before the removals, or may have had. Its version; 0 if none is named.
 VARIABLE = "SAGELET_OLD_TRANSFORMERS"
+#: The version that stands in for it: the one that is there before requirements.txt is installed.
+STANDS_IN = "SAGELET_STAND_IN_TRANSFORMERS"
 #: The version that the old names are measured against.
 MEASURED = "4.57"
 
@@ -31,15 +33,15 @@ HOOKS = (
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variable, where an image is stood in for and its scripts may need the names."""
+    """The variables, where an image is stood in for and its scripts may need the names."""
     from sagelet_runtime import image, installed
 
-    uri = environ.get("SAGELET_TRAINING_IMAGE")
-    if not uri or installed.version("transformers") is None:
+    uri, there = environ.get("SAGELET_TRAINING_IMAGE"), installed.version("transformers")
+    if not uri or there is None:
         return {}
     # The PyTorch images leave the version of Transformers to the script's requirements.
     asked = image.versions_of(uri).get("transformers", "0")
-    return {VARIABLE: asked} if image.numbers(asked) < image.numbers(MEASURED) else {}
+    return {VARIABLE: asked, STANDS_IN: there} if image.numbers(asked) < image.numbers(MEASURED) else {}
 
 
 def activate() -> None:

@@ -24,8 +24,12 @@ def is_info(asked: str, there: str) -> bool:
 
 
 def install(module: ModuleType) -> None:
-    """Patches `TrainingArguments` of transformers.training_args."""
-    if not is_info(os.environ.get(activation.VARIABLE, ""), installed.version("transformers") or ""):
+    """Patches `TrainingArguments` of transformers.training_args, where it is of the version that stands in.
+
+    Another one is of the script's requirements.txt. On AWS, too, it took the place of the image's.
+    """
+    there = installed.version("transformers") or ""
+    if there != os.environ.get(activation.STANDS_IN) or not is_info(os.environ.get(activation.VARIABLE, ""), there):
         return
     kind = module.TrainingArguments
     kind.get_process_log_level = _as_then(kind.get_process_log_level)
