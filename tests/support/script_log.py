@@ -8,7 +8,7 @@ from pathlib import Path
 #: The toolkit's last line before the script's first.
 _INVOKED = "Invoking script with the following command:"
 #: Lines of AWS's toolkit, of sagelet, of the compiler, and of gloo, which stands in for the NCCL of a native job where
-#: there is no GPU: torch's own C++ prints one in each worker that joins. torch_xla's collectives are not gloo's.
+#: there is no GPU: torch's own C++ prints one in each worker that joins (a compiled job's world keeps it silent).
 #: The Trainer wraps its native workers' model in DistributedDataParallel, whose C++ warns of the Trainer's own setting;
 #: on XLA it wraps none.
 _NOT_THE_SCRIPTS = re.compile(
