@@ -12,7 +12,7 @@ GUIDE = "https://docs.aws.amazon.com/sagemaker/latest/dg"
 
 
 class Section(str, Enum):
-    """Where AWS's developer guide says it."""
+    """Where it is said: in AWS's developer guide, with few exceptions."""
 
     BEST_PRACTICES = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-tips-pitfalls-best-practices"
     PERFORMANCE = (
@@ -21,6 +21,12 @@ class Section(str, Enum):
     WRONG_API = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-considerations-incorrect-api-use"
     ENABLE = f"{GUIDE}/training-compiler-enable-pytorch.html"
     TROUBLESHOOTING = f"{GUIDE}/training-compiler-troubleshooting.html"
+    #: Of AWS's SDK.
+    REQUIREMENTS = (
+        "https://sagemaker.readthedocs.io/en/v2/frameworks/pytorch/using_pytorch.html#using-third-party-libraries"
+    )
+    #: Of Hugging Face.
+    HUB = "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables#hfendpoint"
 
 
 #: What AWS calls the sections.
@@ -36,6 +42,8 @@ TITLES = {
     ),
     Section.ENABLE: "Run PyTorch Training Jobs with SageMaker Training Compiler",
     Section.TROUBLESHOOTING: "SageMaker Training Compiler Troubleshooting",
+    Section.REQUIREMENTS: "SageMaker Python SDK: Using third-party libraries",
+    Section.HUB: "Hugging Face Hub: HF_ENDPOINT",
 }
 
 

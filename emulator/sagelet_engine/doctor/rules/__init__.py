@@ -1,4 +1,5 @@
-"""The doctor's rules: one for each item of AWS's best practices, and for what makes compiled jobs fail."""
+"""The doctor's rules: one for each item of AWS's best practices, for what makes compiled jobs fail, and for
+what any job lacks."""
 
 from sagelet_engine.doctor.finding import Rule
 from sagelet_engine.doctor.rules import (
@@ -9,6 +10,7 @@ from sagelet_engine.doctor.rules import (
     device_mixing,
     dynamic_shapes,
     explicit_evaluation,
+    failed_install,
     frequent_checkpoints,
     frequent_logging,
     gradients,
@@ -16,7 +18,9 @@ from sagelet_engine.doctor.rules import (
     instances,
     last_batch,
     learning_rate,
+    missing_from_hub,
     missing_mark_step,
+    missing_package,
     not_compiled,
     out_of_memory,
     short_training,
@@ -51,4 +55,7 @@ RULES: tuple[Rule, ...] = (
     unreadable_checkpoint.RULE,
     compiler_fault.RULE,
     stall.RULE,
+    failed_install.RULE,
+    missing_package.RULE,
+    missing_from_hub.RULE,
 )
