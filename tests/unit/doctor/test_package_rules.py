@@ -91,6 +91,13 @@ def test_a_pin_of_what_sagelet_keeps_is_named_with_what_brought_it() -> None:
     assert "SAGELET_PINS=exact" in instead(finding)
 
 
+def test_a_name_that_the_index_does_not_have() -> None:
+    """Without a version it is as likely misspelt."""
+    finding = of("ERROR: No matching distribution found for eniops\n" + REPORTED)["failed-install"]
+    assert "spelling" in instead(finding)
+    assert "--variant" not in instead(finding)
+
+
 def test_an_index_that_is_not_reached() -> None:
     text = (
         "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError'\n"

@@ -20,7 +20,7 @@ ASKED = r"^\s+(The user requested [^(\s]|\S+ \S+ depends on )"
 UNREACHED = (r"\bRetrying \(Retry\(", r"\bCould not fetch URL\b", r"\b(NewConnectionError|NameResolutionError)\b")
 #: pip has nothing that fits this Python, or cannot build it.
 UNFIT = (
-    r"\bNo matching distribution found\b",
+    r"\bNo matching distribution found for \S+ ?[=<>~!]",
     r"\brequires a different Python\b",
     r"\b[Ff]ailed (building wheel|to build)\b",
     r"\bCould not build wheels\b",
@@ -34,6 +34,12 @@ KEPT = (
 THEN = (
     "Ask for a version that has a build for this Python; pip's line says which there are. Pins of 2021 to 2023 "
     "install in an image of their day: `sagelet image build --variant py39`, docs/how-to/images-of-their-day.md."
+)
+#: Any version would do.
+UNKNOWN = r"\bNo matching distribution found\b"
+NAME = (
+    "Look at the spelling: the package index has no package of that name for this Python. PIP_INDEX_URL (of the "
+    "server, or in the job's Environment) names another index."
 )
 NETWORK = (
     "Let the job reach a package index: PIP_INDEX_URL (of the server, or in the job's Environment) names another one. "
@@ -68,7 +74,9 @@ def _instead(case: Case) -> str | None:
         return KEPT
     if last_match(case, UNREACHED) is not None:
         return NETWORK
-    return None if last_match(case, UNFIT) is None else THEN
+    if last_match(case, UNFIT) is not None:
+        return THEN
+    return NAME if last_match(case, (UNKNOWN,)) is not None else None
 
 
 RULE = Rule(
