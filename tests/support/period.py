@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support.training_host import Ended, TrainingHost
-from support.xla_workers import quiet_port
 
 SCRIPTS = Path(__file__).parents[1] / "period" / "scripts"
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
@@ -71,8 +70,6 @@ def _environment(script: PeriodScript, *, compiled: bool, workers: int) -> dict[
     environment = {
         "SAGELET_TRAINING_IMAGE": f"{REGISTRY}/{script.family}{'-trcomp' if compiled else ''}-training:{script.tag}",
         "SAGELET_INSTANCE_GPUS": f'{{"{INSTANCES[workers]}": {workers}}}',
-        # As the server does it: jobs that run at once on one machine meet at ports of their own.
-        "SAGELET_MASTER_PORT": str(quiet_port()),
         "OMP_NUM_THREADS": "1",
         "PJRT_NPROC": "1",
         # Tiny models: half the time to compile, which is most of a test's.
