@@ -59,9 +59,18 @@ def test_a_pin_of_another_torch_is_named_with_the_remedy(jobs: Jobs) -> None:
 
 
 def test_what_nobody_has_is_said_in_pips_last_words(jobs: Jobs) -> None:
-    job = jobs.ended(submit(jobs, "nothing-like-this\n"))
+    job = jobs.ended(name := submit(jobs, "nothing-like-this\n"))
     assert "No matching distribution found for nothing-like-this" in job["FailureReason"]
+    assert "No matching distribution found for nothing-like-this" in jobs.finding(name, "failed-install")["seen"]
     assert "sagelet keeps" not in job["FailureReason"]
+
+
+def test_a_package_that_is_missing_has_a_finding(jobs: Jobs) -> None:
+    job = jobs.ended(name := submit(jobs, "", "import nothing_like_this"))
+    assert "No module named 'nothing_like_this'" in job["FailureReason"]
+    finding = jobs.finding(name, "missing-package")
+    assert (finding["file"], finding["line"]) == ("train.py", 1)
+    assert "Put nothing_like_this into requirements.txt" in finding["instead"]
 
 
 def test_exact_pins_are_installed_and_torch_xla_is_looked_at_afterwards(jobs: Jobs) -> None:

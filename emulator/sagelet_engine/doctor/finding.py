@@ -12,7 +12,7 @@ GUIDE = "https://docs.aws.amazon.com/sagemaker/latest/dg"
 
 
 class Section(str, Enum):
-    """Where AWS's developer guide says it."""
+    """Where AWS's documents say it."""
 
     BEST_PRACTICES = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-tips-pitfalls-best-practices"
     PERFORMANCE = (
@@ -20,6 +20,9 @@ class Section(str, Enum):
     )
     WRONG_API = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-considerations-incorrect-api-use"
     ENABLE = f"{GUIDE}/training-compiler-enable-pytorch.html"
+    LIBRARIES = (
+        "https://sagemaker.readthedocs.io/en/stable/frameworks/pytorch/using_pytorch.html#using-third-party-libraries"
+    )
     TROUBLESHOOTING = f"{GUIDE}/training-compiler-troubleshooting.html"
 
 
@@ -35,6 +38,7 @@ TITLES = {
         "Incorrect use of the PyTorch/XLA APIs when using PyTorch directly"
     ),
     Section.ENABLE: "Run PyTorch Training Jobs with SageMaker Training Compiler",
+    Section.LIBRARIES: "Use PyTorch with the SageMaker Python SDK: Using third-party libraries",
     Section.TROUBLESHOOTING: "SageMaker Training Compiler Troubleshooting",
 }
 

@@ -27,6 +27,10 @@ PINS, EXACT = "SAGELET_PINS", "exact"
 _MOST = 6
 _ERROR = "ERROR: "
 _NOISE = re.compile(r"for help visit|^To fix this you could")
+#: Of a release that has no wheel for this Python and cannot be built here, or that does not want this Python.
+_NOT_FOR_THIS_PYTHON = re.compile(r"^Failed (?:building wheel|to build) |\(from versions: (?!none\))")
+#: The Python of the image of then (docs/how-to/images-of-their-day.md).
+_OF_THEN = (3, 9)
 _CONSTRAINED = re.compile(r"The user requested \(constraint\) (\S+)")
 _ASKED = re.compile(r"^\s+(The user requested [^(\s].*|\S+ \S+ depends on .*)$")
 
@@ -109,13 +113,22 @@ class PipErrors:
         return []
 
     def text(self) -> str:
-        """pip's own last errors, and the remedy where a constraint was in the way; empty: it named none."""
+        """pip's own last errors, and the remedy where a constraint or this Python is in the way; empty: none."""
         said = "\n ".join(list(dict.fromkeys(self._lines))[-_MOST:])
         if not self._constraints:
-            return said
+            return said + self._another_python()
         asked = "; ".join(dict.fromkeys(self._asked))
         kept = ", ".join(dict.fromkeys(self._constraints))
         return (
             f"{said}\n {asked}. sagelet keeps {kept}, which torch_xla is built for: take that out of requirements.txt "
             f"or ask for a version that fits; {PINS}={EXACT} in Environment installs what it says, for native jobs"
+        )
+
+    def _another_python(self) -> str:
+        if sys.version_info[:2] <= _OF_THEN or not any(map(_NOT_FOR_THIS_PYTHON.search, self._lines)):
+            return ""
+        here = ".".join(map(str, sys.version_info[:2]))
+        return (
+            f"\n This is Python {here}: ask for a version that has a wheel for it. For pins of 2021 to 2023 there is "
+            "an image of their day: `sagelet image build --variant py39`"
         )

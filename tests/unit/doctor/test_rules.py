@@ -485,3 +485,44 @@ def test_a_rule_with_a_bug_is_left_out(caplog: pytest.LogCaptureFixture) -> None
     with caplog.at_level(logging.ERROR):
         assert [finding.rule.name for finding in diagnose(case(), rules)] == ["fine"]
     assert "broken" in caplog.text
+
+
+# --- what is not there ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("ERROR: No matching distribution found for tokenizers<0.13", "--variant py39"),
+        ("ERROR: Failed building wheel for tokenizers", "--variant py39"),
+        ("    The user requested (constraint) torch==2.9.0", "SAGELET_PINS=exact"),
+    ],
+)
+def test_an_installation_that_failed(line: str, remedy: str) -> None:
+    said = failed("Collecting transformers==4.21.1", line, "2026-11-23 sagemaker-training-toolkit ERROR    ended")
+    finding = found(case(setup=Setup(GPU, compiled=False), progress=said))["failed-install"]
+    assert line.strip() in finding.seen.text
+    assert remedy in finding.to_json()["instead"]
+    assert "failed-install" not in found(case(progress=Progress("Completed", last_lines=(line,))))
+
+
+def test_a_package_that_is_missing() -> None:
+    lines = (
+        '  File "/opt/ml/code/train.py", line 2, in <module>',
+        "ModuleNotFoundError: No module named 'sklearn.svm'",
+    )
+    script = "import os\nfrom sklearn.svm import SVC\n"
+    finding = found(case(script=script, progress=failed("Traceback (most recent call last):", *lines)))[
+        "missing-package"
+    ]
+    assert finding.seen.place is not None
+    assert (finding.seen.place.file, finding.seen.place.line) == ("train.py", 2)
+    assert "scikit-learn into requirements.txt" in finding.to_json()["instead"]
+    assert "missing-package" not in found(case(progress=failed("ValueError: No module named 'x'")))
+
+
+def test_what_the_hub_does_not_have() -> None:
+    line = (
+        "sagelet's hub has no model gpt2: add it with `sagelet hub add DIR --as gpt2`, or have the job ask the real Hub"
+    )
+    assert "sagelet hub add DIR --as gpt2" in found(case(progress=failed(line)))["not-in-the-hub"].seen.text

@@ -47,6 +47,23 @@ def test_other_errors_are_pips_own_lines_once() -> None:
     assert said("all is well") == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("ERROR: Failed building wheel for tokenizers", True),
+        ("ERROR: Could not find a version that satisfies the requirement x==1 (from versions: 2.0, 2.1)", True),
+        ("ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)", False),
+        ("ERROR: Could not open requirements file", False),
+    ],
+)
+def test_a_pin_that_this_python_cannot_have_is_told_of_the_image_of_its_day(
+    monkeypatch: pytest.MonkeyPatch, line: str, hint: bool
+) -> None:
+    assert ("sagelet image build --variant py39" in said(line)) is hint
+    monkeypatch.setattr(requirements, "_OF_THEN", (4, 0))
+    assert "py39" not in said(line)
+
+
 def test_a_long_failure_keeps_its_end() -> None:
     text = said("\n".join(f"ERROR: line {number}" for number in range(100)))
     assert text.splitlines()[-1].strip() == "line 99"

@@ -19,6 +19,7 @@ from sagelet_engine.doctor.rules import (
     missing_mark_step,
     not_compiled,
     out_of_memory,
+    packages,
     short_training,
     stall,
     torch_save,
@@ -51,4 +52,7 @@ RULES: tuple[Rule, ...] = (
     unreadable_checkpoint.RULE,
     compiler_fault.RULE,
     stall.RULE,
+    packages.INSTALLATION,
+    packages.IMPORT,
+    packages.HUB,
 )
