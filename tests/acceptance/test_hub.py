@@ -204,3 +204,13 @@ def test_a_repository_is_replaced_while_it_is_read(own_server: SageletProcess, t
         commit = add_files(own_server.data, source, "m", Kind.MODEL, now_ms=number).commit.id
         assert ask(endpoint, "m/resolve/main/a").body == str(number).encode()
         assert ask(endpoint, f"m/resolve/{commit}/b").body == str(number).encode()
+
+
+def test_a_job_that_fails_of_a_miss_has_a_finding(servers: Callable[[str], SageletProcess]) -> None:
+    jobs = Jobs(servers("process"))
+    script = "from huggingface_hub import hf_hub_download\nhf_hub_download('org/missing', 'config.json')\n"
+    name = jobs.submit({"train.py": script})
+    assert jobs.ended(name)["TrainingJobStatus"] == "Failed"
+    finding = jobs.finding(name, "not-in-the-hub")
+    assert "does not have the model org/missing" in finding["seen"]
+    assert "`sagelet hub add DIR --as org/missing`" in finding["instead"]

@@ -27,11 +27,6 @@ def submit(jobs: Jobs, wanted: str, script: str = SCRIPT, **options: object) -> 
     return jobs.submit({"train.py": dedent(script), "requirements.txt": HERE + wanted, **WHEELS}, **options)
 
 
-def findings(jobs: Jobs, name: str) -> list[str]:
-    """What the doctor's section of the log names."""
-    return [line for line in jobs.log(name) if line.startswith("sagelet doctor: error ")]
-
-
 def test_pip_takes_the_version_that_fits_the_torch_that_is_here(jobs: Jobs) -> None:
     name = submit(jobs, "vision-for-test\n", image=COMPILED, hyperparameters=ASKS)
     job = jobs.ended(name)
@@ -66,15 +61,16 @@ def test_a_pin_of_another_torch_is_named_with_the_remedy(jobs: Jobs) -> None:
 def test_what_nobody_has_is_said_in_pips_last_words(jobs: Jobs) -> None:
     job = jobs.ended(name := submit(jobs, "nothing-like-this\n"))
     assert "No matching distribution found for nothing-like-this" in job["FailureReason"]
+    assert "No matching distribution found for nothing-like-this" in jobs.finding(name, "failed-install")["seen"]
     assert "sagelet keeps" not in job["FailureReason"]
-    (finding,) = findings(jobs, name)
-    assert 'error failed-install: The installation of packages failed: "No matching distribution found' in finding
 
 
-def test_what_is_not_there_is_told_at_the_line_that_imports_it(jobs: Jobs) -> None:
-    jobs.ended(name := submit(jobs, "", "print('begins')\nimport nothing_like_this\n"))
-    (finding,) = findings(jobs, name)
-    assert "error missing-package train.py:2: The script ended at an import: " in finding
+def test_a_package_that_is_missing_has_a_finding(jobs: Jobs) -> None:
+    job = jobs.ended(name := submit(jobs, "", "import nothing_like_this"))
+    assert "No module named 'nothing_like_this'" in job["FailureReason"]
+    finding = jobs.finding(name, "missing-package")
+    assert (finding["file"], finding["line"]) == ("train.py", 1)
+    assert "Put `nothing_like_this` into the requirements.txt" in finding["instead"]
 
 
 def test_exact_pins_are_installed_and_torch_xla_is_looked_at_afterwards(jobs: Jobs) -> None:

@@ -89,6 +89,11 @@ class Jobs:
                 return messages
             token = {"nextToken": page["nextForwardToken"]}
 
+    def finding(self, name: str, rule: str) -> dict[str, Any]:
+        """What the doctor's rule says of a job; it must say it once."""
+        (found,) = (one for one in self.server.doctor(name)["findings"] if one["rule"] == rule)
+        return dict(found)
+
     def wait_for_line(self, name: str, text: str, seconds: float = 120, host: str = "") -> None:
         def seen() -> bool:
             description = self.describe(name)

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support.training_host import Ended, TrainingHost
-from support.xla_workers import quiet_port
 
 SCRIPTS = Path(__file__).parents[1] / "period" / "scripts"
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 #: By number of workers: one for each GPU.
-INSTANCES = {1: "ml.p3.2xlarge", 4: "ml.p3.8xlarge"}
+INSTANCES = {1: "ml.p3.2xlarge", 2: "ml.p3.8xlarge", 4: "ml.p3.8xlarge"}
 COMPILED = {"sagemaker_training_compiler_enabled": "true", "sagemaker_training_compiler_debug_mode": "false"}
 #: Flags of `distribution=`, by whether the job is compiled.
 DISTRIBUTION = {
@@ -44,8 +43,10 @@ class PeriodScript:
     xla_only: bool = False
     #: One worker on the whole batch and four on a quarter each log the same losses and metrics.
     same_over_workers: bool = True
-    #: Runs with four workers in CI, too.
-    by_four_in_ci: bool = False
+    #: Workers of its larger job.
+    several: int = 4
+    #: Its larger job runs in CI, too.
+    several_in_ci: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,6 @@ def _environment(script: PeriodScript, *, compiled: bool, workers: int) -> dict[
     environment = {
         "SAGELET_TRAINING_IMAGE": f"{REGISTRY}/{script.family}{'-trcomp' if compiled else ''}-training:{script.tag}",
         "SAGELET_INSTANCE_GPUS": f'{{"{INSTANCES[workers]}": {workers}}}',
-        # As the server does it: jobs that run at once on one machine meet at ports of their own.
-        "SAGELET_MASTER_PORT": str(quiet_port()),
         "OMP_NUM_THREADS": "1",
         "PJRT_NPROC": "1",
         # Tiny models: half the time to compile, which is most of a test's.

@@ -127,11 +127,18 @@ class SageletProcess:
 
     def report(self, name: str) -> dict[str, Any]:
         """`sagelet report NAME --json`."""
-        command = [str(Path(sys.executable).with_name("sagelet")), "report", name, "--json"]
+        return self._asked("report", name)
+
+    def doctor(self, name: str) -> dict[str, Any]:
+        """`sagelet doctor NAME --json`."""
+        return self._asked("doctor", name)
+
+    def _asked(self, command: str, name: str) -> dict[str, Any]:
+        words = [str(Path(sys.executable).with_name("sagelet")), command, name, "--json"]
         options = ["--endpoint", self.endpoint, "--account", ACCOUNT, "--region", "us-east-1"]
-        told = subprocess.run([*command, *options], check=True, timeout=60, stdout=subprocess.PIPE)
-        report: dict[str, Any] = json.loads(told.stdout)
-        return report
+        told = subprocess.run([*words, *options], check=True, timeout=60, stdout=subprocess.PIPE)
+        answer: dict[str, Any] = json.loads(told.stdout)
+        return answer
 
     def client(self, service: str, **options: Any) -> Any:
         keys = read_key_pair(self.data)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.xla_workers import quiet_port
+
 RUNTIME = Path(__file__).resolve().parents[2] / "images" / "runtime"
 
 
@@ -110,8 +112,13 @@ class TrainingHost:
             "SM_STUDIO_LOCAL_MODE": "true",
             "AWS_REGION": "us-east-1",
             "AWS_DEFAULT_REGION": "us-east-1",
+            **self._meeting_place(),
             **self.environment,
         }
+
+    def _meeting_place(self) -> dict[str, str]:
+        """As the server does it: workers of jobs that run at once on one machine meet at ports of their own."""
+        return {"SAGELET_MASTER_PORT": str(quiet_port())} if len(self.hosts) == 1 else {}
 
 
 _NOT_INHERITED = ("SAGE", "SM_", "PJRT", "XLA", "PT_XLA", "PYTHON", "GPU_NUM", "USE_TORCH")

@@ -22,8 +22,8 @@ class Section(str, Enum):
     ENABLE = f"{GUIDE}/training-compiler-enable-pytorch.html"
     TROUBLESHOOTING = f"{GUIDE}/training-compiler-troubleshooting.html"
     #: Of AWS's SDK.
-    REQUIREMENTS = (
-        "https://sagemaker.readthedocs.io/en/v2/frameworks/pytorch/using_pytorch.html#using-third-party-libraries"
+    LIBRARIES = (
+        "https://sagemaker.readthedocs.io/en/stable/frameworks/pytorch/using_pytorch.html#using-third-party-libraries"
     )
     #: Of Hugging Face.
     HUB = "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables#hfendpoint"
@@ -42,7 +42,7 @@ TITLES = {
     ),
     Section.ENABLE: "Run PyTorch Training Jobs with SageMaker Training Compiler",
     Section.TROUBLESHOOTING: "SageMaker Training Compiler Troubleshooting",
-    Section.REQUIREMENTS: "SageMaker Python SDK: Using third-party libraries",
+    Section.LIBRARIES: "Use PyTorch with the SageMaker Python SDK: Using third-party libraries",
     Section.HUB: "Hugging Face Hub: HF_ENDPOINT",
 }
 

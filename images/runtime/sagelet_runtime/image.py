@@ -29,10 +29,6 @@ _GONE = {
 }
 #: images/variants.py of the engine; emulator's rules.toml says which jobs get it.
 NEARER = "`sagelet image build --variant py39` makes an image of that day, in which such jobs then run on Docker"
-#: What failed pins are sent to.
-OLD_PINS = (
-    "Pins of 2021 to 2023 install in an image of their day, for jobs on Docker: `sagelet image build --variant py39`"
-)
 _NAMES = {"python": "Python", "torch": "PyTorch", "transformers": "Transformers"}
 
 

@@ -6,7 +6,6 @@ import re
 import sys
 
 from sagelet_runtime.failure import ERROR_BUDGET
-from sagelet_runtime.image import OLD_PINS
 
 #: Of the job's Environment; `exact`: pip installs what requirements.txt says, whatever breaks by it.
 PINS, EXACT = "SAGELET_PINS", "exact"
@@ -23,8 +22,11 @@ _COLLECTED = re.compile(r"^Collecting (?P<name>\S+)")
 _BUILT = re.compile(r"^╰─> (?!\[|See above)(?P<name>\S.*)$")
 _END_OF_BUILD = "[end of output]"
 _VERSIONS = re.compile(r"\(from versions: .{80,}?(?P<newest>(?:, [^,()]+){1,3})\)")
+#: The Python of the image of then (docs/how-to/images-of-their-day.md).
+_OF_THEN = (3, 9)
 #: Nothing that fits this Python. A name without a version is as likely misspelt.
 _UNFIT = re.compile(
+    r"\(from versions: (?!none\))|"
     r"^No matching distribution found for \S+ ?[=<>~!]"
     r"|requires a different Python"
     r"|^(Failed building wheel|Could not build wheels|failed-wheel-build|metadata-generation)"
@@ -78,7 +80,16 @@ class PipErrors:
         said = "\n ".join(_fitted(self._lines))
         if self._constraints:
             return f"{said}\n {self._collision()}"
-        return f"{said}\n {OLD_PINS}" if self._unfit and sys.version_info >= (3, 10) else said
+        return said + self._another_python()
+
+    def _another_python(self) -> str:
+        if sys.version_info[:2] <= _OF_THEN or not self._unfit:
+            return ""
+        here = ".".join(map(str, sys.version_info[:2]))
+        return (
+            f"\n This is Python {here}: ask for a version that has a wheel for it. For pins of 2021 to 2023 there is "
+            "an image of their day: `sagelet image build --variant py39`"
+        )
 
     def _collision(self) -> str:
         asked = "; ".join(dict.fromkeys(self._asked))

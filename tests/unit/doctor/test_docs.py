@@ -15,7 +15,7 @@ from sagelet_engine.doctor.text import MOST, PREFIX, log_lines
 #: Of the request, or of what is around a script: none shows them.
 WITHOUT_SCRIPT = {
     "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger",
-    "failed-install", "missing-package", "missing-from-hub",
+    "failed-install", "missing-package", "not-in-the-hub",
 }  # fmt: skip
 FINDING = {
     "rule": "explicit-evaluation",

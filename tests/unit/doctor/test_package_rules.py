@@ -221,7 +221,7 @@ def test_a_model_that_the_hub_does_not_have() -> None:
     error = (
         "OSError: gpt2-xl is not a local folder and is not a valid model identifier listed on 'https://hf.co/models'"
     )
-    finding = of(MISS.format(what="model gpt2-xl", name="gpt2-xl") + traceback(error))["missing-from-hub"]
+    finding = of(MISS.format(what="model gpt2-xl", name="gpt2-xl") + traceback(error))["not-in-the-hub"]
     assert "the model gpt2-xl" in finding.seen.text
     assert "`sagelet hub add DIR --as gpt2-xl`" in instead(finding)
     assert "`sagelet hub make-tiny gpt2-xl`" in instead(finding)
@@ -232,7 +232,7 @@ def test_a_data_set_that_the_hub_does_not_have() -> None:
     error = (
         "datasets.exceptions.DatasetNotFoundError: Dataset 'org/none' doesn't exist on the Hub or cannot be accessed."
     )
-    finding = of(MISS.format(what="dataset org/none", name="org/none --dataset") + traceback(error))["missing-from-hub"]
+    finding = of(MISS.format(what="dataset org/none", name="org/none --dataset") + traceback(error))["not-in-the-hub"]
     assert "`sagelet hub add DIR --as org/none --dataset`" in instead(finding)
     assert "make-tiny" not in instead(finding)
 
@@ -240,35 +240,35 @@ def test_a_data_set_that_the_hub_does_not_have() -> None:
 def test_a_file_and_a_revision_that_the_hub_does_not_have() -> None:
     file = "The model org/one in sagelet's hub has no file pytorch_model.bin: add the repository again, with it, by `x`"
     error = "OSError: org/one does not appear to have a file named pytorch_model.bin."
-    finding = of(f"{file}\n{traceback(error)}")["missing-from-hub"]
+    finding = of(f"{file}\n{traceback(error)}")["not-in-the-hub"]
     assert "pytorch_model.bin" in finding.seen.text
     assert "`sagelet hub add DIR --as org/one`" in instead(finding)
     revision = "sagelet's hub has the model org/one, but no revision v2: add it with `sagelet hub add DIR --as org/one`"
     error = "huggingface_hub.errors.RevisionNotFoundError: 404 Client Error."
-    told = instead(of(f"{revision}\n{traceback(error)}")["missing-from-hub"])
+    told = instead(of(f"{revision}\n{traceback(error)}")["not-in-the-hub"])
     assert "`sagelet hub add DIR --as org/one --revision v2`" in told
 
 
 def test_a_space_that_the_hub_does_not_have() -> None:
     error = "FileNotFoundError: Couldn't find a module script at /opt/ml/code/accuracy/accuracy.py."
     miss = MISS.format(what="space evaluate-metric/accuracy", name="evaluate-metric/accuracy --space")
-    assert "--as evaluate-metric/accuracy --space`" in instead(of(miss + traceback(error))["missing-from-hub"])
+    assert "--as evaluate-metric/accuracy --space`" in instead(of(miss + traceback(error))["not-in-the-hub"])
 
 
 def test_the_real_hub_without_a_network() -> None:
     error = (
         "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in cache."
     )
-    finding = of(traceback(error))["missing-from-hub"]
+    finding = of(traceback(error))["not-in-the-hub"]
     assert "the real Hub" in finding.seen.text
     assert "HF_ENDPOINT" in instead(finding)
 
 
 def test_a_miss_that_the_script_lived_with_is_none() -> None:
     miss = MISS.format(what="model gpt2-xl", name="gpt2-xl")
-    assert "missing-from-hub" not in of(miss + traceback("ValueError: bad data"))
+    assert "not-in-the-hub" not in of(miss + traceback("ValueError: bad data"))
     gentle = "The model gpt2 in sagelet's hub has no file adapter_config.json: add the repository again"
-    assert "missing-from-hub" not in of(f"{gentle}\n{traceback('RuntimeError: shapes')}")
+    assert "not-in-the-hub" not in of(f"{gentle}\n{traceback('RuntimeError: shapes')}")
 
 
 def test_the_toolkits_second_showing_of_a_traceback_moves_no_place() -> None:

@@ -18,10 +18,10 @@ from sagelet_engine.doctor.rules import (
     instances,
     last_batch,
     learning_rate,
-    missing_from_hub,
     missing_mark_step,
     missing_package,
     not_compiled,
+    not_in_the_hub,
     out_of_memory,
     short_training,
     stall,
@@ -57,5 +57,5 @@ RULES: tuple[Rule, ...] = (
     stall.RULE,
     failed_install.RULE,
     missing_package.RULE,
-    missing_from_hub.RULE,
+    not_in_the_hub.RULE,
 )

@@ -84,6 +84,6 @@ RULE = Rule(
     why="A job starts its script when all of requirements.txt is installed. Packages of then have no builds for a "
     "Python of today, and torch_xla works with one version of torch, which pip is therefore told to keep.",
     instead="Install the same requirements by hand, in the image, and pin what works (docs/how-to/packages.md).",
-    section=Section.REQUIREMENTS,
+    section=Section.LIBRARIES,
     check=check,
 )

@@ -68,6 +68,6 @@ RULE = Rule(
     why="A job has what its image has and what its requirements.txt adds. The image is not AWS's: it lacks some "
     "packages, and others are newer.",
     instead=f"Put the package into the requirements.txt of the source directory; {TABLE}.",
-    section=Section.REQUIREMENTS,
+    section=Section.LIBRARIES,
     check=check,
 )

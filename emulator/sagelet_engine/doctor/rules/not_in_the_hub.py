@@ -73,7 +73,7 @@ def _instead(miss: Miss) -> str:
 
 
 RULE = Rule(
-    name="missing-from-hub",
+    name="not-in-the-hub",
     why="Jobs ask the hub of the data directory, not the one on the network, for what from_pretrained and load_dataset "
     "name; it has what was added to it.",
     instead="Add it to the hub of the data directory: `sagelet hub add DIR --as NAME`; jobs find that hub in "
