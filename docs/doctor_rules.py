@@ -16,7 +16,8 @@ Made by `make docs` from the rules in `emulator/sagelet_engine/doctor`; do not e
 
 The doctor compares a compiled job with AWS's best practices for the SageMaker Training Compiler. It goes by what the
 job did (its compile report), not by what its script looks like; the script tells where. So it says nothing of a job
-that did well by chance, nor of one that did too few steps to tell.
+that did well by chance, nor of one that did too few steps to tell. The last rules are of any job: what ended it before
+it trained.
 
 | where | what |
 | --- | --- |
@@ -57,7 +58,7 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield f"## {rule.name}\n"
     yield f"{rule.why}\n"
     yield f"Instead: {rule.instead}\n"
-    yield f"AWS: [{TITLES[rule.section]}]({rule.section.value})\n"
+    yield f"Source: [{TITLES[rule.section]}]({rule.section.value})\n"
     if rule.thresholds:
         rows = "".join(f"| {one.value:g} | {one.meaning} | {one.reason} |\n" for one in rule.thresholds)
         yield f"| threshold | of | because |\n| --- | --- | --- |\n{rows}"

@@ -33,8 +33,9 @@ JOBS: Mapping[str, str] = {
     "SAGELET_REPORT_DIR": "set to nothing, no compile report is made; otherwise where workers write it",
     "SAGELET_DEBUGPY": "the port on which debugpy listens in the job; host N has the one after host N-1's",
     "SAGELET_DEBUGPY_WAIT": "`true`: the script starts when a debugger has attached",
-    "SAGELET_PINS": "`exact`: pip installs the versions that requirements.txt says, torch's too "
+    "SAGELET_PINS": "`exact`: pip and uv install the versions that requirements.txt says, torch's too "
     "([packages](../how-to/packages.md))",
+    "PIP_CONSTRAINT, UV_CONSTRAINT": "your files of constraints, with blanks between; sagelet's own is added",
     "SAGELET_XLA_CUT": "`0`: steps of a compiled job on CPUs are not cut at the optimizer",
     "SAGELET_WORLD_JOIN_TIMEOUT": "seconds that a worker waits for the others to reach their first collective",
     "SAGELET_COLLECTIVE_TIMEOUT": "seconds that a worker waits inside one collective",

@@ -211,5 +211,6 @@ def test_a_job_that_fails_of_a_miss_has_a_finding(servers: Callable[[str], Sagel
     script = "from huggingface_hub import hf_hub_download\nhf_hub_download('org/missing', 'config.json')\n"
     name = jobs.submit({"train.py": script})
     assert jobs.ended(name)["TrainingJobStatus"] == "Failed"
-    said = jobs.finding(name, "not-in-the-hub")["seen"]
-    assert "add it with `sagelet hub add DIR --as org/missing`" in said
+    finding = jobs.finding(name, "not-in-the-hub")
+    assert "does not have the model org/missing" in finding["seen"]
+    assert "`sagelet hub add DIR --as org/missing`" in finding["instead"]

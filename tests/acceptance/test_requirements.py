@@ -70,7 +70,7 @@ def test_a_package_that_is_missing_has_a_finding(jobs: Jobs) -> None:
     assert "No module named 'nothing_like_this'" in job["FailureReason"]
     finding = jobs.finding(name, "missing-package")
     assert (finding["file"], finding["line"]) == ("train.py", 1)
-    assert "Put nothing_like_this into requirements.txt" in finding["instead"]
+    assert "Put `nothing_like_this` into the requirements.txt" in finding["instead"]
 
 
 def test_exact_pins_are_installed_and_torch_xla_is_looked_at_afterwards(jobs: Jobs) -> None:

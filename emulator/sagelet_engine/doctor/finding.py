@@ -12,7 +12,7 @@ GUIDE = "https://docs.aws.amazon.com/sagemaker/latest/dg"
 
 
 class Section(str, Enum):
-    """Where AWS's documents say it."""
+    """Where it is said: in AWS's developer guide, with few exceptions."""
 
     BEST_PRACTICES = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-tips-pitfalls-best-practices"
     PERFORMANCE = (
@@ -20,10 +20,13 @@ class Section(str, Enum):
     )
     WRONG_API = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-considerations-incorrect-api-use"
     ENABLE = f"{GUIDE}/training-compiler-enable-pytorch.html"
+    TROUBLESHOOTING = f"{GUIDE}/training-compiler-troubleshooting.html"
+    #: Of AWS's SDK.
     LIBRARIES = (
         "https://sagemaker.readthedocs.io/en/stable/frameworks/pytorch/using_pytorch.html#using-third-party-libraries"
     )
-    TROUBLESHOOTING = f"{GUIDE}/training-compiler-troubleshooting.html"
+    #: Of Hugging Face.
+    HUB = "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables#hfendpoint"
 
 
 #: What AWS calls the sections.
@@ -38,8 +41,9 @@ TITLES = {
         "Incorrect use of the PyTorch/XLA APIs when using PyTorch directly"
     ),
     Section.ENABLE: "Run PyTorch Training Jobs with SageMaker Training Compiler",
-    Section.LIBRARIES: "Use PyTorch with the SageMaker Python SDK: Using third-party libraries",
     Section.TROUBLESHOOTING: "SageMaker Training Compiler Troubleshooting",
+    Section.LIBRARIES: "Use PyTorch with the SageMaker Python SDK: Using third-party libraries",
+    Section.HUB: "Hugging Face Hub: HF_ENDPOINT",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from sagemaker_training import environment, errors, files
 
-from sagelet_runtime import compiler, framework, image, requirements, sdk_v3
+from sagelet_runtime import compiler, driver_install, framework, image, requirements, sdk_v3
 from sagelet_runtime.workers.world import gpus_of
 
 #: JSON object of the hyperparameters that the Training Compiler reads.
@@ -61,6 +61,7 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
     added |= framework.report_environment(job, environ)
     added |= framework.stand_in_environment(job, environ)
     added |= requirements.constrain(environment.base_dir, environ)
+    added |= {driver_install.VARIABLE: " ".join(requirements.kept())}
     return added | (workers or {}) | {"PYTHONPATH": path}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata, util
 from pathlib import Path
 
@@ -50,15 +51,46 @@ def require_torch_xla() -> str:
     return xla
 
 
-def main() -> int:
-    """`python -m sagelet_runtime.installed`: 1, and why, where torch_xla cannot be used."""
+def changed(before: Iterable[str]) -> str:
+    """What has other versions than before, as `name==version`, and which packages brought them."""
+    told = []
+    for one in before:
+        name, _, former = one.partition("==")
+        if version(name) != former:
+            who = "; ".join(_needing(name, former)) or "requirements.txt itself asks for another one"
+            told.append(f"{name} was {former} before: {who}.")
+    return " ".join(told)
+
+
+def _needing(name: str, former: str) -> Iterator[str]:
+    """The packages that a former version does not do for."""
+    # Not at the top: what is here is asked where there is nothing but the standard library.
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    for found in metadata.distributions():
+        for text in found.requires or ():
+            try:
+                need = Requirement(text)
+            except InvalidRequirement:
+                continue
+            wanted = need.marker is None or need.marker.evaluate({"extra": ""})
+            if canonicalize_name(need.name) == canonicalize_name(name) and wanted and former not in need.specifier:
+                yield f"{found.metadata['Name']} {found.version} needs {need.name}{need.specifier}"
+
+
+def main(before: Sequence[str]) -> int:
+    """`python -m sagelet_runtime.installed torch==2.9.0`: 1, and why, where torch_xla cannot be used.
+
+    `before`: the versions that were there before.
+    """
     try:
         require_torch_xla()
     except TorchXlaUnavailable as error:
-        print(error)
+        print(error, changed(before))
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

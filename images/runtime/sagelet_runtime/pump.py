@@ -17,6 +17,7 @@ from sagelet_runtime import requirements, signals
 from sagelet_runtime.failure import ErrorCollector
 from sagelet_runtime.lines import LineSplitter
 from sagelet_runtime.pairs import paired
+from sagelet_runtime.pip_errors import PipErrors
 from sagelet_runtime.processes import session
 from sagelet_runtime.say import say
 from sagelet_runtime.workers import cause
@@ -29,7 +30,7 @@ _LAST_LOOKS = 50
 
 
 #: What watches a stream for why its process fails.
-Collector = Union[ErrorCollector, requirements.PipErrors]
+Collector = Union[ErrorCollector, PipErrors]
 
 
 class Pump:
@@ -128,7 +129,7 @@ def error_texts(collectors: list[Collector]) -> list[str]:
 def _collectors(cmd: list[str], error_classes: Iterable[Any] | None, count: int) -> list[Collector]:
     """One for each stream; pip says on one what failed and on the other why, so it has one for all."""
     if requirements.is_pip(cmd):
-        return [requirements.PipErrors()] * count
+        return [PipErrors()] * count
     names = _error_names(error_classes)
     return [ErrorCollector(names) for _ in range(count)]
 

@@ -1,4 +1,4 @@
-"""What pip may not change in a job, what it says when it fails, and whether torch_xla has survived it.
+"""What pip and uv may not change in a job, and whether torch_xla has survived what they did.
 
 For the toolkit, SDK v3's driver and the script's own pip. torch_xla fits one torch, and nothing in its metadata says
 so. A `torchvision` in requirements.txt would bring the newest torch, and torch_xla would load no more: so pip gets a
@@ -7,47 +7,84 @@ constraint file (pip.pypa.io, "Constraints Files").
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from sagelet_runtime import installed
+from sagelet_runtime.pip_errors import EXACT, PINS
 
 #: What is built for one torch.
 KEPT = ("torch", "torch_xla", "torchvision", "torchaudio")
 #: In the job's own directory of configuration.
 FILE = "input/config/sagelet-constraints.txt"
-VARIABLE = "PIP_CONSTRAINT"
-#: Of the job's Environment; `exact`: pip installs what requirements.txt says, whatever breaks by it.
-PINS, EXACT = "SAGELET_PINS", "exact"
-#: Lines of pip's that are in an ErrorMessage.
-_MOST = 6
-_ERROR = "ERROR: "
-_NOISE = re.compile(r"for help visit|^To fix this you could")
-#: Of a release that has no wheel for this Python and cannot be built here, or that does not want this Python.
-_NOT_FOR_THIS_PYTHON = re.compile(r"^Failed (?:building wheel|to build) |\(from versions: (?!none\))")
-#: The Python of the image of then (docs/how-to/images-of-their-day.md).
-_OF_THEN = (3, 9)
-_CONSTRAINED = re.compile(r"The user requested \(constraint\) (\S+)")
-_ASKED = re.compile(r"^\s+(The user requested [^(\s].*|\S+ \S+ depends on .*)$")
+PIP, UV = "PIP_CONSTRAINT", "UV_CONSTRAINT"
+#: Of `pip config list`. What is said of installing goes before what is said of all commands.
+_SETTING = re.compile(r"^(?P<section>install|global)\.constraint=(?P<value>.+)$", re.MULTILINE)
 
 
 def constrain(base: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that hold pip to what is here. `base`: /opt/ml, or what stands for it."""
+    """The variables that hold pip and uv to what is here. `base`: /opt/ml, or what stands for it."""
     if environ.get(PINS, "").strip().lower() == EXACT:
         return {}
-    kept = [f"{name}=={found}" for name in KEPT if (found := installed.version(name)) is not None]
-    if not kept:
+    found = kept()
+    if not found:
         return {}
     file = Path(base, FILE)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n".join(kept) + "\n")
-    others = [one for one in environ.get(VARIABLE, "").split() if one != file.as_uri()]
-    # pip takes several, with blanks between; a URL has none in it.
-    return {VARIABLE: " ".join([*others, file.as_uri()])}
+    file.write_text("\n".join(found) + "\n")
+    # Both take several, with blanks between; a URL has none in it. uv of before June 2024 knows paths alone.
+    url, path = file.as_uri(), str(file)
+    return {
+        PIP: _joined(environ.get(PIP, "").split() or _configured(environ), url),
+        UV: _joined(environ.get(UV, "").split(), url if len(path.split()) > 1 else path),
+    }
+
+
+def kept() -> list[str]:
+    """What is here of it, as `name==version`."""
+    return [f"{name}=={found}" for name in KEPT if (found := installed.version(name)) is not None]
+
+
+def _joined(others: Sequence[str], own: str) -> str:
+    return " ".join([*(one for one in others if one != own), own])
+
+
+def _configured(environ: Mapping[str, str]) -> list[str]:
+    """Constraints of pip's configuration, which the variable takes the place of.
+
+    pip itself is asked, as it knows what goes before what; but only where a file names one at all, as that takes time.
+    """
+    if not any("constraint" in text for text in _configurations(environ)):
+        return []
+    asked = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], env=dict(environ), capture_output=True, text=True, check=False
+    )
+    # Where it fails every other pip of the job will, and says why.
+    found = {one["section"]: str(ast.literal_eval(one["value"])) for one in _SETTING.finditer(asked.stdout)}
+    return (found.get("install") or found.get("global") or "").split()
+
+
+def _configurations(environ: Mapping[str, str]) -> Iterator[str]:
+    """The texts of pip's configuration (pip.pypa.io, "Configuration"), and perhaps of more."""
+    home = environ.get("HOME", "~")
+    directories = [
+        *environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(os.pathsep),
+        environ.get("XDG_CONFIG_HOME") or f"{home}/.config",
+        *(f"{root}/Library/Application Support" for root in ("", home)),
+    ]
+    files = [f"{one}/pip/pip.conf" for one in directories]
+    files += ["/etc/pip.conf", f"{home}/.pip/pip.conf", f"{sys.prefix}/pip.conf"]
+    files += [environ[name] for name in ("PIP_CONFIG_FILE",) if environ.get(name)]
+    for file in files:
+        with suppress(OSError, UnicodeDecodeError):
+            yield Path(file).expanduser().read_text()
 
 
 def check_afterwards() -> None:
@@ -57,24 +94,28 @@ def check_afterwards() -> None:
     """
     from sagemaker_training import modules
 
+    before = kept()
     for name in ("install", "install_requirements"):
-        setattr(modules, name, _checked(getattr(modules, name)))
+        setattr(modules, name, _checked(getattr(modules, name), before))
 
 
-def _checked(install: Any) -> Any:
+def _checked(install: Any, before: Sequence[str]) -> Any:
     def install_and_check(*arguments: Any, **options: Any) -> None:
         install(*arguments, **options)
-        _check()
+        check(before)
 
     return install_and_check
 
 
-def _check() -> None:
-    """By a Python of its own: this one does not see all that was installed."""
+def check(before: Sequence[str]) -> None:
+    """Raises the toolkit's ClientError where torch_xla cannot be used. `before`: what was `kept` before.
+
+    By a Python of its own: this one does not see all that was installed.
+    """
     from sagemaker_training import errors
 
     look = subprocess.run(
-        [sys.executable, "-m", "sagelet_runtime.installed"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "sagelet_runtime.installed", *before], capture_output=True, text=True, check=False
     )
     if look.returncode:
         raise errors.ClientError(
@@ -83,52 +124,6 @@ def _check() -> None:
         )
 
 
-def is_pip(command: list[str]) -> bool:
+def is_pip(command: Sequence[str]) -> bool:
     """Whether a command installs packages."""
-    return command[1:4] == ["-m", "pip", "install"]
-
-
-class PipErrors:
-    """Watches pip's output, line by line, for why it fails. Stands for an ErrorCollector."""
-
-    has_traceback = False
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._constraints: list[str] = []
-        self._asked: list[str] = []
-
-    def feed(self, line: str) -> None:
-        found = _CONSTRAINED.search(line)
-        if found is not None:
-            self._constraints.append(found[1])
-        elif (asked := _ASKED.match(line)) is not None:
-            self._asked.append(asked[1].strip())
-        elif line.startswith(_ERROR) and not _NOISE.search(line):
-            self._lines.append(line[len(_ERROR) :].strip())
-
-    @property
-    def lines(self) -> list[str]:
-        """Nothing that a compiler's or a worker's error is looked for in."""
-        return []
-
-    def text(self) -> str:
-        """pip's own last errors, and the remedy where a constraint or this Python is in the way; empty: none."""
-        said = "\n ".join(list(dict.fromkeys(self._lines))[-_MOST:])
-        if not self._constraints:
-            return said + self._another_python()
-        asked = "; ".join(dict.fromkeys(self._asked))
-        kept = ", ".join(dict.fromkeys(self._constraints))
-        return (
-            f"{said}\n {asked}. sagelet keeps {kept}, which torch_xla is built for: take that out of requirements.txt "
-            f"or ask for a version that fits; {PINS}={EXACT} in Environment installs what it says, for native jobs"
-        )
-
-    def _another_python(self) -> str:
-        if sys.version_info[:2] <= _OF_THEN or not any(map(_NOT_FOR_THIS_PYTHON.search, self._lines)):
-            return ""
-        here = ".".join(map(str, sys.version_info[:2]))
-        return (
-            f"\n This is Python {here}: ask for a version that has a wheel for it. For pins of 2021 to 2023 there is "
-            "an image of their day: `sagelet image build --variant py39`"
-        )
+    return list(command[1:4]) == ["-m", "pip", "install"]

@@ -12,10 +12,10 @@ from sagelet_engine.doctor.finding import TITLES, Rule, Section
 from sagelet_engine.doctor.rules import RULES
 from sagelet_engine.doctor.text import MOST, PREFIX, log_lines
 
-#: Of the request, or of what a job finds around it: no script shows them.
+#: Of the request, or of what is around a script: none shows them.
 WITHOUT_SCRIPT = {
-    "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger", "failed-install",
-    "missing-package", "not-in-the-hub",
+    "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger",
+    "failed-install", "missing-package", "not-in-the-hub",
 }  # fmt: skip
 FINDING = {
     "rule": "explicit-evaluation",

@@ -1,11 +1,18 @@
-"""pip's constraints, and its last words."""
+"""pip's constraints, its last words, and what is said of a torch that has changed."""
 
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from sagelet_runtime import installed, requirements
-from sagelet_runtime.requirements import PipErrors
+from sagelet_runtime import installed, pip_errors, requirements
+from sagelet_runtime.pip_errors import PipErrors
+from support.packages import wheel
+from support.training_host import RUNTIME
 
 CONFLICT = """
 ERROR: Cannot install torch==1.12.1 because these package versions have conflicting dependencies.
@@ -47,21 +54,100 @@ def test_other_errors_are_pips_own_lines_once() -> None:
     assert said("all is well") == ""
 
 
+VARIANT = "`sagelet image build --variant py39`"
+#: pip 23.2, of an old source distribution.
+OLD_SOURCE = """
+Collecting sentencepiece==0.1.90
+  Preparing metadata (setup.py): finished with status 'error'
+  error: subprocess-exited-with-error
+
+  \u00d7 python setup.py egg_info did not run successfully.
+  \u2502 exit code: 1
+  \u2570\u2500> [3 lines of output]
+      Traceback (most recent call last):
+        File "<string>", line 2, in <module>
+      ModuleNotFoundError: No module named 'distutils'
+      [end of output]
+
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+error: metadata-generation-failed
+
+\u00d7 Encountered error while generating package metadata.
+\u2570\u2500> See above for output.
+"""
+#: pip 23.2, whose package wants a compiler of its own; and pip 25.
+OLD_BUILD = """
+  Building wheel for tokenizers (pyproject.toml): finished with status 'error'
+  error: subprocess-exited-with-error
+  \u2570\u2500> [2 lines of output]
+      error: can't find Rust compiler
+
+      [end of output]
+  ERROR: Failed building wheel for tokenizers
+Failed to build tokenizers
+ERROR: Could not build wheels for tokenizers, which is required to install pyproject.toml-based projects
+"""
+NEW_BUILD = """
+error: failed-wheel-build-for-install
+
+\u00d7 Failed to build installable wheels for some pyproject.toml based projects
+\u2570\u2500> tokenizers
+"""
+
+
 @pytest.mark.parametrize(
-    ("line", "hint"),
+    ("text", "said_so"),
     [
-        ("ERROR: Failed building wheel for tokenizers", True),
-        ("ERROR: Could not find a version that satisfies the requirement x==1 (from versions: 2.0, 2.1)", True),
-        ("ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)", False),
-        ("ERROR: Could not open requirements file", False),
+        (OLD_SOURCE, ("sentencepiece==0.1.90", "No module named 'distutils'")),
+        (OLD_BUILD, ("Could not build wheels for tokenizers", "can't find Rust compiler")),
+        (NEW_BUILD, ("failed-wheel-build-for-install", "tokenizers")),
+        ("ERROR: No matching distribution found for tokenizers<0.13", ("tokenizers<0.13",)),
+        ("ERROR: Could not find a version that satisfies the requirement x==1 (from versions: 2.0, 2.1)", ("2.1",)),
+        ("ERROR: Package 'x' requires a different Python: 3.11.7 not in '<3.9'", ("requires a different Python",)),
     ],
 )
-def test_a_pin_that_this_python_cannot_have_is_told_of_the_image_of_its_day(
-    monkeypatch: pytest.MonkeyPatch, line: str, hint: bool
-) -> None:
-    assert ("sagelet image build --variant py39" in said(line)) is hint
-    monkeypatch.setattr(requirements, "_OF_THEN", (4, 0))
-    assert "py39" not in said(line)
+def test_what_has_no_build_here_is_sent_to_an_image_of_its_day(text: str, said_so: tuple[str, ...]) -> None:
+    assert all(one in said(text) for one in said_so), said(text)
+    assert VARIANT in said(text)
+
+
+def test_not_where_that_image_is_the_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pip_errors, "_OF_THEN", (4, 0))
+    assert VARIANT not in said(OLD_BUILD)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ERROR: No matching distribution found for misspelt",
+        "ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)",
+        "ERROR: Could not open requirements file",
+        "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
+        CONFLICT,
+    ],
+)
+def test_not_for_what_is_missing_on_any_day(text: str) -> None:
+    assert VARIANT not in said(text)
+
+
+def test_the_remedy_fits_into_a_failure_reason() -> None:
+    """AWS shows 1,024 characters, the toolkit's words around them included."""
+    versions = ", ".join(f"0.{number}.0" for number in range(300))
+    text = said(
+        f"ERROR: Could not find a version that satisfies the requirement tokenizers<0.13 (from versions: {versions})\n"
+        "ERROR: No matching distribution found for tokenizers<0.13\n"
+    )
+    assert len(text) < 900
+    assert "0.299.0" in text
+    assert VARIANT in text
+    assert len(said("".join(f"ERROR: {'x' * 2000}{number}\n" for number in range(9)))) < 900
+
+
+def test_what_pip_says_of_an_installation_that_went_well_is_none() -> None:
+    notice = (
+        "ERROR: pip's dependency resolver does not currently take into account all the packages that are installed."
+    )
+    assert said(f"{notice}\nERROR: No space left") == "No space left"
 
 
 def test_a_long_failure_keeps_its_end() -> None:
@@ -70,8 +156,13 @@ def test_a_long_failure_keeps_its_end() -> None:
     assert len(text.splitlines()) == 6
 
 
-def test_the_constraints_are_what_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "version", {"torch": "2.9.0", "torch_xla": "2.9.0"}.get)
+
+
+@pytest.mark.usefixtures("here")
+def test_the_constraints_are_what_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = tmp_path / "opt ml"
     added = requirements.constrain(str(base), {"PIP_CONSTRAINT": "/mine.txt"})
     mine, ours = added["PIP_CONSTRAINT"].split()
@@ -81,6 +172,112 @@ def test_the_constraints_are_what_is_here(tmp_path: Path, monkeypatch: pytest.Mo
     assert requirements.constrain(str(base), {"SAGELET_PINS": " Exact "}) == {}
     monkeypatch.setattr(installed, "version", {}.get)
     assert requirements.constrain(str(base), {}) == {}
+
+
+@pytest.mark.usefixtures("here")
+def test_uv_gets_them_too(tmp_path: Path) -> None:
+    file = tmp_path / requirements.FILE
+    added = requirements.constrain(str(tmp_path), {"UV_CONSTRAINT": "mine.txt"})
+    assert added["UV_CONSTRAINT"] == f"mine.txt {file}"
+    assert requirements.constrain(str(tmp_path), added)["UV_CONSTRAINT"] == f"mine.txt {file}"
+    # It has no other way to name a path with a blank.
+    blank = requirements.constrain(str(tmp_path / "opt ml"), {})
+    assert blank["UV_CONSTRAINT"] == (tmp_path / "opt ml" / requirements.FILE).as_uri()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("configuration", "joined"),
+    [
+        ("[global]\nconstraint = /a.txt\n", ["/a.txt"]),
+        ("[global]\nconstraint = /a.txt\n[install]\nconstraint =\n    /b.txt\n    c.txt\n", ["/b.txt", "c.txt"]),
+        ("[global]\nno-index = true\n", []),
+        ("[list]\nconstraint = /a.txt\n", []),
+        ("this is none", []),
+    ],
+)
+def test_a_constraint_of_pips_configuration_is_joined(
+    configuration: str, joined: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip takes PIP_CONSTRAINT instead of it."""
+    monkeypatch.delenv("PIP_CONFIG_FILE", raising=False)
+    file = tmp_path / ".config" / "pip" / "pip.conf"
+    file.parent.mkdir(parents=True)
+    file.write_text(configuration)
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    ours = (tmp_path / requirements.FILE).as_uri()
+    assert requirements.constrain(str(tmp_path), environ)["PIP_CONSTRAINT"].split() == [*joined, ours]
+    # As pip has it: the variable goes first.
+    given = {**environ, "PIP_CONSTRAINT": "/mine.txt"}
+    assert requirements.constrain(str(tmp_path), given)["PIP_CONSTRAINT"].split() == ["/mine.txt", ours]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_configuration_that_pip_config_file_names(tmp_path: Path) -> None:
+    file = tmp_path / "own.conf"
+    file.write_text("[install]\nconstraint = /a.txt\n")
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "PIP_CONFIG_FILE": str(file)}
+    assert requirements.constrain(str(tmp_path), environ)["PIP_CONSTRAINT"].startswith("/a.txt file://")
+    assert requirements.constrain(str(tmp_path), environ | {"PIP_CONFIG_FILE": "/dev/null"})[
+        "PIP_CONSTRAINT"
+    ].startswith("file://")
+
+
+# --- a torch that has changed -----------------------------------------------------------------------------------
+
+
+def look(site: Path, *before: str, wheels: Mapping[str, bytes]) -> tuple[int, str]:
+    """`sagelet_runtime.installed` where these packages are installed, and torch was of other versions."""
+    for content in wheels.values():
+        with zipfile.ZipFile(BytesIO(content)) as archive:
+            archive.extractall(site)
+    (site / "torch_xla.py").touch()
+    run = subprocess.run(
+        [sys.executable, "-m", "sagelet_runtime.installed", *before],
+        env={"PYTHONPATH": f"{site}:{RUNTIME}"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.stderr == ""
+    return run.returncode, run.stdout
+
+
+def test_what_brought_another_torch_is_named(tmp_path: Path) -> None:
+    wheels = {
+        "torch": wheel("torch", "99.0"),
+        "torch_xla": wheel("torch_xla", "2.9.0"),
+        "vision": wheel("vision-for-test", "2.0", requires="torch (==99.0)"),
+        "text": wheel("text-for-test", "1.0", requires="torch>=1.0"),
+        "sound": wheel("sound-for-test", "1.0", requires="torch==99.0; extra == 'gpu'"),
+    }
+    code, said = look(tmp_path, "torch==2.9.0", "torch_xla==2.9.0", wheels=wheels)
+    assert code == 1
+    assert "torch_xla 2.9.0 does not load with torch 99.0" in said
+    assert "torch was 2.9.0 before: vision-for-test 2.0 needs torch==99.0." in said
+    assert "text-for-test" not in said
+    assert "sound-for-test" not in said
+    assert "torch_xla was" not in said
+
+
+def test_a_torch_that_no_package_asked_for(tmp_path: Path) -> None:
+    wheels = {"torch": wheel("torch", "99.0"), "torch_xla": wheel("torch_xla", "2.9.0")}
+    code, said = look(tmp_path, "torch==2.9.0", "torch_xla==2.9.0", wheels=wheels)
+    assert code == 1
+    assert "torch was 2.9.0 before: requirements.txt itself asks for another one" in said
+
+
+def test_what_brought_another_torch_xla_is_named(tmp_path: Path) -> None:
+    wheels = {
+        "torch": wheel("torch", "2.9.0"),
+        "torch_xla": wheel("torch_xla", "99.0"),
+        "vision": wheel("vision-for-test", "2.0", requires="torch-xla>=99"),
+    }
+    code, said = look(tmp_path, "torch==2.9.0", "torch_xla==2.9.0", wheels=wheels)
+    assert code == 1
+    assert "torch_xla was 2.9.0 before: vision-for-test 2.0 needs torch-xla>=99." in said
+
+
+def test_a_torch_that_fits_is_no_failure(tmp_path: Path) -> None:
+    wheels = {"torch": wheel("torch", "99.0"), "torch_xla": wheel("torch_xla", "99.0")}
+    assert look(tmp_path, "torch==2.9.0", "torch_xla==2.9.0", wheels=wheels) == (0, "")
 
 
 @pytest.mark.parametrize(

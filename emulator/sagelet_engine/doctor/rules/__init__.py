@@ -1,4 +1,5 @@
-"""The doctor's rules: one for each item of AWS's best practices, and for what makes compiled jobs fail."""
+"""The doctor's rules: one for each item of AWS's best practices, for what makes compiled jobs fail, and for
+what any job lacks."""
 
 from sagelet_engine.doctor.finding import Rule
 from sagelet_engine.doctor.rules import (
@@ -9,6 +10,7 @@ from sagelet_engine.doctor.rules import (
     device_mixing,
     dynamic_shapes,
     explicit_evaluation,
+    failed_install,
     frequent_checkpoints,
     frequent_logging,
     gradients,
@@ -17,9 +19,10 @@ from sagelet_engine.doctor.rules import (
     last_batch,
     learning_rate,
     missing_mark_step,
+    missing_package,
     not_compiled,
+    not_in_the_hub,
     out_of_memory,
-    packages,
     short_training,
     stall,
     torch_save,
@@ -52,7 +55,7 @@ RULES: tuple[Rule, ...] = (
     unreadable_checkpoint.RULE,
     compiler_fault.RULE,
     stall.RULE,
-    packages.INSTALLATION,
-    packages.IMPORT,
-    packages.HUB,
+    failed_install.RULE,
+    missing_package.RULE,
+    not_in_the_hub.RULE,
 )

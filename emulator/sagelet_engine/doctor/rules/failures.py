@@ -7,6 +7,13 @@ from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.place import Place
 
 _FRAME = re.compile(r'^\s*(?:\[rank\d+\]: ?)?File "(?P<file>[^"]+)", line (?P<line>\d+)')
+#: AWS's toolkit shows a traceback once more, and the middle of a long one not.
+_AGAIN = 'ErrorMessage "'
+_RANK = re.compile(r"^\[rank\d+\]: ?")
+#: The last line of a traceback. What launchers and AWS's toolkit raise says only that the script failed.
+_ERROR = re.compile(
+    r"^(?!ExecuteUserScriptError|subprocess\.CalledProcessError|[\w.]*ChildFailedError)[\w.]*(Error|Exception)\b(:|$)"
+)
 #: Characters of a line that are quoted.
 QUOTED = 160
 
@@ -19,6 +26,14 @@ def last_match(case: Case, patterns: Iterable[str]) -> str | None:
     return next((line.strip() for line in reversed(case.progress.last_lines) if pattern.search(line)), None)
 
 
+def last_error(case: Case) -> str | None:
+    """The error that ended a failed job's script: an earlier one it may have lived with."""
+    if not case.progress.failed:
+        return None
+    lines = (_RANK.sub("", line).rstrip() for line in reversed(case.progress.last_lines))
+    return next((line for line in lines if _ERROR.match(line)), None)
+
+
 def quoted(line: str) -> str:
     line = line.strip('"')
     return f'"{line if len(line) <= QUOTED else line[: QUOTED - 3] + "..."}"'
@@ -28,6 +43,8 @@ def failed_at(case: Case) -> Place | None:
     """The innermost frame of the last traceback that is in the user's source."""
     found = None
     for line in case.progress.last_lines:
+        if found is not None and line.startswith(_AGAIN):
+            return found
         frame = _FRAME.match(line)
         if "Traceback (most recent call last)" in line:
             found = None

@@ -1,8 +1,8 @@
 """First on PYTHONPATH of the processes of jobs.
 
 Readies the hooks of torch_xla, transformers and the Hub's clients, the stand-ins of packages and the workers' notes,
-then runs the sitecustomize that it hides. Every Python of the job imports this at start, so it stays small. In a native
-job it readies what counts steps.
+has the installation of SDK v3's driver watched, then runs the sitecustomize that it hides. Every Python of the job
+imports this at start, so it stays small. In a native job it readies what counts steps.
 """
 
 import os
@@ -21,11 +21,16 @@ def _activate() -> None:
     old_names = "SAGELET_OLD_TRANSFORMERS" in os.environ
     debugged = bool(os.environ.get("SAGELET_DEBUGPY"))
     stands_in = "SAGELET_STANDS_IN_FOR" in os.environ
+    driven = "SAGELET_DRIVER_INSTALL" in os.environ
     hub = "/_sagelet/hub" in os.environ.get("HF_ENDPOINT", "")
-    if not any((hooked, several, counted, old_names, debugged, stands_in, hub)):
+    if not any((hooked, several, counted, old_names, debugged, stands_in, hub, driven)):
         return
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
+    if driven:
+        from sagelet_runtime import driver_install
+
+        driver_install.watch_if_it_is_this_process()
     if several:
         from sagelet_runtime.workers import deaths
 

@@ -1,0 +1,89 @@
+"""A job whose packages could not be installed, or that cannot load torch_xla after they were."""
+
+import re
+from collections.abc import Iterator
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.doctor.rules.failures import failed_at, last_match, quoted
+
+#: AWS's toolkit; and what SDK v3's driver or a script raises that ran pip itself.
+REPORTED = (
+    r"\bInstall(Requirements|Module)Error\b",
+    r"^subprocess\.CalledProcessError: Command .*\bpip[\d.]*\b\W+install\b",
+)
+#: images/runtime, requirements.py.
+BROKEN = r"was installed, and torch_xla cannot be used after it"
+ERROR = r"^(ERROR|error): (?!ResolutionImpossible|Exception:|subprocess-exited-with-error)"
+CONSTRAINED = r"^\s+The user requested \(constraint\) "
+ASKED = r"^\s+(The user requested [^(\s]|\S+ \S+ depends on )"
+UNREACHED = (r"\bRetrying \(Retry\(", r"\bCould not fetch URL\b", r"\b(NewConnectionError|NameResolutionError)\b")
+#: pip has nothing that fits this Python, or cannot build it.
+UNFIT = (
+    r"\bNo matching distribution found for \S+ ?[=<>~!]",
+    r"\brequires a different Python\b",
+    r"\b[Ff]ailed (building wheel|to build)\b",
+    r"\bCould not build wheels\b",
+    r"\bmetadata-generation-failed\b",
+)
+EXACT = "SAGELET_PINS=exact in the job's Environment"
+KEPT = (
+    "Ask for a version that fits the torch that is here, or leave it out of requirements.txt and let pip choose. "
+    f"{EXACT} installs what the file says: for a native job."
+)
+THEN = (
+    "Ask for a version that has a build for this Python; pip's line says which there are. Pins of 2021 to 2023 "
+    "install in an image of their day: `sagelet image build --variant py39`, docs/how-to/images-of-their-day.md."
+)
+#: Any version would do.
+UNKNOWN = r"\bNo matching distribution found\b"
+NAME = (
+    "Look at the spelling: the package index has no package of that name for this Python. PIP_INDEX_URL (of the "
+    "server, or in the job's Environment) names another index."
+)
+NETWORK = (
+    "Let the job reach a package index: PIP_INDEX_URL (of the server, or in the job's Environment) names another one. "
+    "A job with EnableNetworkIsolation reaches none: put wheels into the source directory, and `--no-index` and "
+    "`--find-links .` into requirements.txt."
+)
+
+
+def check(case: Case) -> Iterator[Seen]:
+    broken = last_match(case, (BROKEN,))
+    if broken is not None:
+        instead = f"{KEPT} A compiled job does without {EXACT}."
+        yield Seen(Severity.ERROR, f"The installation changed torch: {quoted(broken)}", instead=instead)
+        return
+    reported = last_match(case, REPORTED)
+    if reported is not None:
+        line = re.sub(ERROR, "", last_match(case, (ERROR,)) or reported)
+        text = f"The installation of packages failed: {quoted(line)}{_collision(case)}"
+        yield Seen(Severity.ERROR, text, failed_at(case), instead=_instead(case))
+
+
+def _collision(case: Case) -> str:
+    """What asked for something else than the constraint that pip was given."""
+    kept, asked = last_match(case, (CONSTRAINED,)), last_match(case, (ASKED,))
+    if kept is None:
+        return ""
+    return f"; {asked or 'a requirement'} collides with {kept.split()[-1]}, which sagelet keeps"
+
+
+def _instead(case: Case) -> str | None:
+    if last_match(case, (CONSTRAINED,)) is not None:
+        return KEPT
+    if last_match(case, UNREACHED) is not None:
+        return NETWORK
+    if last_match(case, UNFIT) is not None:
+        return THEN
+    return NAME if last_match(case, (UNKNOWN,)) is not None else None
+
+
+RULE = Rule(
+    name="failed-install",
+    why="A job starts its script when all of requirements.txt is installed. Packages of then have no builds for a "
+    "Python of today, and torch_xla works with one version of torch, which pip is therefore told to keep.",
+    instead="Install the same requirements by hand, in the image, and pin what works (docs/how-to/packages.md).",
+    section=Section.LIBRARIES,
+    check=check,
+)

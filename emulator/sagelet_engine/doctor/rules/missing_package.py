@@ -1,0 +1,73 @@
+"""A script that imports what is not there."""
+
+import re
+from collections.abc import Iterator
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.doctor.rules.failures import failed_at, last_error, quoted
+
+#: What Python says, and what libraries say of packages that they can do without until they cannot.
+_NAMED = (
+    re.compile(r"^ModuleNotFoundError: No module named '(?P<name>[\w.]+)'"),
+    re.compile(r"^ImportError: .*\bplease (?:run )?(?:pip )?install '?`?(?:pip install )?(?P<name>\w[\w.-]*\w)"),
+    re.compile(r"^ImportError: .*\brequires the (?P<name>\w[\w.-]*) library\b"),
+)
+_GONE = re.compile(r"^ImportError: cannot import name '\w+' from '[\w.]+'")
+#: Modules whose package has another name.
+PACKAGES = {
+    "Crypto": "pycryptodome",
+    "PIL": "Pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "dotenv": "python-dotenv",
+    "pkg_resources": "setuptools<81",
+    "pytorch_lightning": "pytorch-lightning",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
+#: For GPUs, or AWS's own: docs/reference/packages.md says why.
+NOWHERE = ("apex", "deepspeed", "flash_attn", "horovod", "smclarify", "smdebug", "smdistributed")
+#: Of Python's library until lately.
+FORMER = ("asynchat", "asyncore", "distutils", "imp")
+TABLE = "docs/reference/packages.md says what the image has, and what it has not"
+THEN = (
+    "Take the new name, or run the script in an image of its day: `sagelet image build --variant py39`, "
+    "docs/how-to/images-of-their-day.md."
+)
+
+
+def check(case: Case) -> Iterator[Seen]:
+    error = last_error(case)
+    if error is None:
+        return
+    named = next((found["name"] for pattern in _NAMED if (found := pattern.match(error))), None)
+    if named is None and not _GONE.match(error):
+        return
+    place = failed_at(case)
+    text = f"The script ended at an import: {quoted(error)}{case.sources.quoted(place)}"
+    yield Seen(Severity.ERROR, text, place, instead=THEN if named is None else _instead(named))
+
+
+def _instead(module: str) -> str:
+    top, _, inner = module.partition(".")
+    if top in NOWHERE:
+        return f"Do without {top}, or have the script try the import: {TABLE}, with the reasons."
+    # Of a package that is missing as a whole Python names the package.
+    if inner or top in FORMER:
+        return f"What is here has no {module} any more. {THEN}"
+    return (
+        f"Put `{PACKAGES.get(top, top)}` into the requirements.txt of the source directory; {TABLE}. A module of your "
+        "own has to be in source_dir, beside the script."
+    )
+
+
+RULE = Rule(
+    name="missing-package",
+    why="A job has what its image has and what its requirements.txt adds. The image is not AWS's: it lacks some "
+    "packages, and others are newer.",
+    instead=f"Put the package into the requirements.txt of the source directory; {TABLE}.",
+    section=Section.LIBRARIES,
+    check=check,
+)

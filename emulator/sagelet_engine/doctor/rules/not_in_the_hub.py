@@ -1,0 +1,84 @@
+"""A script that asks for what the offline hub does not have."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.doctor.rules.failures import failed_at, last_error, last_match, quoted
+
+_KIND = r"(?P<kind>model|dataset|space)"
+_NAME = r"(?P<name>[\w][\w./-]*)"
+#: What the hub says: sagelet_api.hub.errors.
+_MISSES = (
+    re.compile(rf"sagelet's hub has no {_KIND} {_NAME}:"),
+    re.compile(rf"sagelet's hub has the {_KIND} {_NAME}, but no revision (?P<revision>[\w][\w./-]*):"),
+    re.compile(rf"The {_KIND} {_NAME} in sagelet's hub has no file (?P<file>[\w][\w./-]*):"),
+)
+_SAID = (r"sagelet's hub has (no|the) (model|dataset|space) ", r"\bin sagelet's hub has no file ")
+#: Errors that name no repository, or another one.
+_TYPES = re.compile(
+    r"^[\w.]*\b(RepositoryNotFound|RevisionNotFound|EntryNotFound|HfHubHTTP|HTTP|DatasetNotFound)Error\b"
+)
+_REAL = re.compile(r"https?://(datasets-server\.)?huggingface\.co\b")
+_UNREACHED = re.compile(r"couldn't connect to|Max retries exceeded|Couldn't reach|Connection ?Error|Failed to resolve")
+_KINDS = {"model": "model", "dataset": "data set", "space": "space"}
+_FLAGS = {"model": "", "dataset": " --dataset", "space": " --space"}
+_ELSE = (
+    "A job with a network asks the real Hub by Environment={'HF_ENDPOINT': 'https://huggingface.co'} "
+    "(docs/how-to/hub.md)."
+)
+
+
+class Miss(NamedTuple):
+    """What the hub was asked for; `what` of it is missing."""
+
+    kind: str
+    name: str
+    what: str
+    revision: str
+
+
+def check(case: Case) -> Iterator[Seen]:
+    error = last_error(case)
+    if error is None:
+        return
+    miss, place = _miss(case), failed_at(case)
+    if miss is not None and (miss.name.rpartition("/")[2] in error or _TYPES.match(error)):
+        text = f"sagelet's hub does not have {miss.what}: {quoted(error)}{case.sources.quoted(place)}"
+        yield Seen(Severity.ERROR, text, place, instead=_instead(miss))
+    elif _REAL.search(error) and _UNREACHED.search(error):
+        text = f"The script asked the real Hub, and did not reach it: {quoted(error)}{case.sources.quoted(place)}"
+        yield Seen(Severity.ERROR, text, place)
+
+
+def _miss(case: Case) -> Miss | None:
+    """The last one: scripts live with those before it, of files that need not be there."""
+    line = last_match(case, _SAID)
+    found = next((found for pattern in _MISSES if (found := pattern.search(line))), None) if line else None
+    if found is None:
+        return None
+    told = found.groupdict()
+    what = f"the {_KINDS[told['kind']]} {told['name']}"
+    parts = [f"{part} of " for part in (told.get("file"), told.get("revision")) if part]
+    return Miss(told["kind"], told["name"], "".join(parts) + what, told.get("revision") or "")
+
+
+def _instead(miss: Miss) -> str:
+    revision = f" --revision {miss.revision}" if miss.revision else ""
+    add = f"Add it: `sagelet hub add DIR --as {miss.name}{_FLAGS[miss.kind]}{revision}`"
+    tiny = "" if miss.kind != "model" or revision else f", or for a test `sagelet hub make-tiny {miss.name}`"
+    return f"{add}{tiny}. {_ELSE}"
+
+
+RULE = Rule(
+    name="not-in-the-hub",
+    why="Jobs ask the hub of the data directory, not the one on the network, for what from_pretrained and load_dataset "
+    "name; it has what was added to it.",
+    instead="Add it to the hub of the data directory: `sagelet hub add DIR --as NAME`; jobs find that hub in "
+    "HF_ENDPOINT unless the server has --no-hub, their Environment sets HF_ENDPOINT, or they have "
+    "EnableNetworkIsolation: then bring the files in a channel (docs/how-to/hub.md).",
+    section=Section.HUB,
+    check=check,
+)
