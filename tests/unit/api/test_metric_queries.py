@@ -223,3 +223,95 @@ def test_a_series_without_end_is_refused(ask: Ask) -> None:
     query = {"Id": "e", "Expression": "TIME_SERIES(1)", "Period": 1}
     with pytest.raises(ClientError, match="more than 100800 data points"):
         ask(query, **long)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "period", "expected"),
+    [
+        (45, 60, {0: 4.0, 60: 2.0}),
+        (45, 120, {0: 3.0}),
+        (45, 30, {60: 2.0}),
+        (5, 5, {10: 4.0, 70: 2.0}),
+        (7, 5, {10: 4.0, 70: 2.0}),
+        (11, 1, {70: 2.0}),
+    ],
+)
+def test_the_start_is_rounded_down(ask: Ask, seconds: int, period: int, expected: dict[int, float]) -> None:
+    """AWS: to the whole minute, for periods of 5, 10, 20 and 30 seconds to one of those. Values are 10 s into each."""
+    query = stat("m", "a")
+    query["MetricStat"]["Period"] = period
+    times = {"StartTime": START + timedelta(seconds=seconds), "EndTime": START + timedelta(minutes=2)}
+    (found,) = ask(query, **times)
+    stamps = [int((time - START).total_seconds()) for time in found["Timestamps"]]
+    assert dict(zip(stamps, found["Values"], strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["FLOOR(1e999) + a", "SLICE([a], 1e999)", "SEARCH('loss', 'Sum', 1e999)", "TIME_SERIES(1e999)", "a * 1e999"],
+)
+def test_a_number_beyond_all_numbers_is_refused(ask: Ask, text: str) -> None:
+    with pytest.raises(ClientError, match="too large") as caught:
+        expression(ask, text)
+    assert caught.value.response["Error"]["Code"] == "ValidationError"
+
+
+@pytest.mark.parametrize("text", ["SUM([v, v])", "AVG([v, v])", "RUNNING_SUM(v) + 0 * v", "v * 10", "SUM(METRICS())"])
+def test_what_overflows_has_no_point(cloudwatch: Any, ask: Ask, text: str) -> None:
+    for minute in (0, 1):
+        put(cloudwatch, "Vast", 1.5e308, minute)
+    first, second = ask(stat("v", "", metric="Vast"), {"Id": "e", "Expression": text})
+    assert list(minutes(first)) == [0, 1]
+    assert all(value < float("inf") for value in second["Values"])
+
+
+@pytest.mark.parametrize("function", ["SUM", "AVG"])
+def test_a_number_that_overflows_is_refused(cloudwatch: Any, ask: Ask, function: str) -> None:
+    for minute in (0, 1):
+        put(cloudwatch, "Vast", 1.5e308, minute)
+    with pytest.raises(ClientError, match=f"{function} .*too large"):
+        ask(stat("v", "", metric="Vast"), {"Id": "e", "Expression": f"TIME_SERIES({function}(v))"})
+
+
+@pytest.mark.parametrize("statistic", ["Sum", "Average"])
+def test_a_statistic_that_overflows_has_no_point(cloudwatch: Any, ask: Ask, statistic: str) -> None:
+    for _ in range(2):
+        put(cloudwatch, "Vast", 1.5e308, 0)
+    assert ask(stat("v", "", statistic, metric="Vast"))[0]["Values"] == []
+
+
+@pytest.mark.parametrize("how", ["REPEAT", "LINEAR"])
+def test_a_long_series_is_filled_in_time(ask: Ask, how: str) -> None:
+    """Half of the seconds have no point. To look at all points for each took hours."""
+    long = {"StartTime": START - timedelta(days=1), "EndTime": START}
+    text = f"FILL(TIME_SERIES(1) / (MINUTE(TIME_SERIES(1)) < 30), {how})"
+    (found,) = ask({"Id": "e", "Expression": text, "Period": 1}, **long)
+    assert len(found["Values"]) >= 24 * 3600 - 30 * 60
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        # 300 to the power of 3 series.
+        ["[" + ",".join(["a"] * 300) + "]", "[" + ",".join(["e0"] * 300) + "]", "[" + ",".join(["e1"] * 300) + "]"],
+        ["TIME_SERIES(1)" + "+1" * 100],
+        ["TIME_SERIES(1)"] * 60,
+    ],
+)
+def test_a_request_asks_for_a_bounded_amount_of_work(ask: Ask, queries: list[str]) -> None:
+    long = {"StartTime": START - timedelta(days=1), "EndTime": START}
+    asked = [{"Id": f"e{place}", "Expression": text, "Period": 1} for place, text in enumerate(queries)]
+    with pytest.raises(ClientError, match="ask for less") as caught:
+        ask(stat("a", "a"), *asked, **long)
+    assert caught.value.response["Error"]["Code"] == "ValidationError"
+
+
+def test_two_queries_of_one_id_are_refused(ask: Ask) -> None:
+    """The later one answered for both."""
+    with pytest.raises(ClientError, match="The values for parameter id in MetricDataQueries are not unique"):
+        ask(stat("m", "a"), stat("m", "b"))
+
+
+def test_a_query_is_a_metric_or_an_expression(ask: Ask) -> None:
+    with pytest.raises(ClientError, match="MetricStat and Expression"):
+        ask({**stat("m", "a"), "Expression": "1 + 1"})

@@ -15,9 +15,12 @@ from sagelet_api.services.metric_queries.syntax import BadExpression, Node
 MOST_FOUND = 100
 #: AWS: a call returns at most so many data points.
 MOST_POINTS = 100_800
+#: Points of all series on the way to the answer: some seconds of work. An array of arrays of arrays has no end.
+MOST_WORK = 5_000_000
 #: Seconds, where no metric of the request has a period.
 USUAL_PERIOD = 300
 Query = Mapping[str, Any]
+_LESS = "ask for less: a shorter time, a longer period, fewer metrics"
 
 
 class QueryRefused(Exception):
@@ -32,11 +35,14 @@ def results(
     `id`, `label`, `values`, `timestamps` (UTC, without a zone) and `status_code`, as moto has them. Raises
     QueryRefused.
     """
+    _check(queries)
     begin, over = statistics_of.seconds(start), statistics_of.seconds(end)
+    earliest = statistics_of.rounded(begin, statistics_of.MINUTE)
     found = _Queries(
-        [one for one in points if begin <= statistics_of.seconds(one.timestamp) < over], queries, begin, over
+        [one for one in points if earliest <= statistics_of.seconds(one.timestamp) < over], queries, begin, over
     )
     answers: list[dict[str, Any]] = []
+    returned = 0
     for query in queries:
         value = found.value(query["Id"])
         if not query.get("ReturnData", True):
@@ -45,6 +51,11 @@ def results(
             raise QueryRefused(f"{_where(query)}the result is a number; a time series is wanted: TIME_SERIES makes one")
         many = isinstance(value, list)
         for one in value if isinstance(value, list) else [value]:
+            returned += len(one.points)
+            if returned > MOST_POINTS:
+                raise QueryRefused(
+                    f"The answer has more than {MOST_POINTS} data points, and sagelet has no pages: {_LESS}"
+                )
             answers.append(_answer(query, one, many=many, newest_first=newest_first))
     return answers
 
@@ -62,6 +73,7 @@ class _Queries:
         own = [int(query["Period"]) for query in queries if query.get("Period")]
         self._period = max(periods or own, default=USUAL_PERIOD)
         self._base: dict[str, Series] = {}
+        self._work = 0
 
     def value(self, name: str) -> Value:
         """Raises QueryRefused."""
@@ -84,7 +96,7 @@ class _Queries:
         period = int(query.get("Period") or self._period)
         tree = self._trees[query["Id"]]
         metrics = self._all_metrics() if syntax.calls(tree, "METRICS") else {}
-        return evaluate(tree, Scope(self._other, metrics, self._search, self._times, period))
+        return evaluate(tree, Scope(self._other, metrics, self._search, self._times, period, self._worked))
 
     def _metric(self, query: Query) -> Series:
         if query["Id"] not in self._base:
@@ -117,13 +129,27 @@ class _Queries:
             raise BadExpression(f"it asks for itself: {' -> '.join([*self._path, name])}")
         return self.value(name)
 
+    def _worked(self, value: Value) -> None:
+        each = value if isinstance(value, list) else [value]
+        self._work += sum(1 + (len(one.points) if isinstance(one, Series) else 0) for one in each)
+        if self._work > MOST_WORK:
+            raise BadExpression(f"the request takes more than {MOST_WORK} points on the way to its answer: {_LESS}")
+
     def _times(self, period: int) -> Sequence[int]:
-        times = range(self._start, self._end, period)
+        times = range(statistics_of.rounded(self._start, period), self._end, period)
         if len(times) > MOST_POINTS:
             raise BadExpression(
                 f"that is more than {MOST_POINTS} data points: ask for a shorter time or a longer period"
             )
         return times
+
+
+def _check(queries: Sequence[Query]) -> None:
+    if len({query["Id"] for query in queries}) < len(queries):
+        raise QueryRefused("The values for parameter id in MetricDataQueries are not unique.")
+    for query in queries:
+        if "MetricStat" in query and "Expression" in query:
+            raise QueryRefused(f"{_where(query)}it has MetricStat and Expression; a query has one of them")
 
 
 def _parsed(query: Query) -> Node:

@@ -37,10 +37,18 @@ class Scope:
     times: Callable[[int], Sequence[int]]
     #: Of the request: the longest of its metrics.
     period: int
+    #: Is told of each value on the way. Raises BadExpression where that was too much work.
+    worked: Callable[[Value], None]
 
 
 def evaluate(node: Node, scope: Scope) -> Value:
     """Raises BadExpression."""
+    value = _evaluated(node, scope)
+    scope.worked(value)
+    return value
+
+
+def _evaluated(node: Node, scope: Scope) -> Value:
     match node:
         case Number(value):
             return value

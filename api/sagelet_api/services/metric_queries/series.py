@@ -4,11 +4,13 @@ import calendar
 import math
 import operator
 import statistics
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import pairwise
 
+from sagelet_api.services.metric_queries.statistics_of import finite_sum
 from sagelet_api.services.metric_queries.syntax import BadExpression
 
 
@@ -37,7 +39,8 @@ _COMPARED: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
 }  # fmt: skip
 _REDUCED: dict[str, Callable[[Sequence[float]], float]] = {
-    "SUM": math.fsum, "AVG": statistics.fmean, "MAX": max, "MIN": min, "STDDEV": statistics.pstdev,
+    "SUM": finite_sum, "AVG": lambda values: finite_sum(values) / len(values), "MAX": max, "MIN": min,
+    "STDDEV": statistics.pstdev,
 }  # fmt: skip
 _EACH: dict[str, Callable[[float], float]] = {
     "ABS": abs, "CEIL": math.ceil, "FLOOR": math.floor, "LOG": math.log, "LOG10": math.log10,
@@ -106,7 +109,10 @@ def reduce(function: str, value: Value) -> Value:
     if isinstance(value, Series):
         if not value.points:
             raise BadExpression(f"{function} of a series without points has no value")
-        return float(change(list(value.points.values())))
+        found = _reduced(change, list(value.points.values()))
+        if not math.isfinite(found):
+            raise BadExpression(f"{function} of {value.label} is too large for a number")
+        return found
     if isinstance(value, list):
         return _across(function, value, change)
     raise BadExpression(f"{function} is of a time series, or of an array of them")
@@ -124,8 +130,17 @@ def counted(value: Value) -> Value:
 def _across(label: str, array: Sequence[Series], change: Callable[[Sequence[float]], float]) -> Series:
     times = sorted({time for one in array for time in one.points})
     period = max((one.period for one in array), default=60)
-    points = {time: float(change([one.points[time] for one in array if time in one.points])) for time in times}
-    return Series(label, period, points)
+    empty = Series(label, period, {})
+    return empty.of(
+        {time: _reduced(change, [one.points[time] for one in array if time in one.points]) for time in times}
+    )
+
+
+def _reduced(change: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
+    try:
+        return float(change(values))
+    except OverflowError:
+        return math.inf
 
 
 def clock(function: str, series: Series) -> Series:
@@ -147,16 +162,18 @@ def differences(function: str, series: Series) -> Series:
 
 
 def running_sum(series: Series) -> Series:
-    total, points = 0.0, {}
+    total = 0.0
+    points: dict[int, float | None] = {}
     for time, value in series.points.items():
         total += value
         points[time] = total
-    return replace(series, points=points)
+    return series.of(points)
 
 
 def filled(series: Series, how: float | str | Series, times: Sequence[int]) -> Series:
     """FILL: a number or a series where there is no point, REPEAT the one before, or LINEAR between its neighbours."""
     points: dict[int, float | None] = {}
+    known = sorted(series.points)
     for time in times:
         if time in series.points:
             points[time] = series.points[time]
@@ -165,22 +182,19 @@ def filled(series: Series, how: float | str | Series, times: Sequence[int]) -> S
         elif isinstance(how, float):
             points[time] = how
         else:
-            points[time] = _repeated(series, time) if how == "REPEAT" else _between(series, time)
+            place = bisect_left(known, time)
+            before, after = known[max(place - 1, 0) : place], known[place : place + 1]
+            points[time] = _between(series, time, before, after if how == "LINEAR" else before)
     return series.of(points)
 
 
-def _repeated(series: Series, time: int) -> float | None:
-    earlier = [one for one in series.points if one < time]
-    return series.points[earlier[-1]] if earlier else None
-
-
-def _between(series: Series, time: int) -> float | None:
-    before = max((one for one in series.points if one < time), default=None)
-    after = min((one for one in series.points if one > time), default=None)
-    if before is None or after is None:
+def _between(series: Series, time: int, before: Sequence[int], after: Sequence[int]) -> float | None:
+    """On the line between two points. Each is a list of one time, or of none: then there is no value."""
+    if not before or not after:
         return None
-    share = (time - before) / (after - before)
-    return series.points[before] + share * (series.points[after] - series.points[before])
+    (begin,), (end,) = before, after
+    share = (time - begin) / (end - begin) if end > begin else 0.0
+    return series.points[begin] + share * (series.points[end] - series.points[begin])
 
 
 def chosen(condition: Value, yes: Value, no: Value | None) -> Value:

@@ -12,20 +12,34 @@ from sagelet_api.services.metric_queries.syntax import BadExpression
 
 #: A point as moto keeps it: `MetricDatum`, which has a value, or `MetricAggregatedDatum`, which has statistics.
 Point = Any
+MINUTE = 60
+#: Periods below a minute that a metric may have.
+_SHORT = frozenset({1, 5, 10, 20, 30})
 _PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d{1,10})?|100)")
 
 
 def of_points(points: Iterable[Point], statistic: str, period: int, start: int) -> dict[int, float]:
-    """Values by the begin of their period, in order; periods count from `start`. Times are seconds since the epoch.
+    """Values by the begin of their period, in order; periods count from `start`, rounded. Times are seconds since the
+    epoch.
 
     Raises BadExpression for a statistic that is not computed.
     """
     check(statistic)
+    begin = rounded(start, period)
     periods: defaultdict[int, list[Point]] = defaultdict(list)
     for point in points:
-        periods[start + (seconds(point.timestamp) - start) // period * period].append(point)
+        if seconds(point.timestamp) >= begin:
+            periods[begin + (seconds(point.timestamp) - begin) // period * period].append(point)
     found = {time: _statistic(statistic, periods[time]) for time in sorted(periods)}
-    return {time: value for time, value in found.items() if value is not None}
+    return {time: value for time, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def rounded(start: int, period: int) -> int:
+    """AWS: a start is rounded down to the minute, or to a short period's part of it; a second is a second.
+
+    The coarser rounding of starts that are weeks old goes with CloudWatch's coarser storage, which is not done here.
+    """
+    return start // period * period if period in _SHORT else start // MINUTE * MINUTE
 
 
 def check(statistic: str) -> None:
@@ -47,11 +61,19 @@ def seconds(time: datetime) -> int:
     return math.floor((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp())
 
 
+def finite_sum(values: Iterable[float]) -> float:
+    """Infinity where the sum is none of the numbers that there are."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
+
+
 def _statistic(name: str, points: Sequence[Point]) -> float | None:
     """None: these points have no such statistic."""
     if name in _KNOWN:
         count = sum(getattr(one, "sample_count", 1) for one in points)
-        total = math.fsum(one.sum if hasattr(one, "sample_count") else one.value for one in points)
+        total = finite_sum(one.sum if hasattr(one, "sample_count") else one.value for one in points)
         match name:
             case "SampleCount":
                 return float(count)

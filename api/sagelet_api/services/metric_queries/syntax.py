@@ -1,5 +1,6 @@
 """Metric math, from text to a tree."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -145,6 +146,8 @@ class _Reader:
             raise BadExpression("it ends too early")
         self._take()
         if kind == "number":
+            if math.isinf(float(value)):
+                raise BadExpression(f"{value} is too large for a number")
             return Number(float(value))
         if kind == "text":
             return Text(value)
