@@ -5,7 +5,7 @@ import json
 import os
 
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainingArguments
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainingArguments, set_seed
 
 
 class Rows(torch.utils.data.Dataset):
@@ -42,6 +42,8 @@ if __name__ == "__main__":
     parser.add_argument("--test_dir", type=str, default=os.environ["SM_CHANNEL_TEST"])
     args, _ = parser.parse_known_args()
 
+    # The classifier's weights are random: the same ones in both jobs.
+    set_seed(42)
     tokenizer = AutoTokenizer.from_pretrained(args.model_name)
     # Without dropout both jobs' losses can be compared: they would draw other random numbers.
     model = AutoModelForSequenceClassification.from_pretrained(
