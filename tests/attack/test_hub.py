@@ -103,6 +103,23 @@ def test_no_path_leads_out_of_a_repository(server: SageletProcess, path: str) ->
     assert keys.secret.encode() not in answer.body
 
 
+@pytest.mark.parametrize(
+    "quoted", ["%00", "a%0D", "a%0D%0AX-Other:%20b", "a%0Ab", "%7F", "%1b[2J", "%C2%85", "%E2%80%AE", "x" * 9000]
+)
+@pytest.mark.parametrize("part", ["m/resolve/main/{}", "m/resolve/{}/config.json", "api/models/m/tree/main/{}", "{}"])
+def test_any_text_in_a_path_is_refused_in_one_short_line(server: SageletProcess, part: str, quoted: str) -> None:
+    """Refusals say in their head what was asked for: control characters there were an internal failure."""
+    keys = read_key_pair(server.data)
+    assert keys is not None
+    answer = ask(f"{server.endpoint}/_sagelet/hub/{reader(keys, 'owner')}", part.format(quoted))
+    assert answer.status == 404
+    assert "x-other" not in answer.headers
+    said = answer.headers["x-error-message"]
+    assert len(said) < 4000
+    assert said.isascii()
+    assert said.isprintable()
+
+
 def test_a_repository_whose_files_are_links_shows_nothing(server: SageletProcess, tmp_path: Path) -> None:
     """Somebody who could write to the data directory's hub, through a restored backup, say."""
     added = add_files(server.data, write_files(tmp_path / "s", {"x": "x" * 40}), "linked")

@@ -61,7 +61,7 @@ def test_an_evaluation_counts_each_sample_once(
     expected = native["evaluated"]["evaluate"]
     assert (expected["eval_count"], expected["eval_mean"]) == (EVALUATED, 4.5)
     for found in compiled(workers):
-        for how in ("evaluate", "stream"):
+        for how in ("evaluate", "stream", "loaded stream"):
             metrics = found["evaluated"][how]
             assert [metrics[f"eval_{name}"] for name in ("count", "mean", "accuracy")] == [
                 expected[f"eval_{name}"] for name in ("count", "mean", "accuracy")

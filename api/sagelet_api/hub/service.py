@@ -29,6 +29,8 @@ PREFIX = f"{PATH}/"
 #: A body is a list of paths.
 _MAX_BODY = 8 * 1024 * 1024
 _MOST_LISTED = 1000
+#: Characters of a message in a header. Paths of repositories have up to 1,024.
+_LONGEST_SAID = 2000
 _HEADERS = [
     # A browser that is shown a file of a repository shows it as text, if at all.
     ("X-Content-Type-Options", "nosniff"),
@@ -152,7 +154,7 @@ class Hub:
         if records.is_large(route.path, file):
             headers += [("X-Linked-ETag", f'"{file.sha256}"'), ("X-Linked-Size", str(file.size))]
         try:
-            span = parse_range(call.headers.get("range"), file.size) if call.method == "GET" else None
+            span = parse_range(_range(call, records.etag(route.path, file)), file.size)
         except S3Error as error:
             headers.append(("Content-Range", f"bytes */{file.size}"))
             refusal = _refusal(HubError(416, "", str(error)))
@@ -163,6 +165,12 @@ class Hub:
             headers.append(("Content-Range", f"bytes {first}-{first + length - 1}/{file.size}"))
         body = FileBody(self._store.open(file), first, length)
         return Reply(200 if span is None else 206, headers, body)
+
+
+def _range(call: Call, etag: str) -> str | None:
+    """RFC 9110: of GET alone, and with If-Range only of the file that the client has a part of. We tell no times."""
+    known = call.headers.get("if-range")
+    return call.headers.get("range") if call.method == "GET" and known in (None, f'"{etag}"') else None
 
 
 _BINARY = "application/octet-stream"
@@ -188,7 +196,7 @@ def _json(content: Any, commit: Commit | None = None) -> Reply:
 
 def _refusal(error: HubError) -> Reply:
     body = json.dumps({"error": error.message}).encode()
-    said = error.message.encode("ascii", "backslashreplace").decode().replace("\n", " ")
+    said = _of_a_header(error.message)
     headers = [
         ("Content-Type", "application/json; charset=utf-8"),
         ("Content-Length", str(len(body))),
@@ -196,6 +204,17 @@ def _refusal(error: HubError) -> Reply:
         ("X-Error-Message", said),
     ]
     return Reply(error.status, headers, [body], said)
+
+
+def _of_a_header(text: str) -> str:
+    """A message holds what was asked for: any character, and as many as fit a path, which clients do not read in a
+    head (aiohttp: 8,190 bytes a line).
+    """
+    shown = "".join(
+        letter if letter.isprintable() else " " if letter == "\n" else ascii(letter)[1:-1] for letter in text
+    )
+    said = shown.encode("ascii", "backslashreplace").decode()
+    return said if len(said) <= _LONGEST_SAID else f"{said[: _LONGEST_SAID // 2]} ... {said[-_LONGEST_SAID // 2 :]}"
 
 
 def _asked_paths(body: bytes, content_type: str) -> tuple[list[str], bool]:

@@ -101,6 +101,15 @@ def test_a_range_behind_the_end(endpoint: str) -> None:
     assert (answer.status, answer.headers["content-range"]) == (416, f"bytes */{len(BIG)}")
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_the_rest_of_a_file_is_given_to_who_has_its_beginning(endpoint: str, same: bool) -> None:
+    """A client that resumes an older revision's file would put two together."""
+    path = "gpt2/resolve/main/model.safetensors"
+    etag = ask(endpoint, path, method="HEAD").headers["etag"] if same else f'"{"0" * 64}"'
+    answer = ask(endpoint, path, headers={"Range": "bytes=4-", "If-Range": etag})
+    assert (answer.status, answer.body) == ((206, BIG[4:]) if same else (200, BIG))
+
+
 @pytest.mark.parametrize(
     ("path", "code", "said"),
     [

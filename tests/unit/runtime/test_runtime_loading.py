@@ -1,5 +1,6 @@
 """A loader that a thread runs through ahead of the script: what accelerate is told goes by the script's batch."""
 
+import multiprocessing
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -162,6 +163,34 @@ def test_padding_of_a_dataset_without_a_length_is_counted(
     loader = Streaming(list("ab"), GradientState(), dataset)
     for _ in range(2):
         assert [round[3] for round in seen(ahead(loader), loader)] == [3, remainder, remainder]
+
+
+def test_what_a_process_that_loads_reads_is_counted(ahead: Callable[[Any], Any]) -> None:
+    kind = type("IterableDatasetShard", (IterableDatasetShard, IterableDataset), {})
+
+    class Loading(Loader):
+        num_workers = 1
+
+        def __iter__(self) -> Iterator[Any]:
+            process = multiprocessing.get_context("fork").Process(target=list, args=(self.dataset.dataset,))
+            process.start()
+            process.join()
+            yield from super().__iter__()
+
+    loader = Loading(list("ab"), GradientState(), kind(IterableDataset(5)))
+    for _ in range(2):
+        assert [round[3] for round in seen(ahead(loader), loader)] == [3, 1, 1]
+
+
+def test_that_several_processes_pad_is_said(ahead: Callable[[Any], Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """Each fills up its own end, so that no count of the last batch says what is padding."""
+    kind = type("IterableDatasetShard", (IterableDatasetShard, IterableDataset), {})
+    loader = Loader(list("ab"), GradientState(), kind(IterableDataset(5)))
+    loader.num_workers = 3
+    list(ahead(loader))
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("sagelet: num_workers=3 for a dataset without a length: ")
+    assert "count samples twice" in line
 
 
 def test_an_error_of_the_dataset_is_raised_after_the_batches_before_it() -> None:

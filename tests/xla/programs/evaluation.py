@@ -97,6 +97,8 @@ def evaluated() -> dict[str, Any]:
     one = trainer(Rows(TRAINED))
     predicted = one.predict(Rows(EVALUATED))
     streamed = one.evaluate(Stream())
+    # By a process that loads.
+    loaded = trainer(Rows(TRAINED), dataloader_num_workers=1).evaluate(Stream())
     return {
         "evaluate": one.evaluate(),
         "predict": predicted.metrics,
@@ -104,6 +106,7 @@ def evaluated() -> dict[str, Any]:
         "logits": predicted.predictions[:, :3].tolist(),
         "labels": predicted.label_ids.tolist(),
         "stream": streamed,
+        "loaded stream": loaded,
     }
 
 

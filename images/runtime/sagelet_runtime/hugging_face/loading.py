@@ -16,8 +16,11 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawValue
 from types import ModuleType
 from typing import Any
+
+from sagelet_runtime.say import say_for_all
 
 #: The module to patch once a script imports it.
 MODULE = "accelerate.data_loader"
@@ -128,19 +131,26 @@ def _counted(loader: Any) -> Callable[[int | None], int] | None:
     """How many samples of the last batch of all workers are no padding, from the size of this worker's.
 
     For datasets without an index, whose length nobody knows before their end; None for others. Natively accelerate
-    reads those in one process and counts there. Processes that load (`num_workers`) would each count their own.
+    reads those in one process and counts there.
     """
     dataset = loader.dataset
     kinds = {kind.__name__ for kind in type(dataset).__mro__}
-    if "IterableDataset" not in kinds or getattr(loader, "_drop_last", False) or loader.num_workers:
+    if "IterableDataset" not in kinds or getattr(loader, "_drop_last", False):
         return None
     if "IterableDatasetShard" not in kinds:
         return _size if _is_alone() else None
+    if loader.num_workers > 1:
+        # Each of them pads the end of what it reads, so the padding is in the midst of the data, too.
+        say_for_all(
+            f"num_workers={loader.num_workers} for a dataset without a length: each of these processes fills up its "
+            "last batch, so evaluations over several workers count samples twice. With num_workers=1 or 0 none is"
+        )
+        return None
     whole = dataset.batch_size * (1 if getattr(dataset, "split_batches", False) else dataset.num_processes)
     if not isinstance(dataset.dataset, _Samples):
         dataset.dataset = _Samples(dataset.dataset)
     samples: _Samples = dataset.dataset
-    return lambda _size: samples.seen % whole or whole
+    return lambda _size: samples.seen.value % whole or whole
 
 
 def _size(size: int | None) -> int:
@@ -155,11 +165,12 @@ def _is_alone() -> bool:
 
 
 class _Samples:
-    """A dataset that counts what is read of it."""
+    """A dataset that counts what is read of it, in this process or in the one that loads (`num_workers`)."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self.seen = 0
+        #: Only one process writes it. Read at the last batch, when that process has come to the end.
+        self.seen = RawValue("q", 0)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_dataset":
@@ -170,7 +181,7 @@ class _Samples:
         return len(self._dataset)
 
     def __iter__(self) -> Iterator[Any]:
-        self.seen = 0
+        self.seen.value = 0
         for sample in self._dataset:
-            self.seen += 1
+            self.seen.value += 1
             yield sample
