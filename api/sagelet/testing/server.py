@@ -2,7 +2,7 @@
 
 import json
 import os
-import select
+import selectors
 import shutil
 import subprocess
 import sys
@@ -119,7 +119,9 @@ class Server:
         """The endpoint."""
         _pipe(process.stdin).write(f"{settings}\n")
         _pipe(process.stdin).flush()
-        ready, _, _ = select.select([_pipe(process.stdout)], [], [], START_TIMEOUT_S)
+        with selectors.DefaultSelector() as selector:
+            selector.register(_pipe(process.stdout), selectors.EVENT_READ)
+            ready = selector.select(START_TIMEOUT_S)
         line = _pipe(process.stdout).readline() if ready else ""
         if not line:
             raise ServerFailed(f"The sagelet server of this test did not start. {self._last_words()}")

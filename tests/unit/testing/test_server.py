@@ -1,6 +1,7 @@
 """`sagelet.testing.Server`: a server that goes with its test, and takes its jobs along."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from sagelet.testing import Server, ServerFailed
 from support.server import ROLE
 from support.world import until
 
+#: The number that `select()` refuses as a file descriptor.
+BEYOND_SELECT = 1024
 #: Starts a server with a job that never ends, and says so.
 PROGRAM = """
 import sys, time
@@ -49,6 +52,19 @@ def processes_of(directory: Path) -> list[int]:
         if any(str(directory) in text for text in told):
             found.append(process.pid)
     return found
+
+
+def test_a_test_with_many_open_files_starts_a_server(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, BEYOND_SELECT + 200), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(BEYOND_SELECT)]
+    try:
+        with Server(tmp_path / "server") as server:
+            assert server.endpoint.startswith("http://127.0.0.1:")
+    finally:
+        for one in opened:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.xla
