@@ -197,7 +197,7 @@ class Engine:
 
     def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """See strays.end_strays."""
-        return end_strays(self._store, [self._runtime], dry_run=dry_run)
+        return end_strays(self._store, [self._runtime], self._settings.data, dry_run=dry_run)
 
     def lost(self) -> str | None:
         """Why the data directory is not this engine's any more, for people; None while it is."""

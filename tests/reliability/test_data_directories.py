@@ -1,11 +1,13 @@
 """A data directory is known by its id: copied, moved and deleted ones, and one whose lock is removed."""
 
+import contextlib
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sagelet_engine.runtimes.lost_hosts import lost_processes
@@ -123,12 +125,27 @@ def test_hosts_of_a_deleted_directory_are_ended(
 def test_hosts_that_no_job_knows_are_ended(original: SageletProcess, runtime: str, image: str) -> None:
     start_waiting(original, image)
     original.kill()
+    outlived = programs(original.data)
+    assert {name for name, _ in outlived} == ({"host_shim.py", "feeder.py"} if runtime == "process" else {"feeder.py"})
     for path in original.data.glob("sagelet.db*"):
         path.unlink()
     said = sagelet("check", "--repair", "--data", str(original.data))
     assert "sagelet.db" in said
+    assert programs(original.data) == outlived, "their files were moved aside, and they go on"
     original.start()
     until(lambda: any("ended: hosts of" in line for line in original.output))
+    until(lambda: programs(original.data) == set())
+
+
+def programs(data: Path) -> set[tuple[str, int]]:
+    """Keepers and feeders that work in a data directory, wherever in it: file name and process id."""
+    found = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            names = {Path(word).name for word in process.cmdline()[1:5]} & {"host_shim.py", "feeder.py"}
+            if names and Path(process.cwd()).is_relative_to(data):
+                found.add((*names, process.pid))
+    return found
 
 
 def test_a_second_server_does_not_start_beside_one_whose_lock_was_removed(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.histories.files import open_files
 from support.mistakes import found_by_its_effect
 from support.s3_histories import linearize
 from support.s3_histories.history import Failed, run_all
@@ -49,7 +50,9 @@ def test_a_mistake_in_the_store_is_found(mistake: str) -> None:
 
 def test_the_same_seed_is_the_same_history() -> None:
     first = [trace for _, trace in run_all(range(8))]
+    opened = open_files()
     assert first == [trace for _, trace in run_all(range(8))]
+    assert open_files() == opened, "processes that died have left files open"
     assert len(set(first)) == 8
 
 

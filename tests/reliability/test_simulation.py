@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.histories.files import open_files
 from support.histories.history import Failed, run_all
 from support.histories.mutants import MUTANTS
 from support.histories.schedule import Crashed, Life, Schedule, Stuck
@@ -52,7 +53,9 @@ def test_the_same_seed_is_the_same_history_in_any_process() -> None:
         check=True,
     )
     first = digests(seeds)
+    opened = open_files()
     assert first == digests(seeds) == other.stdout.split()
+    assert open_files() == opened, "processes that died have left files open"
     assert len(set(first)) == len(seeds)
 
 

@@ -122,9 +122,10 @@ class Lab:
 
     def __exit__(self, *_error: object) -> None:
         self.steps.let_go()
-        for run_dir in self._hosts():
-            self._kill(run_dir)
+        self.lose_host()
         self._server.stop()
+        # A host may have come to be in between.
+        self.lose_host()
 
     def client(self, service: str) -> Any:
         return boto3.client(

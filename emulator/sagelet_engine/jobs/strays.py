@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 from sagelet_engine.database import StoreUnavailable
 from sagelet_engine.errors import RuntimeUnavailable
 from sagelet_engine.jobs.store import Store
+from sagelet_engine.runtimes.lost_hosts import end_process, lost_processes
 from sagelet_engine.runtimes.port import Runtime
 
 log = logging.getLogger(__name__)
 
 
-def end_strays(store: Store, runtimes: Sequence[Runtime], *, dry_run: bool = False) -> tuple[str, ...]:
+def end_strays(store: Store, runtimes: Sequence[Runtime], data: Path, *, dry_run: bool = False) -> tuple[str, ...]:
     """For who has the data directory; returns what was ended, or (dry run) would be, for people.
 
     Hosts by this directory's id without a job are those of jobs that were reset, deleted or lost with a database.
@@ -29,4 +31,16 @@ def end_strays(store: Store, runtimes: Sequence[Runtime], *, dry_run: bool = Fal
             found += runtime.end_lost(dry_run=dry_run)
         except (RuntimeUnavailable, StoreUnavailable) as error:
             log.warning("hosts without a job could not be looked for: %s", error)
-    return tuple(found)
+    return (*found, *_end_processes(store, data, dry_run=dry_run))
+
+
+def _end_processes(store: Store, data: Path, *, dry_run: bool) -> list[str]:
+    """Those beside containers and nodes: keepers of the process runtime, feeders of every runtime."""
+    try:
+        lost = lost_processes(data, lambda: {job_id for _, _, job_id in store.job_places()})
+    except StoreUnavailable as error:
+        log.warning("processes without a job could not be looked for: %s", error)
+        return []
+    for one in () if dry_run else lost:
+        end_process(one)
+    return [str(one) for one in lost]

@@ -19,6 +19,7 @@ from sagelet_engine.machine.check import Check
 from sagelet_engine.machine.ports import listener
 from sagelet_engine.runtimes.choose import every_runtime, missing_modules
 from sagelet_engine.runtimes.docker_facts import DockerFacts, probe
+from sagelet_engine.runtimes.lost_hosts import lost_processes
 from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.settings import DEFAULT_PORT, Settings
 from sagelet_engine.state.notice import read_notice
@@ -142,6 +143,7 @@ def check_hosts(data: Path, runtimes: Sequence[Runtime] | None = None) -> Check:
     try:
         asked = every_runtime(Settings(data=data), SystemClock()) if runtimes is None else runtimes
         lost = [host for runtime in asked for host in runtime.end_lost(dry_run=True)]
+        lost += map(str, lost_processes())
     except SageletError as error:
         return Check("hosts", False, f"could not be looked for: {error}", needed=False)
     if not lost:

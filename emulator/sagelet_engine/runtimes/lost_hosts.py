@@ -1,13 +1,14 @@
-"""Hosts whose data directory was deleted under them: nobody can adopt them any more, wherever they were started.
+"""Processes of hosts that nobody can adopt any more, wherever they were started.
 
-A name says nothing: the directory may have been moved. The kernel knows better. A directory that a process works in
-has no link left only once it was deleted, and stays itself wherever it is moved.
+Their data directory was deleted, or their job's files were set aside (`sagelet check --repair`), or they feed a job
+that is not known any more. A name says nothing: the directory may have been moved. The kernel knows better. A directory
+that a process works in has no link left only once it was deleted, and stays itself wherever it is moved.
 """
 
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +16,10 @@ from sagelet_engine.data.channels import feeder
 from sagelet_engine.runtimes import host_files, host_shim
 
 #: Programs that outlive a server, and the signal that ends each with all that it holds.
-_PROGRAMS = {
-    Path(host_shim.__file__).name: signal.SIGUSR1,
-    Path(feeder.__file__).name: signal.SIGKILL,
-}
+_FEEDER = Path(feeder.__file__).name
+_PROGRAMS = {Path(host_shim.__file__).name: signal.SIGUSR1, _FEEDER: signal.SIGKILL}
+#: How the directories begin into which a repair moves files of jobs that are not known any more.
+SET_ASIDE = "set-aside-"
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,26 @@ class LostProcess:
     end: signal.Signals
     #: With the process id a name for good.
     start_time: str
+    #: Why nobody adopts it: a relative clause about the directory.
+    why: str
 
     def __str__(self) -> str:
-        return f"process {self.pid} of {self.directory}, which was deleted"
+        return f"process {self.pid} of {self.directory}, {self.why}"
 
 
-def lost_processes() -> list[LostProcess]:
-    """Keepers and feeders of this user that work in a directory that was deleted. None where there is no /proc."""
-    return [found for pid in host_files.pids() for found in _lost(pid)]
+def lost_processes(
+    data: Path | None = None, known_jobs: Callable[[], Collection[str]] = frozenset
+) -> list[LostProcess]:
+    """Keepers and feeders of this user that work in a directory that was deleted. None where there is no /proc.
+
+    With `data`, a data directory, and the ids of all jobs that it knows: those of jobs that it does not know, too. A
+    keeper below `data/jobs` is left to its runtime, which has it in its index.
+    """
+    root = None if data is None else os.path.realpath(data)
+    # In this order: a job that comes to be meanwhile is known before it has processes.
+    there = host_files.pids()
+    known = known_jobs()
+    return [found for pid in there for found in _lost(pid, root, known)]
 
 
 def end_process(lost: LostProcess) -> None:
@@ -53,13 +66,27 @@ def is_deleted(path: str) -> bool:
         return False
 
 
-def _lost(pid: int) -> Iterator[LostProcess]:
+def _lost(pid: int, data: str | None, known: Collection[str]) -> Iterator[LostProcess]:
     with contextlib.suppress(OSError):
         if os.stat(f"/proc/{pid}").st_uid != os.getuid():
             return
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
         program = next((Path(word).name for word in words[1:5] if Path(word).name in _PROGRAMS), None)
-        if program is None or not is_deleted(f"/proc/{pid}/cwd"):
+        if program is None:
             return
-        directory = os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)")
-        yield LostProcess(pid, directory, _PROGRAMS[program], host_files.start_time(pid))
+        directory = os.readlink(f"/proc/{pid}/cwd")
+        if is_deleted(f"/proc/{pid}/cwd"):
+            directory, why = directory.removesuffix(" (deleted)"), "which was deleted"
+        elif data is not None and _is_of_no_job(program, os.path.relpath(directory, data), known):
+            why = "of a job that is not known here"
+        else:
+            return
+        yield LostProcess(pid, directory, _PROGRAMS[program], host_files.start_time(pid), why)
+
+
+def _is_of_no_job(program: str, place: str, known: Collection[str]) -> bool:
+    """`place`: where the program works, relative to the data directory."""
+    first, *rest = place.split(os.sep)
+    if first == "jobs" and program == _FEEDER:
+        return len(rest) > 2 and rest[2] not in known
+    return first.startswith(SET_ASIDE)

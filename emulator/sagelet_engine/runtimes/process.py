@@ -23,7 +23,7 @@ from sagelet_engine import nofollow
 from sagelet_engine.clock import Clock
 from sagelet_engine.errors import ClientFault, RuntimeUnavailable
 from sagelet_engine.failpoints import Failpoint, failpoint
-from sagelet_engine.runtimes import host_end, host_files, host_limits, host_packages, host_plan, lost_hosts, run_dirs
+from sagelet_engine.runtimes import host_end, host_files, host_limits, host_packages, host_plan, run_dirs
 from sagelet_engine.runtimes.file_follower import follow
 from sagelet_engine.runtimes.host_environment import addresses_of
 from sagelet_engine.runtimes.host_trial import Namespaces, best_namespaces, namespaces_work, shim_command
@@ -172,11 +172,8 @@ class ProcessRuntime:
             return {unquote(name) for name in os.listdir(self._state_dir / "hosts")}
         return set()
 
-    def end_lost(self, *, dry_run: bool = False) -> list[str]:
-        found = lost_hosts.lost_processes()
-        for lost in () if dry_run else found:
-            lost_hosts.end_process(lost)
-        return [str(lost) for lost in found]
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:  # noqa: ARG002 - the port's
+        return []  # Its hosts are processes of this machine: jobs/strays.py finds them.
 
     def _index(self, job_id: str) -> Path:
         return self._state_dir / "hosts" / quote(job_id, safe="")

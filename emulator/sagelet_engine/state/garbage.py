@@ -104,7 +104,7 @@ def collect_stopped(
 class _Stopped:
     def __init__(self, store: Store, data: Path, clock: Clock, runtimes: Sequence[Runtime]) -> None:
         self.compact = store.compact
-        self.end_strays = partial(end_strays, store, runtimes)
+        self.end_strays = partial(end_strays, store, runtimes, data)
         self.collect = Collector(store, data, clock).collect
 
 

@@ -7,12 +7,13 @@ BEGIN and after COMMIT, and dies before either or after COMMIT. What was committ
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from sagelet_engine import database
+from sagelet_engine import database, held_files
 from support.histories.schedule import Schedule
 
 #: What a commit did: the record after it (None: the job was deleted), by the job's id.
@@ -26,12 +27,38 @@ class Disk:
         self.full = False
         self.gone = False
         self.opened: list[sqlite3.Connection] = []
+        self.held: list[Held] = []
 
     def close(self) -> None:
         """The process that had it open is gone."""
         for connection in self.opened:
             connection.close()
         self.opened.clear()
+        while self.held:
+            held_files.release(self.held.pop())
+
+
+class Held(held_files.Identity):
+    """What one process holds: equal to what another one does, and not the same."""
+
+
+def holding(disk: Callable[[], Disk]) -> SimpleNamespace:
+    """In the place of `held_files`, for processes that die: `disk` has what the one holds that asks."""
+
+    def hold(path: Path) -> Held:
+        held = Held(held_files.hold(path))
+        disk().held.append(held)
+        return held
+
+    def release(held: Held) -> None:
+        """Nothing for a process that is gone: its system has done it."""
+        mine = disk().held
+        for index, one in enumerate(mine):
+            if one is held:
+                held_files.release(mine.pop(index))
+                return
+
+    return SimpleNamespace(hold=hold, release=release, Identity=held_files.Identity)
 
 
 def connection_type(schedule: Schedule, disk: Disk, committed: Committed) -> type[sqlite3.Connection]:
@@ -84,5 +111,15 @@ def under_control(schedule: Schedule, disk: Disk, committed: Committed) -> Itera
         disk.opened.append(connection)
         return connection
 
-    with mock.patch.object(database, "sqlite3", SimpleNamespace(**{**vars(sqlite3), "connect": connect})):
+    with replaced(connect, lambda: disk):
+        yield
+
+
+@contextmanager
+def replaced(connect: Callable[..., sqlite3.Connection], disk: Callable[[], Disk]) -> Iterator[None]:
+    """For as long as the block lasts, what the databases call to open and to hold their files."""
+    with ExitStack() as stack:
+        sqlite = SimpleNamespace(**{**vars(sqlite3), "connect": connect})
+        stack.enter_context(mock.patch.object(database, "sqlite3", sqlite))
+        stack.enter_context(mock.patch.object(database, "held_files", holding(disk)))
         yield

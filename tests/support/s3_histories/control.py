@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
-from sagelet_engine import database
 from support.histories.database import Disk, connection_type
+from support.histories.database import replaced as replaced_in_databases
 from support.histories.files import Files
 from support.histories.schedule import Life, Schedule
 
@@ -35,12 +34,16 @@ class Machine:
         self._disks: dict[int, Disk] = defaultdict(Disk)
 
     def connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
-        task = self.schedule.current
-        disk = self._disks[task.life.number if task is not None and task.life is not None else 0]
+        disk = self.disk()
         factory = connection_type(self.schedule, disk, lambda *_: None)
         connection = sqlite3.connect(*arguments, **options, factory=factory)
         disk.opened.append(connection)
         return connection
+
+    def disk(self) -> Disk:
+        """Of the process that asks."""
+        task = self.schedule.current
+        return self._disks[task.life.number if task is not None and task.life is not None else 0]
 
     def died(self, life: Life) -> None:
         """What the system closes for a process that is gone."""
@@ -95,11 +98,10 @@ def under_control(machine: Machine) -> Iterator[None]:
         for name in instead
         if vars(module).get(name) is real[name]
     ]
-    connecting = SimpleNamespace(**{**vars(sqlite3), "connect": machine.connect})
     try:
         for module, name in replaced:
             setattr(module, name, instead[name])
-        with mock.patch.object(database, "sqlite3", connecting):
+        with replaced_in_databases(machine.connect, machine.disk):
             yield
     finally:
         for module, name in replaced:

@@ -5,6 +5,8 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sagelet_engine.runtimes.lost_hosts import SET_ASIDE
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -48,7 +50,7 @@ class Aside:
 
     def __init__(self, data: Path) -> None:
         self._data = data
-        self._root = data / f"set-aside-{uuid.uuid4().hex[:8]}"
+        self._root = data / f"{SET_ASIDE}{uuid.uuid4().hex[:8]}"
 
     def place(self, name: str) -> Path:
         """Where `name` of the data directory goes. Raises OSError."""
