@@ -6,7 +6,7 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser image demo up test properties docs bench-models lint format
-.PHONY: period bench bench-slurm bench-report bench-cache bench-pages soak doctor-scripts notebooks clean
+.PHONY: period bench bench-slurm bench-cache soak doctor-scripts notebooks clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -20,8 +20,6 @@ help:
 	@echo "make bench   speed, load and cost, side by side with the peers: docs/benchmarks.md"
 	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
 	@echo "make soak    10,000 jobs and 1,000,000 lines through one server: docs/reliability.md"
-	@echo "make bench-pages  the web page with 10,000 jobs and 1,000,000 lines"
-	@echo "make bench-report  what the compile report costs a training step"
 	@echo "make bench-slurm  long queues in front of a Slurm cluster of 200 virtual nodes"
 	@echo "make bench-cache  jobs with a cold and a warm compile cache, with a stand-in for the GPU"
 	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-hub | setup-browser | image | lint | format | clean"
@@ -120,15 +118,6 @@ bench-models: setup
 soak: setup
 	PYTHONPATH=tests $(BIN)/python -m reliability.soak $(SOAK_ARGS)
 
-# The web page with 10,000 jobs and a log of 1,000,000 lines.
-bench-pages: setup
-	PYTHONPATH=tests $(BIN)/python -m bench.pages $(BENCH_ARGS)
-
-# What counting for the compile report adds to a step, on and off in turns; BENCH_ARGS=--write puts the table into
-# docs/reference/compiler-report.md.
-bench-report: setup
-	PYTHONPATH=tests $(BIN)/python -m bench.report $(BENCH_ARGS)
-
 # Cold and warm jobs; BENCH_ARGS=--write puts the table into docs/how-to/compile-cache.md.
 bench-cache: setup
 	PYTHONPATH=tests $(BIN)/python -m bench.cache $(BENCH_ARGS)
@@ -142,6 +131,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	PYTHONPATH=images/runtime $(BIN)/lint-imports --no-cache
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Makes docs/reference/command-line.md of the commands themselves. `make docs` runs it."""
+"""Makes docs/reference/command-line.md from the commands themselves. `make docs` runs it."""
 
 from collections.abc import Iterable, Iterator
 from inspect import cleandoc
@@ -16,13 +16,13 @@ _INTRODUCTION = """\
 
 Made by `make docs` from the commands in `api/sagelet_api/cli`; do not edit. `sagelet COMMAND --help` says the same.
 
-A command finds its server by `--endpoint` (`SAGELET_ENDPOINT`); else it is the one that runs on the data directory
-(`--data`, `SAGELET_DATA`), else http://127.0.0.1:4599. It speaks for the account and region that the environment names
-for boto3, and needs no credentials of AWS's.
+A command finds its server by `--endpoint` (`SAGELET_ENDPOINT`). Otherwise it takes the server that runs on the data
+directory (`--data`, `SAGELET_DATA`), or else http://127.0.0.1:4599. It uses the account and region that the environment
+names for boto3, and needs no AWS credentials.
 
-On a terminal there are tables, colours (not with `NO_COLOR`) and, while something takes long, a line that says what is
-going on. In a pipe a row is a line with tabs between its cells, without a heading; with `--json` the output is one JSON
-document (of `logs`: one object a line). Results go to stdout, remarks and errors to stderr. Times in JSON and in pipes
+On a terminal, output has tables and colours (not with `NO_COLOR`), and a status line while something takes long. In a
+pipe a row is a line with tabs between its cells, without a heading. With `--json` the output is one JSON document
+(`logs`: one object a line). Results go to stdout, remarks and errors to stderr. Times in JSON and in pipes
 are UTC.
 """
 
@@ -35,12 +35,12 @@ def _exit_codes() -> Iterator[str]:
     yield "## Exit codes\n"
     yield "| code | |\n| --- | --- |"
     yield from (f"| {code} | {meaning} |" for code, meaning in MEANINGS.items())
-    yield "\n`sagelet run` ends as the program that it runs; 126 and 127 where that cannot be run, or is not there.\n"
+    yield "\n`sagelet run` ends with its program's exit code; 126 if that cannot be run, 127 if it is missing.\n"
 
 
 def _completion() -> Iterator[str]:
     yield "## Completion\n"
-    yield "Of commands, options, their values, and names of jobs, which come from the server:\n"
+    yield "Completes commands, options, their values, and names of jobs, which come from the server:\n"
     yield "```sh"
     yield from SETUP.values()
     yield "```\n"

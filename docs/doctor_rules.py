@@ -1,4 +1,4 @@
-"""Makes docs/reference/doctor.md: every rule of the doctor, why and what instead. `make docs` runs it."""
+"""Makes docs/reference/doctor.md: every rule of the doctor, its reason and its remedy. `make docs` runs it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +14,10 @@ _INTRODUCTION = """\
 
 Made by `make docs` from the rules in `emulator/sagelet_engine/doctor`; do not edit.
 
-The doctor compares a compiled job with AWS's best practices for the SageMaker Training Compiler. It goes by what the
-job did (its compile report), not by what its script looks like; the script tells where. So it says nothing of a job
-that did well by chance, nor of one that did too few steps to tell. The last rules are of any job: what ended it before
-it trained.
+The doctor compares a compiled job with AWS's best practices for the SageMaker Training Compiler. It judges
+what the job did (its compile report), not how its script looks. The script only shows the place. So there is no finding
+for a job that did well by chance, or that did too few steps to judge. The last rules apply to any job: they say what
+ended it before it trained.
 
 | where | what |
 | --- | --- |
@@ -33,20 +33,20 @@ A finding is
  "file": "train.py", "line": 17, "count": 600, "cost_seconds": 0.3, "why": "...", "instead": "...", "source": "https://docs.aws.amazon.com/..."}
 ```
 
-`file`, `line`, `count` and `cost_seconds` (an estimate) are left out where they are not known. The worst come first,
-and of one severity those that cost most:
+`file`, `line`, `count` and `cost_seconds` (an estimate) are left out if they are not known. The most severe findings
+come first, and within a severity those that cost most:
 
-- **error**: the job failed of it, would stall on AWS, or its result is wrong;
+- **error**: the job failed because of it, would stall on AWS, or has a wrong result;
 - **warning**: it costs a share of the training that is worth a change;
 - **info**: good to know.
 
 The scripts below are in `examples/best_practices`. `make doctor-scripts` runs them all, those for several workers with
-two, and records what they report, which the tests replay; it ends the one that stalls when nothing comes of it.
-`SAGELET_TEST_DOCTOR=all pytest tests/acceptance/test_doctor.py` runs all but that one as jobs in Docker.
-What the rules compare with a native job needs one that ran here before: it completed, with the same scripts and the
-same hyperparameters but for batch size, learning rate, steps and epochs.
+two, and records their reports, which the tests replay. One script stalls; it is ended when it makes no progress.
+`SAGELET_TEST_DOCTOR=all pytest tests/acceptance/test_doctor.py` runs all the others as jobs in Docker.
+Rules that compare with a native job need one that completed here before, with the same scripts. Its hyperparameters may
+differ only in batch size, learning rate, steps and epochs.
 
-"Tested Models" of AWS's list is no rule: nothing here can tell a model from its script.
+AWS's list of "Tested Models" is not a rule, because sagelet cannot tell the model from a script.
 """
 
 
@@ -61,14 +61,14 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield f"Source: [{TITLES[rule.section]}]({rule.section.value})\n"
     if rule.thresholds:
         rows = "".join(f"| {one.value:g} | {one.meaning} | {one.reason} |\n" for one in rule.thresholds)
-        yield f"| threshold | of | because |\n| --- | --- | --- |\n{rows}"
+        yield f"| threshold | of | reason |\n| --- | --- | --- |\n{rows}"
     scripts = [f"`{path.name}`" for path in examples(rule)]
     if scripts:
         yield f"Scripts: {', '.join(scripts)}\n"
 
 
 def examples(rule: Rule) -> list[Path]:
-    """Its scripts: those that name it in their first line."""
+    """The rule's scripts: they name it in their first line."""
     wanted = f"({rule.name})"
     return [path for path in sorted(EXAMPLES.glob("*.py")) if wanted in path.read_text().splitlines()[0]]
 

@@ -13,36 +13,38 @@ _INTRODUCTION = """\
 
 Made by `make docs` from the options of `sagelet up` and from `docs/settings_page.py`; do not edit.
 
-Each setting of a server is an option of `sagelet up` and an environment variable; the option wins. There is no
-configuration file. A wrong setting ends the start with one line that names it.
+Each setting of a server is an option of `sagelet up` and an environment variable. The option takes precedence. There is
+no configuration file. A wrong setting ends the start with one line that names it.
 """
-#: Of the other commands and of client programs.
+#: Variables of the other commands and of client programs.
 CLIENTS: Mapping[str, str] = {
-    "SAGELET_ENDPOINT": "the server that commands and `sagelet.connect` speak to; `sagelet run` sets it",
-    "SAGELET_DATA": "the data directory; commands find in it the server, its key pair and its certificate",
-    "AWS_ACCESS_KEY_ID": "where it is 12 digits, the account that commands speak for",
-    "AWS_REGION, AWS_DEFAULT_REGION": "the region that commands speak for",
+    "SAGELET_ENDPOINT": "the server that commands and `sagelet.connect` call; `sagelet run` sets it",
+    "SAGELET_DATA": "the data directory, in which commands find the server, its key pair and its certificate",
+    "AWS_ACCESS_KEY_ID": "the account of commands, if it is 12 digits",
+    "AWS_REGION, AWS_DEFAULT_REGION": "the region of commands",
     "PIP_INDEX_URL": "`sagelet image build`: where pip finds packages (`--index-url`)",
-    "PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE": "`sagelet image build`: certificates for the image to trust",
+    "PIP_CERT, SSL_CERT_FILE, REQUESTS_CA_BUNDLE": "`sagelet image build`: certificates that the image trusts",
     "DOCKER_HOST": "the Docker Engine, as for `docker`",
     "NO_COLOR": "no colours on the terminal",
     "XDG_DATA_HOME": "the default data directory is `sagelet` in it, otherwise `~/.local/share/sagelet`",
 }
-#: In CreateTrainingJob's Environment.
+#: Variables in CreateTrainingJob's Environment.
 JOBS: Mapping[str, str] = {
-    "SAGELET_REPORT_DIR": "set to nothing, no compile report is made; otherwise where workers write it",
-    "SAGELET_DEBUGPY": "the port on which debugpy listens in the job; host N has the one after host N-1's",
+    "SAGELET_REPORT_DIR": "the directory where workers write the compile report; an empty value turns it off",
+    "SAGELET_DEBUGPY": "the port on which debugpy listens in the job's first host; each further host has the next port",
     "SAGELET_DEBUGPY_WAIT": "`true`: the script starts when a debugger has attached",
-    "SAGELET_PINS": "`exact`: pip and uv install the versions that requirements.txt says, torch's too "
+    "SAGELET_PINS": "`exact`: pip and uv install the versions that requirements.txt names, also of torch "
     "([packages](../how-to/packages.md))",
-    "PIP_CONSTRAINT, UV_CONSTRAINT": "your files of constraints, with blanks between; sagelet's own is added",
-    "SAGELET_XLA_CUT": "`0`: steps of a compiled job on CPUs are not cut at the optimizer",
+    "PIP_CONSTRAINT, UV_CONSTRAINT": "your files of constraints, separated by blanks; sagelet adds its own",
+    "HF_ENDPOINT": "the Hugging Face Hub that the job uses instead of the server's own ([the hub](../how-to/hub.md))",
+    "SAGELET_XLA_CUT": "`0`: steps of a compiled job on CPUs are not "
+    "[cut at the optimizer](../explanation/compiled-training.md#the-cut-before-the-optimizers-step)",
     "SAGELET_WORLD_JOIN_TIMEOUT": "seconds that a worker waits for the others to reach their first collective",
     "SAGELET_COLLECTIVE_TIMEOUT": "seconds that a worker waits inside one collective",
-    "SAGELET_PEER_LOST_SILENCE": "seconds that a worker whose peer is gone stays silent, so that the cause comes first",
-    "SAGELET_GPU_PROBE_SECONDS": "seconds that the trial of the GPU plugin before a compiled job may take",
+    "SAGELET_PEER_LOST_SILENCE": "seconds that a worker stays silent if its peer is gone, so the cause comes first",
+    "SAGELET_GPU_PROBE_SECONDS": "seconds that the test of the GPU plugin before a compiled job may take",
 }
-#: For sagelet's own tests.
+#: Variables for sagelet's own tests.
 TESTS: Mapping[str, str] = {
     "SAGELET_FAILPOINTS": "places in a job's life where `sagelet up` kills itself; never set it on a server that you "
     "need ([reliability](../reliability.md#kills))",
@@ -62,7 +64,7 @@ INTERNAL = frozenset(
 
 
 def server_options() -> dict[str, click.Option]:
-    """By environment variable."""
+    """The options of `sagelet up` by environment variable."""
     options = [one for one in up.params if isinstance(one, click.Option)]
     return {one.envvar: one for one in options if isinstance(one.envvar, str)}
 

@@ -38,15 +38,15 @@ _INTRODUCTION = """\
 # The training-job API, member by member
 
 Made by `make docs` from botocore's service model and `services/members.toml`; do not edit. A test fails when the model
-has a member that is not here, when a refused member is not refused with the error that stands here, and when the test
-that shows an honoured member is gone.
+has a member that is missing here, when a refused member is not refused with the error given here, and when the test
+of an honoured member is gone.
 
-- **honoured**: it has the effect that it has on AWS, as far as the explanation says.
-- **echoed**: nothing here acts on it; it is checked, stored, and shown by DescribeTrainingJob as it came.
-- **refused**: the request fails with the error, and no job is made.
+- **honoured**: it has the same effect as on AWS, within the limits that the explanation gives.
+- **echoed**: it has no effect. It is checked and stored, and DescribeTrainingJob returns it unchanged.
+- **refused**: the request fails with the given error, and no job is created.
 
-Every member is checked against the constraints of the model (type, length, pattern, range, values) as well; a broken
-one is a ValidationException that names the member, a wrong JSON type a SerializationException.
+Every member is also checked against the constraints of the model (type, length, pattern, range, values). A violation is
+a ValidationException that names the member. A wrong JSON type is a SerializationException.
 """
 
 

@@ -1,6 +1,6 @@
-"""What this machine can run, and a plain word about what was left out.
+"""Finds out what this machine can run, and reports what was left out.
 
-With SAGELET_TEST_REQUIRE=all (as in CI) nothing may be left out: a missing piece fails the run at once.
+With SAGELET_TEST_REQUIRE=all (as in CI) nothing may be left out: a missing program fails the run at once.
 """
 
 import os
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from sagelet_engine.images.variants import training_image
-from sagelet_engine.runtimes.choose import NEEDED_MODULES, missing_modules
+from sagelet_engine.machine.runtimes import NEEDED_MODULES, missing_modules
 from support import front
 from support.browser import NAMES, find_chromium
 from support.disks import missing_mounts
@@ -25,11 +25,11 @@ REQUIRE_ALL = os.environ.get("SAGELET_TEST_REQUIRE") == "all"
 LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 
-#: The same examples on every run, and nothing that depends on how fast the machine is.
+#: The same examples on every run, whatever the machine's speed.
 settings.register_profile(
     "quick", max_examples=200, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
 )
-#: `make properties`: other examples on every run; a failure prints how to repeat it.
+#: `make properties`: other examples on every run. A failure prints how to repeat it.
 settings.register_profile(
     "thorough", settings.get_profile("quick"), max_examples=20_000, derandomize=False, print_blob=True
 )
@@ -38,14 +38,14 @@ settings.load_profile("quick")
 
 @pytest.fixture(scope="session", autouse=True)
 def fronts() -> Iterator[None]:
-    """The servers that unit tests share end with the last test."""
+    """Ends the servers that unit tests share after the last test."""
     yield
     front.stop()
 
 
 @pytest.fixture(scope="session")
 def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    """Two nodes of one CPU each. Each test leaves it as it was: idle, and every node up."""
+    """A cluster of two nodes with one CPU each. Each test leaves it idle, with every node up."""
     cluster = SlurmCluster(tmp_path_factory.mktemp("slurm"))
     try:
         yield cluster.start()
@@ -54,7 +54,7 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmClu
 
 
 def missing_docker() -> str | None:
-    from sagelet_engine.errors import RuntimeUnavailable
+    from sagelet_engine.base.errors import RuntimeUnavailable
     from sagelet_engine.images.engine import connect, image_id
 
     try:
@@ -111,7 +111,7 @@ NEEDS = {
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # The short ones last: then processes that are dealt a file at a time end together.
+    # Short tests come last. pytest-xdist gives its processes a file at a time, so they end at about the same time.
     items.sort(key=lambda item: item.path.is_relative_to(UNIT))
     config.stash[LEFT_OUT] = {}
     for marker, find_missing in NEEDS.items():
@@ -127,7 +127,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _refuse(config: pytest.Config, reason: str) -> None:
-    """Ends the run. A worker of pytest-xdist only leaves word: what it raises here ends nothing but itself."""
+    """Ends the run. A worker of pytest-xdist only leaves a message, because an error here would end only itself."""
     if hasattr(config, "workeroutput"):
         config.workeroutput["refused"] = reason
     pytest.exit(reason, returncode=1)
@@ -135,7 +135,7 @@ def _refuse(config: pytest.Config, reason: str) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """A worker of pytest-xdist has ended. All collect the same tests, so what one left out is what the run left out."""
+    """Reads what a worker of pytest-xdist left out. All workers collect the same tests, so it is true of the run."""
     told = getattr(node, "workeroutput", {})
     if "refused" in told:
         pytest.exit(told["refused"], returncode=1)

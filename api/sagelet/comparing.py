@@ -13,8 +13,8 @@ from rich.console import Console
 from sagelet.connection import checked_account, checked_endpoint
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.comparison import files, html, table
+from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison import result
-from sagelet_engine.errors import SageletError
 from sagelet_engine.settings import default_data_directory
 
 

@@ -15,8 +15,8 @@ import boto3
 
 from sagelet.sessions import redirected_session
 from sagelet_api.redirect.environment import SECRET
-from sagelet_engine.errors import SageletError, SettingsError
-from sagelet_engine.keys import ca_file, read_key_pair
+from sagelet_engine.base.errors import SageletError, SettingsError
+from sagelet_engine.base.keys import ca_file, read_key_pair
 from sagelet_engine.settings import default_data_directory
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4599"
@@ -60,7 +60,7 @@ def connect_to(
 
 
 def checked_endpoint(endpoint: str | None) -> str:
-    """The endpoint, or the one that the environment names. Raises SettingsError for what is no URL."""
+    """The endpoint, or else the environment's. Raises SettingsError for what is not a URL."""
     found = endpoint or next((os.environ[name] for name in VARIABLES if os.environ.get(name)), DEFAULT_ENDPOINT)
     parts = urlsplit(found)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -81,7 +81,7 @@ def _data_directory(data: Path | str | None) -> Path:
 
 
 def _authority(endpoint: str, directory: Path) -> str | None:
-    """The file of the certificate authority to trust; None: those that Python trusts anyway."""
+    """The file of the certificate authority to trust, or None for those that Python trusts anyway."""
     path = ca_file(directory)
     if not endpoint.startswith("https:"):
         return None
@@ -101,7 +101,7 @@ def _health(endpoint: str, authority: str | None) -> Mapping[str, Any]:
 
 
 def opener(authority: str | None) -> OpenerDirector:
-    """Of requests to the server, which is this machine or a neighbour whatever proxy the environment names."""
+    """Opens requests to the server without a proxy: the server is this machine or a neighbour."""
     handlers: list[Any] = [ProxyHandler({})]
     if authority is not None:
         handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=authority)))

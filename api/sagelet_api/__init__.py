@@ -1,1 +1,1 @@
-"""The faces of sagelet: AWS protocols and the command line. They call the engine, never the reverse."""
+"""The AWS protocols, the pages and the command line of sagelet. They call the engine, never the reverse."""

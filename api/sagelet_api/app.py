@@ -1,17 +1,20 @@
-"""The whole server on one screen: what happens to a request, in order."""
+"""What happens to a request, in order: the whole server on one screen.
 
+`authorize` is the one point that permits a call: after its operation is known, before anybody acts on it.
+"""
+
+import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from sagelet_api.authorization import authorize
-from sagelet_api.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
+from sagelet_api.auth.objects_origin import move
+from sagelet_api.auth.permissions import action_of, resource_of
+from sagelet_api.auth.request_guard import RequestGuard, accepts_page, guarded
 from sagelet_api.hub.service import PREFIX as HUB_PREFIX
 from sagelet_api.hub.service import Hub
-from sagelet_api.objects_origin import move
-from sagelet_api.operation_names import Routes, name_operation, no_routes
-from sagelet_api.operations import Context, Operations, RestOperation, SharedOperation
-from sagelet_api.protocol import (
+from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
+from sagelet_api.protocol.calls import (
     Call,
     Environ,
     StartResponse,
@@ -21,13 +24,66 @@ from sagelet_api.protocol import (
     read_body,
     rewind,
 )
-from sagelet_api.query import QUERY_SERVICES, parse_form, query_reply, read_form
-from sagelet_api.replies import error_reply, json_reply, send
-from sagelet_api.security import FrontDoor, accepts_page, guarded
-from sagelet_api.validation import validate
+from sagelet_api.protocol.operation_names import Routes, form_fields, name_operation, no_routes
+from sagelet_api.protocol.operations import Context, Operations, RestOperation, SharedOperation
+from sagelet_api.protocol.query import QUERY_SERVICES, parse_form, query_reply, read_form
+from sagelet_api.protocol.replies import error_reply, json_reply, send
+from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX as PAGE_PREFIX
-from sagelet_engine.errors import SageletError
-from sagelet_engine.turns import TURNS
+from sagelet_engine.base.concurrency import TURNS
+from sagelet_engine.base.errors import SageletError
+
+#: More than any request of SageMaker's own that is taken.
+_MAX_BODY = 5 * 1024 * 1024
+
+
+def authorize(call: Call, environ: Environ) -> None:
+    """Raises AwsError for what the caller may not do. An owner may do everything."""
+    if call.permit is None:
+        return
+    if not call.model:
+        # What it is stays open, and so would what runs.
+        raise UnknownOperationException(
+            f"{call.service} {call.operation or f'{call.method} {call.path}'} is no operation that sagelet knows."
+        )
+    for action, resource in _needs(call, environ):
+        call.permit(action, resource)
+
+
+def _needs(call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
+    """Actions of IAM's and the resources they are about, all of which the caller must be allowed."""
+    if call.service == "s3":
+        from sagelet_api.protocol.s3 import request
+        from sagelet_api.services.s3 import permissions
+
+        yield from permissions.needs(call.operation, environ[request.PARSED])
+        return
+    role = _assumed(call, environ)
+    yield action_of(call.service, call.operation), role or resource_of(call)
+    if passed := _passed(call, environ):
+        yield "iam:PassRole", passed
+
+
+def _assumed(call: Call, environ: Environ) -> str:
+    """The role that a caller wants to be."""
+    if call.service != "sts" or not call.operation.startswith("AssumeRole"):
+        return ""
+    return {**call.query, **dict(form_fields(environ))}.get("RoleArn", "")
+
+
+def _passed(call: Call, environ: Environ) -> str:
+    """The role that a caller hands to a new job, unless it is its own."""
+    if (call.service, call.operation) != ("sagemaker", "CreateTrainingJob"):
+        return ""
+    body = read_body(environ, _MAX_BODY)
+    rewind(environ, body)
+    try:
+        role = json.loads(body).get("RoleArn")
+    except (ValueError, AttributeError, RecursionError):
+        return ""  # The handler says what is wrong with it.
+    own = call.session.role if call.session else call.job.request["RoleArn"] if call.job else ""
+    return role if isinstance(role, str) and role != own else ""
+
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +106,7 @@ class Application:
 
     def __init__(
         self,
-        door: FrontDoor,
+        door: RequestGuard,
         control: WsgiApp,
         checks: Sequence[Callable[[Call], None]],
         services: Mapping[str, Operations],
@@ -112,7 +168,10 @@ class Application:
             return send(call, error_reply(call, failure), start)
 
     def _is_for_page(self, call: Call) -> bool:
-        """`/` is S3's list of buckets for whoever signs, and for what is no browser. Objects have other origins."""
+        """`/` is S3's list of buckets for signed requests, and for programs that are not browsers.
+
+        Objects have other origins.
+        """
         if self._door.is_apart(call):
             return False
         if call.path == "/":
@@ -188,7 +247,7 @@ class Application:
 
 
 def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:
-    """A POST to the root of a JSON service has to name its operation; moto answers one that does not with nothing."""
+    """A POST to the root of a JSON service has to name its operation. moto answers one without a name with nothing."""
     if call.service in services and not call.operation and (call.method, call.path) == ("POST", "/"):
         raise UnknownOperationException(f"The request to {call.service} names no operation: send X-Amz-Target")
 

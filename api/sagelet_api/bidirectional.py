@@ -1,4 +1,4 @@
-"""Characters that turn the direction of text around: what stands on a page or a terminal may read as something else.
+"""Shows characters that turn the direction of text around, so that a page or a terminal cannot be made to mislead.
 
 Source: Unicode's Bidi_Control property (UAX #9, UAX #44).
 """

@@ -1,4 +1,4 @@
-"""Packages that are loaded late, so that the server is ready sooner."""
+"""Imports packages late, so that the server is ready sooner."""
 
 import threading
 

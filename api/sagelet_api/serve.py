@@ -1,35 +1,35 @@
-"""A whole sagelet: engine, faces and listeners, put together. The command line and tests start this."""
+"""A whole sagelet server: engine, API and listeners. The command line and tests start this."""
 
 from functools import partial
 
-from sagelet_api import control_state
 from sagelet_api.app import Application
-from sagelet_api.authentication import Authentication
-from sagelet_api.callers import Callers
-from sagelet_api.control import control_app
-from sagelet_api.control_state import OnReset
+from sagelet_api.auth.authentication import Authentication
+from sagelet_api.auth.callers import Callers
+from sagelet_api.auth.request_guard import RequestGuard
+from sagelet_api.control import state as control_state
+from sagelet_api.control.endpoints import control_app
+from sagelet_api.control.state import OnReset
+from sagelet_api.control.throttling import Throttling
+from sagelet_api.http.server import Server
+from sagelet_api.http.tls import server_certificate
 from sagelet_api.hub.readers import JobReaders
 from sagelet_api.hub.service import Hub
-from sagelet_api.security import FrontDoor
-from sagelet_api.server import Server
-from sagelet_api.services.identity import Identity
-from sagelet_api.services.logs import TrainingLogs
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.iam.identity import Identity
+from sagelet_api.services.logs.service import TrainingLogs
+from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.not_run import refuse_what_is_not_run
-from sagelet_api.services.s3.setup import open_s3
-from sagelet_api.services.sagemaker import TrainingJobs, any_role
-from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
-from sagelet_api.services.state_events import StateEvents
-from sagelet_api.throttling import Throttling
-from sagelet_api.tls import server_certificate
+from sagelet_api.services.s3.service import open_s3
+from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
+from sagelet_api.services.sagemaker.service import TrainingJobs, any_role
+from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_api.web.app import web_app
 from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
-from sagelet_engine.clock import Clock, SystemClock
+from sagelet_engine.base.clock import Clock, SystemClock
 from sagelet_engine.engine import Engine
 from sagelet_engine.hub.store import HubStore
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.runtimes.choose import Choice, choose
+from sagelet_engine.machine.runtimes import Choice, choose
+from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.contents import check_complete
 from sagelet_engine.state.garbage import Garbage, Rules, collect_garbage
@@ -57,7 +57,7 @@ class Sagelet:
             check_complete(settings.data)
             self.choice: Choice = choice or choose(settings, clock)
             bridge = MotoBridge()
-            self._s3 = open_s3(settings, clock, bridge)
+            self._s3 = open_s3(settings, clock, bridge.buckets)
         except BaseException:
             lock.close()
             raise
@@ -66,8 +66,8 @@ class Sagelet:
                 settings,
                 runtime=self.choice.runtime,
                 objects=self._s3.objects,
-                metrics=bridge,
-                statuses=StateEvents(bridge),
+                metrics=bridge.metrics,
+                statuses=StateEvents(bridge.events),
                 clock=clock,
                 lock=lock,
             )
@@ -80,12 +80,12 @@ class Sagelet:
         reached_by = self.choice.runtime.endpoint_host
         throttling = Throttling()
         self.sessions = Sessions(self.engine.keys)
-        roles = bridge.may_assume if settings.enforce_iam else any_role
-        callers = Callers(self.engine, bridge, enforce_iam=settings.enforce_iam)
+        roles = bridge.iam.may_assume if settings.enforce_iam else any_role
+        callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=settings.enforce_iam)
         authentication = Authentication(callers, everywhere=settings.auth)
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
         self.application = Application(
-            FrontDoor((settings.host, reached_by, *self.choice.listen), authentication),
+            RequestGuard((settings.host, reached_by, *self.choice.listen), authentication),
             control_app(
                 self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset, self._collect)
             ),
@@ -93,15 +93,15 @@ class Sagelet:
             {
                 "sagemaker": jobs.operations(),
                 "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
-                **Identity(bridge, self.engine.keys).services(),
+                **Identity(bridge.iam, self.engine.keys).services(),
             },
-            bridge.wsgi,
-            routes=bridge.route,
+            bridge.requests.wsgi,
+            routes=bridge.requests.route,
             apps={"s3": self._s3.wsgi},
             rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
             hub=Hub(
                 self._repositories,
-                JobReaders(self.engine.keys, self.engine.job_by_id, everywhere=settings.auth),
+                JobReaders(self.engine.keys, self.engine.jobs.by_id, everywhere=settings.auth),
             ),
             pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
         )
@@ -120,7 +120,7 @@ class Sagelet:
             self.engine.close()
             self._s3.close()
             raise
-        self._bridge.warm_up()
+        self._bridge.process.warm_up()
         try:
             return self.engine.start(self.server.port)
         except BaseException:
@@ -129,7 +129,7 @@ class Sagelet:
 
     def forget_others(self) -> None:
         """For a server that is not the first of its process: moto's services are empty again."""
-        self._bridge.forget()
+        self._bridge.process.forget()
 
     def stop(self) -> list[TrainingJob]:
         """Closes the port and lets go of the jobs; returns those that run on."""
@@ -142,7 +142,7 @@ class Sagelet:
             self._s3.close()
 
     def lost(self) -> str | None:
-        """Why the data directory is not this server's any more, for people; None while it is."""
+        """Why the data directory is not this server's any more, for people, or None while it is."""
         return self.engine.lost()
 
     def _collect(self, rules: Rules, dry_run: bool) -> Garbage:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from sagelet_engine.data.file_systems import check_file_systems
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.model.file_systems import check_file_systems
 
 #: Hosts at the same time, unless more jobs than that may run.
 DEFAULT_MAX_HOSTS = 8
@@ -57,7 +57,7 @@ class SlurmTask(str, Enum):
     PROCESS = "process"
     #: The job's image, with the node's Docker Engine.
     DOCKER = "docker"
-    #: The job's image, from a file of `slurm_images`.
+    #: The job's image, from a file of `slurm/images.py`.
     APPTAINER = "apptainer"
     ENROOT = "enroot"
 
@@ -118,7 +118,7 @@ class Settings:
     stubs: bool = False
     #: Bytes of compiled programs that are kept from job to job; 0: none are.
     compile_cache_bytes: int = DEFAULT_COMPILE_CACHE
-    #: What stays of ended jobs; None: without end. See jobs/collector.py.
+    #: What stays of ended jobs; None: without end. See retention/gc.py.
     keep_files_seconds: int | None = DEFAULT_KEEP_FILES
     keep_files_bytes: int | None = DEFAULT_KEEP_FILES_SIZE
     keep_jobs_seconds: int | None = None
@@ -136,7 +136,7 @@ class Settings:
     slurm_task: SlurmTask = SlurmTask.PROCESS
     slurm_size: SlurmSize = SlurmSize.INSTANCE
     #: Patterns of local images whose containers keep a writable root file system, and of those that run as root where
-    #: the server is root. See runtimes/confinement.py.
+    #: the server is root. See model/confinement.py.
     writable_images: tuple[str, ...] = ()
     root_images: tuple[str, ...] = ()
     #: Bytes that a container may print; a job that prints more ends.

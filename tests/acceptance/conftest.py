@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.images.engine import connect, image_id
 from sagelet_engine.images.rules import BUILT_IN
 from sagelet_engine.images.variants import PY39
@@ -26,14 +26,14 @@ def _has(reference: str) -> bool:
 
 
 def _rules_without_dated() -> str:
-    """The built-in rules without the image of 2022: the tests are of the image without a suffix."""
+    """Returns the built-in rules without the image of 2022, because these tests are for the image without a suffix."""
     kept = [line for line in BUILT_IN.read_text().splitlines() if not line.startswith("dated")]
     with tempfile.NamedTemporaryFile("w", prefix="sagelet-rules-", suffix=".toml", delete=False) as file:
         file.write("\n".join(kept))
     return file.name
 
 
-#: A variant that not every machine builds: it takes 6 GB and minutes. What runs everywhere of it: test_python_3_9.py.
+#: A variant that not every machine builds: it takes 6 GB and minutes. test_python_3_9.py tests what runs everywhere.
 collect_ignore = ["test_image_of_2022.py"]
 if _has(PY39.reference):
     collect_ignore = []
@@ -42,9 +42,9 @@ if _has(PY39.reference):
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SageletProcess]]:
-    """The server of a runtime, from its first test to the end of the session.
+    """Returns the server of a runtime, which runs from its first test to the end of the session.
 
-    No fixture with the runtime as its parameter: pytest ends such a one whenever the next test has the other runtime.
+    It is not a fixture with the runtime as its parameter: pytest ends such a fixture whenever the runtime changes.
     """
     with servers_by_runtime(tmp_path_factory.mktemp, "--max-jobs", "2", "--stop-grace", "60") as servers:
         yield servers
@@ -52,7 +52,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 @pytest.fixture(params=RUNTIMES)
 def server(request: pytest.FixtureRequest, servers: Callable[[str], SageletProcess]) -> SageletProcess:
-    """One server a runtime for all tests that do not kill it."""
+    """One server for each runtime, for all tests that do not kill it."""
     return servers(request.param)
 
 
@@ -71,6 +71,6 @@ def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sagel
 
 @pytest.fixture
 def proxy() -> Iterator[RecordingProxy]:
-    """What client programs would send out of the machine."""
+    """A proxy that records what client programs would send out of the machine."""
     with RecordingProxy() as recording:
         yield recording

@@ -1,4 +1,4 @@
-"""Every section of `make bench`, in short: what it counts is looked at, never a time."""
+"""Runs every section of `make bench` in short. Checks what it counts, never a time."""
 
 from pathlib import Path
 

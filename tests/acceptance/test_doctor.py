@@ -27,7 +27,7 @@ BETWEEN_HOSTS = {"single-gpu-instances", "no-efa"}
 
 
 def marked(script: str) -> int | None:
-    """The line that the finding is to be at; None: at none."""
+    """Returns the line that the finding must name, or None if it names no line."""
     return next((number for number, text in enumerate(script.splitlines(), 1) if "# <- " in text), None)
 
 

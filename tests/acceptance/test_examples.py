@@ -40,7 +40,7 @@ class Ran:
 
     @property
     def model(self) -> tuple[str, str, str]:
-        """Of its last line: bucket, job and key of model.tar.gz."""
+        """Returns bucket, job and key of model.tar.gz from the last line."""
         found = re.fullmatch(r"s3://([^/]+)/((?:output/)?([^/]+)/output/model\.tar\.gz)", self.output.split()[-1])
         assert found is not None, self.output[-2000:]
         return found[1], found[3], found[2]

@@ -33,7 +33,7 @@ def probed(log: list[str]) -> dict[str, Any]:
 
 
 def check_reach(seen: dict[str, Any]) -> None:
-    """What every job reaches, whatever runs it."""
+    """Checks what every job reaches, on any runtime."""
     assert seen["scheme"] == "https"
     assert seen["s3"] == seen["logs"] == "ok"
     assert seen["who"].endswith(":assumed-role/SageMakerRole/SageMaker")

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.failpoints import VARIABLE, Failpoint
+from sagelet_engine.base.failpoints import VARIABLE, Failpoint
 from sagelet_engine.hub.names import Kind
 from sagelet_engine.hub.store import HubStore
+from support.clients import ROOT
 from support.hub import GLUE, add_files, ask, write_files
 from support.jobs import Jobs
 from support.server import COMPILED, SageletProcess
@@ -34,7 +35,7 @@ SCRIPT = """
 
 
 def sagelet(server: SageletProcess | None, *words: str, data: Path | None = None, **variables: str) -> Any:
-    """`sagelet hub ...` with --json; what it printed."""
+    """Runs `sagelet hub ...` with --json. Returns what it printed."""
     done = run(server, *words, "--json", data=data, **variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -103,6 +104,34 @@ def test_from_a_bucket_while_the_server_runs_and_while_it_does_not(own_server: S
     assert ask(endpoint, f"org/gpt/resolve/{found['commit']}/config.json").body == b"{}"
 
 
+def test_the_commands_of_the_page(own_server: SageletProcess, tmp_path: Path) -> None:
+    """As they are printed, one after another; but for the one that downloads."""
+    s3 = own_server.client("s3")
+    s3.create_bucket(Bucket="my-bucket")
+    s3.put_object(Bucket="my-bucket", Key="models/bert/config.json", Body=b"{}")
+    cached = ".cache/huggingface/hub/models--bert-base-uncased"
+    write_files(tmp_path, {
+        "models/gpt2/config.json": "{}",
+        f"{cached}/refs/main": "0" * 40, f"{cached}/snapshots/{'0' * 40}/config.json": "{}",
+        "metrics/accuracy/accuracy.py": "",
+        **{f"data/glue/{path}": text for path, text in GLUE.items()},
+    })  # fmt: skip
+    page = (ROOT / "docs" / "how-to" / "hub.md").read_text(encoding="utf-8")
+    block = page.partition("```console\n")[2].partition("```")[0]
+    commands = [line.removeprefix("$ ") for line in block.splitlines() if not line.startswith("$ hf download")]
+    assert len(commands) == 7
+    programs = f"{own_server.program.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "HOME": str(tmp_path), "SAGELET_DATA": str(own_server.data), "PATH": programs}
+    for command in commands:
+        done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stderr)
+    listed = {(one["kind"], one["id"]) for one in sagelet(own_server, "ls")}
+    assert listed == {
+        ("model", "gpt2"), ("model", "bert-base-uncased"), ("model", "my-org/bert"), ("dataset", "nyu-mll/glue"),
+        ("space", "evaluate-metric/accuracy"),
+    }  # fmt: skip
+
+
 def test_the_commands(tmp_path: Path) -> None:
     """Of a data directory that no server ever had."""
     data, glue = tmp_path / "data", write_files(tmp_path / "glue", GLUE)
@@ -123,14 +152,25 @@ def test_the_commands(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("add", "nowhere", "--as", "a"), "nowhere: no such directory"),
+        # It looks like a name of the real Hub.
+        (("add", "org/gpt2", "--as", "org/gpt2"), "The hub downloads nothing"),
+        (("add", "org/gpt2", "--as", "org/gpt2"), "`sagelet hub make-tiny org/gpt2`"),
+        (("add", "imdb", "--as", "imdb", "--dataset"), "`hf download imdb --repo-type dataset` where"),
+        (("add", "https://huggingface.co/gpt2", "--as", "gpt2"), "The hub downloads nothing"),
+        (("add", __file__, "--as", "a"), "is a file: name the directory it is in"),
         (("add", ".",), "say what scripts call it"),
+        (("add", ".", "gpt2"), "`sagelet hub add . --as gpt2`"),
+        (("add", ".", "gpt2", "more", "--as", "a"), "one directory"),
         (("add", ".", "--as", "../a"), "names no repository"),
-        (("add", ".", "--as", "a", "--revision", "0" * 40), "names no revision"),
+        (("add", ".", "--as", "a", "--revision", "a b"), "names no revision"),
+        (("add", ".", "--as", "org/tree"), "nobody would find it"),
         (("add", ".", "--as", "a", "--dataset", "--space"), "name one"),
         (("add", "s3://none/x", "--as", "a"), "holds no bucket none"),
+        (("add", "s3://none/x", "--as", "a"), "Buckets on AWS are not read"),
         (("make-tiny", "llama"), "say with --like"),
         (("remove", "a"), "has no model a"),
         (("serve",), "has no hub yet"),
+        (("serve", "--port", "65536"), "is not in the range 0<=x<=65535"),
     ],
 )  # fmt: skip
 def test_mistakes_are_a_line_that_says_what_helps(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
@@ -138,6 +178,14 @@ def test_mistakes_are_a_line_that_says_what_helps(tmp_path: Path, words: tuple[s
     assert done.returncode in (1, 2)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_is_removed_is_said_of_another_kind(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    run(None, "add", str(write_files(tmp_path / "glue", GLUE)), "--as", "glue", "--dataset", data=data)
+    done = run(None, "remove", "glue", data=data)
+    assert done.returncode == 1
+    assert "has no model glue, but a dataset: `sagelet hub remove glue --dataset`" in done.stderr
 
 
 def test_the_hub_without_a_server(tmp_path: Path) -> None:
@@ -204,6 +252,30 @@ def test_a_repository_is_replaced_while_it_is_read(own_server: SageletProcess, t
         commit = add_files(own_server.data, source, "m", Kind.MODEL, now_ms=number).commit.id
         assert ask(endpoint, "m/resolve/main/a").body == str(number).encode()
         assert ask(endpoint, f"m/resolve/{commit}/b").body == str(number).encode()
+
+
+def test_what_a_process_downloads_is_kept_from_its_users_cache(
+    servers: Callable[[str], SageletProcess], tmp_path: Path
+) -> None:
+    """A tiny model here has the name of a real one there. The cache that the request names is the one."""
+    server = servers("process")
+    sagelet(server, "make-tiny", "gpt2")
+    script = "from huggingface_hub import hf_hub_download\nprint('cached', hf_hub_download('gpt2', 'config.json'))\n"
+    jobs = Jobs(server)
+    own, given = (
+        jobs.submit({"train.py": script}),
+        jobs.submit({"train.py": script}, Environment={"HF_HOME": str(tmp_path / "mine")}),
+    )
+    places = []
+    for name in (own, given):
+        job = jobs.ended(name)
+        assert job["TrainingJobStatus"] == "Completed", job
+        places += [Path(line.split()[1]) for line in jobs.log(name) if line.startswith("cached ")]
+    assert server.data in places[0].parents
+    assert tmp_path / "mine" in places[1].parents
+    # It ends with the host.
+    assert not places[0].exists()
+    assert places[1].exists()
 
 
 def test_a_job_that_fails_of_a_miss_has_a_finding(servers: Callable[[str], SageletProcess]) -> None:

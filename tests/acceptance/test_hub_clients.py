@@ -68,9 +68,14 @@ def test_huggingface_hub(server: SageletProcess, tmp_path: Path, year: str) -> N
 
 def test_datasets_of_today(server: SageletProcess, tmp_path: Path) -> None:
     first = {"sentence": "bad movie", "label": 0, "idx": 0}
-    assert answer(server, tmp_path, "hub_datasets.py") == {
+    found = answer(server, tmp_path, "hub_datasets.py", **HOOK)
+    log = found.pop("log")
+    assert found == {
         "rows": {"train": 3, "validation": 1}, "first": first, "streamed": first, "configurations": ["mrpc", "sst2"],
+        "miss": "DatasetNotFoundError",
     }  # fmt: skip
+    # It keeps to itself what the hub answers.
+    assert any(line.startswith("sagelet: ") and f"{MISS[:-1]} --dataset`" in line for line in log), log
 
 
 def test_transformers_of_2021(server: SageletProcess, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_api.services import execution_role
+from sagelet_api.services.iam import execution_role
 from support.clients import ENVIRONMENT, ROOT, RunClients
 from support.hub import left_for_others
 from support.jobs import Jobs

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_api.services import execution_role
+from sagelet_api.services.iam import execution_role
 from support.clients import ENVIRONMENT, ENVIRONMENT_V3, RunClients, answer_of
 from support.jobs import Jobs
 from support.proxy import RecordingProxy
@@ -40,7 +40,7 @@ def test_programs_whose_requests_would_leave_are_seen_to(
 def test_a_users_profile_and_an_isolated_python(
     clients: Callable[[Path], RunClients], proxy: RecordingProxy, tmp_path: Path
 ) -> None:
-    """The AWS CLI by a profile that ignores endpoints, and a Python that loads nothing of ours."""
+    """The AWS CLI with a profile that ignores endpoints, and a Python that does not load sagelet's hook."""
     config = tmp_path / "config"
     keys = "aws_access_key_id = AKIAREALREALREALREAL\naws_secret_access_key = real\n"
     config.write_text(f"[default]\n[profile work]\nignore_configured_endpoint_urls = true\n{keys}")

@@ -43,7 +43,7 @@ def impatient(server: SageletProcess) -> Any:
 class Writer(threading.Thread):
     """Puts, completes uploads and deletes under keys of its own until the server dies.
 
-    `certain` is what was acknowledged of each key (None: deleted); `open` the change that was under way, if any.
+    `certain` has each key's acknowledged content, or None if it was deleted. `open` is the unfinished change, if any.
     """
 
     def __init__(self, s3: Any, number: int, seed: int) -> None:

@@ -18,7 +18,7 @@ CACHE = "cache /opt/ml/sagemaker/warmpoolcache"
 
 
 def ran(jobs: Jobs, name: str, **resources: int) -> str:
-    """Runs the script to its end; returns what it saw."""
+    """Runs the script to its end. Returns what it saw."""
     jobs.submit(SCRIPT, name=name, resources=resources)
     job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")

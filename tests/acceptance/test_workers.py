@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.images.engine import connect
-from sagelet_engine.runtimes import docker_spec
+from sagelet_engine.runtimes.docker import spec as docker_spec
 from support.clients import ROOT, Clients
 from support.jobs import Jobs
 from support.server import GROUP, SageletProcess, until

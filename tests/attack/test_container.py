@@ -9,9 +9,9 @@ import docker
 import pytest
 from docker.models.containers import Container
 
+from sagelet_engine.base.keys import FILE as KEY_FILE
 from sagelet_engine.images.variants import training_image
-from sagelet_engine.keys import FILE as KEY_FILE
-from sagelet_engine.runtimes.confinement import NOBODY
+from sagelet_engine.model.confinement import NOBODY
 from support.server import SageletProcess, until
 from support.shell_jobs import ShellJobs
 from support.tiny_image import ensure
@@ -202,7 +202,7 @@ def numbers(said: list[str]) -> list[int]:
 
 
 def log_files(running: Container) -> list[Path]:
-    """Those of the engine of this machine; none where they cannot be seen."""
+    """Returns the log files of this machine's Docker Engine. Empty if they cannot be read."""
     path = Path(running.attrs["LogPath"])
     return [*path.parent.glob(f"{path.name}*")] if os.access(path.parent, os.R_OK | os.X_OK) else []
 

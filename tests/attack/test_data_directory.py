@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.database import DatabaseDamaged
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.database import DatabaseDamaged
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.state import archive
 from sagelet_engine.state.archive import ArchiveDamaged, read_archive
 from sagelet_engine.state.exporting import export_data
 from sagelet_engine.state.importing import import_data
 from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.store.jobs import Store
 from support.data_directory import fill
 from support.server import SageletProcess
 
@@ -57,7 +57,7 @@ def public() -> Iterator[Path]:
 
 
 def intrude(data: Path) -> str:
-    """As another user: sys.executable may be where that one cannot come."""
+    """Runs as another user, for whom sys.executable may be out of reach."""
     become = (lambda: os.setuid(NOBODY)) if os.geteuid() == 0 else None
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-c", INTRUDER, str(data)], capture_output=True, text=True, check=True,

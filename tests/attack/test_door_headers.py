@@ -1,4 +1,4 @@
-"""Headers that two readers could read differently: two of a kind, and a Host that only looks like a name of ours."""
+"""Headers that two readers could read differently: a header sent twice, and a Host that only looks like sagelet's."""
 
 import socket
 from collections.abc import Iterator

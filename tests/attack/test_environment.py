@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.runtimes import host_files
+from sagelet_engine.runtimes.node import host_files
 from support.jobs import Jobs
 from support.packages import PROBE, OwnPython, module_of, wheel, wheel_name
 from support.server import SageletProcess, until
@@ -86,7 +86,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(autouse=True)
 def unchanged(world: World) -> Iterator[None]:
-    """After every test the server's environment is what it was, and its home has got nothing."""
+    """Checks after every test that the server's environment is unchanged and its home has nothing new."""
     yield
     assert world.python.content() == world.before
 
@@ -120,7 +120,7 @@ def test_the_ways_of_pip(world: World) -> None:
 
 
 def test_the_ways_of_setuptools(world: World) -> None:
-    """In a directory of its own: AWS's toolkit installs a source directory that has a setup.py."""
+    """Runs in a directory of its own, because AWS's toolkit installs a source directory that has a setup.py."""
     log = world.runs(
         f"""
         import os
@@ -208,7 +208,7 @@ def test_the_same_requirements_are_installed_once(world: World) -> None:
 
 
 def test_no_job_changes_what_is_kept_for_others(world: World) -> None:
-    """By pip, or by writing to it: who is root finds it mounted read-only."""
+    """Neither with pip nor by writing to it. For root it is mounted read-only."""
     poison = f"""
         run("pip", "install", "--force-reinstall", "./{wheel_name(NEW, "6.66")}")
         run("pip", "uninstall", "-y", "{NEW}", "{PROBE}")

@@ -1,4 +1,4 @@
-"""Idle connections, a few more than there are places: nobody is kept out, and each costs as little as the first."""
+"""More idle connections than places: clients still get in, and each connection costs as little as the first."""
 
 import http.client
 import resource
@@ -8,11 +8,10 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from sagelet_api import arrivals, waiting
-from sagelet_api.arrivals import MOST_CONNECTIONS
-from sagelet_api.connection import Connection
-from sagelet_api.protocol import Environ, StartResponse
-from sagelet_api.server import Server
+from sagelet_api.http import connection_manager
+from sagelet_api.http.connection_manager import MOST_CONNECTIONS, Connection
+from sagelet_api.http.server import Server
+from sagelet_api.protocol.calls import Environ, StartResponse
 from support.server import until
 
 #: More than there are places.
@@ -101,8 +100,8 @@ def test_a_connection_too_many_is_not_looked_for_among_all(looks: list[int]) -> 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
     """A server of 64 places, to which 127.0.0.3 is another machine, or a container."""
-    monkeypatch.setattr(arrivals, "MOST_CONNECTIONS", 64)
-    monkeypatch.setattr(waiting, "is_loopback", lambda address: address != "127.0.0.3")
+    monkeypatch.setattr(connection_manager, "MOST_CONNECTIONS", 64)
+    monkeypatch.setattr(connection_manager, "is_loopback", lambda address: address != "127.0.0.3")
     return 64
 
 
@@ -138,9 +137,9 @@ def test_several_addresses_share_the_files_that_a_process_may_open(monkeypatch: 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
 def test_loopback(address: str) -> None:
-    assert waiting.is_loopback(address)
+    assert connection_manager.is_loopback(address)
 
 
 @pytest.mark.parametrize("address", ["172.17.0.2", "::ffff:172.17.0.2", "fd00::1", "0.0.0.0", "", None])
 def test_others(address: str | None) -> None:
-    assert not waiting.is_loopback(address)
+    assert not connection_manager.is_loopback(address)

@@ -1,4 +1,4 @@
-"""The attacker is a web page, a container that is no job, a job that has ended, or whoever made an archive."""
+"""The attacker is a web page, a container that is no job, a job that has ended, or the author of an archive."""
 
 import tarfile
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from pathlib import Path
 import docker
 import pytest
 
+from sagelet_engine.base.keys import read_key_pair
 from sagelet_engine.hub.access import reader
 from sagelet_engine.hub.names import Kind
 from sagelet_engine.hub.store import HubStore
-from sagelet_engine.keys import read_key_pair
 from sagelet_engine.state.archive import ArchiveDamaged
 from sagelet_engine.state.exporting import export_data
 from sagelet_engine.state.importing import import_data
@@ -121,7 +121,7 @@ def test_any_text_in_a_path_is_refused_in_one_short_line(server: SageletProcess,
 
 
 def test_a_repository_whose_files_are_links_shows_nothing(server: SageletProcess, tmp_path: Path) -> None:
-    """Somebody who could write to the data directory's hub, through a restored backup, say."""
+    """The attacker could write to the data directory's hub, for example through a restored backup."""
     added = add_files(server.data, write_files(tmp_path / "s", {"x": "x" * 40}), "linked")
     blob = server.data / "hub/blobs" / added.commit.files["x"].sha256
     (tmp_path / "secret").write_bytes(b"s" * 40)
@@ -135,7 +135,7 @@ def test_a_repository_whose_files_are_links_shows_nothing(server: SageletProcess
 
 @pytest.mark.docker
 def test_a_container_that_is_no_job_reads_nothing(tmp_path: Path) -> None:
-    """On the bridge, where jobs come in: by the plain path nobody does, by a job's own way in that job does."""
+    """On Docker's bridge the plain path refuses everybody. A job's own path admits that job only."""
     engine = docker.from_env()
     server = SageletProcess(tmp_path / "data", "--runtime", "docker").start()
     try:

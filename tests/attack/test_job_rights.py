@@ -1,4 +1,4 @@
-"""A job that wants to be the owner: what it gets with its own credentials, whatever it sends with them."""
+"""A job that tries to act as the owner, with its own credentials and any request."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a job may not get by way of IAM and STS, whatever the policies of its role let it call."""
+"""What a job may not get through IAM and STS, even if its role's policies let it call everything."""
 
 import json
 import uuid
@@ -11,8 +11,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sagelet_api.services import execution_role
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.iam import execution_role
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import request
 
@@ -24,13 +24,13 @@ NAMES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 @pytest.fixture(params=[{}, {"auth": True}, {"auth": True, "enforce_iam": True}], ids=["open", "auth", "enforced"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApiWorld]:
     bridge = MotoBridge()
-    bridge.forget()
+    bridge.process.forget()
     with ApiWorld(tmp_path, bridge, **request.param) as running:
         yield running
 
 
 def client(world: ApiWorld, service: str, keys: Any = None, account: str = ACCOUNT) -> Any:
-    """`keys`: access key, secret and token; None: an owner's."""
+    """`keys`: access key, secret and token, or None for an owner's."""
     key, secret, token = keys or (account, world.engine.keys.secret, None)
     return boto3.client(
         service,

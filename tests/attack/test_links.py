@@ -1,4 +1,4 @@
-"""Links that a job or an archive made: none is followed to what is not theirs, whatever chain they make together."""
+"""Links that a job or an archive made. No link, and no chain of links, is followed to files that are not theirs."""
 
 import io
 import os
@@ -10,22 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagelet_engine import nofollow
-from sagelet_engine.clock import SystemClock
+from sagelet_engine.base import json_files, nofollow
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.members import LEAST_SIZE, TooLarge
+from sagelet_engine.base.tarballs import pack, unpack
 from sagelet_engine.compile_cache.store import CacheStore
+from sagelet_engine.data import compilation
 from sagelet_engine.data.layout import HostDirectories
-from sagelet_engine.data.members import LEAST_SIZE, TooLarge
-from sagelet_engine.data.tarballs import pack, unpack
 from sagelet_engine.doctor.reading import read_sources
-from sagelet_engine.jobs import compilation, verdict
-from sagelet_engine.jobs.store import Store
-from sagelet_engine.runtimes import host_end, host_files
+from sagelet_engine.model import verdict
 from sagelet_engine.runtimes.file_follower import follow
+from sagelet_engine.runtimes.node import host_end, host_files
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.state import archive
 from sagelet_engine.state.archive import ArchiveDamaged
 from sagelet_engine.state.exporting import export_data
 from sagelet_engine.state.importing import import_data
+from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.reading import workers_of
 from support.parcels import Made, file, link, packed, special
 
@@ -240,7 +241,7 @@ CONTENT = {
 
 
 def _places(name: str) -> Iterator[tuple[str, str]]:
-    """Each name of a file's that its job can turn into a link, and what of the file is below it."""
+    """Yields each part of a file's path that its job can turn into a link, and the rest of the path below it."""
     parts = name.split("/")
     first = 1 if parts[0] == "opt-ml" else len(parts) - 1
     for end in range(first + 1, len(parts) + 1):
@@ -270,9 +271,9 @@ def test_no_reader_follows_a_link_of_a_jobs(tmp_path: Path, name: str, turned: s
 
 
 def test_what_is_not_there_is_no_file(tmp_path: Path) -> None:
-    """Nor is anything below a directory of ours that has gone."""
+    """The same holds for everything below a missing directory of sagelet's."""
     assert nofollow.read(tmp_path / "gone", "a", 1) is None
-    assert host_files.read_json(tmp_path / "gone/a") is None
+    assert json_files.read_json(tmp_path / "gone/a") is None
     for name in ("../a", "/a", "a//../b", "."):
         assert nofollow.read(tmp_path, name, 1) is None
 

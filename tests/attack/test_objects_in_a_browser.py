@@ -215,7 +215,7 @@ def test_no_script_runs_in_an_object_that_the_page_links(place: Place, page: Pag
 
 @pytest.mark.parametrize("kind", ["html", "svg"])
 def test_a_script_that_ran_would_reach_nothing(place: Place, page: Page, kind: str) -> None:
-    """The origin alone holds: here the browser is told that the object's answer had no content policy."""
+    """The origin alone must protect. Here the object's content policy is removed from the answer for the browser."""
     page.goto(f"{place.page}/")
     assert page.run("(async () => (await fetch('/', {headers: {Accept: 'text/html'}})).status)()") == 200
     link = f"{place.page}/_sagelet/ui/show?uri={quote(f's3://tests/in/report.{kind}')}"

@@ -56,7 +56,7 @@ def presigned(
 def get(
     server: SageletProcess, url: str, headers: dict[str, str], method: str = "GET"
 ) -> tuple[int, dict[str, str], bytes]:
-    """By the URL's name, whatever resolves it here."""
+    """Requests the URL by its host name, independent of name resolution on this machine."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=120)
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -158,7 +158,7 @@ def test_a_signature_of_the_pages_names_is_one_for_the_objects_and_for_no_other(
 
 
 def test_a_link_calls_no_operation_of_another_service(server: SageletProcess) -> None:
-    """A typed one, too: whoever is talked into opening it would make a user, or an alarm."""
+    """Not even a typed URL does. A user who is talked into opening it would create a user or an alarm."""
     url = server.client("iam").generate_presigned_url("create_user", {"UserName": "eve"}, HttpMethod="GET")
     assert get(server, url, TYPED)[0] == 403
     assert get(server, url, FROM_A_PAGE)[0] == 403

@@ -1,4 +1,4 @@
-"""What a job does to its own log: opens it, hands it on, floods it, and prints while nobody reads."""
+"""A job attacks its own log: it opens it, passes it on, floods it, and prints while nothing reads."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_engine.jobs import verdict
-from sagelet_engine.runtimes import host_carrier, host_end
-from sagelet_engine.runtimes.carrier_s3 import EndpointAway
-from sagelet_engine.runtimes.parcels import ParcelKey, allocation_manifest, job_may, staging_bucket
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.model import verdict
+from sagelet_engine.runtimes.node import host_end
+from sagelet_engine.runtimes.slurm.file_sync import agent as agent
+from sagelet_engine.runtimes.slurm.file_sync.batches import ParcelKey, allocation_manifest, job_may, staging_bucket
+from sagelet_engine.runtimes.slurm.file_sync.s3 import EndpointAway
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.parcels import Made, Remote, end, file, link, output, packed, special
 from support.server import SageletProcess, until
@@ -126,7 +127,7 @@ def test_parcels_of_another_job_and_another_account_are_out_of_reach(attacker: R
 
 
 def test_output_that_is_a_link_puts_no_file_of_the_servers_into_the_log(attacker: Remote) -> None:
-    """As it was found: the key pair, by a chain of links."""
+    """The attack as it was found: it reads the key pair through a chain of links."""
     attacker.post(1, link(UP, TURNS), link(".output", f"{UP}/../../credentials"))
     attacker.courier.collect()
     assert SECRET not in attacker.text("run/output.log")
@@ -134,7 +135,7 @@ def test_output_that_is_a_link_puts_no_file_of_the_servers_into_the_log(attacker
 
 
 def test_a_chain_of_links_leads_to_no_file_of_the_servers(attacker: Remote) -> None:
-    """As it was found: the output's own file is a link, and what is printed goes through it."""
+    """The attack as it was found: the output's own file is a link, and printed lines go through it."""
     out = f"{UP}/../../credentials"
     attacker.post(1, link(UP, TURNS), link("run/output.log", out), output(b"written", 0))
     attacker.courier.collect()
@@ -282,14 +283,14 @@ def test_a_script_sends_what_it_knows_of_its_nodes_and_nothing_else(
 
 
 @pytest.fixture
-def carrier(attacker: Remote) -> host_carrier.Carrier:
+def carrier(attacker: Remote) -> agent.FileSyncAgent:
     """A node that has its inputs, and on which the job can write."""
     made = attacker.carrier()
     (attacker.node / "secret").write_text(SECRET)
     return made
 
 
-def test_what_comes_down_is_not_written_through_a_link(attacker: Remote, carrier: host_carrier.Carrier) -> None:
+def test_what_comes_down_is_not_written_through_a_link(attacker: Remote, carrier: agent.FileSyncAgent) -> None:
     run = attacker.node / attacker.base / "run"
     assert (run / "plan.json").read_text() == "{}"
     run.rename(run.with_name("gone"))
@@ -300,7 +301,7 @@ def test_what_comes_down_is_not_written_through_a_link(attacker: Remote, carrier
     assert not (attacker.node / "control").exists()
 
 
-def test_what_goes_up_is_not_read_through_a_link(attacker: Remote, carrier: host_carrier.Carrier) -> None:
+def test_what_goes_up_is_not_read_through_a_link(attacker: Remote, carrier: agent.FileSyncAgent) -> None:
     host = attacker.node / attacker.base
     (host / "run/output.log").unlink()
     (host / "run/output.log").symlink_to(attacker.node / "secret")

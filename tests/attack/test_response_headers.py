@@ -1,6 +1,6 @@
-"""A client puts line ends into what comes back as a header: every answer stays one answer.
+"""A client puts line ends into what comes back as a header. Every answer must stay one answer.
 
-The attacker is whoever makes a person follow a link, or a job that stores an object for others to read.
+The attacker makes a person follow a link, or is a job that stores an object for others to read.
 """
 
 import http.client
@@ -12,9 +12,9 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from sagelet_api.protocol import Environ, StartResponse
-from sagelet_api.server import Server
-from sagelet_engine.clock import SystemClock
+from sagelet_api.http.server import Server
+from sagelet_api.protocol.calls import Environ, StartResponse
+from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.s3.store import S3Store
 from support.server import SageletProcess
 

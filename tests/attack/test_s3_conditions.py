@@ -1,4 +1,4 @@
-"""S3: what a presigned URL says of a body binds nobody, but it cannot be changed; conditions hold in a race."""
+"""S3: what a presigned URL says of a body does not bind, but cannot be changed. Conditions hold in a race."""
 
 import threading
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import REGION, ApiWorld
 
 #: As @aws-sdk/s3-request-presigner has them in the query of a PutObject.
@@ -78,7 +78,7 @@ def test_it_cannot_be_changed(world: ApiWorld, before: str, after: str) -> None:
 
 
 def test_an_object_that_changes_meanwhile_is_not_deleted(world: ApiWorld) -> None:
-    """The condition is asked where nobody else writes: each of the rivals' objects lives, or was the one named."""
+    """The condition is checked under exclusion. Each rival's object survives, or is the one that was named."""
     s3 = client(world)
     first = s3.put_object(Bucket="mine", Key="k", Body=b"first")["ETag"]
     deleted: list[bool] = []

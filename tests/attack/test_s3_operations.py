@@ -1,4 +1,4 @@
-"""S3: a request is for one operation, and who signed it signed that one."""
+"""S3: a request runs one operation, and it is the one that was signed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import REGION, ApiWorld
 
 

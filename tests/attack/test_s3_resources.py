@@ -10,7 +10,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import REGION, ApiWorld
 
 BUCKET, ROLE = "mine", "arn:aws:iam::123456789012:role/somebody"
@@ -25,7 +25,7 @@ def bridge() -> MotoBridge:
 
 @pytest.fixture
 def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
-    bridge.forget()
+    bridge.process.forget()
     with ApiWorld(tmp_path, bridge, auth=True) as running:
         owner = client(running, "s3")
         owner.create_bucket(Bucket=BUCKET)

@@ -1,4 +1,4 @@
-"""A request that is small and says that it is large: what it unfolds to, and numbers that no machine has."""
+"""Small requests that claim to be large: bodies that unfold, and numbers beyond any machine."""
 
 import zlib
 from collections.abc import Iterator

@@ -15,7 +15,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import request
 
@@ -32,7 +32,7 @@ WHO = "Action=GetCallerIdentity&Version=2011-06-15"
 @pytest.fixture(params=[False, True], ids=["any key opens", "--auth"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ApiWorld]:
     bridge = MotoBridge()
-    bridge.forget()
+    bridge.process.forget()
     with ApiWorld(tmp_path, bridge, auth=request.param) as running:
         yield running
 
@@ -129,11 +129,11 @@ def test_nothing_happens(world: ApiWorld, attacker: Attacker, case: tuple[str, s
     assert b"AccessKeyId" not in answer
     assert b"eve" not in attacker.owner_form("iam", "Action=ListUsers&Version=2010-05-08")[1]
     assert b"<AlarmName>mine<" in attacker.owner_form("monitoring", "Action=DescribeAlarms&Version=2010-08-01")[1]
-    assert world._bridge._backend("sagemaker")[ACCOUNT][REGION].notebook_instances == {}
+    assert world._bridge.process.backend("sagemaker")[ACCOUNT][REGION].notebook_instances == {}
 
 
 def test_a_body_that_moto_takes_for_a_form(world: ApiWorld, attacker: Attacker) -> None:
-    """The target says what runs, whatever the body of another content type looks like."""
+    """The target header decides what runs, even if the body has another content type."""
     attacker.send("monitoring", "/", ALARMS.encode(), Content_Type=JSON, X_Amz_Target="X.PutMetricData")
     text = json.dumps({"Namespace": f"&{ALARMS}&", "MetricData": []}).encode()
     attacker.send("monitoring", "/", text, Content_Type=JSON, X_Amz_Target="X.PutMetricData")

@@ -18,15 +18,16 @@ from urllib.parse import quote, unquote
 import pytest
 
 from sagelet_api.app import Application
-from sagelet_api.aws_errors import AwsError
-from sagelet_api.operations import RestOperation
-from sagelet_api.permissions import action_of
-from sagelet_api.protocol import Call, Environ
-from sagelet_api.security import FrontDoor
-from sagelet_api.service_models import models_of, signing_name_of
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.services.s3 import moto_routes, service
-from sagelet_api.services.s3.request import S3Request
+from sagelet_api.auth.permissions import action_of
+from sagelet_api.auth.request_guard import RequestGuard
+from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.calls import Call, Environ
+from sagelet_api.protocol.operations import RestOperation
+from sagelet_api.protocol.s3.request import S3Request
+from sagelet_api.protocol.service_models import models_of, signing_name_of
+from sagelet_api.services.moto import s3_routes as moto_routes
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.services.s3 import service
 from support.protocol_requests import TWO_NAMES, Sent, confused, protocols_of, service_model, written
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -42,8 +43,8 @@ class Ran(AwsError):
     status = 418
 
 
-class Door(FrontDoor):
-    """Lets everybody in, as a caller who has to be asked."""
+class Door(RequestGuard):
+    """Lets everybody in as a caller whose permissions must be checked."""
 
     def __init__(self, asked: list[str]) -> None:
         super().__init__()
@@ -67,9 +68,9 @@ class Watched:
                           self._handler("BatchGetMetrics")),
         ]  # fmt: skip
         self._app = Application(
-            Door(self.asked), lambda *_: [], (), services if own else {}, bridge.wsgi,
+            Door(self.asked), lambda *_: [], (), services if own else {}, bridge.requests.wsgi,
             apps={"s3": service.S3Service(Anything(), Anything(), Forwarded(self.ran)).wsgi} if own else {},
-            rest=rest if own else (), routes=bridge.route,
+            rest=rest if own else (), routes=bridge.requests.route,
         )  # fmt: skip
 
     def _handler(self, name: str) -> Any:
@@ -146,7 +147,7 @@ def _environ(signing_name: str, sent: Sent) -> Environ:
 def moto() -> Iterator[Watched]:
     """moto behind the front for everything, up to where it would run the operation."""
     bridge = MotoBridge()
-    bridge.partition(REGION)
+    bridge.process.partition(REGION)
     watched = Watched(bridge, own=False)
     backends, names = import_module("moto.backends"), set(import_module("moto.backends").list_of_moto_modules())
 

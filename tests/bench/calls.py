@@ -55,10 +55,6 @@ def _any_name(jobs: int) -> str:
     return many_jobs.name(_choice.randrange(jobs))
 
 
-def _any_arn(jobs: int) -> str:
-    return f"arn:aws:sagemaker:{many_jobs.REGION}:{many_jobs.ACCOUNT}:training-job/{_any_name(jobs)}"
-
-
 def _search(name: str, value: str) -> dict[str, Any]:
     where = {"Filters": [{"Name": name, "Operator": "Equals", "Value": value}]}
     order = {"SortBy": "CreationTime", "SortOrder": "Descending"}
@@ -72,11 +68,6 @@ LIST = Kind(
     "ListTrainingJobs",
     lambda _: {"MaxResults": 100, "SortBy": "CreationTime", "SortOrder": "Descending"},
 )
-LIST_NAMED = Kind(
-    "ListTrainingJobs, NameContains",
-    "ListTrainingJobs",
-    lambda _: {"MaxResults": 100, "NameContains": "00"},
-)
 SEARCH = Kind(
     "Search by status, a page of 100",
     "Search",
@@ -89,12 +80,5 @@ SEARCH_PROPERTY = Kind(
     lambda _: _search("HyperParameters.epochs", "3"),
     reads_all=True,
 )
-LIST_TAGS = Kind("ListTags", "ListTags", lambda jobs: {"ResourceArn": _any_arn(jobs)}, b"project")
-ADD_TAGS = Kind(
-    "AddTags",
-    "AddTags",
-    lambda jobs: {"ResourceArn": _any_arn(jobs), "Tags": [{"Key": "seen", "Value": str(next(_fresh))}]},
-    b"Tags",
-)
 #: Creation last: what it queues stays.
-KINDS = (DESCRIBE, LIST, LIST_NAMED, SEARCH, SEARCH_PROPERTY, LIST_TAGS, ADD_TAGS, CREATE)
+KINDS = (DESCRIBE, LIST, SEARCH, SEARCH_PROPERTY, CREATE)

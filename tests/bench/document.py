@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from bench import page, picture, wording
+from bench import page, wording
 from bench.figures import FIGURES, Measured
 from bench.tables import Bar, Table
 
 PAGE = FIGURES.parents[1] / "benchmarks.md"
-PICTURE = FIGURES.with_name("ratios.svg")
 BAR_HEAD = ("bar", "promised", "measured", "")
 
 
@@ -15,7 +14,6 @@ def write(figures: Mapping[str, Measured]) -> None:
     for name, measured in figures.items():
         page.write(PAGE, section(name, measured), name)
     page.write(PAGE, overview(figures), "bars")
-    PICTURE.write_text(picture.render(figures))
 
 
 def overview(figures: Mapping[str, Measured]) -> str:
@@ -31,9 +29,7 @@ def section(name: str, measured: Measured) -> str:
 
 def _table(table: Table) -> str:
     rows = [tuple(wording.number(cell) for cell in row) for row in table.rows]
-    parts = [f"**{table.title}**", table.conditions, page.table(table.columns, rows)]
-    if table.bars:
-        parts.append(page.table(BAR_HEAD, [_bar(bar) for bar in table.bars]))
+    parts = [f"**{table.title}**", *filter(None, [table.conditions]), page.table(table.columns, rows)]
     return "\n\n".join(parts)
 
 

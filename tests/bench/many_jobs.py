@@ -5,11 +5,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from sagelet_engine.jobs import lifecycle
-from sagelet_engine.jobs.record import JobKey, SecondaryStatus, TrainingJob
-from sagelet_engine.jobs.store import Store
-from sagelet_engine.telemetry.events import LogEvent
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_engine.model import lifecycle, training
+from sagelet_engine.model.job import JobKey, SecondaryStatus
+from sagelet_engine.model.log_events import LogEvent
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.store.jobs import Store
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
@@ -81,7 +82,7 @@ def take_the_place(data: Path, now_ms: int) -> None:
 
 def _completed(job_name: str, created_ms: int, seconds: int, **resources: Any) -> TrainingJob:
     key = JobKey(ACCOUNT, REGION, job_name)
-    job = lifecycle.create(key, f"id-{job_name}", body(job_name, **resources), TAGS, created_ms)
+    job = training.create(key, f"id-{job_name}", body(job_name, **resources), TAGS, created_ms)
     for step, status in enumerate(LIFE, start=1):
         job = lifecycle.advance(job, status, created_ms + 1000 * step * seconds, placed_ms=created_ms)
     return job

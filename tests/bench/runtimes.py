@@ -12,7 +12,7 @@ import psutil
 
 from bench import servers as processes
 from bench.training import IMAGE, Account
-from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.images.engine import connect, image_id
 from sagelet_engine.images.variants import training_image
 from support import tiny_image

@@ -1,63 +1,27 @@
-"""Many small objects, and a bucket of very many keys."""
+"""A bucket of very many keys."""
 
 import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import psutil
 
-from bench import load, servers
-from bench.load import Outcome
-from bench.s3_clients import AUTHORIZATION, BUCKET, Server
-from sagelet_engine.clock import SystemClock
+from bench import servers
+from bench.s3_clients import Server
+from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.store import S3Store
 
-BODY = b"x" * 1024
 LISTED = "listed"
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 
 
 def listed_key(number: int) -> str:
     return f"data/{number // 1000:03}/part-{number:06}.bin"
-
-
-# --- small objects --------------------------------------------------------------------------------------------
-
-
-def by_boto3(call: Callable[[int], Any], count: int) -> Outcome:
-    """One client, one call after another."""
-    outcome = Outcome()
-    began = time.perf_counter()
-    for number in range(count):
-        sent = time.perf_counter()
-        call(number)
-        outcome.seconds.append(time.perf_counter() - sent)
-    outcome.elapsed = time.perf_counter() - began
-    return outcome
-
-
-def by_many(server: Server, method: str, count: int, clients: int) -> Outcome:
-    """Nothing but HTTP."""
-    body = BODY if method == "PUT" else b""
-    return load.send(server.endpoint, [_request(server, method, number, body) for number in range(count)], clients)
-
-
-def _request(server: Server, method: str, number: int, body: bytes) -> bytes:
-    lines = (
-        f"{method} /{BUCKET}/many/{number} HTTP/1.1", f"Host: {urlsplit(server.endpoint).netloc}",
-        f"Authorization: {AUTHORIZATION}", f"Content-Length: {len(body)}", "", "",
-    )  # fmt: skip
-    return "\r\n".join(lines).encode() + body
-
-
-# --- a bucket of many keys ------------------------------------------------------------------------------------
 
 
 @contextmanager

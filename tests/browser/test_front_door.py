@@ -53,7 +53,7 @@ class Victim:
 
 @pytest.fixture(scope="module")
 def sagelet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
-    """As people run it: any key opens, so that all is up to the front door."""
+    """As people run it: any key opens, so that all is up to the request guard."""
     process = SageletProcess(tmp_path_factory.mktemp("sagelet") / "data", "--runtime", "process").start()
     yield Victim(process.endpoint)
     process.stop()

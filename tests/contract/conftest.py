@@ -8,16 +8,16 @@ from pathlib import Path
 import docker
 import pytest
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.runtimes.docker import DockerRuntime
-from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
-from sagelet_engine.runtimes.slurm_task import ContainerTask
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.runtimes.docker.runtime import DockerRuntime
+from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
+from sagelet_engine.runtimes.slurm.task import ContainerTask
 from support.harness import Harness
 from support.slurm_cluster import SlurmCluster
 from support.slurm_jobs import slurm_runtime
 from support.tiny_image import ensure
 
-#: Stands for the image's `train`.
+#: A program in place of the image's `train`.
 TRAIN = (sys.executable, "-c", "print('trained')")
 
 
@@ -80,12 +80,12 @@ RUNTIMES = [
     pytest.param("slurm", marks=pytest.mark.slurm),
 ]
 if os.environ.get("SAGELET_TEST_CONTRACT") == "all":
-    # Minutes more; tests/slurm/test_containers.py has what is its own.
+    # This takes minutes more. tests/slurm/test_containers.py tests what is special about it.
     RUNTIMES.append(pytest.param("slurm_docker", marks=[pytest.mark.slurm, pytest.mark.docker]))
 
 
 @pytest.fixture(params=RUNTIMES)
 def host(request: pytest.FixtureRequest) -> Harness:
-    """Each runtime in turn: what a test says of it is true of all."""
+    """Each runtime in turn. A test must pass on all of them."""
     harness: Harness = request.getfixturevalue(f"{request.param}_host")
     return harness

@@ -13,14 +13,14 @@ import docker
 import pytest
 from docker.errors import NotFound
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.errors import ClientFault, RuntimeUnavailable
-from sagelet_engine.runtimes import docker_client as sagelets_client
-from sagelet_engine.runtimes import docker_networks
-from sagelet_engine.runtimes import docker_spec as spec
-from sagelet_engine.runtimes.confinement import Exceptions
-from sagelet_engine.runtimes.docker import DockerRuntime, probe
-from sagelet_engine.runtimes.port import Handle, Mount
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.model.confinement import Exceptions
+from sagelet_engine.model.runtime import Handle, Mount
+from sagelet_engine.runtimes.docker import engine as sagelets_client
+from sagelet_engine.runtimes.docker import networks as docker_networks
+from sagelet_engine.runtimes.docker import spec
+from sagelet_engine.runtimes.docker.runtime import DockerRuntime, probe
 from sagelet_engine.settings import DEFAULT_LOG
 from support.harness import DEADLINE_S, Harness, wait_for
 
@@ -306,7 +306,7 @@ def test_jobs_of_one_host_share_a_network_on_which_they_do_not_reach_each_other(
     ((name, network),) = inspect(docker_client, service)["NetworkSettings"]["Networks"].items()
     address = (network["IPAddress"], 5000)
     wait_for("the service", lambda: hello_from(address) == b"hello\n")
-    other = docker_host.start(f"nc -w 2 {address[0]} 5000 < /dev/null && echo reached; echo end")
+    other = docker_host.start(f"nc -w 2 {address[0]} 5000 < /dev/null 2>/dev/null && echo reached; echo end")
     assert list(inspect(docker_client, other)["NetworkSettings"]["Networks"]) == [name]
     assert docker_host.text(other)[-1] == "end"
     assert not {"hello", "reached"} & {*docker_host.text(other)}

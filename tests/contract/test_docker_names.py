@@ -7,8 +7,8 @@ from pathlib import Path
 import docker
 import pytest
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.runtimes.docker import DockerRuntime
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.runtimes.docker.runtime import DockerRuntime
 from support.harness import Harness
 
 pytestmark = pytest.mark.docker

@@ -29,7 +29,7 @@ from contract.test_runtime import (
 from contract.test_runtime import (
     test_stop_of_an_ended_host_is_no_error as test_stop_of_an_ended_host_is_no_error,
 )
-from sagelet_engine.runtimes.port import LaunchPlan, Mount
+from sagelet_engine.model.runtime import LaunchPlan, Mount
 from sagelet_engine.simulation.clock import SimulatedClock
 from sagelet_engine.simulation.functions import Function, FunctionHost, FunctionRuntime, Terminated
 from support.harness import Harness, wait_for

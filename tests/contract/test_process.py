@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 import sagelet_engine
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.errors import ClientFault
-from sagelet_engine.runtimes import host_files
-from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, Mount
-from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.base import json_files
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.model.runtime import WARM_POOL_CACHE, Handle, Mount
+from sagelet_engine.runtimes.node import host_files
+from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from support.harness import Harness, wait_for
 from support.packages import wheel, wheel_name
 
@@ -35,7 +36,7 @@ def without_namespaces(directory: Path) -> ProcessRuntime:
 
 
 def started(handle: Handle) -> dict[str, object]:
-    content = host_files.read_json(Path(handle.ref, host_files.STARTED))
+    content = json_files.read_json(Path(handle.ref, host_files.STARTED))
     assert content is not None
     return content
 
@@ -156,7 +157,7 @@ def test_process_id_of_a_dead_keeper_that_was_used_again_is_left_alone(process_h
     handle = process_host.start("exec sleep 600")
     os.kill(keeper_of(handle), signal.SIGKILL)
     with subprocess.Popen(["sleep", "600"]) as stranger:
-        host_files.write_json(Path(handle.ref, host_files.STARTED), {**started(handle), "pid": stranger.pid})
+        json_files.write_json(Path(handle.ref, host_files.STARTED), {**started(handle), "pid": stranger.pid})
         process_host.end(handle)
         process_host.runtime.stop(handle)
         process_host.runtime.stop(handle, force=True)
@@ -168,9 +169,9 @@ def test_process_id_of_a_dead_keeper_that_was_used_again_is_left_alone(process_h
 SERVER = """
 import os, sys, time
 from pathlib import Path
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
-from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.model.runtime import HostPlan, LaunchPlan
+from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 directory = Path(sys.argv[1])
 (directory / "ml").mkdir()
 host = HostPlan("algo-1", directory / "ml", directory / "run")
@@ -306,7 +307,7 @@ def test_a_read_only_mount_protects_what_is_mounted_below_it(process_host: Harne
 
 MOUNTED_BELOW = """
 import os, sys
-from sagelet_engine.runtimes import host_namespaces as ours
+from sagelet_engine.runtimes.node import host_namespaces as ours
 files = sys.argv[1]
 target = files + "/shown"
 os.mkdir(target)

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from sagelet_engine.runtimes import docker_spec, host_plan, slurm_task
-from sagelet_engine.runtimes.confinement import NOBODY
-from sagelet_engine.runtimes.port import Line, Mount
+from sagelet_engine.model.confinement import NOBODY
+from sagelet_engine.model.runtime import Line, Mount
+from sagelet_engine.runtimes.docker import spec as docker_spec
+from sagelet_engine.runtimes.node import host_plan
+from sagelet_engine.runtimes.slurm import task as slurm_task
 from support.harness import Harness, wait_for
 
 PRINTER = 'i=0; while [ $i -lt 3000 ]; do echo "line $i"; i=$((i+1)); done'

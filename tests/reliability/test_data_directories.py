@@ -172,3 +172,13 @@ def test_a_server_ends_whose_directory_is_replaced(original: SageletProcess, tmp
     original.data.rmdir()
     (tmp_path / "away").rename(original.data)
     original.start()
+
+
+@pytest.mark.xla
+def test_a_server_that_fails_once_it_has_started_ends(tmp_path: Path) -> None:
+    """What it started before it failed does not hold the process."""
+    server = server_on(tmp_path / "data", "process")
+    (server.data / "server.json" / "in the way").mkdir(parents=True)
+    server.data.chmod(0o700)
+    assert not server.begin()
+    assert server.output == [f"Error: {server.data / 'server.json'} cannot be written: Is a directory\n"]

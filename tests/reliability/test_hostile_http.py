@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from sagelet_api.server import MOST_THREADS, THREADS, Server, _HttpServer
+from sagelet_api.http.server import MOST_THREADS, THREADS, Server, _HttpServer
 from support.http_grammar import SMUGGLED, Conversation, conversation, mutated
 from support.raw_http import PATIENCE, Answer, Witness, exchange
 from support.server import until

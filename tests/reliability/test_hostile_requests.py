@@ -15,10 +15,10 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.services.s3.routing import routes
+from sagelet_api.protocol.s3.request import routes
+from sagelet_api.protocol.validation import rule_book
+from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.s3.service import HANDLERS
-from sagelet_api.validation import rule_book
 from support.api_world import ACCOUNT, ApiWorld
 from support.hostile_bodies import TEXTS, Bodies
 from support.world import IMAGE, request
@@ -62,7 +62,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiWorld]:
         running.stream("a-job", ["loss=1", "a line"])
         yield running
     # What was left there is the process's, and so the next test's.
-    bridge.forget()
+    bridge.process.forget()
 
 
 def seeds() -> Iterator[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, REGION, ApiWorld
 
 #: Window title, clipboard, device report, cursor, alternate screen, reset, C1's CSI and OSC, backspaces, a bell.

@@ -8,7 +8,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from sagelet_engine.failpoints import Failpoint
+from sagelet_engine.base.failpoints import Failpoint
 from support.failpoints import BUCKET, Life, Mortal
 from support.killed_jobs import PASSED_BY, WITNESS, Check, check_bill, fails, trains
 from support.server import until

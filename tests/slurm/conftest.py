@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, slurm_cluster: SlurmCluster
 
 @pytest.fixture
 def jobs(server: SageletProcess, slurm_cluster: SlurmCluster) -> Iterator[SlurmJobs]:
-    """A test leaves no job behind, and the cluster idle."""
+    """Jobs of a Slurm server. After the test it removes every job, and the cluster is idle."""
     jobs = SlurmJobs(server)
     yield jobs
     jobs.stop_all()
@@ -52,5 +52,5 @@ def jobs(server: SageletProcess, slurm_cluster: SlurmCluster) -> Iterator[SlurmJ
 
 @pytest.fixture
 def go(tmp_path: Path) -> Path:
-    """What jobs wait for: they can see this machine's files."""
+    """The file that jobs wait for. They can see this machine's files."""
     return tmp_path / "go"

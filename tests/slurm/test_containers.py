@@ -12,7 +12,7 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from sagelet_engine.runtimes import slurm_docker
+from sagelet_engine.runtimes.slurm import docker as slurm_docker
 from support import tiny_image
 from support.server import SageletProcess, until
 from support.slurm_cluster import SlurmCluster
@@ -179,7 +179,7 @@ def _keepers(number: str) -> list[int]:
             job = f"SLURM_JOB_ID={number}".encode() in (process / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if job and b"slurm_keeper.py" in command and command.split(b"\0")[1] == b"-I":
+        if job and b"keeper.py" in command and command.split(b"\0")[1] == b"-I":
             found.append(int(process.name))
     assert found
     return found

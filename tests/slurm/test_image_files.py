@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.errors import ClientFault
-from sagelet_engine.runtimes import host_files, slurm_files
-from sagelet_engine.runtimes.port import HostPlan, LaunchPlan, Mount
-from sagelet_engine.runtimes.slurm_script import KEEPER
-from sagelet_engine.runtimes.slurm_task import ContainerTask, Engine
+from sagelet_engine.base import json_files
+from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.model.runtime import HostPlan, LaunchPlan, Mount
+from sagelet_engine.runtimes.node import host_files
+from sagelet_engine.runtimes.slurm import files as slurm_files
+from sagelet_engine.runtimes.slurm.script import KEEPER
+from sagelet_engine.runtimes.slurm.task import ContainerTask, Engine
 from support import container_programs
 from support.harness import wait_for
 
@@ -48,14 +50,14 @@ class Node:
         (directory / slurm_files.NODES).write_text("n1\nn2\n")
         (directory / slurm_files.ADDRESSES).write_text("n1 127.9.0.1\nn2 127.9.0.2\n")
         run_dirs = [str(self._directory), str(self.run_dir)]
-        host_files.write_json(directory / slurm_files.GO, {"hosts": ["algo-1", "algo-2"], "run_dirs": run_dirs})
+        json_files.write_json(directory / slurm_files.GO, {"hosts": ["algo-1", "algo-2"], "run_dirs": run_dirs})
         mounts = (Mount(self.images, "mounted", read_only=True),)
         host = HostPlan("algo-2", self.opt_ml, self.run_dir, read_only=("input",), mounts=mounts)
         plan = LaunchPlan(
             **{"job_id": "j", "job_name": "j", "image": IMAGE, "hosts": (host,), "entrypoint": ("/bin/sh", "-c"),
                "arguments": script, **changes}
         )  # fmt: skip
-        host_files.write_json(self.run_dir / host_files.PLAN, self.task.content(plan, host, 7777))
+        json_files.write_json(self.run_dir / host_files.PLAN, self.task.content(plan, host, 7777))
         (self.run_dir / slurm_files.CONTROL).touch()
         path = f"{self._directory / 'bin'}:{os.environ['PATH']}"
         environment = {"PATH": path, "SLURM_NODEID": "1", "SLURM_JOB_ID": "5", "SLURMD_NODENAME": "n2", "SECRET": "x"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.runtimes import slurm
-from sagelet_engine.runtimes.slurm import SlurmRuntime
+from sagelet_engine.runtimes.slurm import runtime as slurm
+from sagelet_engine.runtimes.slurm.runtime import SlurmRuntime
 from support.harness import Harness, wait_for
 from support.slurm_cluster import PATH, SlurmCluster
 from support.slurm_jobs import slurm_runtime

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_engine.errors import ClientFault, RuntimeUnavailable
-from sagelet_engine.runtimes import host_files, slurm_files
-from sagelet_engine.runtimes.cluster import Ground, Order
-from sagelet_engine.runtimes.courier import Courier, staging_bucket
-from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan
-from sagelet_engine.runtimes.slurm import SlurmRuntime
-from sagelet_engine.runtimes.slurm_staging import Staging
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.model.cluster import AllocationRequest, ClusterContext
+from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan
+from sagelet_engine.runtimes.node import host_files
+from sagelet_engine.runtimes.slurm import files as slurm_files
+from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer, staging_bucket
+from sagelet_engine.runtimes.slurm.runtime import SlurmRuntime
+from sagelet_engine.runtimes.slurm.staging import Staging
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.slurm_cluster import SlurmCluster
 from support.slurm_jobs import slurm_runtime
@@ -62,8 +63,8 @@ class Remote:
     def __init__(self, world: ApiWorld, cluster: SlurmCluster, data: Path) -> None:
         self.world, self.data = world, data
         self.job = world.waiting_job(uuid.uuid4().hex)
-        courier = Courier(data, data / "courier", world.s3.objects)
-        ground = Ground(world.s3.objects, world.engine.keys, lambda: f"http://127.0.0.1:{world.port}")
+        courier = FileSyncServer(data, data / "courier", world.s3.objects)
+        ground = ClusterContext(world.s3.objects, world.engine.keys, lambda: f"http://127.0.0.1:{world.port}")
         self.staging = Staging(data, courier, ground, sys.executable)
         self.runtime: SlurmRuntime = slurm_runtime(
             cluster, data / "runtime", self.job.id, (sys.executable, "-c", SCRIPT)
@@ -82,7 +83,7 @@ class Remote:
         return HostPlan(name, root / "opt-ml", root / "run")
 
     def launch(self, plan: LaunchPlan) -> list[Handle]:
-        order = Order(plan.job_id, plan.job_name, ("", ""), account=ACCOUNT, region=REGION)
+        order = AllocationRequest(plan.job_id, plan.job_name, ("", ""), account=ACCOUNT, region=REGION)
         self.runtime.cluster.submit(order)
         handles: list[Handle] = []
 
@@ -146,7 +147,7 @@ def test_a_stop_reaches_the_nodes_and_what_they_wrote_by_then_is_there(remote: R
     assert remote.output("algo-2")[-1] == "asked to end"
     assert (remote.roots["algo-2"] / "opt-ml/model/algo-2").stat().st_size == 100_000
     ends = [json.loads((root / "run" / host_files.EXIT).read_text()) for root in remote.roots.values()]
-    assert [end[slurm_files.HEARD] for end in ends] == [slurm_files.TERMINATE] * 2
+    assert [end[host_files.HEARD] for end in ends] == [slurm_files.TERMINATE] * 2
 
 
 def test_an_exit_code_crosses_the_network(remote: Remote) -> None:

@@ -1,4 +1,4 @@
-"""A world with its front: the engine on fakes behind a real server, for tests through boto3."""
+"""The engine on fakes behind a real server, for tests through boto3."""
 
 import io
 import json
@@ -11,68 +11,76 @@ from urllib.parse import quote
 import urllib3
 
 from sagelet_api.app import Application
-from sagelet_api.authentication import Authentication
-from sagelet_api.callers import Callers
-from sagelet_api.control import control_app
-from sagelet_api.security import FrontDoor
-from sagelet_api.services.identity import Identity
-from sagelet_api.services.logs import TrainingLogs
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.auth.authentication import Authentication
+from sagelet_api.auth.callers import Callers
+from sagelet_api.auth.request_guard import RequestGuard
+from sagelet_api.control.endpoints import control_app
+from sagelet_api.control.throttling import Throttling
+from sagelet_api.services.iam.identity import Identity
+from sagelet_api.services.logs.service import TrainingLogs
+from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.not_run import refuse_what_is_not_run
-from sagelet_api.services.s3.setup import open_s3
-from sagelet_api.services.sagemaker import TrainingJobs, any_role
-from sagelet_api.services.sagemaker_metrics import SageMakerMetrics
-from sagelet_api.services.state_events import StateEvents
-from sagelet_api.throttling import Throttling
+from sagelet_api.services.s3.service import open_s3
+from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
+from sagelet_api.services.sagemaker.service import TrainingJobs, any_role
+from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_api.web.app import web_app
 from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
-from sagelet_engine.data.objects import S3Uri
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.runtimes.port import Line
-from sagelet_engine.telemetry.events import LogEvent, LogStream
-from sagelet_engine.telemetry.sink import StatusSink
+from sagelet_engine.model.log_events import LogEvent, LogStream
+from sagelet_engine.model.objects import S3Uri
+from sagelet_engine.model.runtime import Line
+from sagelet_engine.model.sinks import StatusSink
+from sagelet_engine.model.training import TrainingJob
 from support.front import front
 from support.world import World
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 
-#: No second try, and no redirection followed.
+#: Makes no second try, and follows no redirection.
 _AS_IT_IS: Any = {"retries": False, "redirect": False}
 
 
 class ApiWorld(World):
-    """`with ApiWorld(root, bridge) as world`: `world.sagemaker` and `world.logs` speak to its server."""
+    """Used as `with ApiWorld(root, bridge) as world`. `world.sagemaker` and `world.logs` call its server."""
 
     def __init__(self, root: Path, bridge: MotoBridge, **settings: Any) -> None:
         self._bridge = bridge
         super().__init__(root, **settings)
-        roles = bridge.may_assume if self.settings.enforce_iam else any_role
+        roles = bridge.iam.may_assume if self.settings.enforce_iam else any_role
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
         services = {
             "sagemaker": jobs.operations(),
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
-            **Identity(bridge, self.engine.keys).services(),
+            **Identity(bridge.iam, self.engine.keys).services(),
         }
         self._http = urllib3.PoolManager()
-        #: REST's own store: the jobs of this world have stand-ins for theirs.
-        self.s3 = open_s3(self.settings, self.clock, bridge)
+        #: The object store of the S3 API. The jobs of this world have a stand-in.
+        self.s3 = open_s3(self.settings, self.clock, bridge.buckets)
         throttling = Throttling()
         control = control_app(self.engine, throttling)
         apps = {"s3": self.s3.wsgi}
         rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
-        callers = Callers(self.engine, bridge, enforce_iam=self.settings.enforce_iam)
-        door = FrontDoor((), Authentication(callers, everywhere=self.settings.auth))
+        callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=self.settings.enforce_iam)
+        door = RequestGuard((), Authentication(callers, everywhere=self.settings.auth))
         checks = (throttling.check,) if self.settings.stubs else (throttling.check, refuse_what_is_not_run)
         self.sessions = Sessions(self.engine.keys)
         pages = web_app(lambda: Site(self.engine, jobs, self.s3.store, self.sessions))
         self._application = Application(
-            door, control, checks, services, bridge.wsgi, apps=apps, rest=rest, pages=pages, routes=bridge.route
+            door,
+            control,
+            checks,
+            services,
+            bridge.requests.wsgi,
+            apps=apps,
+            rest=rest,
+            pages=pages,
+            routes=bridge.requests.route,
         )
         self._stack = ExitStack()
 
     def make_statuses(self) -> StatusSink:
-        return StateEvents(self._bridge)
+        return StateEvents(self._bridge.events)
 
     def __enter__(self) -> "ApiWorld":
         self._front = self._stack.enter_context(front(self._application))
@@ -91,11 +99,11 @@ class ApiWorld(World):
         return self._front.port
 
     def client(self, service: str, region: str = REGION, account: str = ACCOUNT) -> Any:
-        """Validates nothing itself and never repeats a call, so that the server's own answers are seen."""
+        """Returns a client that validates nothing and never repeats a call, so that the server's answers are seen."""
         return self._front.client(service, region, account, parameter_validation=False)
 
     def post(self, operation: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """A SageMaker call as JSON, whatever types the body has: boto3 fails itself over the wrong ones."""
+        """Sends a SageMaker call as JSON with any types in the body. boto3 itself would refuse wrong types."""
         headers = {
             "Authorization": _authorization(ACCOUNT),
             "Content-Type": "application/x-amz-json-1.1",
@@ -105,7 +113,7 @@ class ApiWorld(World):
         return answer.status, json.loads(answer.data or "{}")
 
     def call(self, operation: str, body: dict[str, Any], account: str = ACCOUNT) -> tuple[int, dict[str, Any]]:
-        """As `post`, in this process and without a socket: for thousands of calls."""
+        """Does the same as `post` in this process and without a socket, for thousands of calls."""
         status, _, answer = self.ask(
             "POST", "/", json.dumps(body).encode(), account=account, x_amz_target=f"SageMaker.{operation}"
         )
@@ -123,7 +131,7 @@ class ApiWorld(World):
         content_type: str = "application/x-amz-json-1.1",
         **headers: str,
     ) -> tuple[int, dict[str, str], bytes]:
-        """Any signed request, in this process and without a socket. `_` in a header's name stands for `-`."""
+        """Sends any signed request, in this process and without a socket. `_` in a header's name stands for `-`."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         lengths = {"content-type": content_type, "content-length": str(len(content))}
         answered: list[Any] = []
@@ -151,12 +159,12 @@ class ApiWorld(World):
         return int(answered[0].split()[0]), dict(answered[1]), b"".join(answer)
 
     def page(self, path: str, method: str = "GET", **headers: str) -> urllib3.BaseHTTPResponse:
-        """As a browser asks for it; redirections are not followed. `_` in a header's name stands for `-`."""
+        """Requests a page as a browser does. Follows no redirection. `_` in a header's name stands for `-`."""
         asked = {"Accept": "text/html", **{name.replace("_", "-"): value for name, value in headers.items()}}
         return self._http.request(method, f"{self._front.endpoint}{path}", headers=asked, **_AS_IT_IS)
 
     def send_form(self, path: str, fields: dict[str, str], **headers: str) -> urllib3.BaseHTTPResponse:
-        """As a form of a page of ours, with its Origin."""
+        """Sends a form as one of sagelet's pages does, with its Origin."""
         asked = {"Accept": "text/html", "Origin": self._front.endpoint}
         asked |= {name.replace("_", "-"): value for name, value in headers.items()}
         return self._http.request_encode_body(
@@ -164,7 +172,7 @@ class ApiWorld(World):
         )
 
     def stream(self, name: str, texts: Sequence[str] = (), *, start_ms: int = 1_000, step_ms: int = 1) -> LogStream:
-        """A log stream of a job of its own that never runs, with these lines."""
+        """Makes a log stream with these lines, of a new job that never runs."""
         job = self.waiting_job(name)
         made = self.engine._store.open_stream(job, "algo-1", f"{name}/algo-1-1", start_ms)
         return self.say(made, texts, start_ms=start_ms, step_ms=step_ms)
@@ -181,8 +189,8 @@ class ApiWorld(World):
             self.objects.put(uri.bucket, f"{uri.key.rstrip('/')}/data.bin" if uri.key else "data.bin", b"1")
 
     def waiting_job(self, name: str) -> TrainingJob:
-        """A job that is in the store but with no scheduler."""
-        from sagelet_engine.jobs.lifecycle import create
+        """Makes a job that is in the store and that no scheduler knows."""
+        from sagelet_engine.model.training import create
         from support.world import key, request
 
         job = create(key(name), f"id-{name}", request(name), {}, self.clock.now_ms())

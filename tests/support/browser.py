@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-#: Names that Debian, others and Chrome itself install it by.
+#: Names under which Debian, other distributions and Chrome itself install it.
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -23,13 +23,13 @@ def find_chromium() -> str | None:
 
 @contextmanager
 def visiting(page: str, profile: Path, names: Mapping[str, str]) -> Iterator[None]:
-    """A browser that opens a page. `names`: host names that resolve to addresses, as an attacker's DNS says."""
+    """Runs a browser that opens a page. `names` maps host names to addresses, as an attacker's DNS would."""
     program = find_chromium()
     assert program is not None
     rules = ", ".join(f"MAP {name} {address}" for name, address in names.items())
     command = [
         program, "--headless=new", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage",
-        # Containers of CI run as root and have no namespaces of their own to give.
+        # CI's containers run as root and cannot make namespaces.
         "--no-sandbox",
         "--disable-background-networking", "--disable-component-update", "--no-proxy-server",
         f"--user-data-dir={profile}", f"--host-resolver-rules={rules}", page,
@@ -51,7 +51,7 @@ class Attacker(ThreadingHTTPServer):
     def __init__(self, page: bytes) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.page = page
-        #: What the browser is sent to: a page with these in frames.
+        #: The browser opens a page with these in frames.
         self.frames: list[str] = []
         self.reports: dict[str, Any] = {}
 
@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
 class ReboundName:
     """A port whose name is first the attacker's and then the victim's, as with DNS rebinding.
 
-    A connection that asks for `/attack` goes to the attacker's page; all others go, byte for byte, to `victim`.
+    A connection that asks for `/attack` goes to the attacker's page. All others go, byte for byte, to `victim`.
     """
 
     def __init__(self, attacker: int, victim: int) -> None:

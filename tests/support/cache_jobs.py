@@ -1,8 +1,8 @@
-"""Jobs that use the compile cache on a machine without a GPU, all of it real but the GPU and its compiler.
+"""Jobs that use the compile cache on a machine without a GPU. Only the GPU and its compiler are not real.
 
 A stand-in for nvidia-smi gives the server one GPU, and fake_pjrt_plugin.c stands in for the plugin. The job's script
-(cache_worker.py) takes torch_xla's place: it has its programs compiled through sagelet's library before the plugin, and
-reports as a worker does.
+(cache_worker.py) takes torch_xla's place. It compiles its programs through sagelet's library in front of the plugin,
+and reports as a worker does.
 """
 
 import json
@@ -15,7 +15,7 @@ from support.jobs import Jobs
 from support.server import COMPILED
 
 SUPPORT = Path(__file__).parent
-#: One GPU, and what AWS's toolkit and the server ask for.
+#: Lists one GPU, and answers what AWS's toolkit and the server ask.
 NVIDIA_SMI = """#!/bin/sh
 case "$*" in
   --list-gpus) echo "GPU 0: stand-in (UUID: GPU-00000000-0000-0000-0000-000000000000)" ;;
@@ -33,7 +33,7 @@ def build_plugin(target: Path) -> None:
 
 
 def install_gpu(directory: Path) -> str:
-    """Makes the directory one for PATH, with the stand-in for nvidia-smi in it; returns its name."""
+    """Puts the stand-in for nvidia-smi into the directory. Returns the directory's name, for PATH."""
     directory.mkdir()
     tool = directory / "nvidia-smi"
     tool.write_text(NVIDIA_SMI)
@@ -53,16 +53,16 @@ class CacheJobs:
         }
 
     def run(self, programs: list[str], kib: int = 1, fail: bool = False, **variables: str) -> dict[str, Any]:
-        """What a job of these programs has printed, with its `name`, `status` and `report` (`sagelet report --json`).
+        """Runs a job of these programs. Returns what it printed, its `name`, `status` and `report`.
 
-        `kib`: size of each program; `variables`: for the job's Environment.
+        `report` is that of `sagelet report --json`. `kib`: the size of each program. `variables`: for the Environment.
         """
         parameters = {"programs": json.dumps(json.dumps(programs)), "kib": str(kib), "fail": str(int(fail))}
         name = self._jobs.submit(
             self._files,
             image=COMPILED,
             hyperparameters={"sagemaker_training_compiler_enabled": "true", **parameters},
-            # A device of this name is taken as it is: the plugin is the script's business.
+            # sagelet accepts a device of this name unchecked, and the script itself loads the plugin.
             Environment={"PJRT_DEVICE": "XLAGPU", **variables},
         )
         job = self._jobs.ended(name)

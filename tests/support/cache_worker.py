@@ -9,7 +9,8 @@ from typing import Any
 
 import pjrt_driver
 
-from sagelet_runtime import compile_cache, gpu
+from sagelet_runtime.gpu import compile_cache
+from sagelet_runtime.gpu import plugin as gpu
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.writer import DIRECTORY, Writer
 
@@ -23,8 +24,8 @@ plugin = gpu.Plugin(gpu.ROUTES["2.8"], str(Path("plugin.so").resolve()))
 os.environ |= plugin.environment(os.environ)
 front = os.environ.get(gpu.FRONT)
 if front is None:
-    # Without a cache torch_xla gets the plugin itself; the library before it only counts here.
-    from sagelet_runtime import pjrt_front
+    # Without a cache, torch_xla uses the plugin directly. Here the library in front of it only counts.
+    from sagelet_runtime.gpu import pjrt_front
 
     front = str(pjrt_front.library())
 recorder = Recorder(time.time_ns() // 1_000_000)

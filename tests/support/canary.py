@@ -1,11 +1,11 @@
-"""Somebody on this machine whom nobody should visit."""
+"""A server on this machine to which nothing should connect."""
 
 import socket
 import threading
 
 
 class Canary:
-    """Listens on this machine, and notes that somebody came."""
+    """Listens on this machine and notes every connection."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))

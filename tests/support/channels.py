@@ -3,15 +3,14 @@
 import json
 from typing import Any
 
-from sagelet_engine.jobs.lifecycle import create
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.training import TrainingJob, create
 from support.world import key, request
 
 
 def channel(
     url: str, name: str = "training", mode: str = "File", kind: str = "S3Prefix", **more: Any
 ) -> dict[str, Any]:
-    """`more`: members of S3DataSource, of the channel for those that S3DataSource does not have."""
+    """Makes a channel. `more` are members of S3DataSource, or of the channel if S3DataSource does not have them."""
     of_source = ("S3DataDistributionType", "AttributeNames")
     source = {"S3DataType": kind, "S3Uri": url, **{name: more[name] for name in of_source if name in more}}
     return {

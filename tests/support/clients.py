@@ -65,11 +65,11 @@ class Clients:
 
 
 class RunClients:
-    """The same as people start them: `sagelet run -- COMMAND`, with nothing of AWS's or the SDK's set before."""
+    """Runs client programs as people do: `sagelet run -- COMMAND`, without any variables of AWS or the SDK."""
 
     def __init__(self, server: SageletProcess, directory: Path, environment: Path, others: Mapping[str, str],
                  *options: str) -> None:  # fmt: skip
-        """`environment`: a virtual environment; `others`: variables to add; `options`: of `sagelet run`."""
+        """`environment`: a virtual environment. `others`: variables to add. `options`: those of `sagelet run`."""
         self.directory = directory
         self._bin = environment / "bin"
         self._run = [
@@ -84,7 +84,7 @@ class RunClients:
         self._environment = {**cleared, "AWS_CONFIG_FILE": os.devnull, "SAGELET_DATA": str(server.data), **others}
 
     def also(self, **others: str) -> None:
-        """More variables, as the user has them."""
+        """Adds variables to the user's environment."""
         self._environment.update(others)
 
     def run(self, program: str, *arguments: str, seconds: float = 600) -> str:
@@ -94,14 +94,14 @@ class RunClients:
         )
 
     def start(self, command: list[str], output: IO[bytes]) -> "subprocess.Popen[bytes]":
-        """Starts any program; what it says goes to `output`."""
+        """Starts any program. Its output goes to `output`."""
         return subprocess.Popen(
             [*self._run, *command], cwd=self.directory, env=self._environment, stdout=output, stderr=subprocess.STDOUT
         )
 
 
 def answer_of(output: str) -> dict[str, Any]:
-    """The line `ANSWER {json}`."""
+    """Returns the JSON of the line `ANSWER {json}`."""
     line = next(line for line in output.splitlines() if line.startswith("ANSWER "))
     answer: dict[str, Any] = json.loads(line.removeprefix("ANSWER "))
     return answer

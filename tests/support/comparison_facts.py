@@ -15,7 +15,7 @@ INSTANCES = (("ml.p3.2xlarge", 1),)
 
 
 def trainer(runtime: float, samples: float = 1000, losses: Sequence[float] = (4.0, 3.0, 2.0)) -> TrainerLog:
-    """What a Trainer prints that took this many seconds for its samples."""
+    """Returns the log of a Trainer that took this many seconds for its samples."""
     train = tuple({"loss": loss, "epoch": number + 1.0} for number, loss in enumerate(losses))
     return TrainerLog(train, (), {"train_runtime": runtime, "train_samples_per_second": samples / runtime})
 

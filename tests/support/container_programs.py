@@ -1,7 +1,7 @@
 """Stand-ins for apptainer and enroot, which Debian does not package: a namespace with the container's view, no image.
 
-They read the command line as the real ones do (or end with what they do not know), show mounts, hosts, host name and
-environment as told, and become the command, so that signals and exit codes are its own. They need root.
+They read the command line as the real ones do, and fail on options that they do not know. They set up the mounts,
+/etc/hosts, host name and environment, and exec the command, so that signals and exit codes are its own. They need root.
 """
 
 import os
@@ -91,7 +91,7 @@ start(["/bin/sh", "-c", rc, "rc", *arguments], environment)
 
 
 def install(directory: Path, python: str) -> None:
-    """Puts both into a directory that is to be on PATH."""
+    """Puts both programs into a directory for PATH."""
     directory.mkdir()
     for name, text in (("apptainer", _APPTAINER), ("enroot", _ENROOT)):
         (directory / name).write_text(_COMMON.format(python=python) + text)

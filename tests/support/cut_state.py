@@ -1,7 +1,7 @@
 """Ends an import or a reset right before each of its steps on the disk, and says what the next owner then finds.
 
-A program of its own: it forks, which a process with threads should not. Usage: cut_state.py WORK import|reset
-Prints one JSON object: how often the directory was the old and the new one, and all else that was seen.
+It is a program of its own because it forks, which a process with threads should not. Usage: cut_state.py WORK
+import|reset. Prints one JSON object: how often the directory was the old or the new one, and everything else seen.
 """
 
 import json
@@ -19,15 +19,15 @@ from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.state.resetting import reset_data
 from support.data_directory import contents, fill
 
-#: What Python tells audit hooks of before it changes anything on the disk.
+#: Audit events that Python raises before it changes anything on the disk.
 STEPS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "os.link", "os.chmod", "shutil.rmtree")
 KILLED = 9
-#: Every step: SAGELET_TEST_CUTS=1.
+#: Steps from one cut to the next. SAGELET_TEST_CUTS=1 cuts at every step.
 STRIDE = int(os.environ.get("SAGELET_TEST_CUTS", "2"))
 
 
 def in_child(work: Callable[[], Any], limit: int | None) -> int:
-    """Runs it in a process that ends before its step `limit`; its exit status."""
+    """Runs `work` in a process that ends before its step `limit`. Returns its exit status."""
     child = os.fork()
     if child == 0:
         try:
@@ -56,7 +56,7 @@ def cut_at(limit: int) -> None:
 
 def main() -> None:
     work, what = Path(sys.argv[1]), sys.argv[2]
-    # The machine does not go down, so nothing needs to be on its disk.
+    # The machine itself does not go down, so nothing needs to be flushed to its disk.
     os.fsync = lambda fd: None
     fill(work / "one", "one", ["a", "d//"])
     fill(work / "two", "two", ["a", "a/b"])
@@ -81,7 +81,7 @@ def main() -> None:
         shutil.rmtree(data, ignore_errors=True)
         shutil.copytree(work / "one", data, symlinks=True)
         status = in_child(change, limit)
-        # Who comes next may be cut, too.
+        # The next owner may be cut off, too.
         in_child(lambda: lock_directory(data), limit % 5)
         in_child(lambda: lock_directory(data), None)
         left = sorted({path.name for path in data.iterdir()} - {"lock", "identity.json", "sagelet.db", "s3", "jobs"})

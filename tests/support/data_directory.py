@@ -1,4 +1,4 @@
-"""A data directory with something of everything, and what a test can say about one."""
+"""Fills a data directory with something of every kind, and describes a data directory for comparison."""
 
 import hashlib
 from collections.abc import Sequence
@@ -6,25 +6,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.jobs import lifecycle
-from sagelet_engine.jobs.record import JobKey, SecondaryStatus, TrainingJob
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.model import lifecycle, training
+from sagelet_engine.model.job import JobKey, SecondaryStatus
+from sagelet_engine.model.log_events import LogEvent
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.s3.importing import import_directory
 from sagelet_engine.s3.multipart import NamedPart, Uploads
 from sagelet_engine.s3.store import S3Store
-from sagelet_engine.telemetry.events import LogEvent
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_engine.store.jobs import Store
 from support.world import request
 
 ACCOUNTS = (("123456789012", "us-east-1"), ("210987654321", "eu-west-1"))
-#: Keys that make file names, and others.
+#: Keys that can be file names, and keys that cannot.
 KEYS = ("a", "a/b", "A", "d//", "..", "\u00fc\0", "x/" + "n" * 300)
 PART = 5 * 1024 * 1024
 
 
 def fill(data: Path, word: str = "one", keys: Sequence[str] = KEYS) -> None:
-    """Jobs with logs, metrics and directories, and objects, of two accounts; `word` is in all of them."""
+    """Adds jobs with logs, metrics and directories, and objects, in two accounts. `word` is in all of them."""
     data.mkdir(parents=True, exist_ok=True)
     store = Store(data / "sagelet.db")
     for account, region in ACCOUNTS:
@@ -42,7 +43,7 @@ def fill(data: Path, word: str = "one", keys: Sequence[str] = KEYS) -> None:
 
 
 def add_uploads(data: Path, bucket: str) -> None:
-    """An object of two parts, and an upload under way that has one in its place and one beside."""
+    """Adds an object of two parts, and an unfinished upload with one part in its place and one beside it."""
     objects = S3Store(data / "s3", SystemClock())
     uploads = Uploads(objects)
     for key in ("parts", "under-way"):
@@ -61,7 +62,7 @@ def add_uploads(data: Path, bucket: str) -> None:
 
 
 def add_linked(data: Path, bucket: str, source: Path) -> None:
-    """An object that is a link to a file of the user's, where the file system has links."""
+    """Adds an object that is a link to a user's file, if the file system has links."""
     source.mkdir(exist_ok=True)
     (source / "linked").write_bytes(b"of the user's")
     objects = S3Store(data / "s3", SystemClock())
@@ -75,7 +76,7 @@ def job_directory(data: Path, job: TrainingJob) -> Path:
 
 def _add_job(store: Store, data: Path, key: JobKey) -> None:
     job_id = hashlib.md5(key.arn.encode()).hexdigest()
-    job = lifecycle.create(key, job_id, request(key.name), {"tag": key.name}, 1000)
+    job = training.create(key, job_id, request(key.name), {"tag": key.name}, 1000)
     store.insert(job)
     for number, step in enumerate(("DOWNLOADING", "TRAINING", "UPLOADING", "COMPLETED"), 1):
         job = replace(lifecycle.advance(job, SecondaryStatus[step], 1000 * number), launched=number > 1)
@@ -89,7 +90,7 @@ def _add_job(store: Store, data: Path, key: JobKey) -> None:
 
 
 def contents(data: Path) -> dict[str, Any]:
-    """All that a data directory says and holds, in a form that can be compared."""
+    """Returns everything in a data directory in a form that can be compared."""
     store, objects = Store(data / "sagelet.db"), S3Store(data / "s3", SystemClock())
     try:
         found: dict[str, Any] = {}

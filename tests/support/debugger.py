@@ -15,7 +15,7 @@ class Debugger:
         self._read: list[dict[str, Any]] = []
 
     def send(self, command: str, **arguments: Any) -> int:
-        """Returns the number of the request."""
+        """Sends a request. Returns its number."""
         self._sent += 1
         message = {"seq": self._sent, "type": "request", "command": command, "arguments": arguments}
         body = json.dumps(message).encode()
@@ -23,7 +23,7 @@ class Debugger:
         return self._sent
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
-        """The body of the answer."""
+        """Sends a request. Returns the body of the answer."""
         number = self.send(command, **arguments)
         answer = self._until(lambda one: one["type"] == "response" and one["request_seq"] == number)
         assert answer["success"], answer
@@ -31,7 +31,7 @@ class Debugger:
         return body
 
     def event(self, name: str) -> dict[str, Any]:
-        """The body of the next event of this name."""
+        """Waits for the next event of this name. Returns its body."""
         body: dict[str, Any] = self._until(lambda one: one["type"] == "event" and one["event"] == name).get("body", {})
         return body
 

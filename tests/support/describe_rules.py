@@ -1,6 +1,7 @@
-"""What holds of every DescribeTrainingJob answer, whatever became of the job.
+"""Rules that every DescribeTrainingJob answer follows, whatever the job's status.
 
-Clock rules: public DescribeTrainingJob outputs of real jobs, and the members' own documentation in botocore's model.
+The rules about times come from public DescribeTrainingJob outputs of real jobs, and from the members' documentation in
+botocore's model.
 """
 
 from collections.abc import Mapping
@@ -9,17 +10,17 @@ from itertools import pairwise
 from typing import Any
 
 TERMINAL = ("Completed", "Failed", "Stopped")
-#: What a client may or may not find, as the job goes on.
+#: Members that may or may not be there while the job goes on.
 OPTIONAL = (
     "TrainingStartTime", "TrainingEndTime", "TrainingTimeInSeconds", "BillableTimeInSeconds", "FailureReason",
     "FinalMetricDataList",
 )  # fmt: skip
-#: A request member that the answer shows otherwise than as it came: it fills in what was left out.
+#: A request member that the answer does not simply repeat: it fills in what was left out.
 FILLED_IN = ("InputDataConfig", "OutputDataConfig", "Tags")
 
 
 def check(request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    """Fails with the rule that is broken."""
+    """Checks an answer. Fails with the rule that is broken."""
     for name, value in request.items():
         assert name in FILLED_IN or answer[name] == value, f"{name} is not echoed"
     _check_transitions(answer)
@@ -64,7 +65,7 @@ def _check_clock(answer: Mapping[str, Any]) -> None:
 
 
 def _end(answer: Mapping[str, Any]) -> datetime:
-    """After the upload; for a failed job when the failure was detected (botocore: TrainingEndTime)."""
+    """Returns the end: after the upload, or when a failure was detected (botocore: TrainingEndTime)."""
     entries = answer["SecondaryStatusTransitions"]
     detected = answer["TrainingJobStatus"] == "Failed" and entries[-2]["Status"] == "Uploading"
     time: datetime = entries[-2 if detected else -1]["StartTime"]

@@ -1,4 +1,4 @@
-"""A headless Chromium that tests drive: DevTools' protocol over a pipe, so no port and no other package."""
+"""A headless Chromium that tests drive through DevTools' protocol over a pipe, without a port or another package."""
 
 import base64
 import json
@@ -16,9 +16,9 @@ from typing import Any
 from support.browser import find_chromium
 from support.server import until
 
-#: Seconds that an answer of the browser may take, on a machine that is busy with other tests.
+#: Seconds that an answer of the browser may take on a machine that is busy with other tests.
 PATIENCE = 120.0
-#: Chromium takes commands from descriptor 3 and answers on 4; which may be taken. (Debian's sh knows one digit.)
+#: Chromium reads commands from descriptor 3 and answers on 4. Both may be in use. (Debian's sh knows only one digit.)
 _LAUNCHER = """
 import fcntl, os, sys
 commands, answers = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
@@ -34,7 +34,7 @@ class DevToolsError(Exception):
 
 
 class Browser:
-    """`with driven(profile) as browser`: `browser.page()` is a tab of its own."""
+    """A browser, from `with driven(profile) as browser`. `browser.page()` opens a new tab."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", commands: int, answers: int) -> None:
         self._process = process
@@ -56,7 +56,7 @@ class Browser:
         return page
 
     def ask(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
-        """A command and its answer."""
+        """Sends a command and returns its answer. Raises DevToolsError."""
         number = next(self._ids)
         message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
         if session is not None:
@@ -105,7 +105,7 @@ class Page:
         return self._browser.ask(method, self._session, **parameters)
 
     def look(self, width: int, height: int = 900, *, dark: bool = False) -> None:
-        """The size of the window, and the system's theme."""
+        """Sets the size of the window and the system's theme."""
         self.ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
@@ -119,29 +119,29 @@ class Page:
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def run(self, script: str) -> Any:
-        """The value of an expression of JavaScript; a promise is waited for."""
+        """Returns the value of a JavaScript expression. Waits for a promise."""
         answer = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def text(self, selector: str = "body") -> str:
-        """The text of an element as it is shown; empty when it is not there."""
+        """Returns the text of an element as it is shown. Empty if there is no such element."""
         return str(self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
 
     def until(self, script: str) -> Any:
-        """Waits until an expression is true; a page that is being loaded has no answer yet."""
+        """Waits until an expression is true and returns it. A page that is still loading has no answer yet."""
 
         def holds() -> Any:
             try:
                 answer = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
             except DevToolsError:
-                return None  # It goes to another page just now.
+                return None  # The tab is going to another page.
             return answer["result"].get("value") if "exceptionDetails" not in answer else None
 
         return until(holds, PATIENCE)
 
     def click(self, selector: str) -> None:
-        """As a mouse does, in the middle of the element."""
+        """Clicks in the middle of the element, as a mouse does."""
         place = self.run(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             " e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
@@ -159,7 +159,7 @@ class Page:
         self.ask("Input.insertText", text=text)
 
     def complaints(self) -> list[str]:
-        """What the console has that is wrong: errors, uncaught exceptions, what the content policy refused."""
+        """Returns the console's errors, uncaught exceptions and refusals of the content policy."""
         found: list[str] = []
         for event in list(self.events):
             parameters = event["params"]
@@ -172,12 +172,12 @@ class Page:
         return found
 
     def picture(self, path: Path, *, whole: bool = True) -> None:
-        """A PNG of the page: all of it, or what the window shows."""
+        """Writes a PNG of the whole page, or of what the window shows."""
         answer = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def violations(self, axe: str) -> list[str]:
-        """What axe-core finds against the rules for accessible pages. `axe`: its source."""
+        """Returns the rules for accessible pages that axe-core finds broken. `axe`: its source."""
         if not self.run("'axe' in window"):
             self.run(f"{axe}; true")
         found = self.run(
@@ -193,7 +193,7 @@ class Page:
 
 @contextmanager
 def driven(profile: Path) -> Iterator[Browser]:
-    """A browser that ends with the block."""
+    """Starts a browser that ends with the block."""
     program = find_chromium()
     assert program is not None
     in_read, in_write = os.pipe()
@@ -201,7 +201,7 @@ def driven(profile: Path) -> Iterator[Browser]:
     options = [
         "--headless=new", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--no-sandbox",
         "--disable-background-networking", "--disable-component-update", "--no-proxy-server",
-        # Pages are in the background as far as a browser without a screen knows.
+        # A browser without a screen takes its pages for background ones.
         "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding", "--force-color-profile=srgb",
         "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank",
     ]  # fmt: skip

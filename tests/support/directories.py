@@ -12,7 +12,7 @@ from typing import Any
 from support.server import SageletProcess, until
 from support.shell_jobs import ShellJobs
 
-#: Trains when it is told to, and reads its pipe then, so that the feeder has to be there still.
+#: Trains only when told to, and reads its pipe then, so the feeder must still run.
 WAITS = (
     "echo ready; until [ -e /opt/ml/go ]; do $B usleep 50000; done;"
     "echo fed $($B wc -c < /opt/ml/input/data/pipe_0); echo w > /opt/ml/model/w"
@@ -25,7 +25,7 @@ def server_on(data: Path, runtime: str) -> SageletProcess:
 
 
 def start_waiting(server: SageletProcess, image: str) -> str:
-    """A job whose host waits; returns its name once it does."""
+    """Starts a job whose host waits. Returns the job's name once the host waits."""
     jobs = ShellJobs(server, image)
     jobs.s3.put_object(Bucket="tests", Key="fed/a", Body=b"x" * FED)
     name = jobs.start(WAITS, InputDataConfig=[pipe_channel()])
@@ -45,7 +45,7 @@ def go(data: Path) -> None:
 
 
 def check_trained(server: SageletProcess, image: str, name: str) -> None:
-    """The job ends as if nothing had happened."""
+    """Checks that the job ends as if nothing had happened."""
     jobs = ShellJobs(server, image)
     ended = jobs.ended(name)
     assert ended["TrainingJobStatus"] == "Completed", ended
@@ -55,7 +55,7 @@ def check_trained(server: SageletProcess, image: str, name: str) -> None:
 
 @contextmanager
 def paused(server: SageletProcess) -> Iterator[None]:
-    """The server runs, and writes nothing meanwhile."""
+    """Stops the running server from writing during the block."""
     os.kill(server.pid, signal.SIGSTOP)
     try:
         yield
@@ -72,7 +72,7 @@ def remove(data: Path) -> None:
 
 
 def ended_with(server: SageletProcess) -> str:
-    """What a server printed that ends by itself."""
+    """Waits for a server that ends by itself. Returns what it printed."""
     until(lambda: server.ended is not None)
     printed: str = until(lambda: "".join(server.output))
     return printed

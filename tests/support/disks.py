@@ -15,7 +15,7 @@ def run(*command: str) -> None:
 
 
 def missing_mounts() -> str | None:
-    """Why this process cannot have file systems of its own; None: it can."""
+    """Returns why this process cannot have file systems of its own, or None if it can."""
     if os.geteuid() != 0:
         return "only root mounts file systems: run these tests as root"
     absent = [name for name in ("losetup", "mkfs.ext4", "mount") if shutil.which(name) is None]
@@ -29,7 +29,7 @@ class SmallDisk:
     """A disk of some MiB at a directory. Every method may be repeated."""
 
     def __init__(self, file: Path, place: Path, mebibytes: int, inodes: int = 0) -> None:
-        """`inodes`: 0 for as many as mkfs thinks right."""
+        """`inodes`: the number of inodes, or 0 for mkfs's own choice."""
         self.place = place
         self._file = file
         place.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ class SmallDisk:
         self.mount()
 
     def mount_again(self) -> None:
-        """What was written before it failed is there. A copy: whoever made a namespace meanwhile holds the old one."""
+        """Mounts a copy of the disk as it was before it failed. A namespace made meanwhile still holds the old one."""
         self.unmount()
         again = self._file.with_name(f"{self._file.name}-again")
         shutil.copyfile(self._file, again)
@@ -51,7 +51,7 @@ class SmallDisk:
         run("mount", "-o", "loop", str(self._file), str(self.place))
 
     def fill(self) -> None:
-        """Takes all that is free, to the last byte that a new file can have."""
+        """Fills the disk to the last byte that a new file can have."""
         size = BLOCK
         with (self.place / "filler").open("ab", buffering=0) as filler:
             while size:
@@ -63,7 +63,7 @@ class SmallDisk:
                     size //= 2
 
     def fill_inodes(self) -> None:
-        """Takes all files that can be made; most of the bytes stay free."""
+        """Uses up all inodes. Most of the bytes stay free."""
         (self.place / "fillers").mkdir()
         try:
             for number in itertools.count():
@@ -77,7 +77,7 @@ class SmallDisk:
         (self.place / "filler").unlink(missing_ok=True)
 
     def fail(self) -> None:
-        """What ext4 does after an error of the device: nothing can be written until the disk is mounted anew."""
+        """Does what ext4 does after a device error: nothing can be written until the disk is mounted again."""
         run("mount", "-o", "remount,abort", str(self.place))
 
     def unmount(self) -> None:
@@ -88,7 +88,7 @@ class SmallDisk:
 
 
 def bind(source: Path, place: Path) -> None:
-    """Another directory at a place, on its own disk."""
+    """Mounts another directory, with its own disk, at a place."""
     for directory in (source, place):
         directory.mkdir(parents=True, exist_ok=True)
     run("mount", "--bind", str(source), str(place))

@@ -10,12 +10,12 @@ from typing import Any
 
 from docker.errors import APIError, ImageNotFound
 
-from sagelet_engine.images.events import BuildEvent, EventKind
+from sagelet_engine.images.output import BuildEvent, EventKind
 
 
 @dataclass
 class EngineDouble:
-    """`registry`: what can be pulled. `messages`: what the next build prints before it ends."""
+    """A Docker Engine. `registry`: images to pull. `messages`: what the next build prints before it ends."""
 
     registry: set[str] = field(default_factory=set)
     local: dict[str, dict[str, str]] = field(default_factory=dict)

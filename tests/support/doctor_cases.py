@@ -21,7 +21,7 @@ GPU = (("ml.p3.2xlarge", 1),)
 
 
 def worker(**figures: Any) -> WorkerReport:
-    """Of a training that no rule has anything to say about: 1,000 steps of 10 ms, 2 of which compiled."""
+    """Returns the report of a training without findings: 1,000 steps of 10 ms, 2 of which compiled."""
     usual: dict[str, Any] = {
         "platform": "CPU",
         "steps": 1000,
@@ -48,7 +48,7 @@ def case(
     progress: Progress | None = None,
     native: WorkerReport | None = None,
 ) -> Case:
-    """`native`: of a native job with the same script."""
+    """Makes a case. `native`: the report of a native job with the same script."""
     return Case(
         CompilerReport.of("job", workers),
         Sources({"train.py": textwrap.dedent(script).lstrip("\n")}),
@@ -63,10 +63,10 @@ def native_worker(**figures: Any) -> WorkerReport:
 
 
 def found(looked_at: Case) -> dict[str, Finding]:
-    """By rule; the last of each."""
+    """Returns the last finding of each rule."""
     return {finding.rule.name: finding for finding in diagnose(looked_at)}
 
 
 def read(call: str, line: int, count: int, via: str = "") -> Place:
-    """A place where a tensor was read."""
+    """Makes a place where a tensor was read."""
     return Place(call, "train.py", line, "main", via, count, 0.5)

@@ -1,6 +1,6 @@
-"""The scripts of examples/best_practices as jobs, what they reported, and what the doctor says of that.
+"""Runs the scripts of examples/best_practices as jobs. Records their reports and what the doctor says of them.
 
-`make doctor-scripts` runs them all on torch_xla and records what came of them in tests/data/doctor.
+`make doctor-scripts` runs all of them on torch_xla and writes the records into tests/data/doctor.
 """
 
 import json
@@ -22,9 +22,9 @@ EXAMPLES = ROOT / "examples" / "best_practices"
 RECORDS = ROOT / "tests" / "data" / "doctor"
 COMPILED = {"sagemaker_training_compiler_enabled": "true"}
 SEVERAL = {"sagemaker_pytorch_xla_multi_worker_enabled": "true"}
-#: Lines that are recorded of a job that failed, from its first traceback on.
+#: Lines recorded of a failed job, from its first traceback on.
 MOST_LINES = 200
-#: Of one that failed without.
+#: Lines recorded of a job that failed without a traceback.
 LAST_LINES = 40
 
 
@@ -33,17 +33,17 @@ class Run:
     """One script as one job."""
 
     name: str
-    #: What the doctor has to find; None: nothing.
+    #: The rule that the doctor must find, or None if it must find nothing.
     rule: str | None = None
-    #: The example, if it has another name than the run.
+    #: The example's name, if it differs from the run's.
     script: str = ""
     hyperparameters: dict[str, str] = field(default_factory=dict)
     compiled: bool = True
     fails: bool = False
-    #: The run of the native job to compare with.
+    #: The native job's run, for comparison.
     native: str = ""
     workers: int = 1
-    #: Optimizer steps after which nothing comes any more; 0: it ends.
+    #: Optimizer steps after which the script hangs, or 0 if it ends.
     stalls_at: int = 0
 
     @property
@@ -97,7 +97,7 @@ RUNS = [
 
 
 def run(one: Run, base: Path) -> dict[str, Any]:
-    """Runs the script as `train` does in a container; returns its record."""
+    """Runs the script as `train` does in a container. Returns its record."""
     host = TrainingHost(base, {"SAGELET_INSTANCE_GPUS": json.dumps({"ml.p3.2xlarge": one.workers})})
     host.script((EXAMPLES / one.file).read_text(), one.file)
     parameters = {**one.hyperparameters, **(COMPILED if one.compiled else {}), **(SEVERAL if one.workers > 1 else {})}
@@ -112,13 +112,13 @@ def run(one: Run, base: Path) -> dict[str, Any]:
         "report": {name: value for name, value in report.to_json().items() if name != "total"},
         "last_lines": [_portable(line, base) for line in _failure(ended.log)] if ended and ended.code else [],
     }
-    # As it is when it is read back: JSON has no tuples.
+    # The form in which it is read back: JSON has no tuples.
     read_back: dict[str, Any] = json.loads(json.dumps(record))
     return read_back
 
 
 def _stalled(one: Run, host: TrainingHost, parameters: dict[str, str]) -> None:
-    """Runs a script until it has done what it will ever do, and ends it."""
+    """Runs a script until it hangs, and ends it."""
     process = host.start(parameters, one.file)
 
     def steps() -> int:
@@ -133,14 +133,14 @@ def _stalled(one: Run, host: TrainingHost, parameters: dict[str, str]) -> None:
 
 
 def _failure(log: str) -> list[str]:
-    """From the first traceback on; the end of a log without one."""
+    """Returns the log from the first traceback on, or the end of a log without one."""
     lines = log.splitlines()
     first = next((number for number, line in enumerate(lines) if "Traceback" in line), None)
     return lines[-LAST_LINES:] if first is None else lines[first : first + MOST_LINES]
 
 
 def _portable(line: str, base: Path) -> str:
-    """Without directories of this machine."""
+    """Removes this machine's directories from a line."""
     there = {str(base): "/opt/ml", str(ROOT): "/opt/sagelet", sys.prefix: "/usr", sys.base_prefix: "/usr"}
     for directory, other in there.items():
         line = line.replace(directory, other)

@@ -1,7 +1,7 @@
-"""A server that is killed at failpoints, one a life, and what its clients go on to ask of it.
+"""A server that is killed at failpoints, one in each of its lives, while clients go on with their calls.
 
 Jobs are shell scripts with entry points of their own. Each host writes a line into a directory outside for every start
-of its script, so a start too many is seen whatever the server believes.
+of its script, so one start too many is seen whatever the server believes.
 """
 
 import statistics
@@ -19,7 +19,7 @@ import psutil
 from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError, HTTPClientError
 
-from sagelet_engine.failpoints import VARIABLE, Failpoint
+from sagelet_engine.base.failpoints import VARIABLE, Failpoint
 from support.server import ACCOUNT, ENDED, GROUP, NATIVE, ROLE, SageletProcess, until
 
 T = TypeVar("T")
@@ -29,15 +29,15 @@ LINES = 40
 #: In a script: the directory outside.
 OUTSIDE = "/opt/ml/input/data/outside"
 STARTED = f"echo x >>{OUTSIDE}/starts/$SAGELET_JOB_ID.$(hostname);cd /opt/ml"
-#: What a client meets whose server is killed. (botocore takes half an answer for one without members.)
+#: Errors of a client whose server is killed. (botocore takes a truncated answer for one without members.)
 GONE = (EndpointConnectionError, HTTPClientError, OSError, KeyError)
-#: A client that is told of every failure at once.
+#: A client that makes no second try.
 CLIENT = Config(retries={"total_max_attempts": 1}, connect_timeout=60, read_timeout=60)
 
 
 @dataclass(frozen=True)
 class Life:
-    """One kill: where, and at which pass of it."""
+    """One kill: the failpoint, and which pass through it."""
 
     at: Failpoint
     number: int = 1
@@ -59,30 +59,30 @@ class Figures:
 
 
 class Mortal:
-    """A server with lives to lose, in order; when all are lost it stays."""
+    """A server with lives to lose, in order. When all are lost, it stays alive."""
 
     def __init__(self, directory: Path, lives: Sequence[Life], *options: str, image: str = NATIVE) -> None:
         self.outside = directory / "outside"
         for name in ("starts", "scripts"):
             (self.outside / name).mkdir(parents=True)
         for shared_with in (self.outside, *self.outside.iterdir()):
-            # Of a server that is root containers are nobody's.
+            # Containers of a server that runs as root run as nobody.
             shared_with.chmod(0o777)
         shared = f"{FILE_SYSTEM}={self.outside}"
         self.server = SageletProcess(directory / "data", *options, "--file-system", shared)
         self.image = image
-        #: More of the server's environment.
+        #: Further variables of the server's environment.
         self.variables: dict[str, str] = {}
         self.figures = Figures()
-        #: Every job that was asked for.
+        #: Every job that a client asked for.
         self.names: list[str] = []
         self._lives = deque(lives)
-        #: The life that is being lived.
+        #: The current life. None once all are lost.
         self.life: Life | None = None
         self._witness: str | None = None
 
     def start(self) -> None:
-        """Lives one life after another until one gets as far as being ready."""
+        """Starts the server until one start gets as far as being ready. Each failed start costs a life."""
         while True:
             self.life = self._lives.popleft() if self._lives else None
             self.server.environment = {**self.variables, VARIABLE: str(self.life or "")}
@@ -95,13 +95,13 @@ class Mortal:
             self._adopted(began)
 
     def close(self) -> None:
-        """Ends the server, and what a test that failed has left running."""
+        """Ends the server and everything that a failed test has left running."""
         self.server.stop()
         for process in self.keepers():
             process.kill()
 
     def keepers(self) -> list[psutil.Process]:
-        """Of the hosts that run as processes; a keeper's argument is its host's directory."""
+        """Returns the keepers of hosts that run as processes. A keeper's argument is its host's directory."""
         data = str(self.server.data)
         found = ((process, " ".join(process.info["cmdline"] or ())) for process in psutil.process_iter(["cmdline"]))
         return [process for process, words in found if "host_shim.py" in words and data in words]
@@ -118,12 +118,12 @@ class Mortal:
         self.figures.kills += 1
 
     def again(self) -> None:
-        """After a death: the next life."""
+        """Starts the next life after the server was killed."""
         self._bury()
         self.start()
 
     def ask(self, call: Callable[["Mortal"], T]) -> T:
-        """The answer to a call, which is repeated as often as the server dies of it."""
+        """Returns the answer to a call. Repeats the call each time that the server is killed by it."""
         while True:
             try:
                 return call(self)
@@ -136,11 +136,11 @@ class Mortal:
     # --- the witness: a job that runs all the time ----------------------------------------------------------------
 
     def watch(self, name: str) -> None:
-        """From now on every start notes how soon this job is adopted."""
+        """Has every further start note how soon this job is adopted."""
         self._witness = name
 
     def printed(self) -> int:
-        """The last number that the witness has printed."""
+        """Returns the last number that the witness has printed."""
         path = self.outside / "printed"
         return int(until(lambda: path.exists() and path.read_text().strip()))
 
@@ -163,7 +163,7 @@ class Mortal:
     # --- jobs -----------------------------------------------------------------------------------------------------
 
     def create(self, kind: str, script: str, *, hosts: int = 1, **changes: Any) -> str:
-        """CreateTrainingJob; a repeated one is told that the job is there, if the first came through."""
+        """Calls CreateTrainingJob. A repeated call learns that the job exists if the first one came through."""
         name = f"{kind}-{uuid.uuid4().hex[:8]}"
         self.names.append(name)
         # An argument of an entry point has at most 256 characters.
@@ -208,7 +208,7 @@ class Mortal:
     def describe(self, name: str) -> dict[str, Any]:
         def describe(mortal: Mortal) -> dict[str, Any]:
             job: dict[str, Any] = mortal.client("sagemaker").describe_training_job(TrainingJobName=name)
-            # Half an answer has no members.
+            # A truncated answer has no members.
             return {"TrainingJobName": job["TrainingJobName"], **job}
 
         return self.ask(describe)
@@ -218,7 +218,7 @@ class Mortal:
         return self.describe(name)
 
     def interrupt(self, name: str) -> None:
-        """An interruption; repeated, it may find that the job has another status."""
+        """Interrupts a job. A repeated call may find that the job has another status."""
 
         def interrupt(mortal: Mortal) -> None:
             url = f"{mortal.server.endpoint}/_sagelet/jobs/{name}/interrupt?account={ACCOUNT}"
@@ -232,14 +232,14 @@ class Mortal:
         self.ask(interrupt)
 
     def log(self, name: str) -> dict[str, list[str]]:
-        """All lines by stream, without the epoch second of its name: `algo-1`, of one attempt."""
+        """Returns all lines by stream, of a job with one attempt. Stream names are shortened to `algo-1`."""
         return {
             stream.split("/")[1].rsplit("-", 1)[0]: self._lines(stream)
             for stream in self.ask(lambda _: self._streams(f"{name}/"))
         }
 
     def attempts_log(self, name: str) -> list[list[str]]:
-        """The lines of each stream, of all attempts."""
+        """Returns the lines of each stream of all attempts."""
         return [self._lines(stream) for stream in self.ask(lambda _: self._streams(f"{name}/"))]
 
     def _streams(self, prefix: str) -> list[str]:
@@ -265,5 +265,5 @@ class Mortal:
         return any(text in lines for lines in self.log(name).values())
 
     def starts(self) -> dict[str, int]:
-        """How often the script of each host of each attempt was started, by `LAUNCH.HOST`."""
+        """Counts the starts of the script of each host of each attempt, by `LAUNCH.HOST`."""
         return {path.name: len(path.read_text().split()) for path in (self.outside / "starts").iterdir()}

@@ -1,4 +1,4 @@
-"""What a program that leaves the machine would meet: a proxy behind which every host of AWS answers, with its TLS."""
+"""A proxy behind which every host of AWS answers, with TLS. Programs that leave the machine reach it."""
 
 import ssl
 import threading
@@ -11,16 +11,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-#: Names that its certificate has; a trailing dot is no part of a name in one.
+#: Names in its certificate. A name there has no trailing dot.
 NAMES = ("sts.amazonaws.com", "sts.us-east-1.amazonaws.com", "bedrock-runtime.us-east-1.amazonaws.com")
 
 
 class FakeAws:
-    """`with FakeAws(tmp_path) as aws`: `aws.heard` are the requests, with headers and bodies, that reached AWS."""
+    """Used as `with FakeAws(tmp_path) as aws`. `aws.heard` has the requests to AWS, with headers and bodies."""
 
     def __init__(self, directory: Path) -> None:
         self.heard: list[str] = []
-        #: Hosts that a connection was asked for, whatever became of it.
+        #: Hosts for which a connection was requested, whether or not it was made.
         self.asked: list[str] = []
         self.authority, server = _certificates(directory)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -36,7 +36,7 @@ class FakeAws:
                         heard.append(inner.recv(65536).decode("latin-1"))
                         inner.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
                 except OSError:
-                    # The client does not trust us: it says nothing more.
+                    # The client does not trust this certificate and sends nothing more.
                     pass
                 self.close_connection = True
 
@@ -55,7 +55,7 @@ class FakeAws:
 
     @property
     def environment(self) -> dict[str, str]:
-        """As behind a company's proxy, whose authority the user trusts."""
+        """Returns the variables of a user behind a company's proxy whose certificate authority is trusted."""
         return {"HTTPS_PROXY": f"http://127.0.0.1:{self._server.server_port}", "AWS_CA_BUNDLE": str(self.authority)}
 
 

@@ -3,25 +3,30 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet_api.aws_errors import ResourceInUse
-from sagelet_api.operations import Context, Operations, SharedOperation, owned_arn, owned_where
-from sagelet_engine.errors import JobNotFound, SageletError
-from sagelet_engine.jobs.record import JobKey, TrainingJob
+from sagelet_api.protocol.aws_errors import ResourceInUse
+from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn, owned_where
+from sagelet_engine.base.errors import JobNotFound, SageletError
+from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.training import TrainingJob
 
 CREATED = 1732147200.125
 ROLE = "arn:aws:iam::123456789012:role/SageMakerRole"
 
 
-class FakeEngine:
-    def health(self) -> dict[str, Any]:
-        return {"version": "0", "runtime": "fake"}
-
+class NoJobs:
     def interrupt(self, key: JobKey) -> TrainingJob:
         raise JobNotFound(key.name)
 
 
+class FakeEngine:
+    jobs = NoJobs()
+
+    def health(self) -> dict[str, Any]:
+        return {"version": "0", "runtime": "fake"}
+
+
 class FakeJobs:
-    """Operations in the form that the services have them: small, and remembering what they were asked."""
+    """A few small operations in the form of the services. They remember their requests."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Context, dict[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""Stand-ins for what lies outside of the engine: time, S3, CloudWatch and the hosts."""
+"""Stand-ins for everything outside the engine: time, S3, CloudWatch and the hosts."""
 
 import contextlib
 import hashlib
@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from sagelet_engine.data.objects import ObjectInfo, ObjectNotFound
-from sagelet_engine.errors import RuntimeUnavailable
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.runtimes.cluster import Cluster
-from sagelet_engine.runtimes.port import Handle, LaunchPlan, Line, Observation, Usage
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.model.cluster import Cluster
+from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound
+from sagelet_engine.model.runtime import Handle, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.training import TrainingJob
 from support.object_batch import Batch
 
 
 class FakeClock:
-    """Stands still until it is turned."""
+    """A clock that stands still until a test turns it."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -45,9 +45,9 @@ class FakeObjects:
         self._root = root
         self.uploads: list[str] = []
         self.deletes: list[str] = []
-        #: Buckets that do not exist; any other comes to be when something is put into it.
+        #: Buckets that do not exist. Any other is made when something is put into it.
         self.missing: set[str] = set()
-        #: When objects were written, ms since the epoch, by bucket and key; not known of all others.
+        #: Times of writing, ms since the epoch, by bucket and key. Unknown for all other objects.
         self.written: dict[tuple[str, str], int] = {}
 
     def put(self, bucket: str, key: str, data: bytes) -> None:
@@ -113,7 +113,7 @@ class FakeObjects:
         objects = {}
         for path in sorted((self._root / bucket).rglob("*")):
             key = path.relative_to(self._root / bucket).as_posix()
-            # One may be deleted while this looks.
+            # A file may be deleted meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 if path.is_file() and key.startswith(prefix):
                     objects[key] = path.read_bytes()
@@ -129,7 +129,7 @@ class FakeMetrics:
 
 
 class FakeStatuses:
-    """Remembers what was announced, and fails while it is told to."""
+    """Remembers what was announced. Fails while a test tells it to."""
 
     def __init__(self) -> None:
         self.jobs: list[TrainingJob] = []
@@ -164,14 +164,14 @@ class FakeHost:
 
 
 class AnyImage(set[str]):
-    """Every image is there."""
+    """A set that contains every image."""
 
     def __contains__(self, _image: object) -> bool:
         return True
 
 
 class FakeRuntime:
-    """Keeps its hosts in memory, as the outside world would over a restart of the engine."""
+    """A runtime with hosts in memory, which outlive a restart of the engine as real hosts do."""
 
     name = "fake"
     endpoint_host = "endpoint"

@@ -1,7 +1,7 @@
 """HTTP servers and boto3 clients that tests use one after another.
 
-A server costs 0.2 s to stop and a boto3 client 0.05 s to make, which is more than most tests take themselves. What a
-test has of its own is the application behind the port.
+A server takes 0.2 s to stop and a boto3 client 0.05 s to make, which is more than most tests take themselves. So tests
+share servers, and each test has its own application behind the port.
 """
 
 import threading
@@ -12,15 +12,15 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from sagelet_api.protocol import Environ, StartResponse, WsgiApp
-from sagelet_api.server import Server
+from sagelet_api.http.server import Server
+from sagelet_api.protocol.calls import Environ, StartResponse, WsgiApp
 
-#: Seconds that requests in work may take to end when their test has ended.
+#: Seconds in which running requests must end after their test has ended.
 PATIENCE = 2.0
 
 
 class Front:
-    """A running server on a free port of 127.0.0.1; `serving` says what is behind it."""
+    """A running server on a free port of 127.0.0.1. `serving` puts an application behind it."""
 
     def __init__(self) -> None:
         self._app: WsgiApp | None = None
@@ -32,7 +32,7 @@ class Front:
         self.port, self.endpoint = self._server.port, self._server.endpoint
 
     def client(self, service: str, region: str, key: str, **config: Any) -> Any:
-        """A client that never repeats a call, so that the server's own answers are seen; the same for the same wish."""
+        """Returns a client that never repeats a call, so that the server's answers are seen. Clients are cached."""
         wish = (service, region, key, *sorted(config.items()))
         if wish not in self._clients:
             self._clients[wish] = boto3.client(
@@ -47,7 +47,7 @@ class Front:
 
     @contextmanager
     def serving(self, app: WsgiApp) -> Iterator[None]:
-        """Puts `app` behind the port, and takes it away when its requests in work have ended."""
+        """Puts `app` behind the port, and removes it when its running requests have ended."""
         self._app = app
         try:
             yield
@@ -79,7 +79,7 @@ class Front:
 
 
 class _Answer:
-    """An application's answer, and a call when the server is through with it."""
+    """An application's answer. It makes a call when the server has sent it."""
 
     def __init__(self, answer: Iterable[bytes], ended: Callable[[], None]) -> None:
         self._answer, self._ended = answer, ended
@@ -101,7 +101,7 @@ _free: list[Front] = []
 
 @contextmanager
 def front(app: WsgiApp) -> Iterator[Front]:
-    """A server with `app` behind it: one that no other test uses now."""
+    """Yields a server with `app` behind it that no other test is using."""
     if not _free:
         _all.append(Front())
         _free.append(_all[-1])
@@ -112,7 +112,7 @@ def front(app: WsgiApp) -> Iterator[Front]:
 
 
 def stop() -> None:
-    """Stops all servers: without that their threads keep the process alive."""
+    """Stops all servers. Their threads would keep the process alive."""
     while _all:
         _all.pop().stop()
     _free.clear()

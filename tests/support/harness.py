@@ -1,4 +1,4 @@
-"""What the contract tests need of a runtime, and how to wait."""
+"""A runtime under test for the contract tests, and a function to wait."""
 
 import time
 import uuid
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Runtime
+from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Runtime
 
 DEADLINE_S = 120.0
 T = TypeVar("T")
 
 
 def wait_for(what: str, condition: Callable[[], T | None]) -> T:
-    """The first true value of `condition`."""
+    """Waits for the first true value of `condition` and returns it."""
     deadline = time.monotonic() + DEADLINE_S
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_S:.0f} s"
@@ -27,7 +27,7 @@ class Harness:
     """One runtime under test. Commands are POSIX sh: the Docker image of these tests has nothing else."""
 
     name: str
-    #: A new runtime object, as a restarted server has it.
+    #: Makes a new runtime object, as a restarted server does.
     make: Callable[[], Runtime]
     directory: Path
     image: str = "none"
@@ -70,9 +70,9 @@ class Harness:
         return self.launch(self.plan(script, **changes))
 
     def output(self, handle: Handle, position: str | None = None) -> list[Line]:
-        """All lines until the end of the host, which must come.
+        """Returns all lines until the host's end, for which it waits.
 
-        As the port demands, an end of the lines is believed only when the host is down: Docker closes its log first.
+        As the port demands, the end of the lines counts only once the host is down: Docker closes its log first.
         """
         read: list[Line] = []
         deadline = time.monotonic() + DEADLINE_S
@@ -89,7 +89,7 @@ class Harness:
         return [line.text for line in self.output(handle, position)]
 
     def read_until(self, handle: Handle, text: str) -> list[Line]:
-        """Follows until a line says `text`; fails when the host ends before."""
+        """Follows until a line says `text`. Fails if the host ends before."""
         read: list[Line] = []
         deadline = time.monotonic() + DEADLINE_S
         for batch in self.runtime.lines(handle, None):

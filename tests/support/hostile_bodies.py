@@ -1,4 +1,4 @@
-"""Requests of any operation, made of a seed and botocore's model: half right, with what breaks parsers in between."""
+"""Requests of any operation, made from a seed and botocore's model: partly right, partly what breaks parsers."""
 
 import json
 import random
@@ -31,18 +31,18 @@ MOST_OPTIONAL = 6
 
 
 class Bodies:
-    """`known`: values of members by name that lead somewhere, such as the name of a job that is there."""
+    """Makes bodies. `known`: values of members, by name, that exist, such as the name of a job."""
 
     def __init__(self, seed: int, known: Mapping[str, Any]) -> None:
         self._chance = random.Random(seed)
         self._known = known
 
     def of(self, shape: Any) -> Any:
-        """A value of the shape, with something else in places."""
+        """Returns a value of the shape, with something wrong in places."""
         return {} if shape is None else self._value(shape, shape.name, 0)
 
     def encoded(self, value: Any) -> bytes:
-        """As JSON; of one in four the bytes are damaged."""
+        """Returns the value as JSON. One in four has damaged bytes."""
         data = json.dumps(value, ensure_ascii=self._chance.random() < 0.5).encode("utf-8", "surrogatepass")
         if self._chance.random() < 0.75:
             return data

@@ -1,7 +1,7 @@
-"""Conversations on a raw socket, made of a seed: a request that is odd or wrong, and an honest one behind it.
+"""Conversations on a raw socket, made from a seed: a request that is odd or wrong, and an honest one behind it.
 
-Each knows what a server may make of it. Requests to SMUGGLED stand where no request is: in bodies, chunk extensions,
-trailers, values of headers. A server that ever sees one has taken a part of a request for a request.
+Each conversation knows how a server may understand it. Requests to SMUGGLED are in places where no request can be:
+bodies, chunk extensions, trailers, header values. A server that sees one has taken a part of a request for a request.
 """
 
 import random
@@ -14,7 +14,7 @@ _INNER = b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\nX-Id: smuggled\r\n\r\n"
 
 @dataclass
 class Message:
-    """One request, in the parts that rules of the grammar put together or break."""
+    """One request, in the parts that rules of the grammar combine or break."""
 
     method: bytes = b"PUT"
     target: bytes = b"/first"
@@ -22,7 +22,7 @@ class Message:
     headers: list[bytes] = field(default_factory=lambda: [b"Host: localhost", b"X-Id: first"])
     #: What the application reads.
     content: bytes = b""
-    #: The body as it is framed.
+    #: The body with its framing.
     framed: bytes = b""
     before: bytes = b""
     #: Whether the connection ends with it though nothing is wrong.
@@ -48,7 +48,7 @@ Rule = Callable[[random.Random, Message], None]
 
 
 def conversation(seed: int) -> Conversation:
-    """The conversation of a seed; always the same."""
+    """Returns the conversation of a seed, which is always the same."""
     chance = random.Random(seed)
     message = Message()
     rules = [chance.choice(FRAMES), *chance.sample(ODD, chance.randrange(4))]
@@ -65,7 +65,7 @@ def conversation(seed: int) -> Conversation:
 
 
 def mutated(seed: int) -> bytes:
-    """A conversation with bytes changed, doubled, cut out: nobody knows what it means, so any clear answer is right."""
+    """Returns a conversation with bytes changed, doubled or removed. Any clear answer to it is right."""
     chance = random.Random(seed)
     data = bytearray(b"".join(conversation(seed).pieces))
     for _ in range(chance.randrange(1, 9)):
@@ -286,7 +286,7 @@ WRONG: tuple[Rule, ...] = (
 
 
 def _drop(message: Message, *names: bytes) -> None:
-    """Removes headers, and with a length or an encoding the body: it would be the next request."""
+    """Removes headers. With a length or an encoding it also removes the body, which would be the next request."""
     message.headers = [line for line in message.headers if line.split(b":")[0].lower() not in names]
     if b"content-length" in names:
         message.framed = message.content = b""

@@ -1,4 +1,4 @@
-"""Repositories for tests, and what a client without a library asks of the hub."""
+"""Repositories for tests, and requests to the hub without a client library."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ from sagelet_engine.hub.sources import Folder
 from sagelet_engine.hub.store import HubStore
 from support.proxy import RecordingProxy
 
-#: Of `load_dataset("glue", "sst2")`.
+#: The data set of `load_dataset("glue", "sst2")`.
 GLUE = {
     "sst2/train.csv": "sentence,label,idx\nbad movie,0,0\ngood movie,1,1\nfine,1,2\n",
     "sst2/validation.csv": "sentence,label,idx\nso so,0,0\n",
@@ -37,7 +37,7 @@ def add_files(
 
 
 def left_for_others(proxy: RecordingProxy) -> list[str]:
-    """What a client asked of the world outside. `datasets` asks for figures in front of the hub's name."""
+    """Returns a client's requests to the outside, without the figures that `datasets` asks for."""
     return [line for line in proxy.seen if "//datasets-server.127.0.0.1:" not in line]
 
 
@@ -56,7 +56,7 @@ class Answer:
 def ask(
     endpoint: str, path: str, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
 ) -> Answer:
-    """One request, whose answer is followed by nothing on its connection."""
+    """Sends one request and checks that nothing follows the answer on its connection."""
     parts = urlsplit(endpoint)
     connection = http.client.HTTPConnection(parts.netloc, timeout=60)
     try:
@@ -64,7 +64,7 @@ def ask(
         answer = connection.getresponse()
         content = answer.read()
         found = Answer(answer.status, answer.reason, {name.lower(): one for name, one in answer.getheaders()}, content)
-        # What an answer to HEAD had too much would be the beginning of the next.
+        # A body after an answer to HEAD would be read as the beginning of the next answer.
         connection.request("GET", f"{parts.path}/api/models")
         assert connection.getresponse().status in (200, 403)
         return found

@@ -10,7 +10,7 @@ from support.server import ENDED, GROUP, NATIVE, ROLE, SageletProcess, until
 
 
 class Jobs:
-    """Submits scripts to a server and reads what became of them."""
+    """Submits scripts to a server and reads their results."""
 
     def __init__(self, server: SageletProcess) -> None:
         self.server = server
@@ -19,7 +19,7 @@ class Jobs:
         self.logs = server.client("logs")
 
     def submit(self, files: dict[str, str | bytes] | str, **options: Any) -> str:
-        """Starts a job of `train.py` (a script's text, or all files of a source directory); returns its name."""
+        """Starts a job of `train.py` and returns its name. `files`: the script's text, or all files of a directory."""
         if isinstance(files, str):
             files = {"train.py": textwrap.dedent(files)}
         name = options.pop("name", f"job-{uuid.uuid4().hex[:12]}")
@@ -60,7 +60,7 @@ class Jobs:
         return description
 
     def ended(self, name: str, seconds: float = 300) -> dict[str, Any]:
-        """The description of the job, once it has ended."""
+        """Waits for the job's end and returns its description."""
         until(lambda: self.describe(name)["TrainingJobStatus"] in ENDED, seconds)
         return self.describe(name)
 
@@ -73,7 +73,7 @@ class Jobs:
         return streams
 
     def log(self, name: str, host: str = "") -> list[str]:
-        """All messages of the job's only stream, or of its only one of a host, page by page."""
+        """Reads all messages of the job's only stream, or of a host's only stream, page by page."""
         streams = [one for one in self.streams(name) if f"/{host}" in one["logStreamName"]]
         if not streams:
             return []
@@ -90,7 +90,7 @@ class Jobs:
             token = {"nextToken": page["nextForwardToken"]}
 
     def finding(self, name: str, rule: str) -> dict[str, Any]:
-        """What the doctor's rule says of a job; it must say it once."""
+        """Returns the finding of one of the doctor's rules about a job. There must be exactly one."""
         (found,) = (one for one in self.server.doctor(name)["findings"] if one["rule"] == rule)
         return dict(found)
 
@@ -103,7 +103,7 @@ class Jobs:
         until(seen, seconds)
 
     def artifact(self, name: str, kind: str = "model", bucket: str = "tests", prefix: str = "out/") -> dict[str, bytes]:
-        """The files of model.tar.gz or output.tar.gz."""
+        """Returns the files of model.tar.gz or output.tar.gz."""
         body = self.s3.get_object(Bucket=bucket, Key=f"{prefix}{name}/output/{kind}.tar.gz")["Body"].read()
         with tarfile.open(fileobj=io.BytesIO(body)) as opened:
             members = [member for member in opened.getmembers() if member.isfile()]
@@ -111,7 +111,7 @@ class Jobs:
 
 
 def archive(files: dict[str, str | bytes]) -> bytes:
-    """A source archive as the SDK makes it: files at the root of a .tar.gz."""
+    """Makes a source archive as the SDK does: files at the root of a .tar.gz."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as opened:
         for name, content in files.items():

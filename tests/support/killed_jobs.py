@@ -1,4 +1,4 @@
-"""The jobs that servers are killed under: which job passes which failpoint, and what must come of it."""
+"""The jobs under which servers are killed: which job passes which failpoint, and how the job must end."""
 
 import io
 import tarfile
@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_engine.failpoints import Failpoint
+from sagelet_engine.base.failpoints import Failpoint
 from support.failpoints import BUCKET, LINES, OUTSIDE, Mortal
 from support.server import GROUP, until
 
 COUNT = f'i=0;while [ $i -lt {LINES} ];do echo "line $i";i=$((i+1));[ $((i%10)) = 0 ]&&sleep 0.05;done'
 NUMBERED = [f"line {number}" for number in range(LINES)]
-#: Prints until it is told that all is over.
+#: Prints until it is told to end.
 WITNESS = (
     f'i=0;until [ -e {OUTSIDE}/over ];do echo "line $i";'
     f"[ $(hostname) = algo-1 ]&&echo $i >{OUTSIDE}/printed;"
     "i=$((i+1));sleep 0.1;done;echo over;echo w >model/$(hostname)"
 )
 STOPPABLE = "trap 'echo saved;echo w >model/stopped;exit 0' TERM;echo ready;while true;do sleep 0.05;done"
-#: The first attempt leaves a and b behind, the second takes a away and adds c.
+#: The first attempt leaves a and b. The second removes a and adds c.
 SPOT = (
     "cd checkpoints;if [ -e b ];then rm a;echo c >c;echo restored;echo w >../model/w;exit 0;fi;"
     "echo a >a;echo b >b;trap 'exit 1' TERM;echo ready;while true;do sleep 0.05;done"
@@ -46,7 +46,7 @@ def trains(mortal: Mortal) -> Check:
 
 
 def fails(mortal: Mortal) -> Check:
-    """A script that says why it fails, and leaves a model."""
+    """A script that writes why it fails, and leaves a model."""
     name = mortal.create("fails", f"{COUNT};echo w >model/half;printf boom >output/failure;exit 7")
 
     def check(mortal: Mortal) -> None:
@@ -60,7 +60,7 @@ def fails(mortal: Mortal) -> Check:
 
 
 def waits(mortal: Mortal) -> Check:
-    """More jobs than have a place."""
+    """More jobs than there are places."""
     checks = [trains(mortal) for _ in range(4)]
 
     def check(mortal: Mortal) -> None:
@@ -167,13 +167,13 @@ def is_deleted(mortal: Mortal) -> Check:
 
 
 def uploads(mortal: Mortal) -> Check:
-    """No job: an upload that is completed over an object, one that is aborted with its bucket, and a deletion."""
+    """Not a job, but an upload completed over an object, one aborted with its bucket, and a deletion."""
     name = f"uploads-{uuid.uuid4().hex[:8]}"
     place = {"Bucket": name, "Key": "kept"}
     parts = [b"first" * (1 << 20), b"second"]
 
     def call(operation: str, *fine: str, **arguments: Any) -> Any:
-        """The answer; None when a kill kept it from us, and the operation came through (its error is in `fine`)."""
+        """Returns the answer, or None if a kill lost it and the operation came through (its error is in `fine`)."""
 
         def ask(mortal: Mortal) -> Any:
             try:
@@ -199,7 +199,7 @@ def uploads(mortal: Mortal) -> Check:
     call("put_object", Body=b"old")
     complete = upload()
     call("abort_multipart_upload", "NoSuchUpload", UploadId=upload()["UploadId"])
-    # Its answer, too, is there for whoever asks again.
+    # A repeated call gets the same answer again.
     etag = call("complete_multipart_upload", **complete)["ETag"]
 
     def check(mortal: Mortal) -> None:
@@ -207,7 +207,7 @@ def uploads(mortal: Mortal) -> Check:
         got = call("get_object")
         assert (got["Body"].read(), got["ETag"]) == (b"".join(parts), etag)
         left = mortal.client("s3").list_multipart_uploads(Bucket=name).get("Uploads", [])
-        # What a kill kept the client from knowing of is empty.
+        # An upload that the client never learned of, because of a kill, is empty.
         assert all(not mortal.client("s3").list_parts(**place, UploadId=one["UploadId"]).get("Parts") for one in left)
 
     check(mortal)
@@ -226,7 +226,7 @@ def _delete_bucket(mortal: Mortal, name: str) -> None:
 
 
 F = Failpoint
-#: Whose life passes a failpoint; `trains` passes all others.
+#: The job that passes a failpoint. `trains` passes all others.
 PASSED_BY: dict[Failpoint, Callable[[Mortal], Check]] = {
     F.AFTER_WAITING: waits,
     F.AFTER_REUSE: reuses,
@@ -244,14 +244,14 @@ PASSED_BY: dict[Failpoint, Callable[[Mortal], Check]] = {
 
 
 def model(mortal: Mortal, name: str) -> set[str]:
-    """The files of the model."""
+    """Returns the files of the model."""
     body = mortal.client("s3").get_object(Bucket=BUCKET, Key=f"out/{name}/output/model.tar.gz")["Body"].read()
     with tarfile.open(fileobj=io.BytesIO(body)) as opened:
         return {member.name for member in opened.getmembers() if member.isfile()}
 
 
 def samples(mortal: Mortal, job: dict[str, Any]) -> float:
-    """How many points of the metric `line` CloudWatch has."""
+    """Returns how many points of the metric `line` CloudWatch has."""
     points = mortal.server.client("cloudwatch").get_metric_statistics(
         Namespace=GROUP,
         MetricName="line",

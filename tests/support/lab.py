@@ -1,6 +1,6 @@
 """A whole sagelet in this process: its own composition, the real process runtime, and a clock that tests turn.
 
-`Steps` holds the server's threads after each change of a job's status until the client has looked at it: so a client
+`Steps` holds the server's threads after each change of a job's status until the client has looked at it. So a client
 sees every status, however short it is, and all times are the clock's.
 """
 
@@ -16,15 +16,16 @@ import boto3
 import pytest
 
 from sagelet_api.serve import Sagelet
+from sagelet_engine.base import held_files, json_files
 from sagelet_engine.data import checkpoints
+from sagelet_engine.execution import supervisor
 from sagelet_engine.images.variants import training_image
-from sagelet_engine.jobs import supervisor
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.jobs.store import Store
-from sagelet_engine.runtimes import host_files
-from sagelet_engine.runtimes.choose import Choice
-from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.machine.runtimes import Choice
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.runtimes.node import host_files
+from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from sagelet_engine.settings import Settings
+from sagelet_engine.store.jobs import Store
 from support.fakes import FakeClock
 from support.server import ACCOUNT, until
 from support.transcripts import Step
@@ -34,12 +35,12 @@ PATIENCE = 120.0
 
 
 class Steps:
-    """Holds supervisors and the scheduler at each status of the jobs that are watched."""
+    """Holds supervisors and the scheduler at each status of the watched jobs."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._queue: queue.Queue[Step] = queue.Queue()
         self._watched: set[str] = set()
-        #: Jobs that a call of the client changed, which waits for the answer and cannot be held.
+        #: Jobs that a client's call changed. The client waits for the answer, so the call cannot be held.
         self._unseen: set[str] = set()
         self._open = threading.Event()
         self._known: dict[str, tuple[Any, str]] = {}
@@ -55,11 +56,11 @@ class Steps:
         return self._queue.get(timeout=PATIENCE)
 
     def let_go(self) -> None:
-        """Holds nobody any more."""
+        """Releases all threads and holds none any more."""
         self._open.set()
 
     def seen(self, job_name: str) -> None:
-        """The client has looked at what its own call changed."""
+        """Notes that the client has looked at what its own call changed."""
         self._unseen.discard(job_name)
 
     def update_all(self, store: Store, *jobs: TrainingJob, **how: bool) -> list[TrainingJob]:
@@ -72,7 +73,7 @@ class Steps:
         return updated
 
     def get_by_id(self, store: Store, job_id: str) -> TrainingJob:
-        """The scheduler's first look at a job: it has the status that CreateTrainingJob gave it."""
+        """Holds the scheduler at its first look at a job, which has the status from CreateTrainingJob."""
         job = self._get(store, job_id)
         if threading.current_thread().name != "scheduler" or job_id in self._known:
             return job
@@ -94,13 +95,13 @@ class Steps:
 
 
 def _is_server() -> bool:
-    """Whether this thread works by itself, not for a call of a client."""
+    """True if this thread works by itself and not for a client's call."""
     name = threading.current_thread().name
     return name == "scheduler" or name.startswith("job-")
 
 
 class Lab:
-    """`with Lab(directory, patch) as lab`: a server on a free port. What `support.transcripts` calls a stage."""
+    """A server on a free port, used as `with Lab(directory, patch) as lab`. It is a Stage of `support.transcripts`."""
 
     image = IMAGE
     tells_time = True
@@ -124,7 +125,7 @@ class Lab:
         self.steps.let_go()
         self.lose_host()
         self._server.stop()
-        # A host may have come to be in between.
+        # A host may have been started in between.
         self.lose_host()
 
     def client(self, service: str) -> Any:
@@ -157,12 +158,12 @@ class Lab:
         self.clock.turn(seconds)
 
     def touch(self, word: str) -> None:
-        """Makes /opt/ml/WORD in every host there is: scripts wait for it."""
+        """Makes /opt/ml/WORD in every host. Scripts wait for it."""
         for opt_ml in opt_mls(self._data):
             (opt_ml / word).touch()
 
     def lose_host(self) -> None:
-        """The host vanishes, as an instance whose hardware fails."""
+        """Makes the host vanish, like an instance whose hardware fails."""
         for run_dir in self._hosts():
             self._kill(run_dir)
 
@@ -170,10 +171,10 @@ class Lab:
         return self._data.glob("jobs/**/algo-*/run")
 
     def _kill(self, run_dir: Path) -> None:
-        started = host_files.read_json(run_dir / host_files.STARTED)
-        if started is not None and host_files.is_locked(run_dir / host_files.LOCK):
+        started = json_files.read_json(run_dir / host_files.STARTED)
+        if started is not None and held_files.is_locked(run_dir / host_files.LOCK):
             host_files.kill(started["pid"])
-            until(lambda: not host_files.is_locked(run_dir / host_files.LOCK), PATIENCE, 0.01)
+            until(lambda: not held_files.is_locked(run_dir / host_files.LOCK), PATIENCE, 0.01)
 
 
 def opt_mls(data: Path) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""A notebook file and what its cells gave."""
+"""Reads a notebook file and the results of its cells."""
 
 import json
 import re
@@ -22,7 +22,7 @@ class Notebook:
 
     @property
     def printed(self) -> str:
-        """All that went to stdout."""
+        """Everything that went to stdout."""
         return "".join("".join(output["text"]) for output in self.outputs if output.get("name") == "stdout")
 
     @property

@@ -1,4 +1,4 @@
-"""Objects on their way, for stand-ins of S3."""
+"""A batch of uploads, for stand-ins of S3."""
 
 import io
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 
 class Batch:
-    """Their bytes by key; what fails within its block is not among them."""
+    """The objects' bytes by key. An upload that fails within its block is left out."""
 
     def __init__(self) -> None:
         self.made: dict[str, bytes] = {}

@@ -1,10 +1,10 @@
-"""What the scripts of several workers compute, natively in this process and at the summed batch: the reference."""
+"""The reference for scripts of several workers: the same training natively in this process, at the summed batch."""
 
 import torch
 
 
 def regression(batch: int) -> tuple[list[float], dict[str, torch.Tensor]]:
-    """`examples/distributed/scripts/train.py`: the loss of each step and the final weights."""
+    """Does what `examples/distributed/scripts/train.py` does. Returns the loss of each step and the final weights."""
     torch.manual_seed(7)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
     x = torch.randn(128, 8, generator=torch.Generator().manual_seed(3))

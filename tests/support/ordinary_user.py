@@ -1,6 +1,6 @@
-"""The key promises of the process runtime, checked by an ordinary user: `python ordinary_user.py DIRECTORY`.
+"""Checks the main promises of the process runtime as an ordinary user: `python ordinary_user.py DIRECTORY`.
 
-A program and not a test module: the tests run as root in CI, where this runs as `nobody` under the system's Python.
+It is a program and not a test module. The tests run as root in CI, and this runs as `nobody` under the system's Python.
 """
 
 import os
@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.runtimes import base_packages
-from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Mount
-from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.model.runtime import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Mount
+from sagelet_engine.runtimes.node import base_packages
+from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 
 DEADLINE_S = 120.0
 
@@ -109,7 +109,7 @@ def sees_directories_of_the_machine(user: User) -> None:
 
 
 def has_an_environment_of_its_own(user: User) -> None:
-    """Packages of the server's that the user himself may write are read-only for his hosts."""
+    """The server's packages are read-only for a user's hosts, even if the user may write them."""
     packages = user.directory / "lib" / "site-packages"
     packages.mkdir(parents=True)
     (packages / "module.py").write_text("")

@@ -1,4 +1,4 @@
-"""A Python environment that a test's server runs in, so that jobs that mean harm harm nobody; and tiny wheels."""
+"""A Python environment for a test's server, so that hostile jobs do no harm, and tiny wheels."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-#: Installed in every such environment, in version 1.0; `WORD` of its module is its version.
+#: A package that every such environment has, in version 1.0. `WORD` of its module is its version.
 PROBE = "sagelet-base-probe"
 
 
@@ -23,7 +23,7 @@ def wheel_name(name: str, version: str = "1.0") -> str:
 
 
 def wheel(name: str, version: str = "1.0", *, script: str = "", requires: str = "") -> bytes:
-    """A module with WORD, the version, and main(), which prints it; `script`: a command that runs main()."""
+    """Makes a wheel of a module with WORD, the version, and main(), which prints it. `script`: a command for main()."""
     module, info = module_of(name), f"{module_of(name)}-{version}.dist-info"
     needs = f"Requires-Dist: {requires}\n" if requires else ""
     files = {
@@ -37,7 +37,7 @@ def wheel(name: str, version: str = "1.0", *, script: str = "", requires: str = 
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for path, text in files.items():
-            # The same bytes at any time.
+            # A fixed time, so that the bytes are always the same.
             archive.writestr(zipfile.ZipInfo(path), text)
     return content.getvalue()
 
@@ -51,7 +51,7 @@ def _record(files: dict[str, str], info: str) -> str:
 
 
 class OwnPython:
-    """A virtual environment that sees what the tests' own sees, with PROBE, and a home beside it."""
+    """A virtual environment with PROBE and the packages of the tests' own, and a home beside it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root / "venv"
@@ -74,7 +74,7 @@ class OwnPython:
         return found
 
     def content(self) -> dict[str, str]:
-        """Digests of all files of the environment and of the home's .local, but of what Python caches."""
+        """Returns digests of all files of the environment and of the home's .local, except Python's caches."""
         found = {}
         for root in (self.root, self.home / ".local"):
             for path in sorted(root.rglob("*")):
@@ -83,7 +83,7 @@ class OwnPython:
         return found
 
     def environment(self) -> dict[str, str]:
-        """Of a server that runs in it."""
+        """Returns the variables of a server that runs in it."""
         return {"HOME": str(self.home), "PATH": f"{self.root / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 

@@ -1,4 +1,4 @@
-"""A job whose host shares no file system with the server, and what somebody with its credentials can make of that."""
+"""A job whose host shares no file system with the server, and attacks with that job's credentials."""
 
 import base64
 import io
@@ -14,15 +14,16 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from sagelet_engine.jobs.session import session_key
-from sagelet_engine.runtimes import host_carrier
-from sagelet_engine.runtimes.carrier_s3 import Parcels, Ticket
-from sagelet_engine.runtimes.courier import Courier, Route
-from sagelet_engine.runtimes.parcels import ALLOCATION, OFFSET, staging_bucket
+from sagelet_engine.model.session import session_key
+from sagelet_engine.runtimes.slurm.file_sync import agent as agent
+from sagelet_engine.runtimes.slurm.file_sync.batches import ALLOCATION, OFFSET, staging_bucket
+from sagelet_engine.runtimes.slurm.file_sync.s3 import Parcels, Ticket
+from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer, Route
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import until
 
-#: A keeper as far as the carrier knows it: prints, writes and ends when it is told to. Its argument: its directory.
+#: A stand-in for the keeper, as the file sync agent sees it: prints, writes and ends when told to. Its argument is its
+#: directory.
 KEEPER = """
 import json, os, pathlib, sys, time
 root = pathlib.Path(sys.argv[1]); ml, run = root / "opt-ml", root / "run"
@@ -47,7 +48,7 @@ Made = tuple[tarfile.TarInfo, bytes]
 
 
 def file(name: str, content: bytes = b"x", **headers: str) -> Made:
-    """A member of a parcel."""
+    """Makes a member of a batch."""
     info = tarfile.TarInfo(name)
     info.size, info.pax_headers = len(content), headers
     return info, content
@@ -80,10 +81,10 @@ def packed(*members: Made) -> bytes:
 
 
 class Remote:
-    """A job whose one host is a carrier with a data directory of its own: a node."""
+    """A job whose only host is a file sync agent with a data directory of its own, as on a node."""
 
     def __init__(self, world: ApiWorld, directory: Path, name: str = "one", beside: "Remote | None" = None) -> None:
-        """`beside`: shares its server."""
+        """`beside`: another job whose server this one shares."""
         self.world = world
         self.base = f"jobs/{name}"
         self.job = world.waiting_job(name)
@@ -92,15 +93,15 @@ class Remote:
         self.data: Path = directory / f"data-{name}" if beside is None else beside.data
         self.root = self.data / self.base
         self._fill()
-        self.courier: Courier = self.restarted() if beside is None else beside.courier
+        self.courier: FileSyncServer = self.restarted() if beside is None else beside.courier
         self.allocation = self.data / "slurm" / name
         self.allocation.mkdir(parents=True)
         of_script = replace(HOST, host=ALLOCATION, base=f"slurm/{name}", output="slurm.log", end="")
         for host in (replace(HOST, base=self.base), of_script):
             self.courier.open(replace(host, launch_id=self.job.launch_id))
 
-    def restarted(self) -> Courier:
-        return Courier(self.data, self.data / "courier", self.world.s3.objects)
+    def restarted(self) -> FileSyncServer:
+        return FileSyncServer(self.data, self.data / "courier", self.world.s3.objects)
 
     def _fill(self) -> None:
         for part in ("input/data/train", "checkpoints", "model", "output"):
@@ -117,14 +118,14 @@ class Remote:
         text = self.courier.ticket(self.job.launch_id, f"slurm/{self.root.name}", endpoint, key)
         ticket: dict[str, str] = json.loads(base64.b64decode(text))
         assert ticket["root"] == str(self.data)
-        # This node is on the server's machine, so it has its directory at another place.
+        # This node is on the server's own machine, so its directory is at another path.
         return {**ticket, "root": str(self.node)}
 
     def launch(self) -> "subprocess.Popen[bytes]":
         keeper = [sys.executable, "-c", KEEPER, str(self.node / self.base)]
-        program = [sys.executable, "-I", "-S", host_carrier.__file__, "host", *keeper]
+        program = [sys.executable, "-I", "-S", agent.__file__, "host", *keeper]
         text = base64.b64encode(json.dumps(self.ticket()).encode()).decode()
-        environment = {"PATH": os.environ["PATH"], "SLURM_NODEID": "0", host_carrier.TICKET: text}
+        environment = {"PATH": os.environ["PATH"], "SLURM_NODEID": "0", agent.TICKET: text}
         return subprocess.Popen(program, env=environment, cwd=self.node, stderr=subprocess.PIPE)
 
     def begin(self) -> None:
@@ -144,10 +145,10 @@ class Remote:
     def collected(self, condition: Any) -> None:
         until(lambda: (self.courier.collect(), condition())[1])
 
-    def carrier(self) -> host_carrier.Carrier:
-        """A node of this process, that has its inputs."""
+    def carrier(self) -> agent.FileSyncAgent:
+        """Returns an agent in this process that has its inputs."""
         ticket = {name: value for name, value in self.ticket().items() if name not in ("root", "allocation")}
-        made = host_carrier.Carrier(
+        made = agent.FileSyncAgent(
             Parcels(Ticket(**{**ticket, "prefix": f"{ticket['prefix']}algo-1/"})), str(self.node), None
         )
         self.begin()
@@ -157,7 +158,7 @@ class Remote:
     # --- what somebody with the job's credentials does ----------------------------------------------------------
 
     def client(self) -> Any:
-        """S3, with the keys that the job's containers have."""
+        """Returns an S3 client with the keys of the job's containers."""
         key = session_key(self.world.engine.keys, self.job.id)
         return boto3.client(
             "s3",
@@ -174,16 +175,16 @@ class Remote:
         return staging_bucket(ACCOUNT)
 
     def key(self, name: str) -> str:
-        """`algo-1/up/00000001.tar` of this launch."""
+        """Returns the full key of a name such as `algo-1/up/00000001.tar` of this launch."""
         return f"{self.job.launch_id}/{name}"
 
     def put(self, name: str, content: bytes) -> None:
         self.client().put_object(Bucket=self.bucket, Key=self.key(name), Body=content)
 
     def post(self, number: int, *members: Made, host: str = "algo-1") -> None:
-        """A parcel of the host's, whatever is in it."""
+        """Sends a batch as the host, with any members."""
         self.put(f"{host}/up/{number:08d}.tar", packed(*members))
 
     def said(self) -> dict[str, Any]:
-        """How the server has it that the host ended."""
+        """Returns the host's end as the server knows it."""
         return dict(json.loads(self.text("run/exit.json") or "{}"))

@@ -1,4 +1,4 @@
-"""Training scripts of 2021 to 2024 (tests/period/scripts), as jobs of one host: natively or compiled."""
+"""Runs training scripts of 2021 to 2024 (tests/period/scripts) as jobs of one host, natively or compiled."""
 
 import shutil
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ from support.training_host import Ended, TrainingHost
 
 SCRIPTS = Path(__file__).parents[1] / "period" / "scripts"
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
-#: By number of workers: one for each GPU.
+#: Instance types by number of workers: one for each GPU.
 INSTANCES = {1: "ml.p3.2xlarge", 2: "ml.p3.8xlarge", 4: "ml.p3.8xlarge"}
 COMPILED = {"sagemaker_training_compiler_enabled": "true", "sagemaker_training_compiler_debug_mode": "false"}
-#: Flags of `distribution=`, by whether the job is compiled.
+#: Flags of `distribution=`. The key says whether the job is compiled.
 DISTRIBUTION = {
     False: {"sagemaker_torch_distributed_enabled": "true"},
     True: {"sagemaker_pytorch_xla_multi_worker_enabled": "true"},
@@ -20,32 +20,32 @@ DISTRIBUTION = {
 
 @dataclass(frozen=True)
 class PeriodScript:
-    """One script and how its job asks for it."""
+    """One script, and the settings of its job."""
 
-    #: Its directory, which is named for what it is and its year.
+    #: Its directory, named for the script and its year.
     name: str
     program: str
     #: Family and tag of the Deep Learning Container that it ran in.
     family: str
     tag: str
-    #: `{data}`: directory of the channels, `{model}`: of the model, `{batch}`: a worker's share of `batch`.
+    #: `{data}`: the directory of the channels. `{model}`: that of the model. `{batch}`: a worker's share of `batch`.
     hyperparameters: dict[str, str] = field(default_factory=dict)
     #: Lines with its losses and metrics, as regular expressions.
     says: tuple[str, ...] = ()
-    #: Lines that the script itself leaves out where accelerate says it is on a TPU, which XLA is to it.
+    #: Lines that the script itself omits where accelerate reports a TPU. Accelerate takes XLA for one.
     not_on_tpu: str = ""
-    #: Rows of a step of all workers.
+    #: The rows of a step, of all workers together.
     batch: int = 4
     channels: tuple[str, ...] = ()
-    #: Relative difference of losses: docs/explanation/same-model.md.
+    #: The allowed relative difference of losses (docs/explanation/same-model.md).
     tolerance: float = 1e-5
-    #: Trains on torch_xla whatever the job; its native training is torch_xla's names on the native device.
+    #: True if it uses torch_xla in any job. Its native training is torch_xla's names on the native device.
     xla_only: bool = False
-    #: One worker on the whole batch and four on a quarter each log the same losses and metrics.
+    #: True if one worker on the whole batch and four on a quarter each log the same losses and metrics.
     same_over_workers: bool = True
     #: Workers of its larger job.
     several: int = 4
-    #: Its larger job runs in CI, too.
+    #: True if its larger job runs in CI, too.
     several_in_ci: bool = False
 
 
@@ -56,7 +56,7 @@ class Run:
 
 
 def run(script: PeriodScript, base: Path, data: Path, *, compiled: bool, workers: int) -> Run:
-    """The job of `script`, to its end. `data`: what period_data wrote."""
+    """Runs the job of `script` to its end. `data`: the directory that period_data wrote."""
     host = TrainingHost(base, instance_type=INSTANCES[workers], channels=script.channels)
     shutil.copytree(SCRIPTS / script.name, base / "code")
     for channel in script.channels:
@@ -74,7 +74,7 @@ def _environment(script: PeriodScript, *, compiled: bool, workers: int) -> dict[
         "SAGELET_INSTANCE_GPUS": f'{{"{INSTANCES[workers]}": {workers}}}',
         "OMP_NUM_THREADS": "1",
         "PJRT_NPROC": "1",
-        # Tiny models: half the time to compile, which is most of a test's.
+        # For tiny models. It halves the time to compile, which is most of a test's.
         "XLA_FLAGS": "--xla_backend_optimization_level=0",
         "HF_HUB_OFFLINE": "1",
     }

@@ -1,4 +1,4 @@
-"""Models of two layers of 32 and a few dozen rows, in the forms that training scripts of 2021 to 2024 read."""
+"""Writes models of two layers of 32 and a few dozen rows, in the forms that training scripts of 2021 to 2024 read."""
 
 import json
 import random
@@ -28,7 +28,7 @@ WORDS = (
     "bad",
 )
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-#: No dropout: XLA draws other random numbers than torch's CPU generator.
+#: Without dropout, because XLA draws other random numbers than torch's CPU generator.
 BERT = {
     "model_type": "bert",
     "hidden_size": 32,
@@ -42,7 +42,7 @@ BERT = {
 
 
 def write(directory: Path) -> None:
-    """Each folder of `directory` is a channel."""
+    """Writes all data. Each folder of `directory` is a channel."""
     chance = random.Random(5)
     _model(directory / "model")
     for channel, count in (("train", 16), ("test", 8)):
@@ -55,7 +55,7 @@ def write(directory: Path) -> None:
 
 
 def _model(directory: Path) -> None:
-    """A classifier: the head that a script adds to a model without one has other weights in each process of it."""
+    """Writes a classifier. A head that a script adds itself would have other weights in each process."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 

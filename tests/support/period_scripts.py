@@ -6,7 +6,7 @@ HF_4_11 = "1.9.0-transformers4.11.0-gpu-py38-cu111-ubuntu20.04"
 HF_4_17 = "1.10.2-transformers4.17.0-gpu-py38-cu113-ubuntu20.04"
 HF_4_21 = "1.11.0-transformers4.21.1-gpu-py38-cu113-ubuntu20.04"
 PT_1_13 = "1.13.1-gpu-py39-cu117-ubuntu20.04-sagemaker"
-#: ReLU, max pooling and batch norm.
+#: For models with ReLU, max pooling and batch norm.
 ROUGH = 1e-2
 NO_DROPOUT = "resid_pdrop=0.0,embd_pdrop=0.0,attn_pdrop=0.0"
 
@@ -32,7 +32,7 @@ SCRIPTS = (
             "block_size": "18", "output_dir": "{model}/lm", "do_train": "True", "do_eval": "True", "max_steps": "4",
             "logging_steps": "1", "per_device_train_batch_size": "{batch}", "per_device_eval_batch_size": "{batch}",
             "evaluation_strategy": "steps", "eval_steps": "2", "save_strategy": "no", "report_to": "none",
-            # Else whichever worker comes first makes the features for all, and the first one logs only its own doing.
+            # Otherwise the fastest worker makes the features for all, and worker 0 logs only its own part.
             "overwrite_cache": "True",
         },
         channels=("model", "text"),
@@ -41,7 +41,7 @@ SCRIPTS = (
     PeriodScript(
         "nlp_accelerate_2021", "nlp_example.py", "huggingface-pytorch", HF_4_11,
         channels=("model", "pairs"),
-        # It sets the size of a worker's batch itself.
+        # The script sets the size of a worker's batch itself.
         same_over_workers=False,
         says=(r"epoch (\d+): loss ([\d.]+)", r"epoch (\d+): {'accuracy': ([\d.]+), 'samples': (\d+)}"),
     ),
@@ -49,7 +49,7 @@ SCRIPTS = (
         "mnist_xla_2021", "train_mp_mnist.py", "pytorch", PT_1_13,
         {"batch_size": "8", "num_epochs": "2", "log_steps": "1"},
         tolerance=ROUGH, xla_only=True,
-        # It scales the learning rate by the number of workers.
+        # The script scales the learning rate by the number of workers.
         same_over_workers=False,
         says=(r"Training .* Epoch=(\d+) Step=(\d+) Loss=([\d.]+)", r"Accuracy: ([\d.]+)%"),
         several_in_ci=True,
@@ -83,15 +83,15 @@ SCRIPTS = (
         },
         channels=("model", "pairs"),
         says=(r"epoch (\d+): {'accuracy': ([\d.]+), 'samples': (\d+)}", r"epoch (\d+): train loss ([\d.]+)"),
-        # Accelerate shuffles by another generator where there are several workers.
+        # Accelerate shuffles with another generator if there are several workers.
         same_over_workers=False,
         several_in_ci=True,
     ),
-    # It compares the weights with those of one process itself.
+    # The script itself compares the weights with those of one process.
     PeriodScript(
         "accelerate_script_2023", "test_script.py", "huggingface-pytorch", HF_4_21,
         says=(r"(?:Training yielded the same results)",),
-        # Of the last of four processes it asserts [4] == 4, natively too.
+        # In the last of four processes it asserts [4] == 4, also natively.
         several=2,
         same_over_workers=False,
         not_on_tpu=r"huffled central dataloader passing",
@@ -101,7 +101,7 @@ SCRIPTS = (
         {"gradient_accumulation_steps": "2", "batch_size": "{batch}"},
         channels=("model", "pairs"),
         says=(r"epoch (\d+): (\d+) updates", r"epoch (\d+): loss ([\d.]+) over (\d+)"),
-        # The last batch is short, and evened with other rows where there are several workers.
+        # The last batch is short. With several workers it is filled up with other rows.
         same_over_workers=False,
         several_in_ci=True,
     ),

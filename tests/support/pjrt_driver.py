@@ -1,4 +1,4 @@
-"""`python pjrt_driver.py FRONT PROGRAM...`: what torch_xla does with a plugin, by ctypes. Prints JSON."""
+"""`python pjrt_driver.py FRONT PROGRAM...`: uses a plugin as torch_xla does, through ctypes. Prints JSON."""
 
 import ctypes as c
 import json
@@ -42,7 +42,7 @@ class Status(c.Structure):
 
 
 def compile_all(front_path: str, programs: list[str]) -> dict[str, Any]:
-    """Compiles through the front in front of the plugin of SAGELET_PJRT_PLUGIN; what was made, and all counts."""
+    """Compiles through the library in front of SAGELET_PJRT_PLUGIN. Returns the results and all counts."""
     front, plugin = c.CDLL(front_path), c.CDLL(os.environ["SAGELET_PJRT_PLUGIN"])
     front.GetPjrtApi.restype = c.POINTER(Api)
     front.sagelet_pjrt_front_status.restype = c.POINTER(Status)

@@ -1,7 +1,7 @@
-"""A Docker Engine of a test's own, which may be killed: own directories, socket and network namespace.
+"""A Docker Engine for one test, which may be killed. It has its own directories, socket and network namespace.
 
-In this machine's own namespace it would share docker0 with the machine's engine, and an engine with address pools of
-its own that is killed and started again removes docker0, also when it was told to use another bridge.
+In this machine's own namespace it would share docker0 with the machine's engine. An engine with its own address pools
+that is killed and started again removes docker0, even if it was told to use another bridge.
 """
 
 import os
@@ -21,7 +21,7 @@ from support.tiny_image import ensure
 
 
 def missing_dockerd() -> str | None:
-    """Why this process cannot have an engine of its own; None: it can."""
+    """Returns why this process cannot have an engine of its own, or None if it can."""
     if os.geteuid() != 0:
         return "only root starts a Docker Engine of its own: run these tests as root"
     absent = [name for name in ("dockerd", "containerd", "ip", "nsenter") if shutil.which(name) is None]
@@ -29,17 +29,17 @@ def missing_dockerd() -> str | None:
 
 
 class PrivateDocker:
-    """`start`, `kill` and `start` again as often as one likes; `close` removes all of it."""
+    """A Docker Engine. It may be started and killed any number of times. `close` removes all of it."""
 
     def __init__(self, *, live_restore: bool) -> None:
-        # Short, as the path of a socket has to be.
+        # A short path, because a socket's path must be short.
         self._root = Path(tempfile.mkdtemp(prefix="sgl-"))
         self.host = f"unix://{self._root}/docker.sock"
         self._namespace = f"sgl{uuid.uuid4().hex[:8]}"
         self._log = (self._root / "log").open("ab")
         subprocess.run(["ip", "netns", "add", self._namespace], check=True)
         containerd = f"{self._root}/containerd.sock"
-        # As a service of its own, which an engine that is killed leaves alone.
+        # containerd is a service of its own, so that it survives a killed engine.
         self._containerd = self._run(
             "containerd", "--address", containerd, "--root", f"{self._root}/cd", "--state", f"{self._root}/cd-state"
         )
@@ -52,7 +52,7 @@ class PrivateDocker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        # What is left of an engine that was killed would keep the next one from starting.
+        # Leftovers of a killed engine would keep the next one from starting.
         (self._root / "pid").unlink(missing_ok=True)
         self._process = self._run(*self._command)
         until(self._answers)

@@ -1,4 +1,4 @@
-"""Requests of every service and protocol, as botocore's serializers write them, and ways to confuse their reader."""
+"""Requests of every service and protocol, written by botocore's serializers, and ways to confuse their reader."""
 
 import gzip
 import json
@@ -14,24 +14,24 @@ from botocore.model import OperationModel, ServiceModel
 from botocore.serialize import SERIALIZERS
 
 FORM = "application/x-www-form-urlencoded; charset=utf-8"
-#: Nobody may send these.
+#: Operations that nobody may call.
 TWO_NAMES = "two names"
 BOUNDARY = "multipart/form-data; boundary=x"
-#: How deep values go; beyond, what is required is left out.
+#: How deep values go. Beyond that, required members are left out.
 _DEPTH = 6
 _LOADER = Loader()
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A request, unsigned."""
+    """An unsigned request."""
 
     method: str
     path: str
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    #: What was done to it.
+    #: The change that was made to it.
     trick: str = ""
 
     def tricked(self, trick: str, **changes: Any) -> "Sent":
@@ -51,7 +51,7 @@ def protocols_of(model: ServiceModel) -> list[str]:
 
 
 def written(operation: OperationModel, protocol: str) -> Sent:
-    """The operation with what it requires, and nothing else."""
+    """Returns a request for the operation with its required members only."""
     shape = operation.input_shape
     parameters = _value(shape, 0) if shape is not None else {}
     made = SERIALIZERS[protocol]().serialize_to_request(parameters, operation)
@@ -85,7 +85,7 @@ def _value(shape: Any, depth: int) -> Any:
 
 
 def confused(sent: Sent, other: str, other_target: str) -> Iterator[Sent]:
-    """The request with another operation's name in every place where some reader looks for one."""
+    """Yields the request with another operation's name in each place where a reader may look for one."""
     action = f"Action={other}"
     target = sent.headers.get("x-amz-target", "")
     prefix, _, name = target.rpartition(".")

@@ -1,11 +1,11 @@
-"""A proxy that lets nothing through and remembers what was asked of it."""
+"""A proxy that lets nothing through and remembers its requests."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class RecordingProxy:
-    """`with RecordingProxy() as proxy`: programs with `proxy.environment` send it all that leaves the machine."""
+    """Used as `with RecordingProxy() as proxy`. Programs with `proxy.environment` send it all outside traffic."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

@@ -1,4 +1,4 @@
-"""A client that sends bytes as they are, and an application that notes what reached it."""
+"""A client that sends raw bytes, and an application that notes what reaches it."""
 
 import json
 import socket
@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sagelet_api.protocol import Environ, StartResponse
+from sagelet_api.protocol.calls import Environ, StartResponse
 
-#: Seconds until a silent server is called a hanging one.
+#: Seconds after which a silent server counts as hanging.
 PATIENCE = 60.0
 
 
@@ -30,7 +30,7 @@ class Answer:
 
 
 class Witness:
-    """A WSGI application that answers 200 to what it can read to its end, 400 to what not, and forgets nothing."""
+    """A WSGI application that remembers all requests. It answers 200 if it can read the whole body, and else 400."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,14 +53,14 @@ class Witness:
         return [body]
 
     def take(self) -> list[Seen]:
-        """What was seen since the last call."""
+        """Returns the requests since the last call."""
         with self._lock:
             seen, self._seen = self._seen, []
         return seen
 
 
 def exchange(port: int, pieces: Sequence[bytes]) -> list[Answer]:
-    """Sends pieces, ends its side, and reads all answers; what cannot be parsed is an AssertionError."""
+    """Sends pieces, ends its side, and reads all answers. Raises AssertionError for one that cannot be parsed."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as raw:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         received = bytearray()
@@ -71,7 +71,7 @@ def exchange(port: int, pieces: Sequence[bytes]) -> list[Answer]:
         except TimeoutError:
             raise
         except OSError:
-            pass  # Refused before it had all of it, which is its right.
+            pass  # The server may refuse before it has read everything.
         try:
             while data := raw.recv(65536):
                 received += data
@@ -81,7 +81,7 @@ def exchange(port: int, pieces: Sequence[bytes]) -> list[Answer]:
 
 
 def answers(data: bytes) -> Iterable[Answer]:
-    """The answers one after another; interim ones (100 Continue) are left out."""
+    """Yields the answers one after another. Interim ones (100 Continue) are left out."""
     while data:
         head, blank, rest = data.partition(b"\r\n\r\n")
         assert blank, f"an answer without an end of its headers: {data[:200]!r}"

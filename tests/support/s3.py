@@ -1,4 +1,4 @@
-"""Helpers of the tests that speak S3."""
+"""Helpers for tests of S3."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 
 def refusal(call: Callable[..., Any], **parameters: Any) -> tuple[int, str]:
-    """Status and code of the error that a call must end with."""
+    """Makes a call that must fail. Returns the status and code of its error."""
     with pytest.raises(ClientError) as caught:
         call(**parameters)
     answer = caught.value.response

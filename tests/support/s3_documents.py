@@ -1,4 +1,4 @@
-"""Requests for every operation of S3, made from botocore's model: whole ones, and ones with a fault each."""
+"""Requests for every operation of S3, made from botocore's model: correct ones, and ones with one fault each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,13 +7,13 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from sagelet_api.services.s3.routing import Route, routes, service_model
+from sagelet_api.protocol.s3.request import Route, routes, service_model
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _DEPTH = 6
-#: What an element may hold by mistake.
+#: Wrong contents of an element.
 _TEXTS = ("x", "-1")
-#: Values that are right, by the member's name, where the shape does not say them.
+#: Right values, by the member's name, where they do not follow from the shape.
 _VALUES = {
     "URI": "http://acs.amazonaws.com/groups/global/AllUsers",
     "ID": "a" * 64,
@@ -30,7 +30,7 @@ _VALUES = {
     "VersionId": "null",
     "LastModifiedTime": "2024-01-01T00:00:00Z",
 }
-#: Headers that any request of S3 may have, and what they may hold by mistake.
+#: Headers that any request of S3 may have, and wrong values of them.
 _HEADERS = {
     "x-amz-acl": ("nonsense", "public-read", ""),
     "x-amz-grant-read": ("", "nonsense", "id=", 'emailAddress="a@b.c"', 'id="x", uri=', "=,=", 'id="é'),
@@ -51,7 +51,7 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """A request of an operation and what is wrong with it."""
+    """A request of an operation, and its fault."""
 
     operation: str
     fault: str
@@ -62,12 +62,12 @@ class Wanted:
 
 
 def operations() -> list[Route]:
-    """All routes, the ones of objects last."""
+    """Returns all routes. Those of objects are last."""
     return [route for key in sorted(routes(), key=lambda key: key[1]) for route in routes()[key]]
 
 
 def requests(route: Route, bucket: str, key: str) -> Iterator[Wanted]:
-    """The whole request, and then each of its faults."""
+    """Yields the correct request, then one for each fault."""
     model = service_model().operation_model(route.operation)
     whole = Wanted(route.operation, "none", route.method, _path(route, bucket, key), _headers(route, bucket, key), b"")
     for document, fault in _documents(model, bucket):
@@ -117,7 +117,7 @@ def _documents(model: Any, bucket: str) -> Iterator[tuple[bytes, str]]:
 
 
 def _with_a_fault(text: str) -> Iterator[tuple[bytes, str]]:
-    """The document with one element gone, twice, emptied or with another text."""
+    """Yields the document with one element removed, doubled, emptied or with another text."""
     ElementTree.register_namespace("", NAMESPACE)
     count = len(list(ElementTree.fromstring(text).iter()))
     for place in range(1, count):

@@ -1,4 +1,4 @@
-"""Native and compiled trainings of one set of models through the runtime package, and how far they agree."""
+"""Trains one set of models natively and compiled through the runtime package, and measures how far they agree."""
 
 import json
 import subprocess
@@ -16,13 +16,13 @@ COMPILER = {"sagemaker_training_compiler_enabled": "true", "sagemaker_training_c
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The largest difference of two trainings that counts as agreement; both relative."""
+    """The largest differences of two trainings that count as agreement. Both are relative."""
 
     loss: float
     weights: float
 
 
-#: Measured by `make bench-models`, with a margin of ten; the reasons are in docs/explanation/same-model.md.
+#: Measured by `make bench-models`, times ten. The reasons are in docs/explanation/same-model.md.
 SMOOTH = Tolerance(loss=1e-5, weights=1e-4)
 CHAOTIC = Tolerance(loss=1e-2, weights=1e-1)
 TOLERANCES = {"gpt2": SMOOTH, "bert": SMOOTH, "mlp": CHAOTIC, "conv": CHAOTIC, "lstm": SMOOTH}
@@ -30,13 +30,13 @@ TOLERANCES = {"gpt2": SMOOTH, "bert": SMOOTH, "mlp": CHAOTIC, "conv": CHAOTIC, "
 
 @dataclass(frozen=True)
 class Trained:
-    """What one training left behind."""
+    """The results of one training."""
 
     #: `cpu` or `xla`.
     device: str
-    #: Of each step.
+    #: The loss of each step.
     losses: list[float]
-    #: Seconds, and CPU seconds of all threads, of each chunk of steps; the first chunk is the first step.
+    #: Seconds, and CPU seconds of all threads, of each chunk of steps. The first chunk is the first step.
     chunks: list[tuple[float, float]]
     weights: dict[str, Any]
 
@@ -51,7 +51,7 @@ class Trained:
 class Difference:
     #: Of the losses of one step, over that of the first training; the largest.
     loss: float
-    #: L2 norm of the difference of all weights over that of the first training's.
+    #: The L2 norm of the difference of all weights, divided by that of the first training's weights.
     weights: float
 
     def within(self, tolerance: Tolerance) -> bool:
@@ -78,7 +78,7 @@ def start(base: Path, *, compiled: bool, threads: int, **options: object) -> tup
     base.mkdir(parents=True)
     # Both on CPUs, whatever the machine has.
     pools = {"OMP_NUM_THREADS": str(threads), "PJRT_NPROC": str(threads), "CUDA_VISIBLE_DEVICES": ""}
-    # Threads that wait must not spin: the other training of a pair, or of another test, has its turn.
+    # Waiting threads must not spin, because the other training of a pair, or of another test, needs the CPU.
     host = TrainingHost(base, {**pools, "OMP_WAIT_POLICY": "passive"})
     for file in SOURCES.glob("*.py"):
         host.script(file.read_text(), file.name)
@@ -87,7 +87,7 @@ def start(base: Path, *, compiled: bool, threads: int, **options: object) -> tup
 
 
 def ended(host: TrainingHost, process: "subprocess.Popen[str]", names: list[str]) -> dict[str, Trained]:
-    """What the training left, by model, when it has ended well."""
+    """Waits for the training's success. Returns its results by model."""
     code = process.wait(timeout=1800)
     assert code == 0, host.log
     return {name: Trained.read(host.model, name) for name in names}

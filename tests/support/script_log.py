@@ -1,4 +1,4 @@
-"""What a script wrote into its job's log, and how two such logs differ."""
+"""Extracts a script's own lines from its job's log, and compares two such logs."""
 
 import re
 from collections import defaultdict
@@ -7,19 +7,19 @@ from pathlib import Path
 
 #: The toolkit's last line before the script's first.
 _INVOKED = "Invoking script with the following command:"
-#: Lines of AWS's toolkit, of sagelet, of the compiler, and of gloo, which stands in for the NCCL of a native job where
-#: there is no GPU: torch's own C++ prints one in each worker that joins (a compiled job's world keeps it silent).
-#: The Trainer wraps its native workers' model in DistributedDataParallel, whose C++ warns of the Trainer's own setting;
-#: on XLA it wraps none.
+#: Lines of AWS's toolkit, of sagelet, of the compiler and of gloo. Gloo stands in for NCCL in a native job without a
+#: GPU: torch's own C++ prints a line in each worker that joins. A compiled job suppresses it.
+#: The Trainer wraps its native workers' model in DistributedDataParallel, whose C++ warns of the Trainer's own setting.
+#: On XLA it does not wrap.
 _NOT_THE_SCRIPTS = re.compile(
     r" sagemaker-training-toolkit (?:INFO|ERROR)|^sagelet: |^device: xla:\d+ \(PJRT| root - INFO - Joining rendezvous "
     r"|^INFO:root:Joining rendezvous |INFO - root - +Joining rendezvous "
     r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\."
     r"|^\[rank\d+\]:\[W[^\]]* reducer\.cpp:\d+\] Warning: find_unused_parameters=True "
 )
-#: Progress bars are drawn anew by the clock.
+#: Progress bars are redrawn by the clock.
 _PROGRESS = re.compile(r"(?:[\w ]+: *)?\d+%\|[^|]*\| *\d+/\d+ \[[^\]]*\]|\x1b\[A|\r")
-#: What differs between two runs of one job: times, rates, places, the device and what carries its collectives.
+#: Parts that differ between two runs of one job: times, rates, places, the device and the backend of its collectives.
 _OWN = tuple(
     (re.compile(pattern), to)
     for pattern, to in (
@@ -36,13 +36,13 @@ _OWN = tuple(
 )
 #: Python shows a warning once for each state of its filters, which libraries change as they go.
 _WARNING = re.compile(r"\b[A-Z]\w*Warning: |^warnings\.warn\(")
-#: torch breaks the line of a tensor before it, or not.
+#: torch may or may not break the line of a tensor before it.
 _DEVICE_OF_TENSOR = re.compile(r",\s+device='xla:\d+'\)")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
 
 
 def script_lines(log: str, base: Path) -> list[str]:
-    """The script's lines, its places as in a container. `base`: what stands for /opt/ml."""
+    """Returns the script's lines, with paths as in a container. `base`: the directory in place of /opt/ml."""
     after = _DEVICE_OF_TENSOR.sub(")", log.partition(_INVOKED)[2]).lstrip("\n").split("\n")[1:]
     # Columns are padded to the longest number.
     plain = (" ".join(_PROGRESS.sub("", line).split()) for line in after if not _NOT_THE_SCRIPTS.search(line))
@@ -58,7 +58,7 @@ def _without_own(line: str) -> str:
 @dataclass(frozen=True)
 class Number:
     value: float
-    #: What its last printed digit stands for; 0 for a whole number.
+    #: The value of one unit of its last printed digit, or 0 for a whole number.
     rounding: float
 
     def agrees(self, other: "Number", tolerance: float) -> bool:
@@ -80,10 +80,10 @@ def _by_text(lines: list[str]) -> dict[str, list[list[Number]]]:
 
 
 def differences(one: list[str], other: list[str], tolerance: float) -> list[str]:
-    """What is in one log and not in the other, in words. Empty: they say the same.
+    """Describes what is in one log and not in the other. Empty if they say the same.
 
-    stdout and stderr, and the workers of a job, come in no order among each other. So lines of one text are compared in
-    the order of their numbers.
+    stdout and stderr, and the workers of a job, have no order between them. So lines of one text are compared in the
+    order of their numbers.
     """
     texts, others = _by_text(one), _by_text(other)
     found = []
@@ -102,11 +102,11 @@ def differences(one: list[str], other: list[str], tolerance: float) -> list[str]
 
 
 def _in_order(rows: list[list[Number]]) -> list[list[Number]]:
-    """By what the script counts (steps, epochs), which is whole, then as they came."""
+    """Sorts by the script's whole numbers (steps, epochs), then by order of arrival."""
     return sorted(rows, key=lambda row: [number.value for number in row if number.rounding == 0])
 
 
 def numbers_of(lines: list[str], pattern: str) -> list[list[Number]]:
-    """The groups of each line in which `pattern` is found, as numbers, in the order of the lines."""
+    """Returns the groups of each line that matches `pattern`, as numbers, in the order of the lines."""
     found = (re.search(pattern, line) for line in lines)
     return [[_number(group) for group in match.groups()] for match in found if match]

@@ -1,4 +1,4 @@
-"""A real `sagelet up` in a process of its own, for tests that speak to it as a client does."""
+"""A real `sagelet up` in a process of its own, for tests that call it as clients do."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from urllib.request import urlopen
 
 import boto3
 
-from sagelet_engine.keys import ca_file, read_key_pair
+from sagelet_engine.base.keys import ca_file, read_key_pair
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 ACCOUNT = "123456789012"
@@ -31,7 +31,7 @@ ENVIRONMENT: dict[str, str] = {}
 
 
 def until(condition: Callable[[], Any], seconds: float = 120, every: float = 0.05) -> Any:
-    """Polls a condition with a deadline and returns what it gave."""
+    """Polls a condition until it is true, with a deadline, and returns its value."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
@@ -41,7 +41,7 @@ def until(condition: Callable[[], Any], seconds: float = 120, every: float = 0.0
 
 
 class SageletProcess:
-    """`sagelet up` with options; `restart` keeps its data directory and its port."""
+    """`sagelet up` with options. `restart` keeps its data directory and port."""
 
     def __init__(self, data: Path, *options: str) -> None:
         self.data = data
@@ -60,7 +60,7 @@ class SageletProcess:
         return self
 
     def begin(self) -> bool:
-        """As `start`; False for one that ended before it was ready."""
+        """Starts the server. False if it ended before it was ready."""
         command = [str(self.program), "up", "--data", str(self.data)]
         self.output = []
         self._process = subprocess.Popen(
@@ -78,7 +78,7 @@ class SageletProcess:
 
     @property
     def ended(self) -> int | None:
-        """The exit status of a server that has ended, -9 after a `kill -9`; None while it runs."""
+        """Returns the exit status of an ended server, -9 after `kill -9`, or None while it runs."""
         assert self._process is not None
         return self._process.poll()
 
@@ -111,7 +111,7 @@ class SageletProcess:
         self._process.wait()
 
     def stop(self) -> str:
-        """SIGTERM; returns what it printed at the end."""
+        """Sends SIGTERM and waits. Returns what the server printed at the end."""
         assert self._process is not None
         if self._process.poll() is not None:
             return "".join(self.output)
@@ -166,7 +166,7 @@ class SageletProcess:
 
 @contextmanager
 def servers_by_runtime(directory: Callable[[str], Path], *options: str) -> Iterator[Callable[[str], SageletProcess]]:
-    """A server of each runtime that is asked for, started when it first is, with a data directory of its own."""
+    """Yields a function that returns a runtime's server. It starts each on first use, with its own data directory."""
     started: dict[str, SageletProcess] = {}
 
     def server_of(runtime: str) -> SageletProcess:

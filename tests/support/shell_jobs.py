@@ -1,4 +1,4 @@
-"""Jobs that are a line of shell, for either runtime, and a neighbour that must not suffer from them."""
+"""Jobs that are a line of shell, for any runtime, and a neighbour that they must not disturb."""
 
 import uuid
 from typing import Any
@@ -8,14 +8,14 @@ import psutil
 from support.jobs import Jobs
 from support.server import NATIVE, ROLE, until
 
-#: What the neighbour says, over and over.
+#: The line that the neighbour prints over and over.
 BEAT = "beat"
-#: Until /opt/ml/input/config is gone, which it never is: the neighbour is stopped.
+#: Prints until /opt/ml/input/config is gone, which never happens. The neighbour is stopped.
 _NEIGHBOUR = "while true; do echo beat; /bin/busybox usleep 200000; done"
 
 
 class ShellJobs(Jobs):
-    """`image`: of hosts that have /bin/sh and /bin/busybox."""
+    """Jobs of shell scripts. `image`: an image with /bin/sh and /bin/busybox."""
 
     def __init__(self, server: Any, image: str) -> None:
         super().__init__(server)
@@ -23,7 +23,7 @@ class ShellJobs(Jobs):
         self.s3.create_bucket(Bucket="tests")
 
     def start(self, script: str, **options: Any) -> str:
-        """`$B` is busybox; the script has 512 characters at most."""
+        """Starts a job. `$B` is busybox in the script, which has 512 characters at most."""
         name = f"hostile-{uuid.uuid4().hex[:12]}"
         metrics = options.pop("metrics", None)
         resources = options.pop("resources", {})
@@ -50,7 +50,10 @@ class ShellJobs(Jobs):
 
 
 class Neighbour:
-    """`with Neighbour(jobs)`: at the end it still prints, is stopped as it should be, and the server is the same."""
+    """Used as `with Neighbour(jobs)`. At the end it checks that the neighbour still prints and can be stopped as usual.
+
+    It also checks that the server is still the same process.
+    """
 
     def __init__(self, jobs: ShellJobs) -> None:
         self._jobs = jobs
@@ -73,11 +76,11 @@ class Neighbour:
         return int(page["nextForwardToken"].partition("/")[2])
 
     def grown_mib(self) -> float:
-        """What the server's memory has grown by since the neighbour began."""
+        """Returns by how many MiB the server's memory has grown since the neighbour began."""
         return float(self._process.memory_info().rss - self._before) / 1024**2
 
     def lives(self) -> None:
-        """Its lines still come."""
+        """Checks that its lines still come."""
         now = self.beats()
         until(lambda: self.beats() > now)
 

@@ -1,8 +1,7 @@
-"""A Slurm cluster of this machine alone: munged, slurmctld and a slurmd for each node, all in one directory.
+"""A Slurm cluster on this machine only: munged, slurmctld and a slurmd for each node, all in one directory.
 
-The nodes have names, ports and loopback addresses of their own, so jobs of several nodes are real ones. Debian's
-packages `slurmctld slurmd slurm-client munge` are all it needs; nothing of the machine's own Slurm, if it has one, is
-read or touched.
+The nodes have names, ports and loopback addresses of their own, so jobs of several nodes are real. It only needs
+Debian's packages `slurmctld slurmd slurm-client munge`. It does not read or change the machine's own Slurm, if any.
 """
 
 import os
@@ -15,13 +14,13 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from sagelet_engine.runtimes import host_files
+from sagelet_engine.runtimes.node import host_files
 from support.harness import wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "squeue")
-#: Where Debian has the daemons; not on an ordinary user's PATH.
+#: Debian's directory of the daemons, which is not on an ordinary user's PATH.
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-#: Seconds until the controller gives a silent node up.
+#: Seconds until the controller takes a silent node for down.
 NODE_TIMEOUT = 6
 
 CONF = """\
@@ -100,7 +99,7 @@ class SlurmCluster:
         return self
 
     def stop(self) -> None:
-        """Ends all of it, jobs first."""
+        """Ends everything, jobs first."""
         self.clear()
         for name in self.nodes:
             self._end(f"{name}.pid")
@@ -108,7 +107,7 @@ class SlurmCluster:
         self._end("munge/pid")
 
     def run(self, *command: str, check: bool = True) -> str:
-        """The output of a command of Slurm's."""
+        """Runs one of Slurm's commands. Returns its output."""
         environment = {**os.environ, **self.environment}
         done = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
@@ -120,12 +119,12 @@ class SlurmCluster:
         return self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%T", check=False).split()
 
     def number(self, name: str) -> str:
-        """Of Slurm's newest job of this name."""
+        """Returns the number of Slurm's newest job of this name."""
         said = self.run("squeue", "--noheader", "--states=all", "--sort=-i", f"--name={name}", "--Format=JobID")
         return said.split()[0]
 
     def starts(self) -> dict[str, int]:
-        """When each job got its nodes, by its name, in seconds since the epoch."""
+        """Returns when each job got its nodes, by job name, in seconds since the epoch."""
         said = self.run("squeue", "--noheader", "--states=all", "--Format=Name:|,StartTime:|")
         fields = (line.split("|") for line in said.splitlines())
         return {name: int(datetime.fromisoformat(start).timestamp()) for name, start, _ in fields if start[0].isdigit()}
@@ -137,7 +136,7 @@ class SlurmCluster:
         wait_for("the end of all jobs", lambda: self.run("squeue", "-h", check=False).strip() == "")
 
     def heal(self) -> None:
-        """Every node up again, and idle."""
+        """Brings every node up again and waits until it is idle."""
         self.start_controller()
         for name in self.nodes:
             if not host_files.start_time(self._pid(name)):
@@ -149,11 +148,11 @@ class SlurmCluster:
         return int((self._directory / f"{name}.pid").read_text())
 
     def update(self, *words: str) -> None:
-        """`scontrol update`: drains a node, changes a job."""
+        """Runs `scontrol update`, which drains a node or changes a job."""
         self.run("scontrol", "update", *words)
 
     def start_controller(self) -> None:
-        """One that runs already is left alone."""
+        """Starts the controller if it does not run already."""
         if "UP" not in self.run("scontrol", "ping", check=False):
             self._launch("slurmctld")
         wait_for("an answer of the controller", lambda: "UP" in self.run("scontrol", "ping", check=False))
@@ -189,7 +188,7 @@ class SlurmCluster:
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
         ports = _free_ports(len(self.nodes) + 1)
-        # Other clusters of this machine are on other addresses.
+        # Other clusters on this machine have other addresses.
         network = f"127.{secrets.randbelow(200) + 30}.{secrets.randbelow(250) + 1}"
         lines = [
             f"NodeName={name} NodeHostname={socket.gethostname()} NodeAddr={network}.{number} Port={ports[number]} "
@@ -208,7 +207,7 @@ class SlurmCluster:
                 extra=self._extra,
             )
         )
-        # Its daemons would otherwise look for one in /etc/slurm, and warn.
+        # Without this file the daemons would look for one in /etc/slurm, and warn.
         (self._directory / "cgroup.conf").write_text("CgroupPlugin=autodetect\n")
 
     def _start_munged(self) -> None:
@@ -219,7 +218,7 @@ class SlurmCluster:
         )  # fmt: skip
 
     def _launch(self, program: str, *arguments: str) -> None:
-        """A daemon; it goes into the background by itself."""
+        """Starts a daemon, which goes into the background by itself."""
         found = shutil.which(program, path=PATH)
         assert found is not None, f"{program} is not installed"
         with (self._directory / f"{program}.out").open("ab") as out:
@@ -245,7 +244,7 @@ class SlurmCluster:
 
 
 def missing_slurm() -> str | None:
-    """Why no cluster can be started here."""
+    """Returns why no cluster can be started here, or None if one can."""
     absent = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
     if not absent:
         return None

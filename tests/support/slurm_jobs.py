@@ -1,15 +1,15 @@
-"""The slurm runtime over a cluster of this machine."""
+"""Makes the slurm runtime for a cluster on this machine."""
 
 import os
 from pathlib import Path
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.runtimes.process import StandIn
-from sagelet_engine.runtimes.slurm import SlurmRuntime
-from sagelet_engine.runtimes.slurm_commands import Slurm
-from sagelet_engine.runtimes.slurm_queue import SlurmQueue
-from sagelet_engine.runtimes.slurm_rules import SlurmRules
-from sagelet_engine.runtimes.slurm_task import ProcessTask, Task
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.runtimes.process.runtime import StandIn
+from sagelet_engine.runtimes.slurm.commands import Slurm
+from sagelet_engine.runtimes.slurm.queue import SlurmQueue
+from sagelet_engine.runtimes.slurm.rules import SlurmRules
+from sagelet_engine.runtimes.slurm.runtime import SlurmRuntime
+from sagelet_engine.runtimes.slurm.task import ProcessTask, Task
 from support.slurm_cluster import SlurmCluster
 
 
@@ -21,7 +21,7 @@ def slurm_runtime(
     rules: SlurmRules | None = None,
     task: Task | None = None,
 ) -> SlurmRuntime:
-    """As a server of the data directory `owner` makes it; `train` stands for the image's `train`."""
+    """Makes the runtime as a server of the data directory `owner` does. `train` replaces the image's `train`."""
     slurm = Slurm({**os.environ, **cluster.environment})
     task = task or ProcessTask(StandIn(train, "/nowhere"))
     queue = SlurmQueue(slurm, state_dir, owner, train[0], rules or SlurmRules(), afterwards=task.afterwards)

@@ -1,8 +1,7 @@
-"""A long queue in front of a cluster: what sagelet takes meanwhile, how often it asks Slurm, and how late it knows.
+"""A long queue in front of a cluster. Measures sagelet's CPU time, its calls of Slurm, and the delay of its statuses.
 
-All but a few nodes are held, by jobs of the server that sleep and by one of somebody else's; through the others a queue
-of short jobs goes. Slurm's commands are
-counted from outside: by scripts of their names, first on the server's PATH, that note when they begin and end.
+Sleeping jobs of the server and somebody else's job hold all but a few nodes. A queue of short jobs goes through the
+others. Scripts with the names of Slurm's commands, first on the server's PATH, note when each begins and ends.
 """
 
 import os
@@ -22,7 +21,7 @@ from support.server import NATIVE, ROLE, SageletProcess, until
 from support.slurm_cluster import SlurmCluster
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sacct", "sinfo", "scontrol")
-#: A short job: its last line is when it ended, by the machine's clock.
+#: A short job. Its last line is the time of its end, by the machine's clock.
 SHORT = "sleep 2; date +%s%3N"
 HOLD = "exec sleep 86400"
 
@@ -44,7 +43,7 @@ class CountedCommands:
             script.chmod(stat.S_IRWXU)
 
     def since(self, mark: int = 0) -> tuple[Counter[str], int]:
-        """How often each was run since a mark, and how many at once at most."""
+        """Returns how often each command ran since a mark, and how many ran at once at most."""
         calls: Counter[str] = Counter()
         running = most = 0
         for line in self._notes.read_text()[mark:].splitlines():
@@ -60,13 +59,13 @@ class CountedCommands:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one window of time."""
+    """The figures of one window of time."""
 
     queued: int
     seconds: float
     #: Jobs that ended in the window.
     ended: int
-    #: CPU seconds of the server, and of the commands that it ran.
+    #: CPU seconds of the server and of the commands that it ran.
     server_cpu: float
     commands_cpu: float
     calls: Mapping[str, int]
@@ -79,7 +78,7 @@ class Figures:
 
 
 class Queue:
-    """A server in front of a cluster of which all but `rotating` nodes are held; `own` of them by its own jobs."""
+    """A server in front of a cluster. All but `rotating` nodes are held, `own` of them by the server's own jobs."""
 
     def __init__(self, cluster: SlurmCluster, directory: Path, rotating: int, own: int, *options: str) -> None:
         self.commands = CountedCommands(directory / "counted", cluster.environment["PATH"])
@@ -142,7 +141,7 @@ class Queue:
         return [one["TrainingJobName"] for one in found if secondary in (None, one.get("SecondaryStatus"))]
 
     def watch(self, queued: int, seconds: float) -> Figures:
-        """A window of time with so many jobs in the queue, as they stand now."""
+        """Measures a window of time with `queued` jobs in the queue."""
         process = psutil.Process(self.server.pid)
         before, ended, mark, began = process.cpu_times(), set(self.ended()), self.commands.mark(), time.monotonic()
         threading.Event().wait(seconds)
@@ -163,7 +162,7 @@ class Queue:
         )
 
     def _lag(self, name: str) -> float:
-        """Between two lines of this machine's clock."""
+        """Returns the delay between two times of this machine's clock."""
         streams = self._logs.describe_log_streams(
             logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{name}/"
         )["logStreams"]
@@ -178,5 +177,5 @@ class Queue:
 
 
 def settled(queue: Queue, holding: int) -> None:
-    """Until the nodes that are to be held are."""
+    """Waits until `holding` nodes are held."""
     until(lambda: queue.training() >= holding, seconds=1200, every=1.0)

@@ -1,4 +1,4 @@
-"""Jobs of a server with --runtime slurm: shell scripts, which need no second to start."""
+"""Jobs of a server with --runtime slurm. They are shell scripts, which start in less than a second."""
 
 import uuid
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from support.jobs import Jobs
 from support.server import ENDED, NATIVE, ROLE, SageletProcess, until
 
-#: Prints what it has found of earlier attempts, writes a checkpoint when it is asked to end, and ends when told to.
+#: Prints what earlier attempts left, writes a checkpoint on SIGTERM, and ends when told to.
 RESUMABLE = (
     "cd /opt/ml/checkpoints; [ ! -e step ] || cat step; trap 'echo 41 >step; echo saved; exit 0' TERM; echo ready; "
     "while [ ! -e {go} ]; do sleep 0.1; done; echo done"
@@ -44,11 +44,11 @@ class SlurmJobs(Jobs):
         return name
 
     def training(self, name: str, lines: int = 1) -> None:
-        """Returns when the job's host has said that it is ready."""
+        """Waits until the job's host has said that it is ready."""
         until(lambda: self.lines(name).count("ready") >= lines or self.failed(name))
 
     def lines(self, name: str) -> list[str]:
-        """Of all streams: an attempt has streams of its own."""
+        """Returns the lines of all streams. Each attempt has its own streams."""
         found = []
         for stream in sorted(self.streams(name), key=lambda one: int(one["creationTime"])):
             events = self.logs.get_log_events(
@@ -58,7 +58,7 @@ class SlurmJobs(Jobs):
         return found
 
     def pending(self, name: str, text: str) -> str:
-        """The message of a job that waits, once it says the text."""
+        """Waits until a pending job's message contains `text`. Returns the message."""
         until(lambda: text in self.message(name) or self.failed(name))
         assert self.describe(name)["SecondaryStatus"] == "Pending"
         return self.message(name)

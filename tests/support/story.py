@@ -1,4 +1,4 @@
-"""A client of one job that writes down all it does and sees."""
+"""A client of one job that writes down everything it does and sees."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from support.describe_rules import OPTIONAL, TERMINAL, check
 from support.server import GROUP, ROLE, until
 from support.transcripts import Stage, Step, Transcript
 
-#: The lab's clock begins at this whole second, so the arithmetic of whole seconds can be read off.
+#: The lab's clock begins at this whole second, so that sums of whole seconds are easy to read.
 BEGINNING = 1_700_000_000
 PATIENCE = 120.0
 #: Seconds that the client lets pass at each status.
@@ -25,7 +25,7 @@ RESULT = ("TrainingJobStatus", "SecondaryStatus", "ModelArtifacts", "CreationTim
 
 
 class Story:
-    """Everything goes through boto3, other than what happens around the server (`stage`)."""
+    """A client. Everything goes through boto3, except for what happens around the server (`stage`)."""
 
     def __init__(self, stage: Stage, name: str, *, watched: bool = True) -> None:
         self.name = name
@@ -38,13 +38,13 @@ class Story:
         self._request: dict[str, Any] = {}
         self._held: Step | None = None
         self._printed: Counter[str] = Counter()
-        #: How many entries of SecondaryStatusTransitions were waited for.
+        #: The number of entries of SecondaryStatusTransitions waited for so far.
         self._passed = 0
 
     # --- what the client does -----------------------------------------------------------------------------------
 
     def create(self, script: str, **changes: Any) -> None:
-        """CreateTrainingJob with `sh -c SCRIPT`; `$BUCKET` in a value is the story's bucket."""
+        """Calls CreateTrainingJob with `sh -c SCRIPT`. `$BUCKET` in a value is the story's bucket."""
         algorithm = {
             "TrainingImage": changes.pop("image", self.stage.image),
             "TrainingInputMode": "File",
@@ -92,15 +92,15 @@ class Story:
         self._note(call="DeleteObject", key=key)
 
     def stop_refused(self) -> None:
-        """StopTrainingJob of a job that has ended."""
+        """Calls StopTrainingJob for a job that has ended."""
         self._call("StopTrainingJob", self.sagemaker.stop_training_job)
 
     def create_refused(self) -> None:
-        """The same CreateTrainingJob again."""
+        """Calls CreateTrainingJob again with the same request."""
         self._call("CreateTrainingJob", lambda **_: self.sagemaker.create_training_job(**self._request))
 
     def reads_metric(self, name: str) -> None:
-        """Averages of each minute, as SDK v2's TrainingJobAnalytics asks for them."""
+        """Reads the average of each minute, as SDK v2's TrainingJobAnalytics does."""
         job = self.describe()
         found = self.stage.client("cloudwatch").get_metric_statistics(
             Namespace=GROUP,
@@ -115,19 +115,19 @@ class Story:
         self._note(call="GetMetricStatistics", metric=name, averages=[point["Average"] for point in found])
 
     def another(self, name: str) -> "Story":
-        """Another job of the same server, that nobody reads of."""
+        """Returns a story for another job of the same server, which the transcript leaves out."""
         return Story(self.stage, name, watched=False)
 
     # --- what happens around it ---------------------------------------------------------------------------------
 
     def turn(self, seconds: float) -> None:
-        """Time passes: in a status that the server is held in, all that passes."""
+        """Lets time pass. While the server is held in a status, no other time passes."""
         self._stand_still()
         self.stage.turn(seconds)
         self._note(seconds_pass=seconds)
 
     def touch(self, word: str) -> None:
-        """What the script waits for happens."""
+        """Makes what the script waits for happen."""
         self.stage.touch(word)
         self._note(the_script_is_told=word)
 
@@ -148,9 +148,9 @@ class Story:
         return answer
 
     def until(self, status: str, message: str = "") -> None:
-        """Looks at every status until this one, in which the server is held where the stage can do that.
+        """Looks at every status until this one, in which the server is held if the stage can do that.
 
-        On a stage that cannot, the job may be past it already: then its transitions tell.
+        On a stage that cannot, the job may be past the status already. Then its transitions tell.
         """
 
         def there() -> bool:
@@ -168,11 +168,11 @@ class Story:
             continue
 
     def waits_for(self, status: str) -> None:
-        """For a job whose statuses are not watched."""
+        """Waits for a status of a job whose statuses are not watched."""
         until(lambda: self.describe()["SecondaryStatus"] == status, PATIENCE, 0.02)
 
     def ran(self) -> float:
-        """Seconds between TrainingStartTime and now, by the lab's clock."""
+        """Returns the seconds between TrainingStartTime and now, by the lab's clock."""
         started: float = self.describe()["TrainingStartTime"].timestamp()
         return round(self.stage.now() - started, 3)
 
@@ -182,7 +182,7 @@ class Story:
         self.prints(line)
 
     def prints(self, line: str) -> None:
-        """Waits until the line is in the job's log once more than it was waited for."""
+        """Waits for the next occurrence of the line in the job's log."""
         self.go_on()
         self._printed[line] += 1
         until(
@@ -191,13 +191,13 @@ class Story:
         self._note(prints=line)
 
     def finds(self, key: str, body: str | None) -> None:
-        """Waits until an object is there and holds this text; None: until it is not there."""
+        """Waits until an object exists and holds this text, or does not exist if `body` is None."""
         self.go_on()
         until(lambda: self._bodies().get(key) == body, PATIENCE, 0.02)
         self._note(finds=key, body=body)
 
     def go_on(self) -> None:
-        """Lets the server go on from the status that it is held in; time passes meanwhile, but not while it trains."""
+        """Lets the server go on from the status in which it is held. Time passes, except while it trains."""
         held, self._held = self._held, None
         if held is not None:
             if held.dwell:
@@ -205,7 +205,7 @@ class Story:
             held.release.set()
 
     def ended(self) -> None:
-        """Goes on to the end of the job, and looks at all that it left."""
+        """Goes on to the end of the job, and looks at everything that it left."""
         while not self._next(self._saw_end):
             continue
         self.go_on()
@@ -234,7 +234,7 @@ class Story:
         return answer["TrainingJobStatus"] in TERMINAL
 
     def _next(self, there: Callable[[], bool]) -> bool:
-        """One look: at the next status where the server is held at each, otherwise again and again."""
+        """Goes to the next status and returns whether it is `there`. Polls `there` if the stage holds no status."""
         if not self.stage.tells_time:
             until(there, PATIENCE, 0.05)
             return True
@@ -244,7 +244,7 @@ class Story:
         return there()
 
     def _stand_still(self) -> None:
-        """The server goes on now, in a thread that is not held: time that passed meanwhile would be anybody's."""
+        """Lets no more time pass in the held status, because a thread that is not held acts now, at an exact time."""
         if self._held is not None:
             self._held.dwell = 0.0
 
@@ -259,7 +259,7 @@ class Story:
         self._events.append(event)
 
     def _streams(self) -> dict[str, list[str]]:
-        """Messages of each log stream, in the order of their names, which is that of the attempts."""
+        """Returns the messages of each log stream, ordered by name, which is the order of the attempts."""
         try:
             found = self.logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=f"{self.name}/")
         except self.logs.exceptions.ResourceNotFoundException:
@@ -271,7 +271,7 @@ class Story:
         return [event["message"] for event in page["events"]]
 
     def _bodies(self) -> dict[str, Any]:
-        """Every object of the bucket: its text, or the files of an archive."""
+        """Returns every object of the bucket: its text, or the files of an archive."""
         found = self.s3.list_objects_v2(Bucket=self._bucket).get("Contents", [])
         return {entry["Key"]: self._body(entry["Key"]) for entry in found}
 
@@ -292,12 +292,12 @@ def _members(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _seconds(time: datetime) -> float:
-    """Seconds since the lab's clock began."""
+    """Returns the seconds since the lab's clock began."""
     return round(time.timestamp() - BEGINNING, 3)
 
 
 def _result(answer: dict[str, Any]) -> dict[str, Any]:
-    """What the job came to; what it only echoes is checked elsewhere."""
+    """Returns the job's results. Other tests check members that only repeat the request."""
     names = (*RESULT, *OPTIONAL, "SecondaryStatusTransitions")
     told: dict[str, Any] = _told({name: answer[name] for name in names if name in answer})
     return {**told, "absent": [name for name in OPTIONAL if name not in answer]}

@@ -1,4 +1,4 @@
-"""Hypothesis strategies from botocore's shapes: bodies of CreateTrainingJob that AWS would take."""
+"""Hypothesis strategies from botocore's shapes: bodies of CreateTrainingJob that AWS would accept."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -8,17 +8,17 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 from hypothesis import strategies as st
 
-from sagelet_api.java_patterns import compile_pattern
-from sagelet_api.services.training_rules import LONGEST_RUN, NEEDED, PROFILING_INTERVALS
+from sagelet_api.protocol.java_patterns import compile_pattern
+from sagelet_api.services.sagemaker.training_rules import LONGEST_RUN, NEEDED, PROFILING_INTERVALS
 
 Body = dict[str, Any]
 Strategy = st.SearchStrategy[Any]
 
-#: Java's `.` matches none of these.
+#: Characters that Java's `.` does not match.
 LINE_ENDS = "\n\r\u0085\u2028\u2029"
-#: Members at every level that a structure is given beyond those it needs: most bodies stay small and so quick.
+#: Optional members that a structure gets, at most, at every level. So most bodies stay small and quick.
 MOST_OPTIONAL = 4
-#: Items of a list or map, where its shape has no lower limit that is higher.
+#: Items of a list or map, at most, unless its shape needs more.
 MOST_ITEMS = 2
 
 
@@ -35,7 +35,7 @@ def model() -> ServiceModel:
 class ShapeStrategies:
     """Values that satisfy every constraint of a shape.
 
-    Keys are paths such as `InputDataConfig[].ChannelName`: `special` gives a strategy in place of the shape's own,
+    Keys are paths such as `InputDataConfig[].ChannelName`. `special` gives a strategy in place of the shape's own.
     `omitted` members are never there, `needed` ones always.
     """
 
@@ -94,7 +94,7 @@ _WORDS = st.text("abcXYZ019", min_size=1, max_size=6)
 _NAMES = st.sampled_from(["a-b", "A--9", "0"]) | _WORDS
 _S3_KEYS = st.sampled_from(["", "/", "/a/b/", "/ü x", "/a//b"])
 S3_URIS = st.builds("s3://{}{}".format, st.sampled_from(["bucket", "b.c-d", "0"]), _S3_KEYS)
-#: Shapes that are drawn often, quicker than by their pattern.
+#: Quicker strategies than the pattern, for shapes that are drawn often.
 _QUICK: dict[str, Strategy] = {
     "TrainingJobName": _NAMES | st.just("x" * 63),
     "ExperimentEntityName": _NAMES | st.just("x" * 120),
@@ -129,9 +129,9 @@ def _sizes(shape: Any) -> dict[str, Any]:
 
 REGEXES = st.sampled_from([r"loss=(\S+)", "x", "'loss': ([0-9.]*)", "(?P<name>a|b)+", "ü{1,3}", "^$"])
 CHECKPOINT_PATHS = st.sampled_from(["/opt/ml/checkpoints", "/opt/ml/checkpoints/", "/opt/ml/a/b", "/opt/ml/ü"])
-#: Must stand for a directory of the server.
+#: An id that must be mapped to a directory of the server.
 FILE_SYSTEM = "fs-0123456789abcdef0"
-#: Which input modes one job may mix.
+#: Input modes that one job may mix.
 MODES = st.sampled_from([("File", "Pipe"), ("File", "FastFile")])
 
 _SPECIAL: dict[str, Strategy] = {
@@ -171,7 +171,7 @@ def bodies(refused: frozenset[str]) -> st.SearchStrategy[Body]:
 
 
 def _instance_groups() -> Strategy:
-    """Of 6 hosts at most."""
+    """Draws instance groups of 6 hosts at most."""
     group = create_shape().members["ResourceConfig"].members["InstanceGroups"].member
     every = frozenset(group.members)
     drawn = ShapeStrategies({"InstanceCount": st.integers(1, 2)}, needed=every).of(group)
@@ -191,14 +191,14 @@ FILE_SYSTEMS = st.fixed_dictionaries(
 
 @st.composite
 def _fitting(draw: st.DrawFn, drawn: Strategy) -> Body:
-    """The body with what one member demands of another put right."""
+    """Draws a body and corrects what one member requires of another."""
     body: Body = draw(drawn)
     _fit_channels(draw, body)
     _fit_groups(draw, body)
     if body.get("EnableManagedSpotTraining"):
         limits = body["StoppingCondition"]
         limits["MaxWaitTimeInSeconds"] = draw(st.integers(limits.get("MaxRuntimeInSeconds", 86_400), 2**31 - 1))
-        # Spot instances make no warm pool.
+        # Spot instances cannot have a warm pool.
         body["ResourceConfig"].pop("KeepAlivePeriodInSeconds", None)
     if "Tags" in body:
         by_key = {tag["Key"]: tag for tag in body["Tags"]}
@@ -210,7 +210,7 @@ def _fit_channels(draw: st.DrawFn, body: Body) -> None:
     modes = draw(MODES)
     default = body["AlgorithmSpecification"]["TrainingInputMode"] = draw(st.sampled_from(modes))
     for number, channel in enumerate(body.get("InputDataConfig", [])):
-        # No two alike, and none that is the name of another's manifest or FIFO.
+        # All names differ, and none is the name of another channel's manifest or FIFO.
         channel["ChannelName"] = f"{channel['ChannelName'][:50]}.{number}x"
         if draw(st.integers(0, 7)) == 0:
             channel.update(InputMode="File", DataSource={"FileSystemDataSource": draw(FILE_SYSTEMS)})
@@ -224,7 +224,7 @@ def _fit_channels(draw: st.DrawFn, body: Body) -> None:
 
 
 def _fit_groups(draw: st.DrawFn, body: Body) -> None:
-    """A third of the jobs have instance groups; either each of their channels names some, or none does."""
+    """Gives a third of the jobs instance groups. Either all of their channels name some, or none does."""
     if draw(st.integers(0, 2)):
         return
     resources = body["ResourceConfig"]

@@ -1,4 +1,4 @@
-"""A Docker image that holds a static busybox and nothing else, made without a registry."""
+"""A Docker image with a static busybox and nothing else, made without a registry."""
 
 import fcntl
 import io
@@ -16,7 +16,7 @@ APPLETS = "sh cat echo env hostname id ip kill ls mkdir nc printf ps seq setsid 
 
 
 def ensure(client: docker.DockerClient) -> str:
-    """The image's reference; builds the image when it is not there, one process at a time."""
+    """Returns the image's reference. Builds the image if it is missing, one process at a time."""
     with Path(tempfile.gettempdir(), "sagelet-test-tiny.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
@@ -45,7 +45,7 @@ def _root_tar() -> bytes:
 
 
 def _busybox() -> bytes:
-    """The static busybox of this machine, or of Debian's package."""
+    """Returns the static busybox of this machine, or of Debian's package."""
     installed = shutil.which("busybox")
     if installed and _is_static(Path(installed)):
         return Path(installed).read_bytes()
@@ -58,5 +58,5 @@ def _busybox() -> bytes:
 
 
 def _is_static(binary: Path) -> bool:
-    """Whether the ELF file names no interpreter (a dynamic linker)."""
+    """True if the ELF file names no interpreter (a dynamic linker)."""
     return b"/ld-linux" not in binary.read_bytes() and b"/ld-musl" not in binary.read_bytes()

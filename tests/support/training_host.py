@@ -17,7 +17,7 @@ RUNTIME = Path(__file__).resolve().parents[2] / "images" / "runtime"
 
 
 def poll(condition: Callable[[], Any], what: str, deadline_s: float = 120) -> None:
-    """Waits until `condition()` is true. A test fails with `what` when it never becomes so."""
+    """Waits until `condition()` is true. The test fails with `what` if that does not happen in time."""
     end = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end, f"never came true: {what}"
@@ -35,10 +35,10 @@ class Ended:
 class TrainingHost:
     base: Path
     environment: dict[str, str] = field(default_factory=dict)
-    #: The job's hosts; this is the first.
+    #: The job's hosts. This is the first.
     hosts: tuple[str, ...] = ("algo-1",)
     instance_type: str = "ml.p3.2xlarge"
-    #: Names of channels; their data lies under `input/data`.
+    #: Names of channels. Their data is under `input/data`.
     channels: tuple[str, ...] = ()
 
     def script(self, text: str, name: str = "train.py") -> None:
@@ -60,7 +60,7 @@ class TrainingHost:
             (config / name).write_text(json.dumps(content))
 
     def start(self, hyperparameters: dict[str, str] | None = None, program: str = "train.py") -> subprocess.Popen[str]:
-        """Starts `train`; its stdout and stderr go, together, to `log_file`."""
+        """Starts `train`. Its stdout and stderr go together to `log_file`."""
         self.prepare(hyperparameters or {}, program)
         command = [sys.executable, "-m", "sagelet_runtime.train"]
         with self.log_file.open("w") as log:
@@ -105,7 +105,7 @@ class TrainingHost:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
         return {
             **inherited,
-            # As in an image: `torchrun` is beside `python`.
+            # As in an image, `torchrun` is beside `python`.
             "PATH": os.pathsep.join((os.path.dirname(sys.executable), inherited.get("PATH", os.defpath))),
             "PYTHONPATH": str(RUNTIME),
             "SAGEMAKER_BASE_DIR": str(self.base),
@@ -117,7 +117,7 @@ class TrainingHost:
         }
 
     def _meeting_place(self) -> dict[str, str]:
-        """As the server does it: workers of jobs that run at once on one machine meet at ports of their own."""
+        """Gives the job's workers their own port to meet, as the server does for jobs that share a machine."""
         return {"SAGELET_MASTER_PORT": str(quiet_port())} if len(self.hosts) == 1 else {}
 
 

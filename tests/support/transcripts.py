@@ -17,7 +17,7 @@ from typing import Any, Protocol
 RECORDED = File(__file__).parents[1] / "data" / "transcripts"
 RECORDING = bool(os.environ.get("SAGELET_RECORD"))
 assert not RECORDING or os.environ.get("SAGELET_TEST_REQUIRE") != "all", "CI replays transcripts, it records none"
-#: What says when something was, and so differs between two runs on a real clock.
+#: Members with a time. They differ between two runs on a real clock.
 TIMES = frozenset(
     {"CreationTime", "LastModifiedTime", "TrainingStartTime", "TrainingEndTime", "TrainingTimeInSeconds",
      "BillableTimeInSeconds", "StartTime", "EndTime", "Timestamp"}
@@ -27,40 +27,40 @@ Transcript = dict[str, Any]
 
 
 class Step:
-    """A status that a server was brought to; it is held there until `release` is set."""
+    """A status in which a server is held until `release` is set."""
 
     def __init__(self) -> None:
         self.release = threading.Event()
-        #: Seconds that pass before.
+        #: Seconds that pass before the server goes on.
         self.dwell = 0.0
 
 
 class Stage(Protocol):
-    """A running server, and the world around it that a client does not see."""
+    """A running server, and what happens around it that a client does not see."""
 
-    #: A TrainingImage that the server can run `sh` in.
+    #: A TrainingImage in which the server can run `sh`.
     image: str
-    #: Whether the clock is turned by hand, so that every time in a transcript is exact and every status is held.
+    #: True if tests turn the clock, so that every time in a transcript is exact and every status is held.
     tells_time: bool
 
     def client(self, service: str) -> Any: ...
 
     def watch(self, job_name: str) -> None:
-        """Every status of this job is to be seen."""
+        """Makes every status of this job visible."""
         ...
 
     def seen(self, job_name: str) -> None:
-        """The client has looked at the job."""
+        """Notes that the client has looked at the job."""
         ...
 
     def next_step(self) -> Step:
-        """The next status of the job that is watched (where the stage tells time)."""
+        """Waits for the next status of the watched job. Only on a stage whose clock tests turn."""
         ...
 
     def interrupt(self, job_name: str) -> None: ...
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Returns the seconds since the epoch."""
         ...
 
     def turn(self, seconds: float) -> None:
@@ -68,7 +68,7 @@ class Stage(Protocol):
         ...
 
     def touch(self, word: str) -> None:
-        """Makes /opt/ml/WORD: what the script waits for happens."""
+        """Makes /opt/ml/WORD, for which the script waits."""
         ...
 
     def lose_host(self) -> None: ...
@@ -76,7 +76,7 @@ class Stage(Protocol):
 
 @dataclass(frozen=True)
 class Path:
-    """One way that a job can go."""
+    """One course that a job can take."""
 
     name: str
     play: Callable[[Any], None]
@@ -94,7 +94,7 @@ PATHS: dict[str, Path] = {}
 
 
 def path(name: str, *rules: str, **settings: Any) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Registers the function below it as a path; its docstring becomes the head of the file."""
+    """Registers a function as a path. Its docstring becomes the head of the file."""
 
     def register(play: Callable[[Any], None]) -> Callable[[Any], None]:
         assert name not in PATHS, name
@@ -105,7 +105,7 @@ def path(name: str, *rules: str, **settings: Any) -> Callable[[Callable[[Any], N
 
 
 def compare(path: Path, transcript: Transcript) -> None:
-    """Fails where the transcript differs from the recorded one; writes it when recording."""
+    """Fails if the transcript differs from the recorded one. Writes it when recording."""
     file = RECORDED / f"{path.name}.json"
     seen = {"about": path.about, "rules": list(path.rules), **transcript}
     if RECORDING:
@@ -116,7 +116,7 @@ def compare(path: Path, transcript: Transcript) -> None:
 
 
 def compare_timeless(path: Path, transcript: Transcript) -> None:
-    """As `compare` for a server on a real clock: all but the times, and the statuses that pass too quickly to see."""
+    """Compares as `compare` does, without times and without statuses that may pass too quickly. For a real clock."""
     recorded = json.loads((RECORDED / f"{path.name}.json").read_text(encoding="utf-8"))
     _same(timeless({name: recorded[name] for name in transcript}), timeless(transcript))
 
@@ -128,7 +128,7 @@ def _same(recorded: Transcript, seen: Transcript) -> None:
 
 
 def timeless(value: Any) -> Any:
-    """A transcript without its times; that a time is there, stays."""
+    """Replaces the times in a transcript. It still shows that a time is there."""
     if isinstance(value, dict):
         return {name: "some time" if name in TIMES else timeless(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -137,7 +137,7 @@ def timeless(value: Any) -> Any:
 
 
 def rendered(value: Any, indent: int = 0, before: int = 0, width: int = 118) -> str:
-    """JSON for people: what fits into a line is on one line, after the `before` characters of its name."""
+    """Returns readable JSON: a value that fits is on one line, after the `before` characters of its name."""
     line = json.dumps(value, ensure_ascii=False)
     if len(line) + indent + before <= width or not isinstance(value, (dict, list)) or not value:
         return line

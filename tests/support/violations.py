@@ -1,4 +1,4 @@
-"""Hypothesis strategies that break a body of CreateTrainingJob at known places, and say what the error has to name."""
+"""Hypothesis strategies that break a body of CreateTrainingJob at known places, and say what the error must name."""
 
 import copy
 import json
@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from support.strategies import FILE_SYSTEM, Body, create_shape
 
-#: Where a value is: names, keys and indices from the body down.
+#: The place of a value: names, keys and indices from the body down.
 Place = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class Broken:
     body: Body
-    #: What the message has to contain, each of them.
+    #: Texts that the message must contain.
     named: tuple[str, ...]
     code: str = "ValidationException"
 
@@ -27,7 +27,7 @@ class Broken:
 
 @dataclass(frozen=True)
 class Violation:
-    """One place, what is put there (None: it is taken out) and the path under which the error names it."""
+    """One place, its new value (None removes it), and the path by which the error names it."""
 
     place: Place
     value: Any
@@ -35,7 +35,7 @@ class Violation:
 
 
 def broken_constraints(bodies: st.SearchStrategy[Body]) -> st.SearchStrategy[Broken]:
-    """One to three constraints of the model, each of a place of its own."""
+    """Breaks one to three constraints of the model, each at another place."""
 
     @st.composite
     def broken(draw: st.DrawFn) -> Broken:
@@ -92,7 +92,7 @@ def _in(shape: Any, value: Any, place: Place, path: str) -> Iterator[Violation]:
 
 
 def wrong_values(shape: Any, value: Any) -> Iterator[Any]:
-    """Values of the right type that break a constraint of the shape."""
+    """Yields values of the right type that break a constraint of the shape."""
     least, most = shape.metadata.get("min"), shape.metadata.get("max")
     if shape.type_name in ("integer", "long"):
         yield from ([least - 1] if least is not None else [])
@@ -115,7 +115,7 @@ def _wrong_texts(shape: Any) -> list[str]:
     least, most, pattern = (shape.metadata.get(name) for name in ("min", "max", "pattern"))
     texts = [] if most is None else ["x" * (most + 1)]
     texts += [""] if least else []
-    # A line's end matches none of the model's patterns but `[\S\s]*`.
+    # Of the model's patterns, only `[\S\s]*` matches a line feed.
     texts += ["two\nlines"] if pattern not in (None, r"[\S\s]*") else []
     return texts
 
@@ -128,7 +128,7 @@ def _below(path: str, member: str) -> str:
 
 
 def wrong_types(bodies: st.SearchStrategy[Body]) -> st.SearchStrategy[Broken]:
-    """One value of a JSON type that the model does not have there."""
+    """Replaces one value by one of a JSON type that the model does not allow there."""
 
     @st.composite
     def broken(draw: st.DrawFn) -> Broken:
@@ -154,7 +154,7 @@ def _of_other_type(shape: Any) -> list[Any]:
 
 
 def _places(shape: Any, value: Any, place: Place, path: str) -> Iterator[tuple[Place, Any, str]]:
-    """Every value within a structure, list or map, with its shape and path."""
+    """Yields every value within a structure, list or map, with its shape and path."""
     if shape.type_name == "structure":
         items = [(n, shape.members[n], _below(path, n[:1].lower() + n[1:])) for n in value]
     elif shape.type_name == "list":
@@ -247,7 +247,7 @@ def _bad_regex(body: Body) -> tuple[str, ...]:
 
 
 def _hosts(body: Body, **resources: Any) -> None:
-    """Other hosts than the body had."""
+    """Gives the body other hosts."""
     for name in ("InstanceType", "InstanceCount", "InstanceGroups", "KeepAlivePeriodInSeconds"):
         body["ResourceConfig"].pop(name, None)
     for channel in body.get("InputDataConfig", []):
@@ -439,7 +439,7 @@ RULES: tuple[Break, ...] = (
 
 
 def broken_rules(bodies: st.SearchStrategy[Body]) -> st.SearchStrategy[Broken]:
-    """One rule that the model cannot say."""
+    """Breaks one rule that the model cannot express."""
 
     @st.composite
     def broken(draw: st.DrawFn) -> Broken:
@@ -450,7 +450,7 @@ def broken_rules(bodies: st.SearchStrategy[Body]) -> st.SearchStrategy[Broken]:
 
 
 def too_many_hosts(bodies: st.SearchStrategy[Body]) -> st.SearchStrategy[Broken]:
-    """More than the 8 of the server, in one group or over several."""
+    """Asks for more hosts than the server's 8, in one group or over several."""
     groups: list[Body] = [
         {"InstanceGroups": _groups("a", "b", "c", count=3)},
         {"InstanceType": "ml.m5.large", "InstanceCount": 9},

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_engine.engine import Engine
-from sagelet_engine.jobs.record import JobKey, TrainingJob
+from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.sinks import StatusSink
+from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.settings import Settings
-from sagelet_engine.telemetry.sink import StatusSink
 from support.fakes import FakeClock, FakeHost, FakeMetrics, FakeObjects, FakeRuntime, FakeStatuses
 
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
@@ -28,7 +29,7 @@ def request(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def until(condition: Callable[[], Any], seconds: float = 120) -> Any:
-    """Polls a condition with a deadline and returns what it gave."""
+    """Polls a condition until it is true, with a deadline, and returns its value."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s"
@@ -37,7 +38,7 @@ def until(condition: Callable[[], Any], seconds: float = 120) -> Any:
 
 
 class World:
-    """An engine and what is outside of it; the engine can be replaced, as by a restart of the server."""
+    """An engine and its surroundings. The engine can be replaced, as by a restart of the server."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
         self.clock = FakeClock()
@@ -49,7 +50,7 @@ class World:
         self.engine = self.boot()
 
     def make_statuses(self) -> StatusSink:
-        """Where changes of status go."""
+        """Returns the sink for changes of status."""
         return FakeStatuses()
 
     def boot(self) -> Engine:
@@ -72,19 +73,19 @@ class World:
         self.engine = self.boot()
 
     def create(self, name: str, **changes: Any) -> TrainingJob:
-        return self.engine.create(key(name), request(name, **changes), {})
+        return self.engine.jobs.create(key(name), request(name, **changes), {})
 
     def job(self, name: str) -> TrainingJob:
-        return self.engine.job(key(name))
+        return self.engine.jobs.get(key(name))
 
     def host(self, name: str) -> FakeHost:
-        """The job's host, once it runs."""
+        """Waits for the job's host to run, and returns it."""
         ref = f"{self.job(name).id}/algo-1"
         found: FakeHost = until(lambda: self.runtime.hosts.get(ref))
         return found
 
     def all_hosts(self, name: str) -> list[FakeHost]:
-        """All hosts of the job, once they run."""
+        """Waits for all hosts of the job to run, and returns them."""
         job = self.job(name)
         until(lambda: len(self.runtime.find(job.launch_id)) == len(job.hosts))
         return [self.runtime.hosts[handle.ref] for handle in self.runtime.find(job.launch_id)]
@@ -94,8 +95,8 @@ class World:
         return self.job(name)
 
     def log(self, name: str) -> list[str]:
-        (stream,) = self.engine.log_streams("123456789012", "us-east-1", f"{name}/")
-        return [event.text for event in self.engine.log_events(stream, limit=100_000)]
+        (stream,) = self.engine.logs.streams("123456789012", "us-east-1", f"{name}/")
+        return [event.text for event in self.engine.logs.events(stream, limit=100_000)]
 
 
 def key(name: str) -> JobKey:

@@ -1,4 +1,4 @@
-"""Workers of one world as a launcher starts them: processes with torchrun's variables and the torch_xla hook."""
+"""Starts the workers of one job as a launcher does: processes with torchrun's variables and the torch_xla hook."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def worker_environment(rank: int, size: int, port: int, local_size: int | None =
 
 
 def plain_environment() -> dict[str, str]:
-    """Of a compiled job's only process."""
+    """Returns the environment of a compiled job's only process."""
     left_out = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PT_XLA_DEBUG")
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return kept | {
@@ -48,7 +48,7 @@ def plain_environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "PJRT_NPROC": "1",
         "PYTHONUNBUFFERED": "1",
-        # Tiny models: half the time to compile, which is most of a test's.
+        # For tiny models. It halves the time to compile, which is most of a test's.
         "XLA_FLAGS": "--xla_backend_optimization_level=0",
     }
 
@@ -61,7 +61,7 @@ def free_port() -> int:
 
 
 def quiet_port() -> int:
-    """A free port below those that the kernel gives to any connection: one that waits at it cannot reach itself."""
+    """Returns a free port below the kernel's range for connections, so that a waiting client cannot reach itself."""
     for port in range(12_000 + os.getpid() % 5_000, 20_000):
         with socket.socket() as trial:
             try:
@@ -73,7 +73,7 @@ def quiet_port() -> int:
 
 
 class Workers:
-    """`size` workers that run `command`; ended, all of them, at the end of the `with`."""
+    """`size` workers that run `command`. All are ended at the end of the `with`."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ def run_workers(
     extra: Mapping[str, str] | None = None,
     local_size: int | None = None,
 ) -> list[EndedWorker]:
-    """All of them to their end; a failed one fails the test with its log."""
+    """Runs all workers to their end. A failed one fails the test, with its log."""
     with Workers(size, command, directory, extra, local_size) as workers:
         ended = [workers.ended(rank) for rank in range(size)]
     failed = [
@@ -137,5 +137,5 @@ def run_workers(
 
 
 def results(directory: Path, size: int) -> list[dict[str, Any]]:
-    """What each rank's program left in `RESULTS/rank-N.json`."""
+    """Returns what each rank's program left in `RESULTS/rank-N.json`."""
     return [json.loads((directory / f"rank-{rank}.json").read_text()) for rank in range(size)]

@@ -13,7 +13,7 @@ import yaml
 
 import sagelet_engine
 from sagelet_api.cli.main import main
-from sagelet_api.validation import validate
+from sagelet_api.protocol.validation import validate
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "around"

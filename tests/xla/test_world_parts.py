@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from sagelet_runtime import spawn
-from sagelet_runtime.world import ddp, peers, store
-from sagelet_runtime.world.errors import WorkerLost, WorldError
-from sagelet_runtime.world.layout import Layout, read_layout
-from sagelet_runtime.world.reduction import Scratch, plan
+from sagelet_runtime.collectives import ddp, peers, store
+from sagelet_runtime.collectives.errors import WorkerLost, WorldError
+from sagelet_runtime.collectives.layout import Layout, read_layout
+from sagelet_runtime.collectives.reduction import Scratch, plan
+from sagelet_runtime.torch_xla import spawn
 from support.xla_workers import RUNTIME, free_port
 
 torch = pytest.importorskip("torch")

@@ -10,6 +10,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=8)
 parser.add_argument("--fp16", type=int, default=0)
+parser.add_argument("--max_grad_norm", type=float, default=1.0)
 options = parser.parse_args()
 
 
@@ -40,6 +41,7 @@ arguments = TrainingArguments(
     report_to=[],
     disable_tqdm=True,
     fp16=bool(options.fp16),
+    max_grad_norm=options.max_grad_norm,
 )
 trainer = Trainer(model=GPT2LMHeadModel(config), args=arguments, train_dataset=Tokens())
 trainer.train()

@@ -13,7 +13,7 @@ from sagelet.sessions import with_quick_waiters
 from sagelet_api.redirect.environment import SECRET, redirection
 from sagelet_api.redirect.profiles import profiles_file
 from sagelet_api.redirect.site._sagelet_redirect import redirect_session
-from sagelet_engine.keys import ca_file, read_key_pair
+from sagelet_engine.base.keys import ca_file, read_key_pair
 
 
 def redirect(

@@ -19,10 +19,10 @@ from sagelet.testing.faults import Faults
 from sagelet.testing.job import Job
 from sagelet.testing.settings import settings_from
 from sagelet_api.serve import Sagelet
-from sagelet_engine.errors import ClientFault, SageletError
-from sagelet_engine.jobs.record import JobKey
-from sagelet_engine.runtimes.choose import Choice
-from sagelet_engine.runtimes.port import LaunchPlan
+from sagelet_engine.base.errors import ClientFault, SageletError
+from sagelet_engine.machine.runtimes import Choice
+from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.runtime import LaunchPlan
 from sagelet_engine.settings import GpuPolicy
 from sagelet_engine.simulation.clock import SimulatedClock
 from sagelet_engine.simulation.functions import Function, FunctionRuntime
@@ -103,7 +103,7 @@ class FastForward:
         runtime = FunctionRuntime(self._simulated, self._function_of)
         self._server = Sagelet(settings, self._simulated, Choice(runtime, "fast-forward"))
         self._runtime = runtime
-        self._pacemaker = Pacemaker(self._simulated, runtime, settings, self._server.engine.unfinished)
+        self._pacemaker = Pacemaker(self._simulated, runtime, settings, self._server.engine.jobs.unfinished)
         self._server.forget_others()
         self._server.start()
         self._pacemaker.start()
@@ -183,7 +183,7 @@ class FastForward:
             Event().wait(0.02)
 
     def log(self, job_name: str, *, region: str = REGION) -> list[str]:
-        """The lines of a job's log by time; none when it has none yet."""
+        """The lines of a job's log by time. Empty if there are none yet."""
         logs = self._client("logs", region)
         where = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamNamePrefix": f"{job_name}/"}
         try:
@@ -209,8 +209,8 @@ class FastForward:
     def _function_of(self, plan: LaunchPlan) -> Function:
         """Raises ClientFault."""
         region, account, _ = plan.environment["TRAINING_JOB_ARN"].split(":", 5)[3:]
-        record = self._running.engine.job(JobKey(account, region, plan.job_name))
-        image = record.request["AlgorithmSpecification"].get("TrainingImage", "")
+        record = self._running.engine.jobs.get(JobKey(account, region, plan.job_name))
+        image = record.spec.image
         for image_pattern, job_pattern, function in reversed(self._functions):
             if fnmatchcase(image, image_pattern) and fnmatchcase(plan.job_name, job_pattern):
                 return lambda host: function(Job(record, host))

@@ -1,6 +1,6 @@
 """Faults on purpose, typed: what a job is to meet, as tags of CreateTrainingJob, or told to the server of the test.
 
-The engine's own words for them are in `sagelet_engine.jobs.faults` and `interruptions`.
+The engine's own words for them are in `sagelet_engine.model.faults` and `interruptions`.
 """
 
 import json
@@ -17,9 +17,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from sagelet.connection import opener
-from sagelet_engine.errors import SageletError
-from sagelet_engine.jobs import faults, interruptions
-from sagelet_engine.keys import ca_file, read_key_pair
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.keys import ca_file, read_key_pair
+from sagelet_engine.model import faults, interruptions
 
 TIMEOUT_S = 60
 
@@ -57,7 +57,7 @@ def capacity_error() -> Fault:
 
 
 def internal_server_error(*, times: int | None = None, after: float | None = None) -> Fault:
-    """InternalServerError, in the first `times` attempts (None: in all), after so many seconds of Training.
+    """InternalServerError in the first `times` attempts, or in all if None, after so many seconds of Training.
 
     `after` None: as the attempt starts. Whether there is another attempt is up to the job's RetryStrategy.
     """

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.simulation.functions import FunctionHost
 from sagelet_engine.simulation.functions import Terminated as Terminated
 
@@ -93,7 +93,7 @@ class Job:
 
     @cached_property
     def checkpoint_dir(self) -> Path | None:
-        """Goes to and comes from S3 as CheckpointConfig says; None for a job without one."""
+        """Goes to and comes from S3 as CheckpointConfig says, or None for a job without one."""
         if "CheckpointConfig" not in self.request:
             return None
         below: str = self._config("checkpointconfig")["LocalPath"].removeprefix(ROOT)

@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Scope:  # noqa: ARG001 - pytest passes both by name
-    """Of the fixtures that are the server's."""
+    """The scope of the server's fixtures."""
     scope: Scope = config.getoption("--sagelet-scope") or config.getini(SETTING) or "session"
     return scope
 

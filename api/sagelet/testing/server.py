@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base.errors import SageletError
 from sagelet_engine.settings import Settings
 
 if TYPE_CHECKING:

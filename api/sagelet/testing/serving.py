@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from sagelet.testing.settings import settings_from
 from sagelet_api.serve import Sagelet
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.errors import SageletError
-from sagelet_engine.runtimes.choose import every_runtime
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.machine.runtimes import every_runtime
 from sagelet_engine.settings import RuntimeChoice
 from sagelet_engine.state.resetting import end_hosts
 

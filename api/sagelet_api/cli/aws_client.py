@@ -9,9 +9,9 @@ from typing import Any
 from sagelet_api.cli.control_client import ServerRefused, authority_of, unreachable
 from sagelet_api.cli.options import Server
 from sagelet_api.redirect.environment import SECRET
-from sagelet_engine.keys import read_key_pair
+from sagelet_engine.base.keys import read_key_pair
 
-#: Of a call that is throttled, as `sagelet throttle` does it; seconds between them.
+#: Tries of a throttled call (`sagelet throttle`), and seconds between them.
 _TRIES, _PAUSE = 5, 0.5
 
 

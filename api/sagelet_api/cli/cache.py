@@ -58,7 +58,7 @@ def size(store: CacheStore, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def clear(store: CacheStore, account: str | None, image: str | None, as_json: bool) -> None:
-    """Drop entries. Jobs that run keep their copies."""
+    """Drop entries. Running jobs keep their copies."""
     dropped = store.clear(account, image)
     if as_json:
         echo_json({"entries": len(dropped), "bytes": sum(entry.size for entry in dropped)})

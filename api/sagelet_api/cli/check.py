@@ -8,7 +8,7 @@ import click
 from sagelet_api.cli.exit_codes import DONE, ERROR
 from sagelet_api.cli.options import account_option, data_option, json_option, region_option
 from sagelet_api.cli.output import console, echo_json, printable, size
-from sagelet_engine.errors import DataDirectoryInUse
+from sagelet_engine.base.errors import DataDirectoryInUse
 from sagelet_engine.state.checking.report import Finding, Report
 
 

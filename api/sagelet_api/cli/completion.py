@@ -17,7 +17,7 @@ SETUP = {
 @click.argument("shell", type=click.Choice(list(SETUP)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what a shell needs to complete sagelet's words.
+    """Print the shell code that completes sagelet's commands.
 
     Commands, options and their values, and the names of jobs, which it asks the server for.
     """

@@ -10,9 +10,9 @@ from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from sagelet_api.cli.options import Server, data_directory
-from sagelet_api.credentials import DEFAULT_REGION
-from sagelet_engine.errors import SageletError
-from sagelet_engine.keys import KeyPair, ca_file, read_key_pair
+from sagelet_api.protocol.credentials import DEFAULT_REGION
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.keys import KeyPair, ca_file, read_key_pair
 
 TIMEOUT_S = 60
 #: What requests to the control endpoints are signed for.

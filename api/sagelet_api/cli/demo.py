@@ -21,9 +21,9 @@ from sagelet_api.cli.output import console, echo_json
 from sagelet_api.cli.training_jobs import Job
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
 from sagelet_api.comparison import table
-from sagelet_api.services import execution_role
+from sagelet_api.services.iam import execution_role
+from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison.result import Comparison
-from sagelet_engine.errors import SageletError
 from sagelet_engine.settings import DEFAULT_PORT
 from sagelet_engine.state.notice import read_notice
 
@@ -91,7 +91,7 @@ def _running(server: Server, *, named: bool, quiet: bool) -> tuple[Server, bool]
 
 
 def _port() -> int:
-    """The one that every document names, if it is free."""
+    """The port that every document names, if it is free."""
     try:
         with socket.create_server(("127.0.0.1", DEFAULT_PORT)):
             return DEFAULT_PORT

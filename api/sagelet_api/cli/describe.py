@@ -22,7 +22,7 @@ Pairs = Iterator[tuple[str, "str | Text"]]
 @json_option
 @server_options
 def describe(job: str, as_json: bool, server: Server) -> None:
-    """Show all that is known of a job.
+    """Show everything about a job.
 
     Status and why, times, bill, inputs, outputs, metrics, and what the compiler does. --json gives what
     DescribeTrainingJob answers, and in Sagelet what became of the wish to be compiled and what a job that trains does

@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagelet_engine.errors import DataDirectoryInUse, SageletError
-from sagelet_engine.keys import make_private
+from sagelet_engine.base.errors import DataDirectoryInUse, SageletError
+from sagelet_engine.base.keys import make_private
 from sagelet_engine.state.notice import Notice, read_notice
 from sagelet_engine.state.owner import owner_of
 
 LOG = "server.log"
 #: Set for a server that is started so.
 DETACHED = "SAGELET_DETACHED"
+#: A word that only the line has by which a server says that it is ready.
+READY = "ready:"
 #: Bytes; a longer log makes room for a new one at the next start, and takes the place of the one before.
 LONG_LOG = 10_000_000
 #: Seconds that a server may take to let go of its jobs.
@@ -29,7 +31,7 @@ class NotStarted(SageletError):
 
 
 class NotStopped(SageletError):
-    """The server does not end, or is not ours to end."""
+    """The server does not end, or belongs to somebody else."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def start_detached(data: Path, words: Sequence[str]) -> Started:
             env={**os.environ, DETACHED: "1"},
         )
     try:
-        while (notice := read_notice(data)) is None or notice.pid != server.pid:
+        while (notice := _notice(data, server.pid)) is None or READY not in _said(log, before):
             if server.poll() is not None:
                 raise NotStarted(_said(log, before).removeprefix("Error: ") or f"The server ended; see {log}")
             time.sleep(_EVERY)
@@ -74,7 +76,7 @@ def start_detached(data: Path, words: Sequence[str]) -> Started:
 
 
 def stop_server(data: Path, seconds: float = STOP_SECONDS) -> Notice | None:
-    """Ends the `sagelet up` that runs on a data directory, and returns when it has let go; None: there is none.
+    """Ends the `sagelet up` that runs on a data directory, and returns when it has let go. Returns None if none runs.
 
     Raises NotStopped.
     """
@@ -97,6 +99,12 @@ def stop_server(data: Path, seconds: float = STOP_SECONDS) -> Notice | None:
             "no job is lost by that"
         )
     return notice
+
+
+def _notice(data: Path, pid: int) -> Notice | None:
+    """What the server `pid` has posted, or None while it has not."""
+    notice = read_notice(data)
+    return notice if notice is not None and notice.pid == pid else None
 
 
 def _open_log(data: Path) -> Path:

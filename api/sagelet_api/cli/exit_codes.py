@@ -5,9 +5,9 @@ DONE, ERROR, USAGE, FAILED, STOPPED, TIMED_OUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 
 MEANINGS = {
     DONE: "done",
     ERROR: "an error; the message names the remedy",
-    USAGE: "wrong usage: an option or argument that there is not, or a value that it cannot have",
-    FAILED: "a job that was waited for failed",
-    STOPPED: "a job that was waited for was stopped",
+    USAGE: "wrong usage: an unknown option or argument, or an invalid value",
+    FAILED: "a job that the command waited for failed",
+    STOPPED: "a job that the command waited for was stopped",
     TIMED_OUT: "the time to wait was over",
     INTERRUPTED: "Ctrl-C",
 }

@@ -15,7 +15,7 @@ from sagelet_api.cli.training_jobs import JobName, known
 @json_option
 @server_options
 def fault(name: str, words: tuple[str, ...], clear: bool, as_json: bool, server: Server) -> None:
-    """Let a job meet faults on purpose.
+    """Cause faults in a job on purpose.
 
     WORDS become its tag sagelet:fault; without WORDS, show them.
 
@@ -52,7 +52,7 @@ def fault(name: str, words: tuple[str, ...], clear: bool, as_json: bool, server:
 @json_option
 @server_options
 def throttle(operation: str | None, calls: int, service: str, clear: bool, as_json: bool, server: Server) -> None:
-    """Let calls of an operation be throttled.
+    """Throttle calls of an operation.
 
     Answers the next CALLS calls of OPERATION ('*': of any) with ThrottlingException. Without OPERATION, show what is
     left.

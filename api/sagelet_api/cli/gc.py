@@ -9,10 +9,10 @@ from sagelet_api.cli.control_client import ServerUnreachable, ask_owner
 from sagelet_api.cli.options import Server, endpoint_options, json_option
 from sagelet_api.cli.output import echo_json, size
 from sagelet_api.cli.quantities import Age, Size
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.errors import DataDirectoryInUse
-from sagelet_engine.jobs.collector import Keep
-from sagelet_engine.runtimes.port import Runtime
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import DataDirectoryInUse
+from sagelet_engine.model.runtime import Runtime
+from sagelet_engine.retention.gc import Keep
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.contents import check_data_directory
 from sagelet_engine.state.garbage import Garbage, Rules, collect_stopped
@@ -73,7 +73,7 @@ def _collect(server: Server, rules: Rules, *, dry_run: bool) -> Garbage:
 
 
 def _runtimes(data: Path) -> list[Runtime]:
-    from sagelet_engine.runtimes.choose import every_runtime
+    from sagelet_engine.machine.runtimes import every_runtime
 
     return every_runtime(Settings(data=data), SystemClock())
 

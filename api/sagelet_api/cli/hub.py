@@ -12,14 +12,14 @@ import click
 from sagelet_api.cli.hub_endpoint import hub_endpoint
 from sagelet_api.cli.options import Server, data_option, json_option
 from sagelet_api.cli.output import console, echo_json, printable, size
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.data.objects import S3Uri
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.failpoints import VARIABLE, arm
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.base.failpoints import VARIABLE, arm
 from sagelet_engine.hub.adding import Added, add
-from sagelet_engine.hub.names import MAIN, Kind, check_repository_id, check_revision
+from sagelet_engine.hub.names import MAIN, Kind, check_new_repository_id, check_repository_id, check_revision
 from sagelet_engine.hub.sources import Bucket, Folder, Source, UnfitSource, named_by_cache
 from sagelet_engine.hub.store import HubStore
+from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.store import S3Store
 from sagelet_engine.state.contents import check_complete
@@ -50,16 +50,24 @@ def _kind(dataset: bool, space: bool) -> Kind:
 
 
 @hub.command("add")
-@click.argument("source", metavar="DIRECTORY|S3://BUCKET[/PREFIX]")
+@click.argument("sources", metavar="DIRECTORY|s3://BUCKET[/PREFIX]", nargs=-1, required=True)
 @click.option("--as", "repository", metavar="[ORGANISATION/]NAME", help="What scripts call it.")
 @_kind_options
-@click.option("--revision", default=MAIN, show_default=True, help="The branch or tag that leads to it.")
+@click.option(
+    "--revision", default=MAIN, show_default=True, help="The branch or tag that leads to it, or a commit's number."
+)
 @json_option
 @data_option
 def add_(
-    source: str, repository: str | None, dataset: bool, space: bool, revision: str, as_json: bool, data: Path
+    sources: tuple[str, ...],
+    repository: str | None,
+    dataset: bool,
+    space: bool,
+    revision: str,
+    as_json: bool,
+    data: Path,
 ) -> None:
-    """Make a repository of a directory.
+    """Make a repository from a directory.
 
     All files in it, or under a prefix of a bucket here, are copied. A repository that is there gets a new revision in
     one step; jobs that read the former one go on with it. A repository in huggingface_hub's own cache
@@ -68,9 +76,10 @@ def add_(
 
     A data set whose directories are configurations (sst2/train.csv) and that brings no README.md gets one that says so.
     """
+    source = _one(sources, repository)
     kind, name = _named(source, repository, _kind(dataset, space))
     check_revision(revision)
-    with _source(source, data) as found:
+    with _source(source, kind, name, data) as found:
         try:
             added = _shown(HubStore(data), found, kind, name, revision)
         except OSError as error:
@@ -88,23 +97,29 @@ def add_(
     click.echo(f"{kind.singular} {name}, {revision}: {added.files} files, {size(added.bytes)}, as {added.commit.id}")
 
 
+def _one(sources: tuple[str, ...], repository: str | None) -> str:
+    if len(sources) == 2 and repository is None:
+        source, name = sources
+        raise click.UsageError(f"the name goes behind --as: `sagelet hub add {source} --as {name}`")
+    if len(sources) > 1:
+        raise click.UsageError(f"one directory at a time, not {len(sources)}")
+    return sources[0]
+
+
 def _named(source: str, repository: str | None, kind: Kind) -> tuple[Kind, str]:
     cached = None if source.startswith("s3://") else named_by_cache(Path(source).expanduser())
     if repository is None and cached is None:
         raise click.UsageError("--as NAME: say what scripts call it")
     if repository is None and cached is not None:
-        return cached[0], check_repository_id(cached[1])
+        return cached[0], check_new_repository_id(cached[1])
     # Its cache knows what it is; a flag says the same, or is needed where nothing else does.
-    return cached[0] if cached is not None and kind is Kind.MODEL else kind, check_repository_id(repository or "")
+    return cached[0] if cached is not None and kind is Kind.MODEL else kind, check_new_repository_id(repository or "")
 
 
 @contextmanager
-def _source(source: str, data: Path) -> Iterator[Source]:
+def _source(source: str, kind: Kind, name: str, data: Path) -> Iterator[Source]:
     if not source.startswith("s3://"):
-        directory = Path(source).expanduser()
-        if not directory.is_dir():
-            raise SettingsError(f"{source}: no such directory")
-        yield Folder(directory)
+        yield Folder(_directory(source, kind, name))
         return
     try:
         uri = S3Uri.parse(source)
@@ -112,14 +127,35 @@ def _source(source: str, data: Path) -> Iterator[Source]:
         raise click.BadParameter(str(error)) from error
     check_complete(data)
     if not (data / "s3").is_dir():
-        raise SettingsError(f"--data {data}: holds no bucket {uri.bucket}")
+        raise _no_bucket(data, uri)
     objects = S3Store(data / "s3", SystemClock())
     try:
         yield Bucket(objects, uri)
     except NoSuchBucket as error:
-        raise SettingsError(f"--data {data}: holds no bucket {uri.bucket}") from error
+        raise _no_bucket(data, uri) from error
     finally:
         objects.close()
+
+
+def _directory(source: str, kind: Kind, name: str) -> Path:
+    directory = Path(source).expanduser()
+    if directory.is_dir():
+        return directory
+    if directory.exists():
+        raise SettingsError(f"{source}: is a file: name the directory it is in")
+    is_model = kind is Kind.MODEL
+    download = f"`hf download {name}{'' if is_model else f' --repo-type {kind.singular}'}`"
+    tiny = f", or make a small random model with `sagelet hub make-tiny {name}`" if is_model else ""
+    raise SettingsError(
+        f"{source}: no such directory. The hub downloads nothing: bring the files here ({download} where there is a "
+        f"network){tiny}"
+    )
+
+
+def _no_bucket(data: Path, uri: S3Uri) -> SettingsError:
+    return SettingsError(
+        f"--data {data}: holds no bucket {uri.bucket}. Buckets on AWS are not read: copy the files to a directory here"
+    )
 
 
 def _shown(store: HubStore, source: Source, kind: Kind, name: str, revision: str) -> Added:
@@ -150,7 +186,7 @@ def make_tiny(model: str, like: str | None, as_json: bool, data: Path) -> None:
     """
     from sagelet_engine.hub.tiny.making import tiny_model
 
-    made = tiny_model(check_repository_id(model), like)
+    made = tiny_model(check_new_repository_id(model), like)
     with HubStore(data).draft() as draft:
         made.put_in(draft)
         commit = draft.publish(Kind.MODEL, model, MAIN, SystemClock().now_ms())
@@ -210,15 +246,30 @@ def remove(repository: str, dataset: bool, space: bool, former: bool, as_json: b
         raise SettingsError(f"--data {data}: has no {kind.singular} {repository}")
     dropped = store.forget_former(kind, repository) if former else store.remove(kind, repository)
     if dropped is None:
-        raise SettingsError(f"--data {data}: has no {kind.singular} {repository}; `sagelet hub ls` lists what there is")
+        raise SettingsError(f"--data {data}: has no {kind.singular} {repository}{_elsewhere(store, kind, repository)}")
     if as_json:
         echo_json({"kind": kind.singular, "id": repository, "files": dropped.files, "bytes": dropped.bytes})
         return
     click.echo(f"{kind.singular} {repository}: {dropped.files} files gone, {size(dropped.bytes)}")
 
 
+def _elsewhere(store: HubStore, kind: Kind, repository: str) -> str:
+    """A repository of the same name that is of another kind; else where to look."""
+    other = next((one for one in Kind if one is not kind and store.find(one, repository) is not None), None)
+    if other is None:
+        return "; `sagelet hub ls` lists what there is"
+    flag = "" if other is Kind.MODEL else f" --{other.singular}"
+    return f", but a {other.singular}: `sagelet hub remove {repository}{flag}`"
+
+
 @hub.command()
-@click.option("--port", default=4599, show_default=True, type=int, help="Port to listen on; 0 takes a free one.")
+@click.option(
+    "--port",
+    default=4599,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 takes a free one.",
+)
 @data_option
 def serve(port: int, data: Path) -> None:
     """Serve the hub without jobs.

@@ -2,8 +2,8 @@
 
 from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.options import Server
+from sagelet_engine.base.keys import read_key_pair
 from sagelet_engine.hub.access import OWNER, PATH, reader
-from sagelet_engine.keys import read_key_pair
 
 
 def hub_endpoint(server: Server) -> str:

@@ -132,12 +132,12 @@ def resolve(uri: str, image_rules: Path | None, as_json: bool, data: Path) -> No
 @json_option
 @data_option
 def map_(uri: str | None, local: str | None, remove: bool, as_json: bool, data: Path) -> None:
-    """Let a local image stand in for just this URI.
+    """Let a local image stand in for this URI only.
 
     Durable, for the jobs of this data directory, and heeded at once by a server that runs. It comes before the rules of
     --image-rules. Without arguments, list what is mapped.
     """
-    from sagelet_engine.images.mapped import mappings, put_mapping, remove_mapping
+    from sagelet_engine.images.rules import mappings, put_mapping, remove_mapping
 
     if remove + (local is not None) != (uri is not None):
         raise click.UsageError("Give URI and LOCAL_IMAGE, or URI and --remove, or nothing for a list")

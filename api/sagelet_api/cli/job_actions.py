@@ -7,7 +7,7 @@ from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import Server, json_option, server_options
 from sagelet_api.cli.output import echo_json
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, describe, known
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base.errors import SageletError
 
 
 class NotEnded(SageletError):
@@ -19,7 +19,7 @@ class NotEnded(SageletError):
 @json_option
 @server_options
 def stop(names: tuple[str, ...], as_json: bool, server: Server) -> None:
-    """Stop jobs that run.
+    """Stop running jobs.
 
     As StopTrainingJob does: SIGTERM, 120 s of grace (`sagelet up --stop-grace`), SIGKILL; what is there is uploaded.
     Returns at once; `sagelet wait JOB` waits for the end. A job that has ended already is left as it is.

@@ -27,7 +27,8 @@ from sagelet_api.cli.output import (
     table,
 )
 from sagelet_api.cli.training_jobs import STATUSES, Job, Wanted, find, instances, trained_seconds
-from sagelet_engine.jobs.compilation import asks_for_compiler
+from sagelet_engine.data.compilation import asks_for_compiler
+from sagelet_engine.model.spec import TrainingSpec
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 #: Seconds between looks.
@@ -71,7 +72,7 @@ COLUMNS: Sequence[Column[Job]] = (
     Column("STATUS", _status, plain=lambda job: job["TrainingJobStatus"]),
     Column("CREATED", lambda job: age(job["CreationTime"]), plain=lambda job: iso(job["CreationTime"]), optional=1),
     Column("TRAINED", _trained, plain=_trained_plain, optional=2, right=True),
-    Column("COMPILED", lambda job: "yes" if asks_for_compiler(job) else "no", optional=4),
+    Column("COMPILED", lambda job: "yes" if asks_for_compiler(TrainingSpec.of(job)) else "no", optional=4),
     Column("INSTANCES", instances, optional=3),
 )
 

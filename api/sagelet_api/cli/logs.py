@@ -20,8 +20,9 @@ from sagelet_api.cli.options import Server, server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
 from sagelet_api.cli.wait import in_words
+from sagelet_engine.model.job import JobKind
 
-GROUP = "/aws/sagemaker/TrainingJobs"
+GROUP = JobKind.TRAINING.log_group
 #: Seconds between looks for new lines.
 EVERY = 0.5
 #: The most lines that GetLogEvents gives at once.

@@ -8,7 +8,7 @@ import click
 import sagelet_engine
 from sagelet_api.cli.exit_codes import INTERRUPTED
 from sagelet_api.cli.output import printable
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base.errors import SageletError
 
 #: As `sagelet --help` shows them.
 SECTIONS: Mapping[str, Sequence[str]] = {

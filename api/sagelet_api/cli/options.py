@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
-from sagelet_api.credentials import DEFAULT_REGION, Credential
+from sagelet_api.protocol.credentials import DEFAULT_REGION, Credential
 from sagelet_engine.settings import default_data_directory
 from sagelet_engine.state.notice import read_notice
 

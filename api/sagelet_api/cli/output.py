@@ -73,7 +73,7 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Knows NO_COLOR, and whether there is a terminal; where there is none, nothing is folded."""
+    """Knows NO_COLOR, and whether there is a terminal. Without a terminal nothing is folded."""
     made = SafeConsole(highlight=False, stderr=stderr)
     if not made.is_terminal:
         made.width = WIDE

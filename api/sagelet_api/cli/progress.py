@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from sagelet_engine.images.events import BuildEvent, EventKind
+from sagelet_engine.images.output import BuildEvent, EventKind
 
 #: Characters of a step's text beside the bar.
 WIDTH = 60

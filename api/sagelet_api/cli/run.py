@@ -15,8 +15,8 @@ from sagelet_api.cli.options import F, Server, json_option, server_options
 from sagelet_api.cli.output import echo_json
 from sagelet_api.redirect.environment import SECRET, changed, redirection
 from sagelet_api.redirect.profiles import profiles_file
+from sagelet_engine.base.keys import read_key_pair
 from sagelet_engine.hub.access import HERE_ALONE
-from sagelet_engine.keys import read_key_pair
 
 #: As shells say it: the command cannot be run, the command is not there.
 CANNOT_RUN, NOT_FOUND = 126, 127
@@ -35,7 +35,7 @@ def hub_option(command: F) -> F:
 @server_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(command: tuple[str, ...], hub: bool, server: Server) -> None:
-    """Run a program so that its calls to AWS come here.
+    """Run a program with its AWS calls sent to sagelet.
 
     Those of its child processes do, too. For programs of boto3, the SageMaker SDKs, the AWS CLI and Jupyter: `sagelet
     run -- jupyter lab`.

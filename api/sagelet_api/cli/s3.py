@@ -7,9 +7,9 @@ import click
 
 from sagelet_api.cli.options import account_option, data_option, json_option, region_option
 from sagelet_api.cli.output import console, echo_json, size
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.data.objects import S3Uri
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.importing import LINKED, Imported, import_directory
 from sagelet_engine.s3.store import S3Store
@@ -30,7 +30,7 @@ def s3() -> None:
 @account_option
 @region_option
 def import_(directory: Path, target: str, copy: bool, as_json: bool, data: Path, account: str, region: str) -> None:
-    """Make objects of the files in a directory.
+    """Store the files of a directory as objects.
 
     All files in DIRECTORY become objects under S3://BUCKET/PREFIX; a bucket that is not there is made. The server of
     the data directory may run meanwhile.

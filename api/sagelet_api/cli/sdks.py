@@ -34,7 +34,7 @@ print(json.dumps({"python": list(sys.version_info[:2]), "found": found}))
 
 
 def check_sdks() -> list[Check]:
-    """One for each Python: sagelet's own, and the one that PATH has."""
+    """One for each Python: sagelet's own, and PATH's."""
     pythons = [Path(sys.executable)]
     on_path = shutil.which("python3") or shutil.which("python")
     if on_path is not None and not _same(Path(on_path), pythons[0]):

@@ -11,8 +11,8 @@ import click
 from sagelet_api.cli.control_client import ServerUnreachable, ask, ask_owner
 from sagelet_api.cli.options import Server, data_option, endpoint_options, json_option
 from sagelet_api.cli.output import console, echo_json
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.errors import DataDirectoryInUse, SageletError
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import DataDirectoryInUse, SageletError
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.contents import SCOPES, check_data_directory
 
@@ -63,7 +63,7 @@ def reset(only: str | None, yes: bool, as_json: bool, server: Server) -> None:
 
 
 def _reset_stopped(data: Path, scope: str) -> Sequence[Path]:
-    from sagelet_engine.runtimes.choose import every_runtime
+    from sagelet_engine.machine.runtimes import every_runtime
     from sagelet_engine.state.resetting import reset_data
 
     return reset_data(data, scope, every_runtime(Settings(data=data), SystemClock()))

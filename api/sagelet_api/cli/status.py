@@ -23,7 +23,7 @@ ENDED = ("Completed", "Failed", "Stopped")
 @click.pass_context
 @endpoint_options
 def status(context: click.Context, as_json: bool, server: Server) -> None:
-    """Tell whether a server runs, and how it is.
+    """Show whether a server runs, and its state.
 
     Shows endpoint, runtime, GPUs, jobs by status and free disk space. Exits with 1 when no server runs.
     """

@@ -12,8 +12,9 @@ import click
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import Server, server_in
-from sagelet_engine.errors import SageletError
-from sagelet_engine.jobs.compilation import asks_for_compiler
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.data.compilation import asks_for_compiler
+from sagelet_engine.model.spec import TrainingSpec
 
 Job = dict[str, Any]
 STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
@@ -54,7 +55,7 @@ class Wanted:
     statuses: Sequence[str] = ()
     name_contains: str = ""
     since: datetime | None = None
-    #: None: compiled ones and others.
+    #: None for compiled jobs and others.
     compiled: bool | None = None
 
     def expression(self) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class Wanted:
         return {"SearchExpression": {"Filters": filters}} if filters else {}
 
     def matches(self, job: Job) -> bool:
-        return self.compiled is None or self.compiled is asks_for_compiler(job)
+        return self.compiled is None or self.compiled is asks_for_compiler(TrainingSpec.of(job))
 
 
 def find(aws: Aws, wanted: Wanted, limit: int | None) -> list[Job]:
@@ -122,7 +123,7 @@ def instances(job: Job) -> str:
 
 
 def trained_seconds(job: Job, now: datetime) -> float | None:
-    """So far, or in all; None: not yet."""
+    """The figure so far, or in all, or None if it is not known yet."""
     if "TrainingTimeInSeconds" in job:
         return float(job["TrainingTimeInSeconds"])
     if "TrainingStartTime" not in job:

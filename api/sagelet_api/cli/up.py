@@ -3,24 +3,23 @@
 import gc
 import logging
 import os
-import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 import sagelet_engine
-from sagelet_api.cli.detached import DETACHED, start_detached
+from sagelet_api.cli.detached import DETACHED, READY, start_detached
 from sagelet_api.cli.exit_codes import ERROR
 from sagelet_api.cli.options import json_option
 from sagelet_api.cli.output import echo_json
 from sagelet_api.cli.up_options import settings_of, settings_options
+from sagelet_api.ending import EndRequests
 from sagelet_api.web import LOGIN
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.failpoints import VARIABLE, arm
-from sagelet_engine.keys import FILE as KEY_FILE
-from sagelet_engine.keys import ca_file
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.failpoints import VARIABLE, arm
+from sagelet_engine.base.keys import FILE as KEY_FILE
+from sagelet_engine.base.keys import ca_file
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.notice import Notice, post_notice, withdraw_notice
 
@@ -72,33 +71,42 @@ def up(detach: bool, log_level: str, as_json: bool, **options: Any) -> None:
 def _serve(settings: Settings) -> None:
     from sagelet_api.serve import Sagelet
 
-    over = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
+    end = EndRequests()
     arm(os.environ.get(VARIABLE, ""))
-    resets: list[str] = []
-
-    def on_reset(scope: str) -> None:
-        resets.append(scope)
-        over.set()
-
     gc.set_threshold(GARBAGE_THRESHOLD)
-    server = Sagelet(settings, on_reset=on_reset)
+    server = Sagelet(settings, on_reset=end.ask)
     adopted = server.start()
-    _announce(server, settings, adopted)
     now_ms, detached = SystemClock().now_ms(), DETACHED in os.environ
-    post_notice(settings.data, Notice(os.getpid(), server.server.endpoint, now_ms, detached))
-    while not over.wait(WATCH_SECONDS):
-        if (lost := server.lost()) is not None:
-            _give_up(lost)
-    withdraw_notice(settings.data)
+    try:
+        # Before the line that says "ready": who reads that line may call `sagelet down`, which reads the notice.
+        post_notice(settings.data, Notice(os.getpid(), server.server.endpoint, now_ms, detached))
+        _announce(server, settings, adopted)
+        reset = _end_of(server, end)
+        withdraw_notice(settings.data)
+    except BaseException:
+        # The threads of a started server would keep a process that says "Error" alive.
+        _check_still_owned(server)
+        server.stop()
+        raise
     port = server.server.port
     running = [job.key.name for job in server.stop()]
-    if not resets:
+    if not reset:
         _farewell(running)
         return
-    _reset(settings, resets[0])
+    _reset(settings, reset)
     _start_again(port)
+
+
+def _end_of(server: "Sagelet", end: EndRequests) -> str:
+    """Waits until the server is to end. Returns the scope of the reset that it ends for, or an empty string."""
+    while (reset := end.wait(WATCH_SECONDS)) is None:
+        _check_still_owned(server)
+    return reset
+
+
+def _check_still_owned(server: "Sagelet") -> None:
+    if (lost := server.lost()) is not None:
+        _give_up(lost)
 
 
 def _give_up(lost: str) -> NoReturn:
@@ -111,7 +119,7 @@ def _give_up(lost: str) -> NoReturn:
 def _announce(server: "Sagelet", settings: Settings, adopted: int) -> None:
     choice = server.choice
     click.echo(
-        f"sagelet {sagelet_engine.__version__} ready: {server.server.endpoint} "
+        f"sagelet {sagelet_engine.__version__} {READY} {server.server.endpoint} "
         f"(runtime {choice.runtime.name}: {choice.reason}; data {settings.data})"
     )
     for line in _how_to_come_in(server, settings):
@@ -121,7 +129,7 @@ def _announce(server: "Sagelet", settings: Settings, adopted: int) -> None:
 
 
 def _reset(settings: Settings, scope: str) -> None:
-    from sagelet_engine.runtimes.choose import every_runtime
+    from sagelet_engine.machine.runtimes import every_runtime
     from sagelet_engine.state.resetting import reset_data
 
     click.echo(f"sagelet reset: {scope} in {settings.data}")
@@ -132,7 +140,7 @@ def _reset(settings: Settings, scope: str) -> None:
 def _start_again(port: int) -> NoReturn:
     """The same program in the same process: nothing of what was in memory, moto's state among it, is left."""
     sys.stdout.flush()
-    # Of an option that is given twice the last counts; --port 0 would take another one.
+    # If an option is given twice the last one counts. --port 0 would take another port.
     os.execv(sys.executable, [*sys.orig_argv, "--port", str(port)])
 
 

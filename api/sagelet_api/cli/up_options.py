@@ -10,7 +10,7 @@ import click
 
 from sagelet_api.cli.options import data_option
 from sagelet_api.cli.quantities import Age, Size
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.settings import (
     GpuPolicy,
     RuntimeChoice,
@@ -54,22 +54,27 @@ OPTIONS = (
         type=int,
         help="Jobs that run at the same time.",
     ),
-    option("--max-hosts", type=int, default=None, help="Hosts of all jobs at the same time, so the most of one job."),
+    option("--max-hosts", type=int, default=None, help="Hosts of all jobs at the same time; no job may have more."),
     option("--stop-grace", default=120, type=int, help="Seconds between SIGTERM and SIGKILL of a stopped job."),
     option("--spot-discount", default=0.7, type=float, help="Share of its time that a spot job is not billed for."),
     option(
-        "--enforce-iam", is_flag=True, help="Refuse jobs whose RoleArn IAM does not know or SageMaker may not assume."
+        "--enforce-iam", is_flag=True, help="Refuse a job if its RoleArn is not in IAM or SageMaker may not assume it."
     ),
-    option("--stubs", is_flag=True, help="Have processing jobs, endpoints and the like recorded, though nothing runs."),
+    option("--stubs", is_flag=True, help="Record processing jobs, endpoints and the like, although nothing runs."),
     option(
-        "--compile-cache-size", default="5G", type=Size(), help="Of compiled programs kept from job to job; 0: none."
+        "--compile-cache-size",
+        default="5G",
+        type=Size(),
+        help="Disk for compiled programs kept from job to job; 0: none.",
     ),
-    option("--keep-files", default="30d", type=Age(), help="How long ended jobs' files (/opt/ml) stay, if at all."),
-    option("--keep-files-size", default="20G", type=Size(), help="Of all ended jobs' files; the youngest job's stay."),
+    option("--keep-files", default="30d", type=Age(), help="How long files of ended jobs (/opt/ml) stay at most."),
+    option(
+        "--keep-files-size", default="20G", type=Size(), help="Disk for files of ended jobs; the youngest job's stay."
+    ),
     option("--keep-jobs", default="forever", type=Age(), help="How long ended jobs stay, with their logs and metrics."),
-    option("--auth", is_flag=True, help="Let in only what is signed with the key pair in DATA/credentials."),
-    option("--tls", is_flag=True, help="HTTPS, with a certificate of its own: DATA/tls/ca.pem is for AWS_CA_BUNDLE."),
-    option("--no-hub", is_flag=True, help="Jobs ask the real Hugging Face Hub, and not what `sagelet hub` has."),
+    option("--auth", is_flag=True, help="Accept only calls signed with the key pair in DATA/credentials."),
+    option("--tls", is_flag=True, help="HTTPS, with sagelet's certificate: set AWS_CA_BUNDLE to DATA/tls/ca.pem."),
+    option("--no-hub", is_flag=True, help="Jobs use the real Hugging Face Hub instead of `sagelet hub`."),
     option("--image-rules", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with your image rules."),
     option(
         "--writable-image",

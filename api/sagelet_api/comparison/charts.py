@@ -32,11 +32,11 @@ class Frame:
 @dataclass(frozen=True)
 class Bar:
     label: str
-    #: None: not known.
+    #: None if it is not known.
     value: float | None
     #: The value as people read it, without the axis's unit.
     text: str
-    #: The part of the value at its top that is told apart, and its name.
+    #: The top part of the value that has a colour and a name of its own.
     part: float = 0.0
     part_text: str = ""
     #: A second line, above the value.

@@ -39,7 +39,7 @@ class Dot:
 @dataclass(frozen=True)
 class Label:
     x: float
-    #: Of the line that letters stand on.
+    #: Height of the line that letters stand on.
     y: float
     text: str
     role: str = "text"

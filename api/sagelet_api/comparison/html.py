@@ -29,7 +29,7 @@ def fragment(comparison: Comparison) -> str:
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader
 
-    from sagelet_api.web.view import shown
+    from sagelet_api.display import shown
 
     loader = PackageLoader("sagelet_api.comparison", "templates")
     return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=shown)

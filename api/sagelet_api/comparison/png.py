@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from sagelet_api.comparison.drawing import Dot, Label, Path, Picture, Rect
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base.errors import SageletError
 
 #: Pixels of the file for one of the picture.
 SCALE = 2

@@ -1,4 +1,4 @@
-"""What the Hub's API says of a repository, in its members.
+"""The documents of the Hub's API about a repository.
 
 Source: recorded answers of huggingface.co, and what huggingface_hub 0.4 to 2.4 and datasets 1.18 to 5.2 read of them.
 """
@@ -17,7 +17,7 @@ _AUTHOR = "sagelet"
 
 def described(repository: Repository, commit: Commit, *, blobs: bool) -> dict[str, Any]:
     """As `/api/models/ID` answers. `blobs`: with sizes and digests of the files."""
-    # Clients go on with the name that they are told, and those of 2026 take no data set without an organisation.
+    # Clients go on with the name in the answer, and those of 2026 take no data set without an organisation.
     name = newest_name(repository.kind, repository.id)
     files = commit.files.items()
     return {
@@ -46,7 +46,7 @@ def _blob(path: str, file: HubFile) -> dict[str, Any]:
 
 
 def tree(commit: Commit, above: str, *, recursive: bool, expand: bool) -> list[dict[str, Any]] | None:
-    """The entries of a directory; None: there is none. `expand`: each with the commit that it came by."""
+    """The entries of a directory, or None if there is no directory. `expand`: each with the commit that it came by."""
     prefix = f"{above}/" if above else ""
     below = {path: file for path, file in commit.files.items() if path.startswith(prefix)}
     if above and not below:
@@ -69,15 +69,24 @@ def _entries(commit: Commit, inner: str, prefix: str, file: HubFile, *, recursiv
 
 
 def entries_at(commit: Commit, paths: list[str], *, expand: bool) -> list[dict[str, Any]]:
-    """Of files and directories by their paths; what is not there is left out."""
+    """Entries of files and directories by their paths. Missing ones are left out."""
     found = []
-    for path in paths:
+    directories = _directories(commit)
+    for path in dict.fromkeys(paths):
         file = commit.files.get(path)
         if file is not None:
             found.append(_file(path, file))
-        elif any(one.startswith(f"{path}/") for one in commit.files):
+        elif path in directories:
             found.append(_directory(commit, path))
     return [_expanded(entry, commit) if expand else entry for entry in found]
+
+
+def _directories(commit: Commit) -> set[str]:
+    found: set[str] = set()
+    for path in commit.files:
+        while (path := path.rpartition("/")[0]) and path not in found:
+            found.add(path)
+    return found
 
 
 def _file(path: str, file: HubFile) -> dict[str, Any]:
@@ -105,7 +114,11 @@ def refs(repository: Repository) -> dict[str, Any]:
 
 def commits(repository: Repository, commit: Commit) -> list[dict[str, Any]]:
     """That one and what was there before it, the last first."""
-    before = [one for one in repository.commits.values() if one.created_ms <= commit.created_ms and one is not commit]
+    before = [
+        one
+        for one in repository.commits.values()
+        if one.created_ms <= commit.created_ms and one.files is not commit.files
+    ]
     return [
         {
             "id": one.id,

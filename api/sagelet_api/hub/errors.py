@@ -1,10 +1,10 @@
-"""Refusals as the Hub makes them: clients go by the status and by two headers, and show the message.
+"""The Hub's refusals. Clients look at the status and at two headers, and show the message.
 
-Source: huggingface_hub, `hf_raise_for_status`. Clients of before it (2022) show the phrase of the status line instead,
-so that says the same.
+Source: huggingface_hub, `hf_raise_for_status`. Clients from before it (2022) show the reason phrase of the status line,
+so that has the same text.
 """
 
-from sagelet_engine.hub.names import MAIN, Kind
+from sagelet_engine.hub.names import MAIN, Kind, is_revision
 
 _FLAG = {Kind.MODEL: "", Kind.DATASET: " --dataset", Kind.SPACE: " --space"}
 
@@ -27,11 +27,11 @@ def no_repository(kind: Kind, repository: str) -> HubError:
 
 
 def no_revision(kind: Kind, repository: str, revision: str) -> HubError:
+    remedy = f"add it with `{adding(kind, repository, revision)}`" if is_revision(revision) else "that names none"
     return HubError(
         404,
         "RevisionNotFound",
-        f"sagelet's hub has the {kind.singular} {repository}, but no revision {revision}: add it with "
-        f"`{adding(kind, repository, revision)}`",
+        f"sagelet's hub has the {kind.singular} {repository}, but no revision {revision}: {remedy}",
     )
 
 

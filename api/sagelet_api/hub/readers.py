@@ -1,15 +1,14 @@
-"""Who may read the hub: jobs that run, and on loopback whoever runs programs there, unless signatures are checked."""
+"""Who may read the hub: running jobs, and any program on loopback unless signatures are checked."""
 
 from collections.abc import Callable
 from typing import Protocol
 
-from sagelet_api.authentication import FROM_CONTAINERS
 from sagelet_api.hub.errors import HubError
-from sagelet_api.protocol import Environ
-from sagelet_engine.errors import JobNotFound
+from sagelet_api.protocol.calls import FROM_CONTAINERS, Environ
+from sagelet_engine.base.errors import JobNotFound
+from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.hub import access
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.keys import KeyPair
+from sagelet_engine.model.training import TrainingJob
 
 
 class Readers(Protocol):
@@ -19,7 +18,7 @@ class Readers(Protocol):
 
 
 class JobReaders:
-    """Of a whole server. `job` finds one by its id, and raises JobNotFound."""
+    """The jobs that may read a server's hub. `job` finds a job by its id, and raises JobNotFound."""
 
     def __init__(self, keys: KeyPair, job: Callable[[str], TrainingJob], *, everywhere: bool) -> None:
         self._keys = keys

@@ -1,17 +1,14 @@
-"""What a path of the hub's asks for.
+"""What a path of the hub asks for.
 
-A name of a repository has one part or two, and nothing in the path says which: a part that is a word of the API ends
-it. A revision is one part, quoted where it has slashes, which is why the path is split before it is unquoted.
+The name of a repository has one part or two, and the path does not say which: a part that is a word of the API ends the
+name. A revision is one part, quoted if it has slashes, so the path is split before it is unquoted.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import unquote
 
-from sagelet_engine.hub.names import MAIN, Kind, is_repository_id
-
-_WORDS = frozenset({"revision", "tree", "paths-info", "refs", "commits"})
-_RESOLVE = frozenset({"resolve", "raw"})
+from sagelet_engine.hub.names import FILES, MAIN, WORDS, Kind, is_repository_id
 
 
 class Asked(Enum):
@@ -36,7 +33,7 @@ class Route:
 
 
 def find_route(path: str) -> Route | None:
-    """`path`: quoted, behind the hub's own and its slash; None: the hub has nothing of that kind."""
+    """`path` is quoted and comes after the hub's own path and its slash. None if the hub has no such route."""
     parts = path.split("/")
     return _api(parts[1:]) if parts[0] == "api" else _file(parts)
 
@@ -47,7 +44,7 @@ def _api(parts: list[str]) -> Route | None:
         return None
     if parts[1:] in ([], [""]):
         return Route(Asked.LIST, kind)
-    cut = next((place for place in (2, 3) if len(parts) > place and parts[place] in _WORDS), len(parts))
+    cut = next((place for place in (2, 3) if len(parts) > place and parts[place] in WORDS), len(parts))
     repository = _repository(parts[1:cut])
     if repository is None:
         return None
@@ -69,7 +66,7 @@ def _file(parts: list[str]) -> Route | None:
     """`ID/resolve/REVISION/PATH`, with the kind in front of ID where it is no model."""
     kind = _kind(parts[0])
     rest = parts if kind in (None, Kind.MODEL) else parts[1:]
-    cut = next((place for place in (1, 2) if len(rest) > place and rest[place] in _RESOLVE), None)
+    cut = next((place for place in (1, 2) if len(rest) > place and rest[place] in FILES), None)
     repository = None if cut is None else _repository(rest[:cut])
     if cut is None or repository is None or len(rest) < cut + 3:
         return None

@@ -1,25 +1,26 @@
-"""The hub as a WSGI application: whose request it is, what it asks for, and the answer."""
+"""The hub as a WSGI application: who asks, what for, and the answer."""
 
 import json
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
-from sagelet_api.aws_errors import AwsError
-from sagelet_api.file_body import FileBody
 from sagelet_api.hub import documents
 from sagelet_api.hub.errors import HubError, no_entry, no_repository, no_revision, no_such_path, read_only
 from sagelet_api.hub.readers import Readers
 from sagelet_api.hub.routes import Asked, Route, find_route
-from sagelet_api.protocol import Call, Environ, StartResponse, read_body
-from sagelet_api.services.s3.conditions import parse_range
-from sagelet_api.services.s3.errors import S3Error
+from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.calls import Call, Environ, StartResponse, read_body
+from sagelet_api.protocol.file_body import FileBody
+from sagelet_api.protocol.s3.errors import S3Error
+from sagelet_api.services.s3.conditions import number, parse_range
 from sagelet_engine.hub import records
 from sagelet_engine.hub.access import MARK, PATH
 from sagelet_engine.hub.canonical import names_of
+from sagelet_engine.hub.names import COMMIT
 from sagelet_engine.hub.records import Commit, DamagedRepository, Repository
 from sagelet_engine.hub.store import HubStore
 
@@ -103,7 +104,9 @@ class Hub:
             commit = repository.commit(route.revision)
             if commit is None:
                 raise no_revision(route.kind, route.repository, route.revision)
-            return repository, commit
+            # Clients look for what they have loaded by the number that they asked for.
+            told = route.revision if COMMIT.fullmatch(route.revision) else commit.id
+            return repository, replace(commit, id=told)
         raise no_repository(route.kind, route.repository)
 
     def _list(self, route: Route, call: Call, _environ: Environ) -> Reply:
@@ -218,7 +221,7 @@ def _of_a_header(text: str) -> str:
 
 
 def _asked_paths(body: bytes, content_type: str) -> tuple[list[str], bool]:
-    """Of a form, or of JSON: clients have sent both."""
+    """Paths and `expand` of a form, or of JSON: clients have sent both."""
     try:
         if "json" in content_type:
             told = json.loads(body)
@@ -236,7 +239,7 @@ def _asked_paths(body: bytes, content_type: str) -> tuple[list[str], bool]:
 
 def _limit(call: Call) -> int:
     text = call.query.get("limit", "")
-    return min(int(text), _MOST_LISTED) if text.isascii() and text.isdecimal() else _MOST_LISTED
+    return min(number(text), _MOST_LISTED) if text.isascii() and text.isdecimal() else _MOST_LISTED
 
 
 def _is_true(text: str) -> bool:

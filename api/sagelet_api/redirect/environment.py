@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 SITE = Path(__file__).with_name("site")
-#: An authority that signed nothing: whoever trusts it alone opens no TLS connection.
+#: An authority that signed nothing: a client that trusts it alone opens no TLS connection.
 NO_AUTHORITY = Path(__file__).with_name("no_authority.pem")
 #: For a server that does not check it.
 SECRET = "sagelet"
@@ -27,7 +27,7 @@ UNSET = (
     "AWS_USE_FIPS_ENDPOINT",
     "AWS_USE_DUALSTACK_ENDPOINT",
 )
-#: So would each that is named like these, today's or one that comes: AWS_BEARER_TOKEN_BEDROCK, AWS_ENDPOINT_URL_S3, ...
+#: So would every variable named like these, also future ones: AWS_BEARER_TOKEN_BEDROCK, AWS_ENDPOINT_URL_S3, ...
 _FOREIGN = re.compile(r"AWS_(ENDPOINT_URL_|.*(TOKEN|SECRET|CREDENTIAL|ACCESS_KEY|PASSWORD))")
 
 

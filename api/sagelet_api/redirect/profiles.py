@@ -14,8 +14,8 @@ from configparser import Error as ConfigError
 from configparser import RawConfigParser
 from pathlib import Path
 
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.keys import write_private
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.base.keys import write_private
 
 #: What a profile may keep: it changes what programs print and how often they ask, not whom or as whom.
 KEPT = ("region", "output", "cli_pager", "cli_timestamp_format", "retry_mode", "max_attempts")
@@ -75,7 +75,7 @@ def _sections(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _name(header: str, *, named: bool) -> str | None:
-    """The profile of a section; None: it describes something else. `named`: it must say that it is a profile."""
+    """The profile of a section, or None if it describes something else. `named`: it must say that it is a profile."""
     if not named or header == _DEFAULT:
         return header
     try:

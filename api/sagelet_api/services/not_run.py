@@ -1,13 +1,13 @@
-"""Operations of SageMaker that start a computation which nothing here does.
+"""Refuses operations of SageMaker that start a computation which sagelet does not run.
 
-moto answers them with success (a processing job is Completed at birth, an endpoint answers with nothing): whoever
-tests a pipeline would take that for a result. They are refused, unless the server was told to have them (`--stubs`).
+moto answers them with success (a processing job is Completed at birth, an endpoint answers with nothing), and a test of
+a pipeline would take that for a result. They are refused unless the server was told to have them (`--stubs`).
 """
 
 import re
 
-from sagelet_api.aws_errors import UnknownOperationException
-from sagelet_api.protocol import Call
+from sagelet_api.protocol.aws_errors import UnknownOperationException
+from sagelet_api.protocol.calls import Call
 
 #: Those that moto 5.2 answers with success; it refuses the others itself.
 OPERATIONS = frozenset(

@@ -5,14 +5,14 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sagelet_api.aws_errors import AwsError, ValidationException
 from sagelet_api.bidirectional import escaped
-from sagelet_api.protocol import parse_json
-from sagelet_api.validation import validate
+from sagelet_api.protocol.aws_errors import AwsError, ValidationException
+from sagelet_api.protocol.calls import parse_json
+from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX
 from sagelet_api.web.site import Site, context, found, place
-from sagelet_engine.errors import JobNotInterruptible
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.base.errors import JobNotInterruptible
+from sagelet_engine.model.training import TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -46,7 +46,7 @@ def blueprint(site: Site) -> "Blueprint":
     def interrupt(name: str) -> Any:
         with found(name):
             try:
-                site.engine.interrupt(place().key(name))
+                site.engine.jobs.interrupt(place().key(name))
             except JobNotInterruptible as error:
                 raise ValidationException(str(error)) from error
         return shown(name)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sagelet_api.aws_errors import AwsError
 from sagelet_api.loading import LOADING
-from sagelet_api.protocol import WsgiApp
+from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.calls import WsgiApp
 from sagelet_api.web import PREFIX
 from sagelet_api.web.site import Site, is_static, place
 
@@ -27,7 +27,7 @@ HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # `no-referrer` would make a form's Origin `null`, which the front door refuses.
+    # `no-referrer` would make a form's Origin `null`, which the request guard refuses.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -48,8 +48,8 @@ def web_app(make_site: Callable[[], Site]) -> WsgiApp:
 def create_app(site: Site) -> "Flask":
     from flask import Flask
 
+    from sagelet_api.display import add_filters, shown, visible_json
     from sagelet_api.web import actions, charts, code, compare, events, job, login, logs, objects, pages
-    from sagelet_api.web.view import add_filters, shown, visible_json
 
     app = Flask(__name__, static_url_path=f"{PREFIX}/static")
     app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY

@@ -1,4 +1,4 @@
-"""The curves of a job: what its metric definitions found in the log, and what its hosts took."""
+"""The curves of a job: what its metric definitions found in the log, and what its hosts used."""
 
 import math
 from collections.abc import Iterable
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from sagelet_api.web import PREFIX
 from sagelet_api.web.site import Site
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.training import TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -25,15 +25,15 @@ def blueprint(site: Site) -> "Blueprint":
     def curves(name: str) -> dict[str, Any]:
         """Specifications of charts for `charts.js`; x in seconds since the training began."""
         job = site.job(name)
-        return {"metrics": metric_charts(site, job), "instances": host_charts(job, site.engine.host_metrics(job))}
+        return {"metrics": metric_charts(site, job), "instances": host_charts(job, site.engine.metrics.of_hosts(job))}
 
     return routes
 
 
 def metric_charts(site: Site, job: TrainingJob) -> list[dict[str, Any]]:
     charts = []
-    for name in site.engine.metric_names(job):
-        samples = site.engine.metric_curve(job, name, MOST)
+    for name in site.engine.metrics.names(job):
+        samples = site.engine.metrics.curve(job, name, MOST)
         # Lines of several hosts come in as they are read.
         points = sorted((sample.time_ms, sample.value) for sample in samples)
         series = _series(job, name, points)

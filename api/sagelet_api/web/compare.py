@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from sagelet_api.comparison.view import view
-from sagelet_api.control_compare import anyway_asked_for, keys_asked_for
+from sagelet_api.control.compare import anyway_asked_for, keys_asked_for
 from sagelet_api.web import PREFIX
 from sagelet_api.web.site import Place, Site, place
 from sagelet_engine.comparison.comparing import CannotCompare, NotComparable
 from sagelet_engine.comparison.result import Job
-from sagelet_engine.jobs.query import JobQuery
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.listing import JobQuery
+from sagelet_engine.model.training import TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -41,7 +41,7 @@ def blueprint(site: Site) -> "Blueprint":
         if len(keys) < 2:
             return form()
         try:
-            comparison = site.engine.compare(keys, anyway=anyway_asked_for())
+            comparison = site.engine.reports.compare(keys, anyway=anyway_asked_for())
         except CannotCompare as error:
             return form(error=str(error)), 400
         except NotComparable as error:
@@ -60,4 +60,4 @@ def _link(job: Job) -> str:
 def _proposed(site: Site) -> list[TrainingJob]:
     here = place()
     query = JobQuery(here.account, here.region, ascending=False, limit=PROPOSED)
-    return site.engine.jobs(query).jobs
+    return site.engine.jobs.page(query).jobs

@@ -1,4 +1,4 @@
-"""News of the list and of a job, for pages that are open."""
+"""Server-sent news about the list and about a job, for pages that are open."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ def blueprint(site: Site) -> "Blueprint":
         site.job(name)
 
         def look() -> tuple[str, dict[str, Any]]:
-            job = site.engine.job(key)
+            job = site.engine.jobs.get(key)
             lines = {stream.name: stream.events for stream in streams_of(site.engine, job)}
             return f"{job.id}-{job.version}-{sum(lines.values())}", {"version": job.version, "lines": lines}
 

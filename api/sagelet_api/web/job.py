@@ -1,4 +1,4 @@
-"""The pages of a job: what became of it, what the compiler did."""
+"""The pages of a job: how it went, and what the compiler did."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,7 @@ from sagelet_api.web import PREFIX
 from sagelet_api.web.objects import size_of
 from sagelet_api.web.report import report_view
 from sagelet_api.web.site import Site, context, place
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.training import TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -31,8 +31,8 @@ def blueprint(site: Site) -> "Blueprint":
     @routes.get("/report")
     def report(name: str) -> str:
         job = site.job(name)
-        found = site.engine.compiler_report(job.key)
-        findings = list(site.engine.findings(job.key) if found is None else found.findings)
+        found = site.engine.reports.compiler(job.key)
+        findings = list(site.engine.reports.findings(job.key) if found is None else found.findings)
         view = None if found is None else report_view(found)
         template = "_report.html" if request.args.get("part") == "report" else "report.html"
         return render_template(template, job=job, report=found, view=view, findings=findings, tab="report")
@@ -45,7 +45,7 @@ def _facts(site: Site, job: TrainingJob) -> dict[str, Any]:
     return {
         "job": job,
         "described": described,
-        "bill": site.engine.bill(job),
+        "bill": site.engine.reports.bill(job),
         "steps": timeline(job),
         "final_metrics": described.get("FinalMetricDataList", []),
         "outputs": _outputs(site, job, described["ModelArtifacts"]["S3ModelArtifacts"]),
@@ -74,6 +74,6 @@ def _outputs(site: Site, job: TrainingJob, model: str) -> list[dict[str, Any]]:
         prefix = uri.endswith("/")
         size = None if prefix else size_of(site, job.key.account, uri)
         outputs.append({"title": title, "uri": uri, "prefix": prefix, "size": size})
-    if checkpoints := job.request.get("CheckpointConfig", {}).get("S3Uri"):
-        outputs.append({"title": "Checkpoints", "uri": checkpoints, "prefix": True, "size": None})
+    if job.spec.checkpoint is not None:
+        outputs.append({"title": "Checkpoints", "uri": job.spec.checkpoint.url, "prefix": True, "size": None})
     return outputs

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sagelet_api import page_tokens
-from sagelet_api.operations import Context
-from sagelet_api.services.sagemaker import job_query
-from sagelet_api.services.training_search import job_search
-from sagelet_api.validation import validate
+from sagelet_api.protocol import page_tokens
+from sagelet_api.protocol.operations import Context
+from sagelet_api.protocol.validation import validate
+from sagelet_api.services.sagemaker.service import job_query
+from sagelet_api.services.sagemaker.training_search import job_search
 from sagelet_engine.engine import Engine
-from sagelet_engine.jobs.record import JobStatus, TrainingJob
-from sagelet_engine.jobs.search import SearchPage
+from sagelet_engine.model.job import JobStatus
+from sagelet_engine.model.search import SearchPage
+from sagelet_engine.model.training import TrainingJob
 
 #: Jobs of a page.
 LIMIT = 50
@@ -82,7 +83,9 @@ def listing(engine: Engine, context: Context, asked: Asked) -> Listing:
     request = _search_request(asked) if asked.conditions else _list_request(asked)
     if asked.token:
         request["NextToken"] = asked.token
-    page = engine.jobs(job_query(context, request)) if not asked.conditions else _searched(engine, context, request)
+    page = (
+        engine.jobs.page(job_query(context, request)) if not asked.conditions else _searched(engine, context, request)
+    )
     if page.next is None:
         return Listing(page.jobs, "")
     token = page_tokens.encode(page_tokens.fingerprint(request), page.next.value, page.next.job_id)
@@ -91,7 +94,7 @@ def listing(engine: Engine, context: Context, asked: Asked) -> Listing:
 
 def _searched(engine: Engine, context: Context, request: dict[str, Any]) -> SearchPage:
     validate("sagemaker", "Search", {"Resource": "TrainingJob", **request})
-    return engine.search(job_search(context, request))
+    return engine.jobs.search(job_search(context, request))
 
 
 def _list_request(asked: Asked) -> dict[str, Any]:

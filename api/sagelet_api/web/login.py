@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from sagelet_api.authentication import NEEDS_LOGIN
+from sagelet_api.protocol.calls import NEEDS_LOGIN
 from sagelet_api.web import LOGIN, PREFIX
 from sagelet_api.web.sessions import HOURS
 from sagelet_api.web.site import Site, is_static

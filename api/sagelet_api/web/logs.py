@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from sagelet_api.web import PREFIX
 from sagelet_api.web.site import Site
 from sagelet_engine.engine import Engine
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.telemetry.events import LogEvent, LogStream
+from sagelet_engine.model.log_events import LogEvent, LogStream
+from sagelet_engine.model.training import TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint, Response
@@ -25,7 +25,7 @@ MOST_FOUND = 200
 
 def streams_of(engine: Engine, job: TrainingJob) -> list[LogStream]:
     """The log streams of a job, attempt by attempt and host by host (algo-2 before algo-10)."""
-    streams = engine.log_streams(job.key.account, job.key.region, f"{job.key.name}/")
+    streams = engine.logs.streams(job.key.account, job.key.region, f"{job.key.name}/")
     own = [stream for stream in streams if stream.job_id == job.id]
     return sorted(own, key=lambda stream: (len(stream.host), stream.host, stream.created_ms, stream.id))
 
@@ -58,7 +58,9 @@ def blueprint(site: Site) -> "Blueprint":
         """`?stream=&q=&from=`: lines that hold a text; `next`: where to go on, null at the end."""
         stream = _stream(site, name)
         start = max(0, request.args.get("from", 0, type=int))
-        found = site.engine.find_lines(stream, request.args.get("q", ""), at_least=start, scan=SCAN, limit=MOST_FOUND)
+        found = site.engine.logs.find_lines(
+            stream, request.args.get("q", ""), at_least=start, scan=SCAN, limit=MOST_FOUND
+        )
         over = found.next >= stream.events
         return {
             "total": stream.events,
@@ -96,7 +98,7 @@ def _window(
     engine: Engine, stream: LogStream, start: int, end: int, *, back: bool = False
 ) -> list[tuple[int, int, str]]:
     """Number, time in ms and text of lines. `back`: where not all of them fit, the last ones."""
-    found = engine.log_events(stream, at_least=start, below=end, limit=LIMIT, max_bytes=MAX_BYTES, newest_first=back)
+    found = engine.logs.events(stream, at_least=start, below=end, limit=LIMIT, max_bytes=MAX_BYTES, newest_first=back)
     return [_line(event) for event in (reversed(found) if back else found)]
 
 
@@ -109,6 +111,6 @@ def _line(event: LogEvent) -> tuple[int, int, str]:
 
 def _text(engine: Engine, stream: LogStream) -> Iterator[bytes]:
     start = 0
-    while events := engine.log_events(stream, at_least=start, limit=10 * LIMIT, max_bytes=MAX_BYTES):
+    while events := engine.logs.events(stream, at_least=start, limit=10 * LIMIT, max_bytes=MAX_BYTES):
         yield "".join(f"{event.text}\n" for event in events).encode("utf-8", "replace")
         start = events[-1].seq + 1

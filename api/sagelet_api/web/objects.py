@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sagelet_api.file_body import FileBody
-from sagelet_api.objects_origin import objects_host, presigned
+from sagelet_api.auth.objects_origin import objects_host, presigned
+from sagelet_api.protocol.file_body import FileBody
 from sagelet_api.web import PREFIX
 from sagelet_api.web.site import Site, place
-from sagelet_engine.data.objects import S3Uri
+from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.errors import DamagedObject, NoSuchBucket, NoSuchKey
 
 if TYPE_CHECKING:

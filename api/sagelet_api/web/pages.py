@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from sagelet_api.web import PREFIX
 from sagelet_api.web.listing import Asked, listing
 from sagelet_api.web.site import Site, context, place, without
-from sagelet_engine.jobs.record import JobStatus
+from sagelet_engine.model.job import JobStatus
 
 if TYPE_CHECKING:
     from flask import Blueprint
@@ -35,9 +35,9 @@ def _list_values(site: Site, asked: Asked) -> dict[str, Any]:
     from flask import request
 
     here = place()
-    counts = site.engine.counts(here.account, here.region)
+    counts = site.engine.jobs.counts(here.account, here.region)
     statuses = [(status.value, counts.get(status.value, 0)) for status in JobStatus]
-    places = site.engine.places()
+    places = site.engine.jobs.places()
     if (here.account, here.region) not in places:
         places.append((here.account, here.region))
     query = without(request.args.to_dict(), "part")

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from sagelet_engine.keys import KeyPair
+from sagelet_engine.base.keys import KeyPair
 
 HOURS = 12
 #: Of the link that `sagelet up` prints, unused.
@@ -34,13 +34,13 @@ class Sessions:
         return self._made(self._links, LINK_HOURS)
 
     def by_link(self, token: str) -> str | None:
-        """A new login for a token that was not used yet; None for any other."""
+        """A new login for a token that was not used yet, or None for any other."""
         with self._guard:
             end = self._links.pop(token, 0.0)
         return self._made(self._open, HOURS) if end > self._now() else None
 
     def by_keys(self, access_key: str, secret: str) -> str | None:
-        """A new login for the data directory's key pair; None for any other."""
+        """A new login for the data directory's key pair, or None for any other."""
         known = hmac.compare_digest(access_key.encode(), self._keys.access_key.encode())
         proved = hmac.compare_digest(secret.encode(), self._keys.secret.encode())
         return self._made(self._open, HOURS) if known and proved else None

@@ -5,13 +5,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sagelet_api.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
-from sagelet_api.operations import Context
-from sagelet_api.services.sagemaker import TrainingJobs
+from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
+from sagelet_api.protocol.operations import Context
+from sagelet_api.services.sagemaker.service import TrainingJobs
 from sagelet_api.web.sessions import Sessions
+from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.engine import Engine
-from sagelet_engine.errors import JobNotFound
-from sagelet_engine.jobs.record import JobKey, TrainingJob
+from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.s3.store import S3Store
 
 
@@ -44,7 +45,7 @@ class Site:
     def job(self, name: str) -> TrainingJob:
         """The job of the request's place. Raises werkzeug's NotFound."""
         with found(name):
-            return self.engine.job(place().key(name))
+            return self.engine.jobs.get(place().key(name))
 
 
 def place() -> Place:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from sagelet_engine.changes import Changes
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base.changes import Changes
+from sagelet_engine.base.errors import SageletError
 
 if TYPE_CHECKING:
     from flask import Response

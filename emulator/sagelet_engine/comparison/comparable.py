@@ -1,4 +1,4 @@
-"""In what two jobs differ, and what of it makes a comparison of them mean nothing."""
+"""The differences of two jobs, and which of them make a comparison meaningless."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from sagelet_engine.comparison.facts import ChannelFacts, JobFacts
 from sagelet_engine.comparison.measured import measure
 
-#: Relative difference of the samples trained on; the last batches of epochs are within it.
+#: Largest relative difference of the samples trained on. The last batches of epochs stay within it.
 OTHER_WORK = 0.05
-#: Channels that hold no data: SDK v3 sends scripts and its driver so.
+#: Channels without data: SDK v3 sends scripts and its driver in them.
 CODE_CHANNELS = frozenset({"code", "sm_drivers"})
 #: Parts of the names of hyperparameters that name the data.
 _DATA = ("dataset", "train_file", "validation_file", "data_dir")
 _WORK = ("epochs", "max_steps", "num_steps", "train_steps")
-#: What the SDK and AWS's scripts set for their own ends, or what is looked at elsewhere.
+#: Parts of names that the SDK and AWS's scripts set for their own use, or that other rules compare.
 _OWN = ("sagemaker_", "n_gpus", "num_gpus", "training_script", "output_dir", "batch_size")
 
 
@@ -25,12 +25,12 @@ class Difference:
     what: str
     #: For people: a sentence without its full stop.
     text: str
-    #: The comparison means nothing with it, and is made only where it is asked for all the same.
+    #: True if it makes the comparison meaningless. Then the comparison is made only if asked for all the same.
     blocks: bool = False
 
 
 def differences(baseline: JobFacts, other: JobFacts) -> tuple[Difference, ...]:
-    """Of `other` against `baseline`; those that block first."""
+    """Differences of `other` from `baseline`, the blocking ones first."""
     found = [
         *_status(baseline, other),
         *_data(baseline, other),
@@ -103,7 +103,7 @@ def _script(baseline: JobFacts, other: JobFacts) -> Iterator[Difference]:
 
 
 def _entry(job: JobFacts) -> str:
-    """The script itself where a launcher of the Training Compiler is the program."""
+    """Returns the script itself if a launcher of the Training Compiler is the program."""
     given = job.hyperparameters
     return given.get("training_script") or given.get("sagemaker_program", "")
 
@@ -154,7 +154,7 @@ def _hyperparameters(baseline: JobFacts, other: JobFacts) -> Iterator[Difference
 
 @dataclass(frozen=True)
 class Change:
-    """A hyperparameter that is not the same; None: the job does not set it."""
+    """A hyperparameter that differs. A value is None if the job does not set it."""
 
     name: str
     before: str | None

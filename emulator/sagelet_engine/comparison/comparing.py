@@ -3,21 +3,21 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison import sentences
 from sagelet_engine.comparison.comparable import Difference, differences, instances_text
 from sagelet_engine.comparison.facts import JobFacts
 from sagelet_engine.comparison.measured import Value, measure
 from sagelet_engine.comparison.result import BreakEven, Comparison, Job, Row
 from sagelet_engine.comparison.side import Side
-from sagelet_engine.errors import SageletError
 from sagelet_engine.instances.catalogue import PRICES_REGION
 
-#: Jobs of one comparison: more than a picture can show apart.
+#: The most jobs of one comparison: a picture cannot show more apart.
 MOST_JOBS = 8
 
 
 class CannotCompare(SageletError):
-    """Too few jobs, too many, or one twice."""
+    """There are too few jobs, too many, or one is named twice."""
 
 
 class NotComparable(SageletError):
@@ -30,7 +30,7 @@ class NotComparable(SageletError):
 
 
 def compare(jobs: Sequence[JobFacts], *, anyway: bool = False) -> Comparison:
-    """`anyway`: also jobs whose differences make the comparison mean nothing. Raises NotComparable, CannotCompare."""
+    """Compares jobs. `anyway`: even if their differences make that meaningless. Raises NotComparable, CannotCompare."""
     _check(jobs)
     found = [one for other in jobs[1:] for one in differences(jobs[0], other)]
     blocking = [one for one in found if one.blocks]
@@ -60,14 +60,14 @@ def _check(jobs: Sequence[JobFacts]) -> None:
 
 
 def labels(jobs: Sequence[JobFacts]) -> list[str]:
-    """native, compiled; with a number from the second of a kind on."""
+    """Returns `native` or `compiled`, with a number from the second of a kind on."""
     kinds = ["compiled" if job.compiled else "native" for job in jobs]
     numbers = [kinds[: index + 1].count(kind) for index, kind in enumerate(kinds)]
     return [kind if number == 1 else f"{kind} {number}" for kind, number in zip(kinds, numbers, strict=True)]
 
 
 def _names(jobs: Sequence[JobFacts]) -> list[str]:
-    """Of jobs in sentences: with account and region where two have the same."""
+    """Names of jobs for sentences, with account and region where two jobs have the same name."""
     names = [job.name for job in jobs]
     return [job.name if names.count(job.name) == 1 else f"{job.name} ({job.account}, {job.region})" for job in jobs]
 
@@ -109,7 +109,7 @@ ROWS = (
 
 
 def _rows(sides: Sequence[Side]) -> Iterator[Row]:
-    """Those of which at least one value is known."""
+    """Yields the rows with at least one known value."""
     for key, title, unit, better in ROWS:
         values: list[Value] = [getattr(side.measured, key) for side in sides]
         numbers = tuple(value.number for value in values)
@@ -120,14 +120,14 @@ def _rows(sides: Sequence[Side]) -> Iterator[Row]:
 
 
 def change(before: float | None, after: float | None) -> float | None:
-    """In percent of `before`."""
+    """Returns the change in percent of `before`."""
     if before is None or after is None or before <= 0:
         return None
     return (after / before - 1) * 100
 
 
 def break_even(baseline: Side, side: Side) -> BreakEven | None:
-    """None where the two are not a native and a compiled job, or the speed of one is not known.
+    """Returns the break-even. None unless the two are a native and a compiled job whose speeds are known.
 
     A step of the compiled job saves what its rows take longer natively. Both speeds are those of steps that compile
     nothing.

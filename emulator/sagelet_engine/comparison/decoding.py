@@ -6,7 +6,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base.errors import SageletError
 
 T = TypeVar("T")
 

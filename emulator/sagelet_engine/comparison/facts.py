@@ -1,12 +1,12 @@
-"""What the comparison looks at: what is known of one job. Pure; `jobs/measurements.py` brings them."""
+"""What the comparison looks at: what is known of one job. Pure; `reports/measurements.py` brings them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sagelet_engine.comparison.trainer_log import TrainerLog
 from sagelet_engine.instances.bill import Bill
+from sagelet_engine.model.series import Sample
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from sagelet_engine.telemetry.series import Sample
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class JobFacts:
     spot: bool = False
     #: Number of the attempt that its figures are of, from 1.
     attempt: int = 1
-    #: Start of Downloading, ms since the epoch; None: it never got so far.
+    #: Start of Downloading, ms since the epoch, or None if the job never got so far.
     started_ms: int | None = None
-    #: TrainingTimeInSeconds and BillableTimeInSeconds; None: the job has not ended.
+    #: TrainingTimeInSeconds and BillableTimeInSeconds, or None if the job has not ended.
     training_seconds: int | None = None
     billable_seconds: int | None = None
     log: TrainerLog = field(default_factory=TrainerLog)

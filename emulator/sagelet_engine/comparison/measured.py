@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sagelet_engine.comparison.facts import JobFacts
-from sagelet_engine.telemetry.series import Sample
+from sagelet_engine.model.series import Sample
 
 TRAINER = "Trainer's log"
 REPORT = "compile report"
 RECORD = "DescribeTrainingJob"
-#: Points of a loss curve that are kept: more than a picture can show.
+#: The most points of a loss curve that are kept. A picture cannot show more.
 MOST_POINTS = 1000
 
 
@@ -24,13 +24,13 @@ class Value:
 @dataclass(frozen=True)
 class LossPoint:
     loss: float
-    #: None where nothing tells it.
+    #: None if it is not known.
     epoch: float | None = None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds, samples per second, US dollars. A Value without number: not known."""
+    """Figures in seconds, samples per second and US dollars. A Value without a number is not known."""
 
     throughput: Value
     steady_throughput: Value
@@ -123,7 +123,7 @@ def _first(*values: Value) -> Value:
 
 
 def _reported(number: float) -> Value:
-    """Of the compile report, where 0 is "not known"."""
+    """A figure of the compile report, where 0 is "not known"."""
     return Value(number, REPORT) if number else Value()
 
 
@@ -133,7 +133,7 @@ def _summary(job: JobFacts, name: str) -> Value:
 
 
 def _metric(job: JobFacts, fits: Callable[[str], bool]) -> Value:
-    """The last value of the first metric whose name fits."""
+    """Returns the last value of the first metric whose name fits."""
     for name, samples in sorted(job.metrics.items()):
         if samples and fits(name.lower()):
             return Value(samples[-1].value, f"metric definition {name}")
@@ -187,7 +187,7 @@ def _named(job: JobFacts, names: Iterable[str]) -> tuple[Sample, ...]:
 
 
 def _thinned(points: list[LossPoint]) -> tuple[LossPoint, ...]:
-    """At most MOST_POINTS, the first and the last among them."""
+    """Returns at most MOST_POINTS points, including the first and the last."""
     if len(points) <= MOST_POINTS:
         return tuple(points)
     stride = (len(points) - 1) / (MOST_POINTS - 1)

@@ -45,9 +45,9 @@ class Row:
     unit: str
     #: higher, lower, or empty where neither is better.
     better: str
-    #: One a job; None: not known.
+    #: One value for each job, or None if it is not known.
     values: tuple[float | None, ...]
-    #: Change against the first job in percent; None: not known.
+    #: Change against the first job in percent, or None if it is not known.
     changes: tuple[float | None, ...]
     #: Where each value is from.
     sources: tuple[str, ...]
@@ -71,7 +71,7 @@ class BreakEven:
 
     job: str
     compile_seconds: float
-    #: Of the job's own steps; None: it never does, as its steps are no faster.
+    #: In steps of the job, or None if it never breaks even because its steps are no faster.
     steps: int | None
     #: That it ran.
     ran: int

@@ -21,7 +21,7 @@ SIMILAR = 0.05
 
 
 def of(baseline: Side, side: Side, even: BreakEven | None) -> Iterator[Sentence]:
-    """About `side` against `baseline`; none on what is not known."""
+    """Sentences about `side` against `baseline`. What is not known has no sentence."""
     texts = {
         "throughput": _throughput(baseline, side),
         "loss": _loss(baseline, side),
@@ -112,7 +112,7 @@ def _loss(baseline: Side, side: Side) -> str:
 
 
 def loss_difference(baseline: Side, side: Side) -> float | None:
-    """The largest difference of losses at the same place, relative to the first; None: no place has both.
+    """The largest difference of losses at the same place, relative to the first, or None if no place has both.
 
     Places are epochs; where a job does not tell them, the numbers of its points, if both jobs have as many.
     """

@@ -45,7 +45,10 @@ def parse(lines: Iterable[str]) -> TrainerLog:
 
 
 def _numbers(line: str) -> Entry:
-    """The numbers of a line's dictionary by name; none where it is none. NaN and infinity are left out."""
+    """The numbers of a line's dictionary by name.
+
+    Empty if the line is not a dictionary. NaN and infinity are left out.
+    """
     begin, end = line.find("{"), line.find("}")
     if end < begin or end - begin > LONGEST:
         return {}

@@ -1,16 +1,17 @@
-"""Entries on their way to the hosts of a job and, after its success, back."""
+"""Copies compiled programs to the hosts of a job and, after its success, takes over the new ones."""
 
 import logging
 import os
 import threading
 from pathlib import Path
 
-from sagelet_engine.clock import Clock
+from sagelet_engine.base.clock import Clock
 from sagelet_engine.compile_cache.store import NAME, CacheStore
+from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
-from sagelet_engine.jobs.compilation import asks_for_compiler
-from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob
+from sagelet_engine.model.job import SecondaryStatus
+from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.s3.files import copy_file
 
 log = logging.getLogger(__name__)
@@ -37,9 +38,9 @@ class Lending:
 
     def serves(self, job: TrainingJob) -> bool:
         """Whether the job gets a cache: XLA's CPU client could not read one (xla: see docs/how-to/compile-cache.md)."""
-        return bool(self.store.limit and job.gpus and asks_for_compiler(job.request))
+        return bool(self.store.limit and job.gpus and asks_for_compiler(job.spec))
 
-    def lend(self, job: TrainingJob, directories: JobDirectories) -> None:
+    def populate(self, job: TrainingJob, directories: JobDirectories) -> None:
         """Puts copies where the job's hosts find them; begins anew when repeated."""
         if not self.serves(job) or job.image is None:
             return
@@ -51,7 +52,7 @@ class Lending:
             for entry in sorted(source.glob("*")):
                 _copy(entry, place / entry.name)
 
-    def take_back(self, job: TrainingJob, directories: JobDirectories) -> None:
+    def harvest(self, job: TrainingJob, directories: JobDirectories) -> None:
         """After the last host is down: keeps what a successful job compiled, notes what it read, removes the copies.
 
         Never fails the job: the cache is worth less than its result.

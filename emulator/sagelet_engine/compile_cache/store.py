@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from sagelet_engine import nofollow
+from sagelet_engine.base import nofollow
 from sagelet_engine.s3.files import copy_file
 
 DIRECTORY = "compile-cache"
@@ -65,7 +65,7 @@ class CacheStore:
         return sum(entry.size for entry in self.entries())
 
     def publish(self, account: str, image: str, source: Path, now_ms: int, within: int = 1) -> bool:
-        """Makes an entry of a file; one that is there already stays. False: the file is no whole entry.
+        """Makes an entry of a file. An existing entry stays. Returns False if the file is not a whole entry.
 
         Only a regular file is read, through no link: a host of a job made the last `within` names of its path.
         """
@@ -126,7 +126,7 @@ class CacheStore:
         (self.directory(entry.account, entry.image) / entry.name).unlink(missing_ok=True)
 
     def _copy_whole(self, source: Path, draft: Path, within: int) -> bool:
-        """Copies an entry to the disk; False when it is none, or more than all of the cache may be."""
+        """Copies an entry to the disk. Returns False if it is not an entry, or larger than the whole cache may be."""
         try:
             opened = nofollow.open_path(source, within)
         except OSError:
@@ -137,7 +137,7 @@ class CacheStore:
             copy_file(opened, draft)
         with draft.open("rb") as written:
             os.fsync(written.fileno())
-            # Of the copy: the source may be changed meanwhile.
+            # The digest is of the copy: the source may be changed meanwhile.
             if written.read(len(MAGIC)) != MAGIC:
                 return False
             expected, digest = written.read(HEAD - len(MAGIC)), hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Results of a job into S3: the model and the output directory. (Checkpoints: `checkpoints.py`.)"""
+"""Uploads the results of a job to S3: the model and the output directory. `checkpoints.py` uploads checkpoints."""
 
 import shutil
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from sagelet_engine.data import tarballs
-from sagelet_engine.data.key_names import LeftOut, makes_key
+from sagelet_engine.base import tarballs
+from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.base.key_names import LeftOut, makes_key
+from sagelet_engine.base.volume import GIB, measured
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
-from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, S3Uri, batches
-from sagelet_engine.data.volume import GIB, measured
-from sagelet_engine.errors import ClientFault
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri, batches
+from sagelet_engine.model.training import TrainingJob
 
 _CHUNK = 1024 * 1024
 #: Bytes of a sparse directory that are uploaded whatever the volume is.
@@ -43,7 +43,7 @@ class Uploader:
             self._refuse_links(host)
             self._refuse_holes(host)
         warnings = self._merged("model", "/opt/ml/model", [host.model for host in hosts])
-        # First, so that a file of that name that the script wrote is the one that stays.
+        # First, so that a file of the same name that the script wrote wins.
         outputs = [*self._reports(), *(host.output_data for host in hosts)]
         return warnings + self._merged("output", "/opt/ml/output/data", outputs)
 
@@ -62,7 +62,7 @@ class Uploader:
 
     def _refuse_holes(self, host: HostDirectories) -> None:
         """Files with holes are packed whole: a petabyte of them takes no disk, and for ever to upload."""
-        volume = int(self._job.request["ResourceConfig"].get("VolumeSizeInGB") or 0) * GIB
+        volume = self._job.spec.volume_gib * GIB
         for directory in (host.model, host.output_data):
             claimed, taken, _ = measured(directory)
             if claimed > max(volume, taken, _MOST_HOLES):
@@ -78,7 +78,7 @@ class Uploader:
         if not directories:
             return []
         target = S3Uri.parse(self._job.output_uri)
-        if self._job.request["OutputDataConfig"].get("CompressionType") == "NONE":
+        if not self._job.spec.compressed:
             self._tree(directories, target / name, left_out)
         else:
             with self._stream(target / f"{name}.tar.gz") as out:

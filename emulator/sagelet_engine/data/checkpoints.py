@@ -24,26 +24,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from sagelet_engine import nofollow
-from sagelet_engine.data.key_names import LeftOut, makes_key
+from sagelet_engine.base import nofollow
+from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.key_names import LeftOut, makes_key
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
-from sagelet_engine.data.objects import ObjectNotFound, ObjectStore, batches
-from sagelet_engine.data.staging import checkpoint_directory, checkpoint_target
-from sagelet_engine.errors import ClientFault
-from sagelet_engine.failpoints import Failpoint, failpoint
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.data.staging import checkpoint_directory
+from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, batches
+from sagelet_engine.model.training import TrainingJob
 
 log = logging.getLogger(__name__)
 
 #: Seconds between two looks at the directory. AWS documents none.
 PERIOD = 2.0
 _CHUNK = 1024 * 1024
-#: Bytes of a file; a larger one that is mostly holes is left out.
+#: In bytes. A larger file that is mostly holes is left out.
 MOST_SPARSE = 64 * 1024**3
 
 
 class Stamp(NamedTuple):
-    """Tells whether a file is the one that was seen before."""
+    """Tells whether a file is still the one that was seen before."""
 
     size: int
     mtime_ns: int
@@ -66,7 +66,7 @@ class Checkpoints:
 
     @property
     def configured(self) -> bool:
-        return "CheckpointConfig" in self._job.request
+        return self._job.spec.checkpoint is not None
 
     @cached_property
     def _mirrors(self) -> "list[_Mirror]":
@@ -92,7 +92,7 @@ class Checkpoints:
                 mirror.sync(final, self.over, others)
 
     def warnings(self) -> list[tuple[str, str]]:
-        """Lines for the logs of hosts, by host: what a look has left out that no line told of yet."""
+        """Lines for the logs of hosts, by host: files that a look left out and that no line has named yet."""
         if not self.configured:
             return []
         with self._guard:
@@ -129,18 +129,19 @@ class _Mirror:
     """One host's checkpoint directory and its objects."""
 
     def __init__(self, objects: ObjectStore, job: TrainingJob, host_name: str, host: HostDirectories) -> None:
-        config = job.request["CheckpointConfig"]
+        config = job.spec.checkpoint
+        assert config is not None
         self.host_name = host_name
         self._objects = objects
         self._where = (job.key.account, job.key.region)
         self._host = host
         self._inner = checkpoint_directory(host, config).relative_to(host.opt_ml)
-        self._target = checkpoint_target(config)
+        self._target = config.target
         self._ledger = host.root / "checkpoints.json"
         self._restored_file = host.root / "restored.json"
         self.left_out = LeftOut(f"/opt/ml/{self._inner}")
         self._seen: dict[str, Stamp] = {}
-        #: What is known to be in S3; None: S3 was not asked yet.
+        #: What is known to be in S3, or None if S3 was not asked yet.
         self._sent: dict[str, Stamp] | None = None
 
     def begin(self) -> None:
@@ -176,10 +177,10 @@ class _Mirror:
 
     def sync(self, final: bool, over: threading.Event, others: "Sequence[_Mirror]") -> None:
         if not self._host.opt_ml.is_dir():
-            # Whoever removed that is not the job.
+            # The job did not remove that.
             return
         files = self._scan()
-        # Of several hosts the others may have deleted what was restored: it must not come back.
+        # Another host may have deleted what was restored. It must not come back.
         mine = {name: stamp for name, stamp in files.items() if not others or stamp != self._restored.get(name)}
         if self._sent is None or final:
             self._sent = self._already_there(mine)
@@ -332,7 +333,7 @@ def copy_whole(source: BinaryIO, target: BinaryIO, size: int) -> None:
 
 
 def _is_hole(status: os.stat_result) -> bool:
-    """A file of holes that no disk could hold: to copy it takes for ever, so it is none that is synced."""
+    """Whether a file has holes that no disk could hold. Such a file is not synced: to copy it would take for ever."""
     return status.st_size > MOST_SPARSE and status.st_blocks * 512 < status.st_size // 2
 
 

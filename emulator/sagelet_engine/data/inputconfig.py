@@ -7,51 +7,45 @@ what is only inferred says so. `platformconfig.py` has the files that describe t
 import json
 from typing import Any
 
-from sagelet_engine.data import platformconfig
-from sagelet_engine.data.channels.channel import channels_for
+from sagelet_engine.data import platformconfig, sdk_v3
 from sagelet_engine.data.layout import HostDirectories
-from sagelet_engine.data.staging import checkpoint_path
-from sagelet_engine.jobs import sdk_v3
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.training import TrainingJob
 
 
 def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
     """Writes every configuration file of a host. All are there even when empty: the toolkit dies without them."""
-    request = job.request
     files: dict[str, Any] = {
         "hyperparameters": sdk_v3.hyperparameters(job),
         "inputdataconfig": _channels(job, host_name),
         "resourceconfig": _resources(job, host_name),
-        "metric-definition-regex": request["AlgorithmSpecification"].get("MetricDefinitions", []),
+        "metric-definition-regex": [{"Name": one.name, "Regex": one.regex} for one in job.spec.metric_definitions],
         "init-config": platformconfig.init_config(job, host_name),
         "trainingjobconfig": platformconfig.training_job_config(job),
         "upstreamoutputdataconfig": [],
         **platformconfig.debugger_configs(job),
     }
-    if "CheckpointConfig" in request:
-        files["checkpointconfig"] = {"LocalPath": checkpoint_path(request["CheckpointConfig"])}
+    if job.spec.checkpoint is not None:
+        files["checkpointconfig"] = {"LocalPath": job.spec.checkpoint.local_path}
     for name, content in files.items():
         (host.config / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
 
 
 def _channels(job: TrainingJob, host_name: str) -> dict[str, dict[str, str]]:
     """The channels of this host. That one from a file system looks like one from S3 is inferred."""
-    content_types = {entry["ChannelName"]: entry.get("ContentType") for entry in job.request.get("InputDataConfig", [])}
     configs = {}
-    for channel in channels_for(job, host_name):
+    for channel in job.spec.channels_for(host_name):
         configs[channel.name] = {
             "TrainingInputMode": channel.mode.value,
             "S3DistributionType": "ShardedByS3Key" if channel.sharded else "FullyReplicated",
             "RecordWrapperType": "RecordIO" if channel.record_io else "None",
         }
-        content_type = content_types[channel.name]
-        if content_type is not None:
-            configs[channel.name]["ContentType"] = content_type
+        if channel.content_type is not None:
+            configs[channel.name]["ContentType"] = channel.content_type
     return configs
 
 
 def _resources(job: TrainingJob, host_name: str) -> dict[str, Any]:
-    own = job.group_of(host_name)
+    own = job.spec.group_of(host_name)
     return {
         "current_host": host_name,
         "current_instance_type": own.instance_type,
@@ -59,7 +53,7 @@ def _resources(job: TrainingJob, host_name: str) -> dict[str, Any]:
         "hosts": list(job.hosts),
         "instance_groups": [
             {"instance_group_name": group.name, "instance_type": group.instance_type, "hosts": list(group.hosts)}
-            for group in job.instance_groups
+            for group in job.spec.instance_groups
         ],
         "network_interface_name": "eth0",
         "topology": None,

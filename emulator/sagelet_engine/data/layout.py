@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.runtimes.confinement import SCRATCH
-from sagelet_engine.runtimes.port import WARM_POOL_CACHE
+from sagelet_engine.model.confinement import SCRATCH
+from sagelet_engine.model.job import Job
+from sagelet_engine.model.runtime import WARM_POOL_CACHE
 
 #: What SageMaker creates in /opt/ml before the container starts (seen in real containers).
 #: /opt/ml/output/intermediate is not made: the toolkit takes its absence as the platform's consent to upload it.
@@ -33,7 +33,7 @@ class HostDirectories:
     """What one host has on the disk."""
 
     root: Path
-    #: What a warm pool keeps of the host: its persistent cache. None: the job has no warm pool.
+    #: The host's persistent cache, which a warm pool keeps, or None if the job has no warm pool.
     cache: Path | None = None
 
     @cached_property
@@ -88,13 +88,13 @@ class HostDirectories:
 @dataclass(frozen=True)
 class JobDirectories:
     root: Path
-    #: Of the warm pool that the job's hosts are, or become.
+    #: The directory of the warm pool that the job's hosts are, or become.
     caches: Path | None = None
-    #: The job's own, which its attempts share; None: `root`.
+    #: The job's own directory, which its attempts share, or None if it is `root`.
     job_root: Path | None = None
 
     @classmethod
-    def of(cls, data: Path, job: TrainingJob) -> "JobDirectories":
+    def of(cls, data: Path, job: Job) -> "JobDirectories":
         """Those of the attempt under way."""
         root = data / "jobs" / job.key.account / job.key.region / job.id
         caches = None if job.cluster is None else cluster_directory(data, job.cluster)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet_engine.data.channels.channel import Channel, DataType, channels_for
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.spec import Channel, DataType
+from sagelet_engine.model.training import TrainingJob
 
 #: The platform's spelling of the request's enums.
 SPELLING = {
@@ -21,12 +21,11 @@ FLAGS = ("EnableInterContainerTrafficEncryption", "EnableNetworkIsolation", "Ena
 
 def init_config(job: TrainingJob, host_name: str) -> dict[str, Any]:
     """init-config.json: what the platform's downloader works from."""
-    checkpoint = job.request.get("CheckpointConfig")
-    mode = job.request["AlgorithmSpecification"].get("TrainingInputMode", "File")
+    checkpoint = job.spec.checkpoint
     return {
-        "inputMode": mode.upper(),
-        "channels": {channel.name: _downloaded(channel) for channel in channels_for(job, host_name)},
-        "checkpointChannel": _checkpoint_channel(checkpoint["S3Uri"]) if checkpoint else None,
+        "inputMode": job.spec.input_mode.upper(),
+        "channels": {channel.name: _downloaded(channel) for channel in job.spec.channels_for(host_name)},
+        "checkpointChannel": None if checkpoint is None else _checkpoint_channel(checkpoint.url),
         "hostConfig": {"clusterSize": len(job.hosts), "hostNumber": job.hosts.index(host_name) + 1},
         "enableAdditionalPlatformLoggingForCustomer": False,
         # That a restarted job counts on here is inferred.
@@ -84,7 +83,7 @@ def _downloaded(channel: Channel) -> dict[str, Any]:
 
 
 def _source(channel: Channel) -> dict[str, Any]:
-    """Of the two sources the other is null. The names within fileSystemDataSource are inferred."""
+    """One of the two sources, and null for the other. The names within fileSystemDataSource are inferred."""
     system = channel.file_system
     if system is not None:
         file_system = {

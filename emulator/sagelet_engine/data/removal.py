@@ -1,20 +1,20 @@
-"""Taking a job's directory away, whatever its script left there."""
+"""Removes a job's directory, whatever its script left there."""
 
 import os
 import stat
 from pathlib import Path
 
-from sagelet_engine.data.volume import measured
-from sagelet_engine.errors import SageletError
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.shown import shown
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.shown import shown
+from sagelet_engine.base.volume import measured
+from sagelet_engine.model.job import Job
 
 
 class DirectoryStays(SageletError):
     """Something in a job's directory cannot be deleted; the message names it."""
 
 
-def remove_job(data: Path, job: TrainingJob) -> None:
+def remove_job(data: Path, job: Job) -> None:
     """Deletes all that the job has below the data directory. May be repeated. Raises DirectoryStays."""
     remove_tree(data / "jobs" / job.key.account / job.key.region / job.id)
 

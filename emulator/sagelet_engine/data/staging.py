@@ -1,27 +1,23 @@
-"""Input data into /opt/ml before the hosts start: channels that are files, checkpoints, an isolated job's source."""
+"""Puts input data into /opt/ml before the hosts start: channels in File mode, checkpoints, an isolated job's source."""
 
-import json
 import shutil
 import tarfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from sagelet_engine.data import tarballs
+from sagelet_engine.base import tarballs
+from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.base.volume import GIB, room
 from sagelet_engine.data.channels import file_mode
-from sagelet_engine.data.channels.channel import Channel, InputMode, channels_for, receivers
 from sagelet_engine.data.channels.sources import JobObjects, Listing
-from sagelet_engine.data.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet_engine.data.layout import HostDirectories
-from sagelet_engine.data.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
-from sagelet_engine.data.volume import GIB, room
-from sagelet_engine.errors import ClientFault
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.runtimes.port import WARM_POOL_CACHE
-
-CHECKPOINTS = "/opt/ml/checkpoints"
+from sagelet_engine.model.file_systems import NO_FILE_SYSTEMS, directory_of
+from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.runtime import WARM_POOL_CACHE
+from sagelet_engine.model.spec import CHECKPOINTS, Channel, CheckpointSpec, InputMode
+from sagelet_engine.model.training import TrainingJob
 
 
 class Stager:
@@ -49,11 +45,10 @@ class Stager:
             remove_tree(host.opt_ml)
         host.create()
         name = host.root.name
-        for channel in channels_for(self._job, name):
+        for channel in self._job.spec.channels_for(name):
             self._channel(channel, name, host)
-        checkpoint = self._job.request.get("CheckpointConfig")
-        if checkpoint:
-            self._checkpoints(checkpoint, host)
+        if self._job.spec.checkpoint is not None:
+            self._checkpoints(self._job.spec.checkpoint, host)
         self._source(host.opt_ml / "code")
 
     def _channel(self, channel: Channel, name: str, host: HostDirectories) -> None:
@@ -62,14 +57,14 @@ class Stager:
             # Where the runtime mounts the directory; nothing is copied.
             (host.channels / channel.name).mkdir()
         elif channel.mode is not InputMode.PIPE:
-            hosts = receivers(self._job, channel)
+            hosts = self._job.spec.receivers(channel)
             place = hosts.index(name), len(hosts)
             file_mode.stage(self._job_objects, channel, host.channels, *place, protected=self._protected)
 
-    def _checkpoints(self, checkpoint: Mapping[str, Any], host: HostDirectories) -> None:
+    def _checkpoints(self, checkpoint: CheckpointSpec, host: HostDirectories) -> None:
         target = checkpoint_directory(host, checkpoint)
         target.mkdir(parents=True, exist_ok=True)
-        uri = checkpoint_target(checkpoint)
+        uri = checkpoint.target
         found = list(self._job_objects.under(uri))
         file_mode.place(self._job_objects, uri, found, target)
         file_mode.write_manifest(host.channels, "checkpoints", Listing(uri.key, found))
@@ -80,7 +75,7 @@ class Stager:
         So a job that trains needs its endpoint no more, and a server may die and come back meanwhile. An archive that
         is not there or not sound is left to the toolkit, which complains as on AWS, unless it could not reach S3.
         """
-        submitted = _unquoted(self._job.request.get("HyperParameters", {}).get("sagemaker_submit_directory", ""))
+        submitted = self._job.spec.source
         if not submitted.startswith("s3://"):
             return
         uri = S3Uri.parse(submitted)
@@ -99,7 +94,7 @@ class Stager:
         except ObjectDamaged as error:
             raise ClientFault(f"Data download failed:{error}") from error
         except (ObjectNotFound, tarfile.TarError) as error:
-            if self._job.request.get("EnableNetworkIsolation"):
+            if self._job.spec.network_isolation:
                 raise ClientFault(f"Data download failed:source archive {uri}: {error}") from error
             shutil.rmtree(code)
             code.mkdir()
@@ -109,18 +104,18 @@ class Stager:
     def _most_source(self, place: Path) -> int:
         """Bytes that the source may take: of the volume, and of the disk without its reserve."""
         left = room(place).for_jobs
-        volume = int(self._job.request["ResourceConfig"].get("VolumeSizeInGB") or 0) * GIB
+        volume = self._job.spec.volume_gib * GIB
         return min(volume, left) if volume else left
 
 
-def checkpoint_directory(host: HostDirectories, checkpoint: Mapping[str, Any]) -> Path:
+def checkpoint_directory(host: HostDirectories, checkpoint: CheckpointSpec) -> Path:
     """CheckpointConfig.LocalPath on this side of the mount. Raises ClientFault."""
     return host.opt_ml.joinpath(*check_checkpoint_path(checkpoint))
 
 
-def check_checkpoint_path(checkpoint: Mapping[str, Any]) -> tuple[str, ...]:
+def check_checkpoint_path(checkpoint: CheckpointSpec) -> tuple[str, ...]:
     """The parts of CheckpointConfig.LocalPath below /opt/ml. Raises ClientFault for a path elsewhere."""
-    local = checkpoint_path(checkpoint)
+    local = checkpoint.local_path
     parts = PurePosixPath(local).parts
     if parts[:3] != ("/", "opt", "ml") or len(parts) == 3 or ".." in parts or "\0" in local:
         raise ClientFault(f"CheckpointConfig.LocalPath {local!r}: sagelet keeps checkpoints under /opt/ml only")
@@ -130,23 +125,3 @@ def check_checkpoint_path(checkpoint: Mapping[str, Any]) -> tuple[str, ...]:
             f"choose another directory, {CHECKPOINTS} for example"
         )
     return parts[3:]
-
-
-def checkpoint_target(checkpoint: Mapping[str, Any]) -> S3Uri:
-    """CheckpointConfig.S3Uri as a directory: its key is empty or ends with a slash."""
-    uri = S3Uri.parse(checkpoint["S3Uri"])
-    return S3Uri(uri.bucket, f"{uri.key.rstrip('/')}/" if uri.key.strip("/") else "")
-
-
-def checkpoint_path(checkpoint: Mapping[str, Any]) -> str:
-    """CheckpointConfig.LocalPath as the container sees it."""
-    return str(checkpoint.get("LocalPath") or CHECKPOINTS)
-
-
-def _unquoted(value: str) -> str:
-    """SDK v2 sends hyperparameters as JSON, so a string comes with quotes."""
-    try:
-        parsed = json.loads(value)
-    except ValueError:
-        return value
-    return parsed if isinstance(parsed, str) else value

@@ -16,7 +16,7 @@ class Setup:
     instances: tuple[tuple[str, int], ...] = ()
     #: The user's own; values as text, without the quotes that the SDK puts around them.
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
-    #: Whether it asks for the compiler, and for its debug mode.
+    #: Whether the job asks for the compiler, and for its debug mode.
     compiled: bool = True
     debug: bool = False
     #: SageMaker Debugger's hook, and its profiler.
@@ -42,13 +42,13 @@ class Progress:
 
     #: InProgress, Stopping, Completed, Failed, Stopped.
     status: str = "Completed"
-    #: Since the last line or figure of any host of a job that trains; None: it does not train.
+    #: Since the last line or figure of any host, or None if the job does not train.
     silent_seconds: float | None = None
-    #: Since when a worker has been compiling one program; 0: none does.
+    #: For how long a worker has been compiling one program, or 0 if none does.
     compiling_seconds: float = 0.0
-    #: The kernel killed something in a host for memory.
+    #: True if the kernel killed a process of a host for memory.
     out_of_memory: bool = False
-    #: Of the host that failed first, or of the first host, once it is down.
+    #: Exit code of the host that failed first, or of the first host, once it is down.
     exit_code: int | None = None
     #: The last lines that this host printed.
     last_lines: Sequence[str] = ()
@@ -68,7 +68,7 @@ class Case:
 
     @property
     def lead(self) -> WorkerReport | None:
-        """The first worker: all run the same script, and what only the first does (logging, say) it has, too."""
+        """Returns the first worker. All run the same script, and some acts (such as logging) are the first's only."""
         return next((worker for worker in self.report.workers if worker.compiled), None)
 
 
@@ -77,5 +77,5 @@ def seconds_per_compile(worker: WorkerReport) -> float:
 
 
 def all_steps(worker: WorkerReport) -> int:
-    """Also of a script that ends no graph."""
+    """Returns the number of steps, also for a script that ends no graph."""
     return max(worker.steps, worker.optimizer_steps)

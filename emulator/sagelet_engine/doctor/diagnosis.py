@@ -11,9 +11,9 @@ _ORDER = list(Severity)
 
 
 def diagnose(case: Case, rules: tuple[Rule, ...] = RULES) -> tuple[Finding, ...]:
-    """What the rules find: the worst first, and of one severity what costs most.
+    """Returns what the rules find: the worst first, and within one severity what costs most.
 
-    A rule that fails is a bug of ours, and no reason to fail a job: it is logged and left out.
+    A rule that fails is a bug of sagelet and must not fail a job. It is logged and left out.
     """
     found: list[Finding] = []
     for rule in rules:

@@ -21,11 +21,11 @@ class Section(str, Enum):
     WRONG_API = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-considerations-incorrect-api-use"
     ENABLE = f"{GUIDE}/training-compiler-enable-pytorch.html"
     TROUBLESHOOTING = f"{GUIDE}/training-compiler-troubleshooting.html"
-    #: Of AWS's SDK.
+    #: A page of the SDK's documentation.
     LIBRARIES = (
         "https://sagemaker.readthedocs.io/en/stable/frameworks/pytorch/using_pytorch.html#using-third-party-libraries"
     )
-    #: Of Hugging Face.
+    #: A page of Hugging Face's documentation.
     HUB = "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables#hfendpoint"
 
 
@@ -48,7 +48,7 @@ TITLES = {
 
 
 class Severity(str, Enum):
-    """In the order in which findings are shown."""
+    """Severities, in the order in which findings are shown."""
 
     #: The job failed of it, would stall on AWS, or its result is wrong.
     ERROR = "error"
@@ -68,9 +68,9 @@ class Seen:
     place: Place | None = None
     #: How often it happened.
     count: int | None = None
-    #: Estimate of what it cost so far; None: not known. Orders the findings of one severity.
+    #: Estimate of what it cost so far, or None if it is not known. Orders the findings of one severity.
     cost_seconds: float | None = None
-    #: In place of the rule's own `instead`, where the case allows to be more specific.
+    #: Replaces the rule's own `instead` if the case allows a more specific text.
     instead: str | None = None
 
 
@@ -106,7 +106,7 @@ class Finding:
     seen: Seen
 
     def to_json(self) -> dict[str, Any]:
-        """The entry of `findings` in compiler-report.json; members that are not known are left out."""
+        """Returns the entry of `findings` in compiler-report.json. Unknown members are left out."""
         entry: dict[str, Any] = {"rule": self.rule.name, "severity": self.seen.severity.value}
         entry["seen"] = printable(self.seen.text)
         if self.seen.place is not None:
@@ -120,5 +120,5 @@ class Finding:
 
 
 def printable(text: str) -> str:
-    """Without control characters, which a terminal would obey: scripts and lines are quoted in what was seen."""
+    """Removes control characters, which a terminal would obey: findings quote scripts and log lines."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sagelet_engine import nofollow
+from sagelet_engine.base import nofollow
 from sagelet_engine.doctor.sources import Sources
 
-#: A source directory may hold a whole repository, or data; the doctor is content with less.
+#: The most files that are read. A source directory may hold a whole repository, or data.
 MOST_FILES = 300
 MOST_BYTES = 4 * 1024**2
 LARGEST_FILE = 512 * 1024
@@ -16,9 +16,9 @@ _SKIPPED = {"__pycache__", "site-packages", "node_modules", "build", "dist"}
 
 
 def read_sources(root: Path, directories: Iterable[str] = ("",)) -> Sources:
-    """The Python files of directories below the root, by path relative to theirs; those that are not there have none.
+    """Reads the Python files of directories below the root, by path relative to each. Missing directories have none.
 
-    The container can write there: no link is followed, and nothing but ordinary files is opened.
+    The container can write there, so no link is followed, and only ordinary files are opened.
     """
     texts: dict[str, str] = {}
     left = MOST_BYTES
@@ -41,7 +41,7 @@ def _files(root: Path, inner: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _read(name: str, directory: int) -> bytes | None:
-    """None for what is no ordinary file, is too large, or went away."""
+    """Returns the content, or None if it is no ordinary file, is too large, or is gone."""
     try:
         with nofollow.open_at(directory, name) as file:
             data = file.read(LARGEST_FILE + 1)

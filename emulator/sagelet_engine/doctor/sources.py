@@ -9,7 +9,7 @@ from sagelet_engine.doctor.place import Place
 
 
 class Script:
-    """One Python file. One that does not parse has text, but no tree."""
+    """One Python file. If it does not parse, it has text but no tree."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -24,7 +24,7 @@ class Script:
             return ast.Module(body=[], type_ignores=[])
 
     def line(self, number: int) -> str:
-        """Without blanks around it; empty when there is no such line."""
+        """Returns a line without blanks around it. Empty if there is no such line."""
         return self._lines[number - 1].strip() if 1 <= number <= len(self._lines) else ""
 
     def calls(self) -> Iterator[ast.Call]:
@@ -33,7 +33,7 @@ class Script:
 
     @cached_property
     def _statements(self) -> list[tuple[ast.stmt, tuple[ast.stmt, ...]]]:
-        """Every statement with those around it, outermost first."""
+        """Returns every statement with the statements around it, outermost first."""
         found: list[tuple[ast.stmt, tuple[ast.stmt, ...]]] = []
         open_: list[tuple[ast.AST, tuple[ast.stmt, ...]]] = [(self.tree, ())]
         while open_:
@@ -47,7 +47,7 @@ class Script:
         return found
 
     def statement(self, line: int) -> tuple[ast.stmt, tuple[ast.stmt, ...]] | None:
-        """The innermost statement that a line belongs to, with those around it."""
+        """Returns the innermost statement of a line, with the statements around it."""
         covering = [entry for entry in self._statements if entry[0].lineno <= line <= (entry[0].end_lineno or 0)]
         return max(covering, key=lambda entry: len(entry[1]), default=None)
 
@@ -119,7 +119,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 
 def called(call: ast.Call) -> str:
-    """The last part of the name of what is called."""
+    """Returns the last part of the called name."""
     function = call.func
     if isinstance(function, ast.Attribute):
         return function.attr
@@ -131,12 +131,12 @@ def keyword(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def opaque(call: ast.Call) -> bool:
-    """Whether the call takes arguments that nobody can read here: `f(*these, **those)`."""
+    """True if the call has arguments that cannot be read from the source: `f(*these, **those)`."""
     return any(given.arg is None for given in call.keywords) or any(
         isinstance(argument, ast.Starred) for argument in call.args
     )
 
 
 def constant(node: ast.expr | None) -> object:
-    """The value of a literal; None for anything else."""
+    """Returns the value of a literal, or None for anything else."""
     return node.value if isinstance(node, ast.Constant) else None

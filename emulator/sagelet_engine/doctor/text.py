@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-#: Begins each line, so that nobody takes it for the script's.
+#: Begins each line, so that it is not taken for the script's.
 PREFIX = "sagelet doctor: "
 #: Findings that a log shows; `sagelet doctor JOB` has them all.
 MOST = 10
 
 
 def place(finding: Mapping[str, Any]) -> str:
-    """`train.py:17`; empty when the finding has no place."""
+    """Returns a place such as `train.py:17`. Empty if the finding has none."""
     return f"{finding['file']}:{finding['line']}" if finding.get("file") else ""
 
 
 def log_lines(job: str, findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A short section: none when there are no findings."""
+    """Yields a short section. Empty if there are no findings."""
     if not findings:
         return
     yield f"{PREFIX}{len(findings)} finding{'s' if len(findings) > 1 else ''}; `sagelet doctor {job}` tells more"

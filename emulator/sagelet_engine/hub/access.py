@@ -1,11 +1,11 @@
-"""Who reads the hub: a part of HF_ENDPOINT's path shows it, since clients of all years send that with each request.
+"""Who may read the hub. A part of HF_ENDPOINT's path shows it, since clients of all years send that with each request.
 
-A job's is derived from the data directory's key pair and the job's id, as its credentials are, and ends with the job.
+A job's part is derived from the data directory's key pair and the job's id, as its credentials are, and ends with it.
 """
 
 import hmac
 
-from sagelet_engine.keys import KeyPair
+from sagelet_engine.base.keys import KeyPair
 
 #: Where the hub is, on the server.
 PATH = "/_sagelet/hub"
@@ -24,7 +24,7 @@ def reader(keys: KeyPair, job_id: str) -> str:
 
 
 def job_of(keys: KeyPair, part: str) -> str | None:
-    """The job's id, or OWNER; None: this data directory made no such part."""
+    """The job's id, or OWNER, or None if this data directory made no such part."""
     job_id, _, seal = part.removeprefix(MARK).rpartition(".")
     genuine = hmac.compare_digest(seal.encode("utf-8", "replace"), _seal(keys, job_id).encode())
     return job_id if genuine else None

@@ -1,4 +1,4 @@
-"""A directory or a prefix of a bucket becomes a revision of a repository."""
+"""Adds a directory or a prefix of a bucket to the hub, as a revision of a repository."""
 
 import io
 import re
@@ -44,10 +44,15 @@ def add(
     now_ms: int,
     seen: Callable[[str, int], None] = lambda *_: None,
 ) -> Added:
-    """`seen` is told of each file's path and the bytes that were read of it.
+    """Calls `seen` with each file's path and the bytes that were read of it.
 
     Raises UnfitName, UnfitSource, DamagedRepository, DiskFull, OSError.
     """
+    if source.holds(store.data):
+        raise UnfitSource(
+            f"the data directory {store.data} is in it, with the owner's keys, and every job would be shown them: "
+            "put what is to be added into a directory of its own"
+        )
     with store.draft() as draft:
         for file in source.files():
             _take(draft, source, file, seen)

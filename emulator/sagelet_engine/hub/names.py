@@ -6,7 +6,7 @@ Source of the rules for repositories: huggingface_hub, `validate_repo_id`.
 import re
 from enum import Enum
 
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base.errors import SageletError
 
 #: As the main branch is called on the Hub.
 MAIN = "main"
@@ -14,6 +14,10 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 _PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?"
 _REPOSITORY = re.compile(rf"(?:{_PART}/)?{_PART}", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./-]{0,98}[A-Za-z0-9_])?", re.ASCII)
+#: Parts of the Hub's paths: beginnings, which a repository's name cannot be, and what follows an organisation.
+_BEGINNINGS = frozenset({"api", "datasets", "spaces"})
+WORDS = frozenset({"revision", "tree", "paths-info", "refs", "commits"})
+FILES = frozenset({"resolve", "raw"})
 _LONGEST_ID, _LONGEST_PATH = 96, 1024
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 
@@ -27,7 +31,7 @@ class Kind(str, Enum):
 
     MODEL = "models"
     DATASET = "datasets"
-    #: Of `evaluate`: each metric is one.
+    #: Each metric of `evaluate` is a space.
     SPACE = "spaces"
 
     @property
@@ -51,10 +55,23 @@ def check_repository_id(text: str) -> str:
     return text
 
 
+def check_new_repository_id(text: str) -> str:
+    """As `check_repository_id`, for a new repository. Raises UnfitName."""
+    first, _, second = check_repository_id(text).partition("/")
+    if first in _BEGINNINGS or second in WORDS | FILES:
+        raise UnfitName(f"{text!r} names no repository: the Hub's own paths have that word, so nobody would find it")
+    return text
+
+
+def is_revision(text: str) -> bool:
+    """A branch, a tag, or a commit's number, as scripts have it of the real Hub."""
+    return _REVISION.fullmatch(text) is not None and ".." not in text and "//" not in text
+
+
 def check_revision(text: str) -> str:
-    """Raises UnfitName. A commit's number is given out here, and nobody's to choose."""
-    if COMMIT.fullmatch(text) or ".." in text or "//" in text or not _REVISION.fullmatch(text):
-        raise UnfitName(f"{text!r} names no revision: a branch or tag, such as {MAIN} or v1.0")
+    """Raises UnfitName."""
+    if not is_revision(text):
+        raise UnfitName(f"{text!r} names no revision: a branch or tag, such as {MAIN} or v1.0, or a commit's number")
     return text
 
 

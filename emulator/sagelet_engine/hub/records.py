@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sagelet_engine.errors import SageletError
-from sagelet_engine.hub.names import COMMIT, MAIN, Kind, is_path, is_repository_id
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.hub.names import COMMIT, MAIN, Kind, is_path, is_repository_id, is_revision
 
 FORMAT = 1
+#: The end of the year 9999.
+_LATEST_MS = 253_402_300_799_999
 #: From this size on the Hub keeps a file in its large file storage, and names it by its SHA-256.
 LARGE = 10 * 1024 * 1024
 #: So it does with files that are called so (the `.gitattributes` of a new repository there).
@@ -71,7 +73,7 @@ class Repository:
 
 
 def files_of(repositories: Iterable[Repository]) -> list[HubFile]:
-    """Of all revisions; each once."""
+    """The files of all revisions, each once."""
     found = [file for one in repositories for commit in one.commits.values() for file in commit.files.values()]
     return list({file.sha256: file for file in found}.values())
 
@@ -119,7 +121,7 @@ def decoded(data: bytes) -> Repository:
         commits = {number: _commit(number, one) for number, one in found["commits"].items()}
         repository = Repository(Kind(found["kind"]), found["id"], dict(found["refs"]), commits)
         fine = is_repository_id(repository.id) and commits and set(repository.refs.values()) <= set(commits)
-        if not fine or not all(isinstance(name, str) for name in repository.refs):
+        if not fine or not all(map(is_revision, repository.refs)):
             raise ValueError("names")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedRepository(f"it cannot be read: {error!r}") from error
@@ -130,7 +132,10 @@ def _commit(number: str, found: Any) -> Commit:
     files = {path: _file(*entry) for path, entry in found["files"].items()}
     if not COMMIT.fullmatch(number) or not all(is_path(path) for path in files):
         raise ValueError(number)
-    return Commit(number, int(found["created_ms"]), files)
+    created_ms = int(found["created_ms"])
+    if not 0 <= created_ms <= _LATEST_MS:
+        raise ValueError(f"created_ms {created_ms}")
+    return Commit(number, created_ms, files)
 
 
 def _file(size: int, sha256: str, blob: str) -> HubFile:

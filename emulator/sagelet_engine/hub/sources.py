@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 from urllib.parse import unquote
 
-from sagelet_engine import nofollow
-from sagelet_engine.data.objects import S3Uri
-from sagelet_engine.errors import SageletError
-from sagelet_engine.hub.names import COMMIT, Kind
+from sagelet_engine.base import nofollow
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.hub.names import COMMIT, Kind, is_path
+from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.job_objects import JobObjectStore
 from sagelet_engine.s3.store import S3Store
 
@@ -49,6 +49,10 @@ class Source(Protocol):
         """Raises UnfitSource, OSError."""
         ...
 
+    def holds(self, directory: Path) -> bool:
+        """Whether a directory of this machine is among the files."""
+        ...
+
 
 class Folder:
     """A directory, or a repository of huggingface_hub's cache (`models--ORGANISATION--NAME`)."""
@@ -58,7 +62,7 @@ class Folder:
         self._root, self._above = _cached(directory.resolve())
 
     def files(self) -> Iterator[SourceFile]:
-        for parts in self._below(()):
+        for parts in self._below():
             path = "/".join(parts)
             with self._opened(parts) as data:
                 yield SourceFile(path, os.fstat(data.fileno()).st_size)
@@ -66,18 +70,27 @@ class Folder:
     def open(self, file: SourceFile) -> BinaryIO:
         return self._open(tuple(file.path.split("/")))
 
-    def _below(self, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        with nofollow.directory(self._root, above, listing=True) as opened:
-            entries = [(name, os.lstat(name, dir_fd=opened).st_mode) for name in sorted(os.listdir(opened))]
-        for name, mode in entries:
-            if name in LEFT_OUT:
-                continue
+    def holds(self, directory: Path) -> bool:
+        return directory.resolve().is_relative_to(self._root)
+
+    def _below(self) -> Iterator[tuple[str, ...]]:
+        pending = self._entries(())
+        while pending:
+            parts, mode = pending.pop()
             if stat.S_ISDIR(mode):
-                yield from self._below((*above, name))
+                if not is_path("/".join(parts)):
+                    raise UnfitSource(f"{'/'.join(parts)!a} cannot be in a repository: rename it")
+                pending += self._entries(parts)
             elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
-                yield (*above, name)
+                yield parts
             else:
-                raise UnfitSource(f"{self._root.joinpath(*above, name)} is no file: take it out of the directory")
+                raise UnfitSource(f"{self._root.joinpath(*parts)} is no file: take it out of the directory")
+
+    def _entries(self, above: tuple[str, ...]) -> list[tuple[tuple[str, ...], int]]:
+        """The entries of a directory, the last first."""
+        with nofollow.directory(self._root, above, listing=True) as opened:
+            names = sorted({*os.listdir(opened)} - LEFT_OUT, reverse=True)
+            return [((*above, name), os.lstat(name, dir_fd=opened).st_mode) for name in names]
 
     @contextmanager
     def _opened(self, parts: tuple[str, ...]) -> Iterator[BinaryIO]:
@@ -122,6 +135,9 @@ class Bucket:
             if path and not path.endswith("/") and not {*path.split("/")} & LEFT_OUT:
                 yield SourceFile(path, stored.size)
 
+    def holds(self, directory: Path) -> bool:  # noqa: ARG002 - those of a bucket are its owner's objects
+        return False
+
     def open(self, file: SourceFile) -> BinaryIO:
         return self._store.open(self._bucket.name, self._prefix + file.path)[1]
 
@@ -134,7 +150,7 @@ def refuse_pointer(file: SourceFile, data: BinaryIO) -> None:
 
 
 def named_by_cache(directory: Path) -> tuple[Kind, str] | None:
-    """What huggingface_hub's cache holds in a directory; None: it is none of that cache's."""
+    """What huggingface_hub's cache holds in a directory, or None if it is not a directory of that cache."""
     resolved = directory.resolve()
     for place in (resolved, resolved.parent.parent):
         kind, separator, rest = place.name.partition("--")
@@ -144,7 +160,7 @@ def named_by_cache(directory: Path) -> tuple[Kind, str] | None:
 
 
 def _cached(directory: Path) -> tuple[Path, Path]:
-    """The directory with a repository's files, and the one that its links may lead to."""
+    """The directory with a repository's files, and the directory that its links may lead to."""
     if COMMIT.fullmatch(directory.name) and directory.parent.name == "snapshots":
         return directory, directory.parent.parent
     snapshots = directory / "snapshots"

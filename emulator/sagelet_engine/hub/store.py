@@ -19,16 +19,17 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from io import UnsupportedOperation
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote, unquote
 
-from sagelet_engine import nofollow
-from sagelet_engine.failpoints import Failpoint, failpoint
+from sagelet_engine.base import nofollow
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.keys import make_own_private, make_private
 from sagelet_engine.hub import records
-from sagelet_engine.hub.names import Kind, check_path, check_repository_id, check_revision
+from sagelet_engine.hub.names import Kind, UnfitName, check_new_repository_id, check_path, check_revision
 from sagelet_engine.hub.records import Commit, DamagedRepository, HubFile, Repository
-from sagelet_engine.keys import make_own_private, make_private
 from sagelet_engine.s3.files import clean_disk_full
 
 _log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ _KEPT = 64
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file that stands where a repository's record does, and is none."""
+    """A file stands in the place of a repository's record and is not one."""
 
     #: In the data directory.
     path: str
@@ -62,14 +63,14 @@ class HubStore:
     """Thread-safe. Reading needs nothing to be there yet."""
 
     def __init__(self, data: Path) -> None:
-        self._data = data
+        self.data = data
         self.root = data / DIRECTORY
         self._known: dict[tuple[Kind, str], tuple[tuple[int, int, int], Repository]] = {}
 
     # --- reading ------------------------------------------------------------------------------------------------
 
     def find(self, kind: Kind, repository: str) -> Repository | None:
-        """None: there is none. Raises DamagedRepository. `repository` must be a repository's id."""
+        """The record, or None if there is no such repository. `repository` must be an id. Raises DamagedRepository."""
         try:
             with nofollow.open_file(self.root, (REPOSITORIES, kind.value, _file_name(repository))) as file:
                 return self._read(kind, repository, file)
@@ -113,7 +114,7 @@ class HubStore:
         return [one for one in self.every() if isinstance(one, Repository)]
 
     def readable(self) -> list[Repository]:
-        """All of them. Raises DamagedRepository for one that cannot be read."""
+        """All repositories. Raises DamagedRepository for a record that cannot be read."""
         found = list(self.every())
         for one in found:
             if isinstance(one, Unreadable):
@@ -157,27 +158,29 @@ class HubStore:
     @contextmanager
     def draft(self) -> Iterator["Draft"]:
         """Files of a revision to come; what is not committed at the end is gone. Raises SettingsError, DiskFull."""
-        make_private(self._data)
-        with clean_disk_full(self._data):
+        make_private(self.data)
+        with clean_disk_full(self.data):
             make_own_private(self.root)
             drafts = self.root / DRAFTS
             make_own_private(drafts)
             place = drafts / uuid.uuid4().hex
             place.mkdir(mode=0o700)
         try:
-            with _locked(place, fcntl.LOCK_EX), clean_disk_full(self._data):
+            with _locked(place, fcntl.LOCK_EX), clean_disk_full(self.data):
                 yield Draft(self, place)
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
     def publish(self, draft: "Draft", kind: Kind, repository: str, revision: str, now_ms: int) -> Commit:
         """Makes a draft what a revision leads to, in one step; former commits stay. Raises UnfitName."""
-        check_repository_id(repository)
+        check_new_repository_id(repository)
         check_revision(revision)
         with self.committing():
             known = self._find_to_replace(kind, repository)
             commit = records.commit_of(kind, repository, draft.files, now_ms)
             commits = {} if known is None else dict(known.commits)
+            if revision in commits and revision != commit.id:
+                raise UnfitName(f"{revision} is a commit of {repository} already, with other files")
             commit = commits.setdefault(commit.id, commit)
             refs = {**({} if known is None else known.refs), revision: commit.id}
             self._take_blobs(draft)
@@ -187,7 +190,7 @@ class HubStore:
         return commit
 
     def remove(self, kind: Kind, repository: str) -> Dropped | None:
-        """Forgets a repository, and drops the files that no other has; None: there is none."""
+        """Forgets a repository, and drops the files that no other has. Returns None if there is no such repository."""
         with self.committing():
             path = self.root / REPOSITORIES / kind.value / _file_name(repository)
             if not path.exists():
@@ -197,7 +200,9 @@ class HubStore:
             return self._collect(dry_run=False)
 
     def forget_former(self, kind: Kind, repository: str) -> Dropped | None:
-        """Drops the commits that no name of a revision leads to any more; None: there is no such repository."""
+        """Drops the commits that no name of a revision leads to any more. Returns None if there is no such
+        repository.
+        """
         with self.committing():
             known = self.find(kind, repository)
             if known is None:
@@ -207,7 +212,7 @@ class HubStore:
             return self._collect(dry_run=False)
 
     def collect(self, *, dry_run: bool = False) -> Dropped:
-        """Drops what no repository has: after a command that was killed, and of one that was moved aside."""
+        """Drops files of no repository: left by a killed command, or by a repository that was moved aside."""
         if not self.root.is_dir():
             return Dropped(0, 0)
         with self.committing():
@@ -286,11 +291,11 @@ class Draft:
         self._store = store
 
     def put(self, path: str, data: BinaryIO, size: int, seen: Callable[[int], None] = lambda _: None) -> None:
-        """Takes the bytes of a file; `seen` is told of each piece. Raises UnfitName, DamagedRepository, DiskFull."""
+        """Takes the bytes of a file. Calls `seen` for each piece. Raises UnfitName, DamagedRepository, DiskFull."""
         check_path(path)
         sha256, blob = hashlib.sha256(), hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
         staged = self.place / f".{uuid.uuid4().hex}"
-        written = 0
+        written, before = 0, _stamp(data)
         with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             while chunk := data.read(_CHUNK):
                 file.write(chunk)
@@ -301,7 +306,7 @@ class Draft:
             file.flush()
             os.fsync(file.fileno())
             os.fchmod(file.fileno(), 0o400)
-        if written != size:
+        if written != size or _stamp(data) != before:
             raise DamagedRepository(f"{path} changed while it was read: nothing was added. Add it again")
         self.files[path] = HubFile(size, sha256.hexdigest(), blob.hexdigest())
         staged.rename(self.place / sha256.hexdigest())
@@ -311,8 +316,16 @@ class Draft:
         return self._store.publish(self, kind, repository, revision, now_ms)
 
 
+def _stamp(data: BinaryIO) -> int | None:
+    """When a file was last written to, or None if it is not a file."""
+    try:
+        return os.fstat(data.fileno()).st_mtime_ns
+    except UnsupportedOperation:
+        return None
+
+
 def paths_overlap(files: Mapping[str, object]) -> str | None:
-    """A path that is a file and a directory at once, which the keys of a bucket allow; None: there is none."""
+    """A path that is a file and a directory at once, or None. The keys of a bucket allow such paths."""
     for path in files:
         parts = path.split("/")
         for length in range(1, len(parts)):

@@ -1,4 +1,4 @@
-"""Which image the training image is built on."""
+"""Chooses the image that the training image is built on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +11,7 @@ from docker.utils import parse_repository_tag
 
 from sagelet_engine.images import debian
 from sagelet_engine.images.engine import image_id
-from sagelet_engine.images.errors import BaseImageUnavailable
-from sagelet_engine.images.events import BuildEvent, EventKind, Report, note
+from sagelet_engine.images.output import BaseImageUnavailable, BuildEvent, EventKind, Report, note
 
 REGISTRY_BASE = "python:3.11-slim"
 

@@ -9,13 +9,11 @@ import docker
 from docker.errors import APIError
 
 import sagelet_engine
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.base import PYTHONS, choose_base
 from sagelet_engine.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
 from sagelet_engine.images.engine import connect, image_id
-from sagelet_engine.images.errors import ImageBuildFailed
-from sagelet_engine.images.events import Report, note
-from sagelet_engine.images.output import BuildOutput, remedy_for
+from sagelet_engine.images.output import BuildOutput, ImageBuildFailed, Report, note, remedy_for
 from sagelet_engine.images.variants import CPU, Variant
 
 CONTEXT_LABEL = "org.sagelet.context"
@@ -28,10 +26,10 @@ class BuildOptions:
     variant: Variant = CPU
     #: `auto`, `registry`, `debian` or the reference of an image with python3 on Debian or Ubuntu.
     base: str = "auto"
-    #: Package indexes for pip, at build time and for the requirements.txt of jobs; None: PyPI.
+    #: Package indexes for pip, at build time and for the requirements.txt of jobs, or None for PyPI.
     index_url: str | None = None
     extra_index_url: str | None = None
-    #: An index for torch alone, e.g. PyTorch's CPU wheels; None: as for the rest.
+    #: An index for torch alone, such as PyTorch's CPU wheels, or None for the same as the rest.
     torch_index_url: str | None = None
     #: PEM certificates that the image shall trust; None: the file that PIP_CERT, SSL_CERT_FILE or REQUESTS_CA_BUNDLE
     #: names, if there is one. /dev/null: none.
@@ -40,7 +38,7 @@ class BuildOptions:
     force: bool = False
     #: Fetch (or make) the base image anew.
     pull: bool = False
-    #: Network of the build's containers, e.g. `host`; None: the engine's default.
+    #: Network of the build's containers, such as `host`, or None for the engine's default.
     network: str | None = None
 
 

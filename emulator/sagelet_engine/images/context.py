@@ -12,7 +12,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 import sagelet_engine
-from sagelet_engine.images.errors import BuildContextMissing
+from sagelet_engine.images.output import BuildContextMissing
 
 DOCKERFILE = "training/Dockerfile"
 CA_BUNDLE = "training/ca-bundle.crt"

@@ -13,8 +13,7 @@ from typing import IO
 import docker
 
 from sagelet_engine.images.context import find_root
-from sagelet_engine.images.errors import ImageBuildFailed
-from sagelet_engine.images.events import BuildEvent, EventKind, Report, note
+from sagelet_engine.images.output import BuildEvent, EventKind, ImageBuildFailed, Report, note
 
 #: Whose Python is 3.11.
 SUITE = "bookworm"
@@ -37,7 +36,7 @@ BASE_IMAGE = base_image()
 
 
 def obstacle() -> str | None:
-    """Why a base image cannot be made from Debian packages here, with the remedy; None: it can."""
+    """Why a base image cannot be made from Debian packages here, with the remedy, or None if it can."""
     if shutil.which("debootstrap") is None:
         return "debootstrap is not installed (`apt-get install debootstrap`)"
     if os.geteuid() != 0:
@@ -48,7 +47,7 @@ def obstacle() -> str | None:
 def build_base(client: docker.DockerClient, report: Report, ca_bundle: Path | None = None, suite: str = SUITE) -> str:
     """Makes `sagelet/base:SUITE` with debootstrap and gives its reference.
 
-    The caller has asked `obstacle()`. `ca_bundle` becomes the certificates of the image; None: the host's.
+    The caller has asked `obstacle()`. `ca_bundle` becomes the certificates of the image. None takes the host's.
     Raises ImageBuildFailed.
     """
     mirror = apt_mirror(suite=suite)
@@ -122,7 +121,7 @@ class AptSource:
 
 
 def apt_mirror(etc_apt: Path = Path("/etc/apt"), suite: str = SUITE) -> str | None:
-    """The Debian mirror that this machine itself uses, from sources.list and sources.list.d; None: the default."""
+    """The Debian mirror of this machine, from sources.list and sources.list.d, or None if it has none."""
     sources = list(_apt_sources(etc_apt))
     for suites in (frozenset({suite}), _DEBIAN_SUITES):
         for source in sources:

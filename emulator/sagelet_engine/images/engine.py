@@ -3,7 +3,7 @@
 import docker
 from docker.errors import DockerException
 
-from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
 
 #: Seconds without a byte from the daemon; unpacking torch's wheels is silent for minutes on a slow disk.
 _READ_TIMEOUT = 3600

@@ -16,7 +16,7 @@ _NAMES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Facts of a DLC's URI; None where the URI does not tell."""
+    """Facts of a DLC's URI, or None where the URI does not tell."""
 
     #: `pytorch` or `tensorflow`.
     framework: str | None = None

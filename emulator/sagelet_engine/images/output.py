@@ -1,12 +1,65 @@
-"""The output of Docker's classic builder, turned into events and, when a step fails, into an error."""
+"""The output of Docker's classic builder, turned into events and, when a step fails, into an error.
 
+Events are what a build reports while it goes on: enough for a progress display, nothing about how it is drawn."""
+
+import enum
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sagelet_engine.images.errors import ImageBuildFailed
-from sagelet_engine.images.events import BuildEvent, EventKind
+from sagelet_engine.base.errors import SageletError
+
+
+class EventKind(enum.Enum):
+    #: A decision for the user to read: which base, which certificates, nothing to do.
+    NOTE = "note"
+    #: A step begins; `step` of `steps` are set.
+    STEP = "step"
+    #: Bytes of one file are on their way; `done` and `total` are set.
+    PROGRESS = "progress"
+    #: One line of output of the current step.
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True)
+class BuildEvent:
+    kind: EventKind
+    text: str
+    #: 1-based number of the current step, and how many there are; None outside of the steps.
+    step: int | None = None
+    steps: int | None = None
+    #: Bytes; only in PROGRESS.
+    done: int | None = None
+    total: int | None = None
+
+
+Report = Callable[[BuildEvent], None]
+
+
+def note(text: str) -> BuildEvent:
+    return BuildEvent(EventKind.NOTE, text)
+
+
+class BuildContextMissing(SageletError):
+    """Neither a checkout nor an installed wheel with the build context is here."""
+
+
+class BaseImageUnavailable(SageletError):
+    """No base image to build on: the registry does not answer and one from Debian packages cannot be made."""
+
+
+class ImageBuildFailed(SageletError):
+    """A step of a build failed. The message holds the step, the last lines of its output and the remedy."""
+
+    def __init__(self, step: str, output: Sequence[str], remedy: str) -> None:
+        tail = "".join(f"\n    {line}" for line in output)
+        super().__init__(f"The image was not built: {step} failed.{tail}\n{remedy}")
+        self.step = step
+        self.output = tuple(output)
+        self.remedy = remedy
+
 
 _STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)")
 _DOWNLOADING = re.compile(r"^\s*Downloading (\S+?)(?:\.metadata)?(?: \(.*\))?$")

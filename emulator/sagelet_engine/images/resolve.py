@@ -1,11 +1,10 @@
-"""From the image URI of a request to the local image that stands in for it."""
+"""Resolves the image URI of a request to the local image that stands in for it."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from sagelet_engine.images.facts import ImageFacts, facts_of
-from sagelet_engine.images.mapped import mapped_rules
-from sagelet_engine.images.rules import BUILT_IN, Rule, load_rules
+from sagelet_engine.images.rules import BUILT_IN, Rule, load_rules, mapped_rules
 
 #: The rule of a URI that no rule matches.
 LITERAL = "literal"
@@ -15,7 +14,7 @@ LITERAL = "literal"
 class Resolution:
     uri: str
     #: The image to run. For the rule `literal` it is the URI itself: the caller finds out whether it is there.
-    #: None: a rule refuses, and `refusal` says why.
+    #: The local image, or None if a rule refuses the URI; `refusal` then says why.
     local_image: str | None
     #: The name of the rule that decided.
     rule: str
@@ -24,7 +23,7 @@ class Resolution:
     refusal: str | None = None
     #: What a job that has leased GPUs runs instead, if it is there.
     gpu_image: str | None = None
-    #: What a job without GPUs runs instead, if it is there: an image of the day of the one that the request names.
+    #: What a job without GPUs runs instead, if it is there: an image as old as the one that the request names.
     dated_image: str | None = None
 
     @property

@@ -1,5 +1,11 @@
-"""The rules that map image URIs, read from TOML. `rules.toml` beside this file explains their shape."""
+"""The rules that map image URIs, read from TOML. `rules.toml` beside this file explains their shape.
 
+`sagelet image map` makes rules, too: `image-rules.toml` in the data directory, one URI a rule. They come before all
+others, since whoever made one named just that URI. They are read for every job, so a server that runs heeds them at
+once.
+"""
+
+import json
 import re
 import string
 import sys
@@ -9,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import sagelet_engine
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.base.keys import make_private, write_private
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,10 +31,10 @@ _KEYS = frozenset({"name", "match", "image", "gpu_image", "dated", "dated_image"
 class Rule:
     name: str
     pattern: re.Pattern[str]
-    #: Template of a local image's reference; None for a rule that refuses.
+    #: Template of a local image's reference, or None for a rule that refuses.
     image: str | None
     refusal: str | None
-    #: As `image`, for a job that has GPUs; None: such a job gets `image`, too.
+    #: As `image`, for a job that has GPUs, or None if such a job gets `image`, too.
     gpu_image: str | None = None
     #: As `image`, for a URI in which `dated` is found.
     dated_image: str | None = None
@@ -114,3 +121,63 @@ def _placeholders(uri: str, groups: Mapping[str, str | None]) -> dict[str, str]:
 
 def _found(document: Mapping[str, object]) -> str:
     return f"; found: {', '.join(sorted(document))}" if document else ""
+
+
+# --- the data directory's own rules: `sagelet image map` --------------------------------------------------------------
+
+FILE = "image-rules.toml"
+#: Prefix of the rules' names.
+NAME = "mapped"
+
+
+def mapped_rules(data: Path) -> list[Rule]:
+    """The rules, or an empty list. Raises SettingsError, which names the file."""
+    path = data / FILE
+    return load_rules(path) if path.exists() else []
+
+
+def mappings(data: Path) -> dict[str, str]:
+    """Local images by URI. Raises SettingsError, also for a rule that is not of this module's making."""
+    found = {}
+    for rule in mapped_rules(data):
+        uri = re.sub(r"\\(.)", r"\1", rule.pattern.pattern)
+        more = rule.gpu_image is not None or rule.dated_image is not None
+        if rule.image is None or more or re.escape(uri) != rule.pattern.pattern:
+            raise SettingsError(
+                f"{data / FILE} has a rule of another kind ({rule.name}): put rules of your own into a file for "
+                "`sagelet up --image-rules`"
+            )
+        found[uri] = rule.image.replace("{{", "{").replace("}}", "}")
+    return found
+
+
+def put_mapping(data: Path, uri: str, image: str) -> None:
+    """Lets `image` stand in for `uri` from now on. Raises SettingsError."""
+    for what, text in (("image URI", uri), ("local image", image)):
+        if not re.fullmatch(r"[!-~]+", text):
+            raise SettingsError(f"{text!r} is no {what}: it has a space, or a character that is no printable ASCII")
+    _write(data, {**mappings(data), uri: image})
+
+
+def remove_mapping(data: Path, uri: str) -> None:
+    """Raises SettingsError if the URI has no rule."""
+    found = mappings(data)
+    if uri not in found:
+        raise SettingsError(f"Nothing is mapped for {uri}: `sagelet image map` lists what is")
+    del found[uri]
+    _write(data, found)
+
+
+def _write(data: Path, found: dict[str, str]) -> None:
+    make_private(data)
+    parts = ["# Made by `sagelet image map`.\n"]
+    for uri, image in found.items():
+        template = image.replace("{", "{{").replace("}", "}}")
+        values = {"name": f"{NAME}: {uri}", "match": re.escape(uri), "image": template}
+        # A JSON string without escapes beyond ASCII is a TOML string.
+        parts.append("[[rule]]\n" + "".join(f"{key} = {_quoted(value)}\n" for key, value in values.items()))
+    write_private(data / FILE, "\n".join(parts).encode())
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

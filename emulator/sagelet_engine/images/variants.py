@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import sagelet_engine
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.errors import SettingsError
 
 #: The distribution of the PJRT plugin.
 PLUGIN = "jax-cuda12-pjrt"
@@ -23,7 +23,7 @@ class Variant:
     text: str
     #: Build arguments of images/training/Dockerfile.
     arguments: Mapping[str, str] = field(default_factory=dict)
-    #: Of the base image: `3.11`.
+    #: The Python version of the base image: `3.11`.
     python: str = "3.11"
 
     @property
@@ -32,7 +32,7 @@ class Variant:
 
     @property
     def packages(self) -> dict[str, str | None]:
-        """What makes the variant, by distribution: versions; None: not there."""
+        """What makes the variant, by distribution: versions, or None if it is not installed."""
         plugin = next((word for word in self.arguments.get("PJRT_PLUGIN", "").split() if word.startswith(PLUGIN)), "")
         return {
             "torch": self.arguments.get("TORCH"),
@@ -88,7 +88,7 @@ VARIANTS = {variant.name or "cpu": variant for variant in (CPU, CU12, CU12_RENAM
 
 
 def variant(name: str) -> Variant:
-    """Raises SettingsError for a name that is none."""
+    """Raises SettingsError for an unknown name."""
     if name not in VARIANTS:
         raise SettingsError(f"--variant {name}: the variants are {', '.join(VARIANTS)}")
     return VARIANTS[name]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from sagelet_engine.instances.catalogue import PRICES_AS_OF, find
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.job import Job
 
 HOUR = 3600
 
@@ -20,7 +20,7 @@ class Bill:
     seconds: int
     #: Instance type and number, one entry a type, in the order of the job's groups.
     instances: tuple[tuple[str, int], ...]
-    #: Of all instances for all seconds; None where the price of one of the types is not known.
+    #: Price of all instances for all seconds, or None if the price of one of the types is not known.
     usd: float | None
     #: The day of the price list; where types have prices of several, the oldest.
     as_of: date
@@ -31,17 +31,17 @@ class Bill:
 
     @property
     def usd_per_hour(self) -> float | None:
-        """Of all instances together; None where a price is not known."""
+        """Price of all instances together, or None if a price is not known."""
         prices = [(_price(name), count) for name, count in self.instances]
         known = [price * count for price, count in prices if price is not None]
         return sum(known) if len(known) == len(prices) else None
 
 
-def bill(job: TrainingJob, now_ms: int) -> Bill:
+def bill(job: Job, now_ms: int) -> Bill:
     """The bill of a job, as of now where it still runs. A job that never got to Downloading costs nothing."""
     seconds = _so_far(job, now_ms) if job.billable_seconds is None else job.billable_seconds
     counts: dict[str, int] = {}
-    for group in job.instance_groups:
+    for group in job.spec.instance_groups:
         counts[group.instance_type] = counts.get(group.instance_type, 0) + len(group.hosts)
     dates = [found.priced_on for name in counts if (found := find(name)) is not None and found.priced_on is not None]
     made = Bill(
@@ -56,11 +56,11 @@ def bill(job: TrainingJob, now_ms: int) -> Bill:
     return made if hourly is None else replace(made, usd=seconds * hourly / HOUR)
 
 
-def _so_far(job: TrainingJob, now_ms: int) -> int:
-    """Billable seconds of a job that runs, by the rule of TrainingJob.billable_seconds."""
+def _so_far(job: Job, now_ms: int) -> int:
+    """Billable seconds of a job that runs, by the rule of Job.billable_seconds."""
     if job.terminal or job.training_start_ms is None:
         return 0
-    if job.spot:
+    if job.spec.spot:
         return max(0, int(job.running_ms(now_ms) / 1000 * (1 - job.spot_discount)))
     return max(0, now_ms // 1000 - job.training_start_ms // 1000)
 

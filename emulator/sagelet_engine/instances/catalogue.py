@@ -20,14 +20,14 @@ class InstanceType:
     name: str
     vcpus: int
     memory_gib: float
-    #: Of one instance; 0 for a CPU type.
+    #: GPUs of one instance. 0 for a CPU type.
     gpus: int = 0
     gpu_model: str = ""
     #: Memory of one GPU.
     gpu_memory_gib: int = 0
-    #: On-demand price of training with one instance in PRICES_REGION; None: not known.
+    #: On-demand price of training with one instance in PRICES_REGION, or None if it is not known.
     usd_per_hour: float | None = None
-    #: The price list that it is from; None: no price is known.
+    #: The day of the price list, or None if no price is known.
     priced_on: date | None = None
 
 
@@ -58,11 +58,11 @@ def every() -> tuple[InstanceType, ...]:
 
 
 def find(name: str) -> InstanceType | None:
-    """The type of this name; None where SageMaker has no such type, or it is newer than the catalogue."""
+    """The type of this name, or None where SageMaker has no such type, or it is newer than the catalogue."""
     return _types().get(name)
 
 
 def gpu_count(instance_type: str) -> int:
-    """GPUs of one instance of an ml.* type; 0 for a CPU type, and for one that the catalogue does not have."""
+    """GPUs of one instance of an ml.* type. 0 for a CPU type, and for a type that the catalogue does not have."""
     found = find(instance_type)
     return 0 if found is None else found.gpus

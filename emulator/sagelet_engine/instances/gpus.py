@@ -1,4 +1,4 @@
-"""The host's GPUs, and who has them."""
+"""The host's GPUs, and which jobs have them."""
 
 import logging
 import shutil
@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sagelet_engine import aws_texts
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base.errors import SageletError
 from sagelet_engine.instances.catalogue import gpu_count
-from sagelet_engine.jobs.record import InstanceGroup, TrainingJob
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.job import Job
+from sagelet_engine.model.spec import InstanceGroup
 from sagelet_engine.settings import GpuPolicy
 
 log = logging.getLogger(__name__)
@@ -46,12 +47,12 @@ def detect_gpus() -> tuple[str, ...]:
     return tuple(line.strip() for line in asked.stdout.splitlines() if line.startswith("GPU-"))
 
 
-def gpus_of(job: TrainingJob, host: str) -> tuple[str, ...]:
+def gpus_of(job: Job, host: str) -> tuple[str, ...]:
     """One host's share of the GPUs that its job has leased: what its instance type has, hosts in order."""
     if not job.gpus:
         return ()
     first = 0
-    for group in job.instance_groups:
+    for group in job.spec.instance_groups:
         count = gpu_count(group.instance_type)
         for name in group.hosts:
             if name == host:
@@ -74,7 +75,7 @@ class GpuPool:
         return len(self._all)
 
     def lease(self, job_id: str, groups: Sequence[InstanceGroup]) -> Lease | None:
-        """What the job's hosts get now; None when it has to wait for another job's GPUs.
+        """What the job's hosts get now, or None if it has to wait for another job's GPUs.
 
         All hosts get their GPUs or none does. Raises NoCapacity under `--gpus require` when the machine will never
         have enough.

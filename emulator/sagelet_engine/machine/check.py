@@ -1,4 +1,4 @@
-"""What one look at the machine found."""
+"""The result of one check of the machine."""
 
 from dataclasses import dataclass
 

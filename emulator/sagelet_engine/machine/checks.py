@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import sagelet_engine
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.errors import SageletError, SettingsError
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import SageletError, SettingsError
 from sagelet_engine.images.listing import LocalImage, list_images
-from sagelet_engine.images.variants import training_image
+from sagelet_engine.images.variants import PY39, training_image
 from sagelet_engine.machine import gpus
 from sagelet_engine.machine.check import Check
 from sagelet_engine.machine.ports import listener
-from sagelet_engine.runtimes.choose import every_runtime, missing_modules
-from sagelet_engine.runtimes.docker_facts import DockerFacts, probe
+from sagelet_engine.machine.runtimes import every_runtime, missing_modules
+from sagelet_engine.model.runtime import Runtime
+from sagelet_engine.runtimes.docker.engine import DockerFacts, probe
 from sagelet_engine.runtimes.lost_hosts import lost_processes
-from sagelet_engine.runtimes.port import Runtime
 from sagelet_engine.settings import DEFAULT_PORT, Settings
 from sagelet_engine.state.notice import read_notice
 from sagelet_engine.state.owner import owner_of
@@ -41,6 +41,7 @@ def check_machine(data: Path, port: int = DEFAULT_PORT) -> list[Check]:
         check_python(),
         check_docker(facts),
         image,
+        *check_image_of_then(images),
         packages,
         check_runtimes(image, packages),
         *gpus.check_gpus(facts, gpus.ask_driver()),
@@ -82,6 +83,24 @@ def check_image(facts: DockerFacts | None, images: Sequence[LocalImage]) -> Chec
             needed=False,
         )
     return Check("image", True, f"{found.reference}, {found.size / 1e9:.1f} GB, of {found.created:%Y-%m-%d}")
+
+
+def check_image_of_then(images: Sequence[LocalImage]) -> list[Check]:
+    """Empty without the training image: jobs are processes then."""
+    references = {one.reference for one in images}
+    if training_image() not in references:
+        return []
+    if PY39.reference in references:
+        return [Check("old scripts", True, f"{PY39.reference}: {PY39.text}")]
+    return [
+        Check(
+            "old scripts",
+            False,
+            f"{PY39.reference} is not there, so scripts of 2021 to 2023 run with the libraries of today",
+            "if their pins do not install, `sagelet image build --variant py39` (docs/how-to/images-of-their-day.md)",
+            needed=False,
+        )
+    ]
 
 
 def check_packages(missing: Sequence[str]) -> Check:

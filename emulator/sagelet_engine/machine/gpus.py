@@ -9,8 +9,8 @@ from sagelet_engine.images.engine import connect, image_id
 from sagelet_engine.images.variants import CU12
 from sagelet_engine.instances.gpus import PATIENCE
 from sagelet_engine.machine.check import Check
-from sagelet_engine.runtimes.choose import gpu_variants
-from sagelet_engine.runtimes.docker_facts import DockerFacts
+from sagelet_engine.machine.runtimes import gpu_variants
+from sagelet_engine.runtimes.docker.engine import DockerFacts
 
 QUERY = ("--query-gpu=uuid,name,driver_version,memory.total", "--format=csv,noheader")
 INSTALL_DRIVER = "where it has a GPU, install NVIDIA's driver, so that `nvidia-smi` lists it (docs/how-to/gpu.md)"
@@ -75,7 +75,7 @@ def check_nvml(ask: Callable[[], str]) -> Check:
     try:
         return Check("gpu metrics", True, f"NVML answers, driver {ask()}")
     except Exception as error:
-        # Of its own types, which need the library; and the library may be missing.
+        # The types are the library's own, and it may be missing.
         remedy = "install the driver's library libnvidia-ml.so.1; after an update of the driver, restart the machine"
         return Check("gpu metrics", False, f"NVML does not answer: {error}", remedy, needed=False)
 

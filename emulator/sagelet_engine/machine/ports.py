@@ -1,4 +1,4 @@
-"""Who has a port."""
+"""Finds the process that has a port."""
 
 from typing import Any
 

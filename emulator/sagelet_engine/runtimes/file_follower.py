@@ -1,22 +1,23 @@
-"""Follows a file that someone else appends to. A position is the byte offset after a line."""
+"""Follows a file that another process appends to. A position is the byte offset after a line."""
 
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from sagelet_engine import nofollow
-from sagelet_engine.clock import Clock
-from sagelet_engine.runtimes.output import HEARTBEAT_S, MAX_BATCH, split_lines, text_of
-from sagelet_engine.runtimes.port import Line
+from sagelet_engine.base import nofollow
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.model.runtime import Line
+from sagelet_engine.runtimes.node.output import HEARTBEAT_S, MAX_BATCH, split_lines, text_of
 
-#: Seconds until a file that did not grow is looked at again, the last for all that follow: who prints, prints more.
+#: Seconds between reads of a file that does not grow; the last value repeats. The first pauses are short because a
+#: host that has printed often prints more at once.
 POLL_S = (0.005, 0.01, 0.02, 0.05)
 CHUNK_BYTES = 1024 * 1024
 
 
 def follow(path: Path, position: str | None, ended: Callable[[], bool], clock: Clock) -> Iterator[list[Line]]:
-    """Batches of lines as they come; ends when `ended` says that nobody writes any more and all is read."""
+    """Yields batches of lines as they come. Ends when `ended` returns True and everything has been read."""
     numbered = _Numbered(int(position or 0), clock)
     with nofollow.open_path(path) as file:
         file.seek(numbered.offset)
@@ -31,10 +32,10 @@ def follow(path: Path, position: str | None, ended: Callable[[], bool], clock: C
 
 
 def _chunks(file: BinaryIO, ended: Callable[[], bool]) -> Iterator[bytes]:
-    """What is appended, as it comes, at most CHUNK_BYTES each; an empty chunk when there is nothing yet."""
+    """Yields appended bytes as they come, at most CHUNK_BYTES at a time; an empty chunk if there is nothing new."""
     pauses = iter(POLL_S)
     while True:
-        over = ended()  # asked before the read: what was written before the end is then read after it
+        over = ended()  # before the read, so that everything written before the end is read
         chunk = file.read(CHUNK_BYTES)
         yield chunk
         if chunk:
@@ -54,7 +55,7 @@ class _Numbered:
         self._last_ms = 0
 
     def batches(self, lines: list[tuple[bytes, int]]) -> Iterator[list[Line]]:
-        """At least one batch, a heartbeat when there are no lines."""
+        """Yields at least one batch: an empty one, as a heartbeat, if there are no lines."""
         self._last_ms = max(self._last_ms, self._clock.now_ms())
         for start in range(0, max(len(lines), 1), MAX_BATCH):
             yield [self._line(*line) for line in lines[start : start + MAX_BATCH]]

@@ -1,20 +1,20 @@
-"""Which runtime holds the hosts of a data directory's jobs: another one would take them for lost."""
+"""Remembers which runtime holds the hosts of a data directory's jobs: another runtime would take them for lost."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.model.job import Job
 from sagelet_engine.settings import RuntimeChoice, Settings
 
 FILE = Path("runtime", "used")
 
 
-def check(settings: Settings, name: str, unfinished: Sequence[TrainingJob]) -> None:
+def check(settings: Settings, name: str, unfinished: Sequence[Job]) -> None:
     """Notes the runtime of a server that starts.
 
-    Raises SettingsError where `auto` has become another one while hosts of the last one may run: an engine that does
-    not answer for a moment must cost no job. Whoever names a runtime has decided.
+    Raises SettingsError if `auto` now chooses another runtime while hosts of the last one may still run: a Docker
+    engine that does not answer for a moment must cost no job. A runtime that the user names is never refused.
     """
     path = settings.data / FILE
     last = path.read_text(encoding="utf-8") if path.exists() else name

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagelet_engine.data.channels import feeder
-from sagelet_engine.runtimes import host_files, host_shim
+from sagelet_engine.runtimes.node import host_files, host_shim
 
 #: Programs that outlive a server, and the signal that ends each with all that it holds.
 _FEEDER = Path(feeder.__file__).name
@@ -27,7 +27,7 @@ class LostProcess:
     pid: int
     directory: str
     end: signal.Signals
-    #: With the process id a name for good.
+    #: Together with the process id it identifies the process for good.
     start_time: str
     #: Why nobody adopts it: a relative clause about the directory.
     why: str
@@ -39,27 +39,27 @@ class LostProcess:
 def lost_processes(
     data: Path | None = None, known_jobs: Callable[[], Collection[str]] = frozenset
 ) -> list[LostProcess]:
-    """Keepers and feeders of this user that work in a directory that was deleted. None where there is no /proc.
+    """Returns keepers and feeders of this user whose working directory was deleted. Empty without /proc.
 
-    With `data`, a data directory, and the ids of all jobs that it knows: those of jobs that it does not know, too. A
-    keeper below `data/jobs` is left to its runtime, which has it in its index.
+    `data` is a data directory and `known_jobs` returns the ids of its jobs: then processes of unknown jobs are
+    returned, too. A keeper below `data/jobs` is left to its runtime, which has it in its index.
     """
     root = None if data is None else os.path.realpath(data)
-    # In this order: a job that comes to be meanwhile is known before it has processes.
+    # Processes first, then jobs: a job created meanwhile is in the store before it has processes.
     there = host_files.pids()
     known = known_jobs()
     return [found for pid in there for found in _lost(pid, root, known)]
 
 
 def end_process(lost: LostProcess) -> None:
-    """Ends a host with all of its processes; one that has ended meanwhile is no error."""
+    """Ends a host and all of its processes. A host that has already ended is not an error."""
     if host_files.start_time(lost.pid) == lost.start_time:
         with contextlib.suppress(ProcessLookupError):
             os.kill(lost.pid, lost.end)
 
 
 def is_deleted(path: str) -> bool:
-    """Whether the directory behind a link of /proc was deleted; False where that cannot be seen."""
+    """True if the directory behind a link of /proc was deleted; False if that cannot be seen."""
     try:
         return os.stat(path).st_nlink == 0
     except OSError:
@@ -85,7 +85,7 @@ def _lost(pid: int, data: str | None, known: Collection[str]) -> Iterator[LostPr
 
 
 def _is_of_no_job(program: str, place: str, known: Collection[str]) -> bool:
-    """`place`: where the program works, relative to the data directory."""
+    """`place`: the working directory of the program, relative to the data directory."""
     first, *rest = place.split(os.sep)
     if first == "jobs" and program == _FEEDER:
         return len(rest) > 2 and rest[2] not in known

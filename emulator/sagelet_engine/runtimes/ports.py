@@ -1,4 +1,4 @@
-"""MASTER_PORTs: each job whose hosts share this machine's ports gets one that no other job has."""
+"""MASTER_PORTs: each job whose hosts share this machine's ports gets a port that no other job has."""
 
 import fcntl
 import hashlib
@@ -9,28 +9,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from sagelet_engine.errors import RuntimeUnavailable
-from sagelet_engine.runtimes.host_files import read_json, write_json
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.base.json_files import read_json, write_json
 
-#: Below Linux's range of ports that any connection may take (32768). torch's rendezvous listens on every address of the
-#: machine, so the hosts' own addresses keep no two jobs apart.
+#: Below Linux's ephemeral ports, which any connection may take (from 32768). torch's rendezvous listens on every
+#: address of the machine, so two jobs need two ports although their hosts have addresses of their own.
 FIRST, LAST = 20_000, 32_766
-#: The master's port, and the next one for torch_xla's coordinator on GPUs.
+#: The master's port, and the port after it for torch_xla's coordinator on GPUs.
 PORTS_OF_A_JOB = 2
 _LOCK = ".lock"
 
 
 class PortLeases:
-    """Leases as files of `directory`, by job: they outlive the server, and end with `release`."""
+    """Leases, one file of `directory` for each job. They outlive the server and end with `release`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def lease(self, job_id: str) -> int:
-        """The first of the job's ports; the same whenever it is asked. RuntimeUnavailable: every port is taken.
+        """Returns the first of the job's ports, the same at every call. Raises RuntimeUnavailable if none is free.
 
-        A port of another program, or of another server's job, is known to be taken once it is bound. So that two
-        servers seldom choose the same, each job begins its search elsewhere.
+        A port of another program, or of another server's job, is seen to be taken only once it is bound. Each job
+        begins its search at another port, so that two servers seldom choose the same.
         """
         with self._alone():
             known = read_json(self._file(job_id))
@@ -56,7 +56,7 @@ class PortLeases:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Jobs are launched by several threads."""
+        """Holds the lock of all leases, since several threads launch jobs."""
         self._directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -67,14 +67,14 @@ class PortLeases:
 
 
 def candidates(job_id: str) -> Iterator[int]:
-    """Every first port of a job, from one on that differs from job to job."""
+    """Yields every possible first port once. Where it begins depends on the job."""
     count = (LAST - FIRST) // PORTS_OF_A_JOB
     begin = int.from_bytes(hashlib.sha256(job_id.encode()).digest()[:4], "big") % count
     return (FIRST + PORTS_OF_A_JOB * ((begin + step) % count) for step in range(count))
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody has bound the port on any address of this machine."""
+    """True if no program has bound the port on any address of this machine."""
     with socket.socket() as trial:
         try:
             trial.bind(("", port))

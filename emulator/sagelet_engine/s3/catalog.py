@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from sagelet_engine.database import Database, StoreUnavailable
+from sagelet_engine.base.database import Database, StoreUnavailable
 from sagelet_engine.s3.errors import BucketExists, BucketNotEmpty, DiskFull, NoSuchBucket, NoSuchUpload
 from sagelet_engine.s3.records import Bucket, ObjectPart, StoredObject, Upload, UploadedPart
 
@@ -41,7 +41,7 @@ MIGRATIONS = (
         file_id TEXT, PRIMARY KEY (upload_id, number)
     ) WITHOUT ROWID;
     """,
-    # Uploads that were completed: whoever repeats the completion, having lost the answer, gets the same one.
+    # Completed uploads: a client that lost the answer and repeats the call gets the same answer.
     """
     CREATE TABLE completions (
         upload_id TEXT PRIMARY KEY,
@@ -61,7 +61,7 @@ _END = b"\xff"
 REMEMBERED_MS = 24 * 60 * 60 * 1000
 
 
-#: Of the uploads of a bucket.
+#: The files of a bucket's uploads.
 _FILES_OF_BUCKET = (
     "SELECT file_id FROM uploads WHERE bucket = ? UNION ALL SELECT parts.file_id FROM uploads"
     " JOIN parts ON parts.upload_id = uploads.id WHERE uploads.bucket = ? AND parts.file_id IS NOT NULL"

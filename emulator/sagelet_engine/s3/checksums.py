@@ -122,5 +122,5 @@ def _crt() -> Any:
 
 
 def same(given: Mapping[str, str], computed: Mapping[str, str]) -> str | None:
-    """The first algorithm whose given value is not the computed one; None when all agree."""
+    """The first algorithm whose given value is not the computed one, or None if all agree."""
     return next((name for name, value in given.items() if computed.get(name) != value), None)

@@ -1,7 +1,7 @@
-"""What can go wrong in the object store. The faces turn these into S3's error codes."""
+"""The errors of the object store. The API turns them into S3's error codes."""
 
-from sagelet_engine.data.objects import ObjectDamaged, ObjectNotFound
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound
 
 
 class NoSuchBucket(ObjectNotFound):

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from sagelet_engine.data.volume import FULL, remedy
-from sagelet_engine.database import NotFlushed
+from sagelet_engine.base.database import NotFlushed
+from sagelet_engine.base.volume import FULL, remedy
 from sagelet_engine.s3 import names
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import DiskFull
@@ -97,7 +97,7 @@ class Files:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def settle(self, file_id: str, path: str) -> None:
+    def publish(self, file_id: str, path: str) -> None:
         """Moves a staged file to its place. One that stays for now (a full disk) is read where it is."""
         target, staged = self.root / path, self.staged(file_id)
         try:
@@ -113,7 +113,7 @@ class Files:
             _log.warning("%s stays in %s for now: %s", path, staged, error)
 
     def unsettle(self, file_id: str, path: str) -> None:
-        """The reverse of `settle`: what is staged without a row is removed by the next start."""
+        """The reverse of `publish`: what is staged without a row is removed by the next start."""
         with suppress(FileNotFoundError):
             (self.root / path).replace(self.staged(file_id))
 
@@ -134,7 +134,7 @@ class Files:
                 directory.rmdir()
 
     def open(self, file_id: str, path: str) -> BinaryIO | None:
-        """The bytes, wherever they are at the moment; None when they are nowhere."""
+        """The bytes, wherever they are at the moment, or None if they are nowhere."""
         for place in (self.staged(file_id), self.root / path):
             with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return place.open("rb")

@@ -1,8 +1,8 @@
-"""A directory into a bucket without a copy: `sagelet s3 import`.
+"""Imports a directory into a bucket without a copy: `sagelet s3 import`.
 
-Each file becomes an object that shares its blocks with it (a reflink), where the file system can, or its inode (a hard
-link), where both are on one file system; otherwise it is copied. A linked file must be left alone from then on: if its
-time or size changes, the object is refused as damaged. The bytes are read once, for the ETag.
+Where the file system can, each file becomes an object that shares its blocks (a reflink); where both are on one file
+system, its inode (a hard link); otherwise it is copied. A linked file must be left alone from then on: if its time or
+size changes, the object is refused as damaged. The bytes are read once, for the ETag.
 """
 
 import os
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagelet_engine.data.key_names import MAX_KEY
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.key_names import MAX_KEY
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import DamagedObject
 from sagelet_engine.s3.files import clean_disk_full, clone, copy_range

@@ -1,4 +1,4 @@
-"""The store as jobs use it: the port `data/objects.py`, in process and without a copy where that can be."""
+"""The store as jobs use it: the port `model/objects.py`, in process, and without a copy where possible."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -6,8 +6,8 @@ from io import BufferedWriter, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sagelet_engine.data.objects import ObjectInfo
-from sagelet_engine.failpoints import Failpoint, failpoint
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.model.objects import ObjectInfo
 from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.files import clean_disk_full, copy_file, link_or_copy
 from sagelet_engine.s3.records import StoredObject
@@ -48,7 +48,10 @@ class JobObjectStore:
         return True
 
     def make_bucket(self, account: str, region: str, bucket: str) -> None:
-        """Makes a bucket; one that the account has already is fine. Raises BucketExists when another account has it."""
+        """Makes a bucket.
+
+        One that the account has already is not an error. Raises BucketExists when another account has it.
+        """
         if not self.has_bucket(account, bucket):
             self._store.create_bucket(bucket, account, region)
 
@@ -106,7 +109,7 @@ class JobObjectStore:
             self._listener("Put", one)
 
     def delete(self, account: str, region: str, bucket: str, key: str) -> None:  # noqa: ARG002
-        """Removes an object; one that is not there, in a bucket that is not there, is fine."""
+        """Removes an object. A missing object, or a missing bucket, is not an error."""
         if not self.has_bucket(account, bucket):
             return
         for gone in self._store.delete(bucket, [key]):

@@ -55,7 +55,7 @@ def _entries(catalog: Catalog, bucket: str, prefix: str, delimiter: str, after: 
 
 
 def _group(key: str, prefix: str, delimiter: str) -> str | None:
-    """The common prefix that a key belongs to; None: it stands for itself."""
+    """The common prefix that a key belongs to, or None if it stands for itself."""
     if not delimiter:
         return None
     cut = key.find(delimiter, len(prefix))

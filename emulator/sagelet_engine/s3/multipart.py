@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sagelet_engine.database import NotFlushed
-from sagelet_engine.errors import SageletError
-from sagelet_engine.failpoints import Failpoint, failpoint
+from sagelet_engine.base.database import NotFlushed
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.s3 import checksums
 from sagelet_engine.s3.checksums import CRCS, Digests
 from sagelet_engine.s3.errors import DamagedObject, InvalidPart, NoSuchUpload, PartTooSmall, WrongWhole
@@ -141,7 +141,7 @@ class Uploads:
 
     @contextmanager
     def _claimed(self, upload: Upload, number: int, size: int | None) -> Iterator[int | None]:
-        """Where the part's slot begins, for this writer alone; None: it needs a file of its own."""
+        """Where the part's slot begins, for this writer alone, or None if it needs a file of its own."""
         with self._locks.slot(upload.id, number) as free:
             if not free or not size or self._catalog.has_part(upload, number):
                 yield None
@@ -167,7 +167,7 @@ class Uploads:
         """Raises NoSuchUpload."""
         found = self._catalog.parts(upload)
         if not found:
-            # There is none yet, or no upload any more.
+            # There is no slot yet, or no upload any more.
             self._catalog.upload(upload.bucket, upload.key, upload.id)
         return found
 
@@ -305,7 +305,7 @@ class Uploads:
         return staged.file_id
 
     def _copy_parts(self, upload: Upload, parts: Sequence[UploadedPart], target: int, offset: int | None) -> None:
-        """Parts one after another from `offset`; None: each into its slot."""
+        """Parts one after another from `offset`, or None for each into its slot."""
         width = upload.slot or 0
         for part in parts:
             source = os.open(self._files.staged(part.file_id or upload.file_id), os.O_RDONLY)

@@ -1,12 +1,12 @@
-"""From a key to a file name, and back.
+"""Turns a key into a file name, and back.
 
 A key whose parts are good file names is stored under them, so that people find the bytes: `BUCKET/KEY`. Every other
 key is stored under `.escaped/BUCKET/`, as its UTF-8 bytes with all but `a-z 0-9 . _ -` written `%XX`. Names longer
-than PIECE are cut into directories whose names end with `%`, which no escape does. `unescaped` gives the key back.
+than PIECE are cut into directories whose names end with `%`, as no escape does. `unescaped` gives the key back.
 
-Other keys are: an empty part (also one that ends with `/`), `.` and `..`, a part of more than 255 bytes, a NUL, and, on
-a file system that takes `A` for `a`, any character that it could take for another. So is a key that finds its place
-taken, as `a` beside `a/b`: that cannot be told from the key, so the catalogue says where each object is.
+Other keys are: an empty part (also a key that ends with `/`), `.` and `..`, a part of more than 255 bytes, a NUL, and,
+on a file system that takes `A` for `a`, any character that it could take for another. So is a key that finds its place
+taken, as `a` beside `a/b`: the key does not tell that, so the catalogue says where each object is.
 """
 
 import re
@@ -21,12 +21,12 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
 def is_bucket_name(name: str) -> bool:
-    """Whether a name can be a directory of the store's root; AWS's rules, which are stricter, are the faces'."""
+    """Whether a name can be a directory of the store's root; AWS's rules, which are stricter, are the API's."""
     return _BUCKET.fullmatch(name) is not None
 
 
 def natural(bucket: str, key: str, *, folded: bool) -> str | None:
-    """The path of a key that makes good file names; None for any other. `folded`: the file system ignores case."""
+    """The path of a key that makes good file names, or None for any other. `folded`: the file system ignores case."""
     if "\0" in key or (folded and (key.lower() != key or not key.isascii())):
         return None
     if all(_is_name(part) for part in key.split("/")):

@@ -48,7 +48,7 @@ class StoredObject:
     checksum_type: str = FULL_OBJECT
     tags: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[ObjectPart, ...] = ()
-    #: Of a file that is shared with an imported directory: its mtime, by which a change from outside is seen.
+    #: The mtime of a file that is shared with an imported directory. It shows a change from outside.
     linked_ns: int | None = None
 
 
@@ -62,7 +62,7 @@ class Upload:
     #: The file that the parts are written into, each in its slot.
     file_id: str
     initiated_ms: int
-    #: Bytes of a slot: the size of the part that came first. None: none came yet.
+    #: Bytes of a slot: the size of the part that came first, or None if no part came yet.
     slot: int | None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -78,5 +78,5 @@ class UploadedPart:
     etag: str
     modified_ms: int
     checksums: Mapping[str, str] = field(default_factory=dict)
-    #: A file of its own; None: it is in its slot of the upload's file.
+    #: A file of its own, or None if it is in its slot of the upload's file.
     file_id: str | None = None

@@ -75,7 +75,7 @@ class Digesting:
                 self._turn.notify_all()
 
     def _next(self) -> bytes | memoryview | None:
-        """None: there is no more work, for now."""
+        """The next piece of work, or None if there is no more for now."""
         with self._turn:
             self._turn.notify_all()
             if self._waiting:
@@ -151,7 +151,7 @@ class StagedFile:
 
     @property
     def digests(self) -> Digests:
-        """Of all that was written."""
+        """The digest of all that was written."""
         return self._digesting.done()
 
     def take(self, read_into: ReadInto, limit: int) -> int:

@@ -20,10 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sagelet_engine.clock import Clock
-from sagelet_engine.database import NotFlushed, StoreUnavailable
-from sagelet_engine.errors import DataDirectoryInUse
-from sagelet_engine.failpoints import Failpoint, failpoint
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.database import NotFlushed, StoreUnavailable
+from sagelet_engine.base.errors import DataDirectoryInUse
+from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import BucketNotEmpty, DamagedObject, NoSuchKey
@@ -32,7 +32,7 @@ from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.s3.staged import StagedFile
 from sagelet_engine.s3.upload_locks import UploadLocks
 
-#: Raises what the caller wants raised when the object that is there now (None: none is) must not be replaced.
+#: Gets the existing object, or None. Raises what the caller wants raised if it must not be replaced.
 Check = Callable[[StoredObject | None], None]
 
 
@@ -84,7 +84,7 @@ class S3Store:
         for file_id in self.files.staged_ids():
             stored = self.catalog.by_file(file_id)
             if stored is not None:
-                self.files.settle(file_id, stored.path)
+                self.files.publish(file_id, stored.path)
             elif not self.catalog.is_of_upload(file_id):
                 self.files.remove_staged(file_id)
 
@@ -154,7 +154,7 @@ class S3Store:
     def put(
         self, bucket: str, key: str, staged: StagedFile, *, check: Check = anything, **members: Any
     ) -> StoredObject:
-        """Makes an object of a staged file, in place of the one that is there; `members`: more of StoredObject.
+        """Makes an object of a staged file, in place of an existing one. `members`: more of StoredObject.
 
         Raises NoSuchBucket, and what `check` raises.
         """
@@ -233,7 +233,7 @@ class S3Store:
     def _settle(self, stored: Iterable[StoredObject]) -> None:
         failpoint(Failpoint.AFTER_OBJECT_ROW)
         for one in stored:
-            self.files.settle(one.file_id, one.path)
+            self.files.publish(one.file_id, one.path)
 
     def head(self, bucket: str, key: str) -> StoredObject:
         """Raises NoSuchBucket, NoSuchKey."""
@@ -282,7 +282,7 @@ class S3Store:
             except BaseException:
                 for stored in found:
                     if self.catalog.by_file(stored.file_id):
-                        self.files.settle(stored.file_id, stored.path)
+                        self.files.publish(stored.file_id, stored.path)
                 raise
             failpoint(Failpoint.AFTER_OBJECT_DELETE)
             for stored in found:

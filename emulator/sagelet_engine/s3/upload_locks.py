@@ -24,7 +24,7 @@ class _State:
 
 
 class UploadLocks:
-    """Of the uploads of one store, in one process. Other processes are kept out by transactions of the catalogue."""
+    """Locks of the uploads of one store, in one process. Transactions of the catalogue keep other processes out."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -60,7 +60,7 @@ class UploadLocks:
 
     @contextmanager
     def ending(self, upload_id: str) -> Iterator[bool]:
-        """Whether no slot is being written; none is claimed while the block lasts."""
+        """Whether no slot is being written. No slot is claimed while the block lasts."""
         with self._used(upload_id) as state:
             with self._changed:
                 state.ends += 1

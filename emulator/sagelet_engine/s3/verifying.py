@@ -1,7 +1,7 @@
-"""Whether an object's bytes are those that were put: by the checksum that costs least, or by the ETag.
+"""Checks whether an object's bytes are those that were put: by the checksum that costs least, or by the ETag.
 
-Reading costs what the disk costs; the CRCs of awscrt are computed at memory speed, MD5 at about 0.6 GB/s (the ETag is
-all that an object has that a job wrote).
+Reading costs what the disk costs. awscrt computes CRCs at memory speed and MD5 runs at about 0.6 GB/s; an object that a
+job wrote has only its ETag.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class Verifier(Protocol):
 
 
 def verifier(stored: StoredObject) -> Verifier | None:
-    """None: nothing that is known of the object can be computed from its bytes."""
+    """What verifies an object's bytes, or None if nothing that is known of the object can be computed from them."""
     if stored.checksum_type == FULL_OBJECT:
         for algorithm in (*_ORDER, *(name for name in stored.checksums if name not in CRCS)):
             if algorithm in stored.checksums:

@@ -1,4 +1,4 @@
-"""Time that passes only when all wait for it, and then at once."""
+"""A clock that goes on only when everybody waits for it, and then at once."""
 
 import math
 import threading
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 @dataclass(eq=False)
 class _Sleeper:
-    #: ms since the epoch; infinite: it waits to be roused.
+    #: ms since the epoch, or infinite if it waits to be roused.
     until_ms: float
-    #: Who works again when it wakes; None: somebody outside of the simulation.
+    #: The worker that works again when it wakes, or None for a thread outside of the simulation.
     worker: object | None
     awake: bool = False
 
 
 class SimulatedClock:
-    """A clock that stands still while a worker works; workers that wait for it sleep until it is turned.
+    """A clock that stands still while a worker works. Workers that wait for it sleep until it is turned.
 
-    Whoever turns it (`pacemaker.py`) turns it to the next moment at which something is to happen. Thread-safe.
+    `pacemaker.py` turns it to the next moment at which something is to happen. Thread-safe.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -34,12 +34,12 @@ class SimulatedClock:
             return self._now_ms
 
     def begin(self, *workers: object) -> None:
-        """From now on these work: time waits for them."""
+        """Notes that workers work from now on. Time waits for them."""
         with self._changed:
             self._working.update(workers)
 
     def end(self, worker: object) -> None:
-        """The worker works no more, and is roused if it sleeps. May be repeated."""
+        """Notes that a worker works no more. Rouses it if it sleeps. May be repeated."""
         with self._changed:
             self._working.discard(worker)
             for sleeper in [one for one in self._sleepers if one.worker is worker]:
@@ -49,7 +49,7 @@ class SimulatedClock:
     def sleep(self, seconds: float, worker: object | None = None, unless: Callable[[], bool] = lambda: False) -> None:
         """Returns when so much time has passed, or when `rouse` is called for the worker.
 
-        `unless`: it was called already. Asked under the clock's lock, so it must take none.
+        `unless` says that `rouse` was called already. It is asked under the clock's lock, so it must take no lock.
         """
         with self._changed:
             if unless():
@@ -67,7 +67,7 @@ class SimulatedClock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """While it is held the clock goes no further than those outside of the simulation sleep."""
+        """While held, the clock goes no further than threads outside of the simulation sleep."""
         with self._changed:
             self._holds += 1
         try:
@@ -77,7 +77,7 @@ class SimulatedClock:
                 self._holds -= 1
 
     def next_wake_ms(self) -> float:
-        """When the next sleeper wants to be woken, ms since the epoch; infinite: none does."""
+        """Returns when the next sleeper is to wake, ms since the epoch, or infinite if none is."""
         with self._changed:
             return min((one.until_ms for one in self._sleepers), default=math.inf)
 
@@ -87,7 +87,7 @@ class SimulatedClock:
             return bool(self._working)
 
     def turn_to(self, moment_ms: float) -> bool:
-        """Turns the clock, unless somebody works or it is held. Wakes whose time has come."""
+        """Turns the clock, unless a worker works or it is held. Wakes sleepers whose time has come."""
         with self._changed:
             if self._working or moment_ms > self._furthest() or math.isinf(moment_ms):
                 return False
@@ -102,7 +102,7 @@ class SimulatedClock:
         return max((one.until_ms for one in self._sleepers if one.worker is None), default=-math.inf)
 
     def _rouse(self, sleeper: _Sleeper) -> None:
-        """Whoever is roused works from this very moment: the clock cannot be turned before its thread runs."""
+        """Rouses a sleeper. It counts as working at once, so the clock is not turned before its thread runs."""
         sleeper.awake = True
         self._sleepers.remove(sleeper)
         if sleeper.worker is not None:

@@ -13,26 +13,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from sagelet_engine.runtimes.host_environment import OptMlPaths
-from sagelet_engine.runtimes.port import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.model.runtime import WARM_POOL_CACHE, Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.runtimes.node.host_environment import OptMlPaths
 from sagelet_engine.simulation.clock import SimulatedClock
 
-#: As a shell says it: ended by SIGTERM, by SIGKILL.
+#: Exit codes of SIGTERM and SIGKILL, as a shell reports them.
 TERMINATED, KILLED = 143, 137
 #: Modules between the runtime and the user's function.
 OWN = (__name__, "sagelet.testing.fast_forward")
-#: At least this often a follower hears something.
+#: Seconds within which a follower yields at least one batch.
 HEARTBEAT_S = 1.0
 
 
 class Terminated(BaseException):
     """SIGTERM, as a host's function meets it: once, and then again when the host is killed.
 
-    No Exception, so that a training loop that catches those does not catch it by accident.
+    It is not an Exception, so that a training loop which catches those does not catch it by accident.
     """
 
 
-#: What a host runs; what it returns is the exit code, None being 0.
+#: What a host runs. It returns the exit code; None means 0.
 Function = Callable[["FunctionHost"], int | None]
 
 
@@ -59,13 +59,13 @@ class FunctionHost:
         self._print(text)
 
     def sleep(self, seconds: float) -> None:
-        """Lets time pass. Raises Terminated, also while it passes."""
+        """Lets time pass. Raises Terminated, also in the meantime."""
         self.heed()
         self.clock.sleep(seconds, self, unless=lambda: self._called)
         self.heed()
 
     def heed(self) -> None:
-        """Raises Terminated when the host was asked to end and the function does not know it, or was killed."""
+        """Raises Terminated if the host was killed, or was asked to end and the function does not know that yet."""
         if not self._called:
             return
         self._told = True
@@ -73,7 +73,7 @@ class FunctionHost:
 
     @property
     def _called(self) -> bool:
-        """Without a lock: the clock asks this under its own."""
+        """Takes no lock, since the clock asks this under its own."""
         return self.ended is not None or (self.asked_ms is not None and not self._told)
 
     # --- for the runtime --------------------------------------------------------------------------------------
@@ -91,16 +91,16 @@ class FunctionHost:
         self.end(code)
 
     def ask(self) -> None:
-        """SIGTERM."""
+        """Asks the host to end, as SIGTERM does."""
         if self.asked_ms is None:
             self.asked_ms = self.clock.now_ms()
         self.clock.rouse(self)
 
     def end(self, exit_code: int) -> None:
-        """The first end counts."""
+        """Ends the host. Only the first end counts."""
         now = self.clock.now_ms()
         if self.asked_ms is not None:
-            # After the host whose end was the reason to ask, also in a time that stands still.
+            # Later than the host whose end was the reason to ask, even if time stands still.
             now = max(now, self.asked_ms + 1)
         with self.changed:
             if self.ended is None:
@@ -110,7 +110,7 @@ class FunctionHost:
 
     @property
     def failed(self) -> bool:
-        """Whether its end fails the job."""
+        """True if its end fails the job."""
         return self.ended is not None and (self.ended.exit_code != 0 or self._failure.exists())
 
     @property
@@ -118,14 +118,14 @@ class FunctionHost:
         return self.host.opt_ml / "output" / "failure"
 
     def _exited(self, code: object) -> int:
-        """As Python ends a process: a text is printed."""
+        """Returns the exit code as Python does for a process: a text is printed."""
         if code is None or isinstance(code, int):
             return (code or 0) & 0xFF
         self._print(str(code))
         return 1
 
     def _fail(self, error: BaseException) -> None:
-        """An exception that nobody caught: the traceback is printed, and its last line becomes the FailureReason."""
+        """Prints the traceback of an uncaught exception. Its last line becomes the FailureReason."""
         self._print("".join(traceback.format_exception(error.with_traceback(_of_the_user(error.__traceback__)))))
         with contextlib.suppress(FileExistsError), self._failure.open("x", encoding="utf-8") as file:
             file.write("".join(traceback.format_exception_only(error)).strip())
@@ -140,21 +140,21 @@ class FunctionHost:
 
 
 def _of_the_user(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames of sagelet's that called the function."""
+    """Removes sagelet's frames that called the function."""
     while trace is not None and trace.tb_next and trace.tb_frame.f_globals.get("__name__", "").startswith(OWN):
         trace = trace.tb_next
     return trace
 
 
 class FunctionRuntime:
-    """`function_of` says what the hosts of a plan run; it may raise ClientFault when nothing does."""
+    """Runs hosts as functions. `function_of` returns the function of a plan, or raises ClientFault if it has none."""
 
     name = "function"
     endpoint_host = "127.0.0.1"
     cluster = None
     #: A function could write through any link.
     binds_read_only = False
-    #: A function stands for any image.
+    #: A function replaces any image.
     knows_images = False
 
     def __init__(self, clock: SimulatedClock, function_of: Callable[[LaunchPlan], Function]) -> None:
@@ -173,7 +173,7 @@ class FunctionRuntime:
             hosts = there or [self._host(plan, host) for host in plan.hosts]
             self._hosts[plan.job_id] = hosts
             if there is None:
-                # All before the first: time must not pass for one while another has not begun.
+                # All begin before the first starts: time must not pass for one while another has not begun.
                 self._clock.begin(*hosts)
         if there is None:
             for one in hosts:
@@ -185,7 +185,7 @@ class FunctionRuntime:
         return [one.handle for one in self.hosts(job_id)]
 
     def hosts(self, job_id: str) -> list[FunctionHost]:
-        """The hosts of a job that were not reaped."""
+        """Returns the hosts of a job that were not reaped."""
         with self._guard:
             return [*self._hosts.get(job_id, ())]
 
@@ -197,7 +197,7 @@ class FunctionRuntime:
             return one.ended or Observation(running=True)
 
     def usage(self, handle: Handle) -> Usage | None:  # noqa: ARG002 - the port's
-        """A thread's share of this process is not known."""
+        """None, since a thread's share of this process is not known."""
         return None
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:

@@ -1,17 +1,18 @@
-"""Turns a simulated clock: to the next moment at which a function or the engine has something to do.
+"""Sets a simulated clock forward to the next moment at which a function or the engine has something to do.
 
-Time must not pass while the engine still works on a job. Whether it does follows from the job's record and from what
-its hosts are doing, so nothing here depends on how fast the machine is.
+Time must not pass while the engine still works on a job. The job's record and what its hosts are doing say whether it
+does, so nothing here depends on how fast the machine is.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from sagelet_engine.jobs import lifecycle, timetable
-from sagelet_engine.jobs.host_watch import REMAINING_GRACE_SECONDS
-from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob
+from sagelet_engine.execution.host_watch import REMAINING_GRACE_SECONDS
+from sagelet_engine.model import lifecycle
+from sagelet_engine.model.job import Job, SecondaryStatus
 from sagelet_engine.settings import Settings
+from sagelet_engine.simulation import timetable
 from sagelet_engine.simulation.clock import SimulatedClock
 from sagelet_engine.simulation.functions import FunctionHost, FunctionRuntime
 
@@ -20,19 +21,19 @@ S = SecondaryStatus
 
 #: Real seconds between two looks.
 PULSE = 0.01
-#: Looks after which a job that could have its place, and does not get it, is taken to wait.
+#: Number of looks after which a job that could have its place, but does not get it, counts as waiting.
 PATIENCE_LOOKS = 200
 
 
 class Pacemaker(threading.Thread):
-    """`unfinished` gives the jobs that have not ended, oldest first."""
+    """Turns the clock. `unfinished` returns the jobs that have not ended, oldest first."""
 
     def __init__(
         self,
         clock: SimulatedClock,
         runtime: FunctionRuntime,
         settings: Settings,
-        unfinished: Callable[[], Sequence[TrainingJob]],
+        unfinished: Callable[[], Sequence[Job]],
     ) -> None:
         super().__init__(name="pacemaker", daemon=True)
         self._clock = clock
@@ -40,11 +41,11 @@ class Pacemaker(threading.Thread):
         self._settings = settings
         self._unfinished = unfinished
         self._closing = threading.Event()
-        #: How often in a row a job was seen waiting for a place that is free.
+        #: Number of looks in a row that found a job waiting for a free place.
         self._waits = 0
 
     def close(self) -> None:
-        """Time stands still from now on."""
+        """Ends the thread. Time stands still from now on."""
         self._closing.set()
         self.join()
 
@@ -57,7 +58,7 @@ class Pacemaker(threading.Thread):
                 self._closing.wait(1.0)
 
     def look(self) -> None:
-        """Turns the clock, if nobody has anything to do now."""
+        """Turns the clock if no function and no part of the engine has anything to do now."""
         if self._clock.at_work:
             return
         now, jobs = self._clock.now_ms(), self._unfinished()
@@ -71,8 +72,8 @@ class Pacemaker(threading.Thread):
             next_ms = min(next_ms, moment)
         self._clock.turn_to(next_ms)
 
-    def _is_placing(self, jobs: Sequence[TrainingJob]) -> bool:
-        """Whether the scheduler is about to give a waiting job its hosts. A warm pool may have the last ones."""
+    def _is_placing(self, jobs: Sequence[Job]) -> bool:
+        """True if the scheduler is about to give a waiting job its hosts. A warm pool may have the last ones."""
         placed = [job for job in jobs if job.placed_ms is not None]
         waiting = next((job for job in jobs if job.placed_ms is None), None)
         hosts = sum(len(job.hosts) for job in placed)
@@ -82,8 +83,8 @@ class Pacemaker(threading.Thread):
         self._waits = self._waits + 1 if free else 0
         return 0 < self._waits <= PATIENCE_LOOKS
 
-    def _next_ms(self, job: TrainingJob, now_ms: int) -> float | None:
-        """When something is to happen to a job; None: the engine is at it."""
+    def _next_ms(self, job: Job, now_ms: int) -> float | None:
+        """Returns when something is to happen to a job, or None if the engine works on it now."""
         due_ms = timetable.next_ms(job, now_ms)
         if job.placed_ms is None:
             return due_ms if job.secondary is S.PENDING else None
@@ -100,8 +101,8 @@ class Pacemaker(threading.Thread):
             return None
         return min(due_ms, *(self._killed_ms(job, host) for host in live))
 
-    def _killed_ms(self, job: TrainingJob, host: FunctionHost) -> float:
-        """When the grace of a host is over that was asked to end."""
+    def _killed_ms(self, job: Job, host: FunctionHost) -> float:
+        """Returns when the grace of a host that was asked to end is over."""
         assert host.asked_ms is not None
         if job.secondary in lifecycle.RUNNING:
             return host.asked_ms + REMAINING_GRACE_SECONDS * 1000

@@ -26,12 +26,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sagelet_engine import nofollow
-from sagelet_engine.data import members
-from sagelet_engine.data.members import Parts
-from sagelet_engine.data.packing import Padded, member_of, unseen
-from sagelet_engine.data.tarballs import COMPRESS_LEVEL
-from sagelet_engine.errors import SageletError
+from sagelet_engine.base import members, nofollow
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.members import Parts
+from sagelet_engine.base.packing import Padded, member_of, unseen
+from sagelet_engine.base.tarballs import COMPRESS_LEVEL
 
 #: An archive without a hub has format 1, which older sagelets read.
 FORMAT = 2

@@ -1,7 +1,8 @@
-"""Replacing what a data directory holds, so that `kill -9` at any time leaves all of the old or all of the new.
+"""Replaces what a data directory holds. `kill -9` at any time leaves all of the old or all of the new.
 
-What is to come is made in `.incoming-ID`, beside the rest. Renaming that to `.change` decides: before, the next owner
-of the directory removes it; from then on, the next owner does what it says: clear these names, then move the new in.
+The new content is made in `.incoming-ID`, beside the rest. The rename to `.change` decides: before it, the next owner
+of the directory removes `.incoming-ID`; after it, the next owner does what it says: clear these names, then move the
+new ones in.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""What sagelet has in a data directory; everything else there belongs to others, and stays."""
+"""The names that are sagelet's in a data directory. Everything else there belongs to others, and stays."""
 
 import os
 import sqlite3
@@ -8,15 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
+from sagelet_engine.base.database import NewerSchema, StoreUnavailable, remove_database, schema_of
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.compile_cache.store import DIRECTORY as COMPILE_CACHE
 from sagelet_engine.data import removal
-from sagelet_engine.database import NewerSchema, StoreUnavailable, remove_database, schema_of
-from sagelet_engine.errors import SettingsError
 from sagelet_engine.hub.store import DIRECTORY as HUB
-from sagelet_engine.jobs import sql_schema
-from sagelet_engine.runtimes.kept_packages import DIRECTORY as ENVIRONMENTS
+from sagelet_engine.runtimes.node.kept_packages import DIRECTORY as ENVIRONMENTS
 from sagelet_engine.s3 import catalog
 from sagelet_engine.s3.names import ESCAPED, is_bucket_name
+from sagelet_engine.store import schema as sql_schema
 
 JOBS_DATABASE = "sagelet.db"
 OBJECTS = "s3"
@@ -61,7 +61,9 @@ class LostDatabase(SettingsError):
 
 
 def lost_database(data: Path, name: str) -> str | None:
-    """Says that a database is missing, or empty, beside data that it knew; None: it is there, or there is no data."""
+    """Says that a database is missing, or empty, beside data that it knew, or None if it is there, or there is no
+    data.
+    """
     path = data / name
     if path.exists() and path.stat().st_size:
         return None

@@ -1,8 +1,8 @@
-"""Writing what a data directory holds into one file, also while a server uses it.
+"""Writes the content of a data directory into one file, also while a server uses it.
 
 The databases are copied as of one moment, and a copy cannot change. Files of objects are never written again, only
-replaced, so hard links to them, made while no writer may commit, are all that is needed; then the server goes on and
-the archive is written at leisure. Jobs are copied before objects: what a job is said to have written is there.
+replaced. So it is enough to make hard links to them while no writer may commit; then the server goes on and the archive
+is written at leisure. Jobs are copied before objects, so what a job is said to have written is there.
 """
 
 import errno
@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import sagelet_engine
-from sagelet_engine.database import copy_database
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.database import copy_database
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.hub.records import DamagedRepository, files_of
 from sagelet_engine.hub.store import BLOBS, HubStore, place_of
 from sagelet_engine.hub.store import DIRECTORY as HUB
-from sagelet_engine.jobs.store import Store
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.errors import DamagedObject
 from sagelet_engine.s3.files import Files, link_or_copy
@@ -29,6 +28,7 @@ from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.verifying import damaged, verifier
 from sagelet_engine.state import archive, contents
 from sagelet_engine.state.change import workspace
+from sagelet_engine.store.jobs import Store
 
 BLOBS_PATH = f"{HUB}/{BLOBS}"
 _ENDINGS = {".tar": False, ".tar.gz": True, ".tgz": True}

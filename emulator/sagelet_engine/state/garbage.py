@@ -1,4 +1,4 @@
-"""What of a data directory nobody needs any more: files of ended jobs, abandoned uploads, of the hub, free pages."""
+"""Removes what nobody needs any more: files of ended jobs, abandoned uploads, the hub's leftovers, free pages."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from sagelet_engine.clock import Clock, SystemClock
+from sagelet_engine.base.clock import Clock, SystemClock
+from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.hub.store import HubStore
-from sagelet_engine.jobs.collector import Collected, Collector, Keep
-from sagelet_engine.jobs.store import Store
-from sagelet_engine.jobs.strays import end_strays
-from sagelet_engine.runtimes.port import Runtime
+from sagelet_engine.model.runtime import Runtime
+from sagelet_engine.retention.gc import Collected, Collector, Keep
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.store import S3Store
 from sagelet_engine.state import contents
 from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.store.jobs import Store
 
 
 @dataclass(frozen=True)

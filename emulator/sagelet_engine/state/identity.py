@@ -1,9 +1,9 @@
-"""Which data directory this is: an id that it keeps when it is moved, and that no copy of it has.
+"""The id of a data directory: the directory keeps it when it is moved, and no copy has it.
 
 `identity.json` has the id, and which directory it was given to (`place.py`). Whoever takes the directory compares the
-two. Where they differ, the directory is a copy: before anything else is done, it forgets the hosts that its original
-runs (their files are copies, too), and gets an id of its own. So the id that hosts carry, as a label, in a comment or
-by the files that they lock, is of one directory only.
+two. If they differ, the directory is a copy: before anything else it forgets the hosts that its original runs (their
+files are copies, too), and gets an id of its own. So the id that hosts carry, as a label, in a comment or by the files
+that they lock, belongs to one directory only.
 """
 
 import hashlib
@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.keys import write_private
-from sagelet_engine.runtimes import host_files, run_dirs
+from sagelet_engine.base import held_files, json_files
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.base.keys import write_private
+from sagelet_engine.runtimes.node import host_files, run_dirs
 from sagelet_engine.state.place import Place
 
 log = logging.getLogger(__name__)
@@ -108,13 +109,13 @@ def _was_elsewhere(data: Path) -> bool:
     """Whether an older sagelet started hosts in a directory that this one is a copy of."""
     elsewhere = [path for path in _known_run_dirs(data) if not Path(path).is_relative_to(os.path.realpath(data))]
     # A host of this directory, which had another path then, holds its lock.
-    ours = any(host_files.is_locked(run_dirs.here(path, data) / host_files.LOCK) for path in elsewhere)
+    ours = any(held_files.is_locked(run_dirs.here(path, data) / host_files.LOCK) for path in elsewhere)
     return bool(elsewhere) and not ours
 
 
 def _known_run_dirs(data: Path) -> list[str]:
-    known = [host_files.read_json(path) or {} for path in (data / "runtime" / "hosts").glob("*/*.json")]
-    orders = [host_files.read_json(path) or {} for path in (data / "runtime" / "slurm").glob("*/go.json")]
+    known = [json_files.read_json(path) or {} for path in (data / "runtime" / "hosts").glob("*/*.json")]
+    orders = [json_files.read_json(path) or {} for path in (data / "runtime" / "slurm").glob("*/go.json")]
     paths = [str(one["run_dir"]) for one in known if "run_dir" in one]
     paths += [str(path) for order in orders for path in order.get("run_dirs", ())]
     return [os.path.realpath(path) for path in paths if os.path.isabs(path)]

@@ -1,4 +1,4 @@
-"""Making a data directory of an export. All of it is unpacked and checked before anything that is there is touched."""
+"""Makes a data directory from an export. Everything is unpacked and checked before anything existing is touched."""
 
 import re
 import tarfile
@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sagelet_engine.data.members import Parts, Tree, size_of
-from sagelet_engine.database_damage import damage_of
-from sagelet_engine.errors import SageletError, SettingsError
+from sagelet_engine.base.database_damage import damage_of
+from sagelet_engine.base.errors import SageletError, SettingsError
+from sagelet_engine.base.members import Parts, Tree, size_of
 from sagelet_engine.hub.records import DamagedRepository, files_of
 from sagelet_engine.hub.store import BLOBS, HubStore, place_of
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.model.job import Job
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.files import Files
 from sagelet_engine.s3.names import is_bucket_name
@@ -26,6 +25,7 @@ from sagelet_engine.state.change import changing
 from sagelet_engine.state.checking.databases import MIGRATIONS
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.state.writers import without_imports
+from sagelet_engine.store.jobs import Store
 
 _FILE_ID = re.compile("[0-9a-f]{32}")
 #: A part of a path that leads nowhere else.
@@ -185,7 +185,7 @@ def _check_jobs(root: Path) -> int:
         store.close()
 
 
-def _check_names(job: TrainingJob) -> None:
+def _check_names(job: Job) -> None:
     """They make paths in the data directory."""
     for name in (job.id, job.key.account, job.key.region, job.cluster or "none"):
         if not _NAME.fullmatch(name):

@@ -1,13 +1,13 @@
 """`server.json` in the data directory: how to reach the server that runs on it, and how to end it.
 
-`sagelet up` posts it when it is ready. After a `kill -9` it is still there; the lock tells whether it is true.
+`sagelet up` writes it when it is ready. After a `kill -9` the file is still there; the lock tells whether it is true.
 """
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sagelet_engine.keys import write_private
+from sagelet_engine.base.keys import write_private
 from sagelet_engine.state.owner import owner_of
 
 FILE = "server.json"
@@ -34,7 +34,7 @@ def withdraw_notice(data: Path) -> None:
 
 
 def read_notice(data: Path) -> Notice | None:
-    """Of the `sagelet up` that runs on a data directory and is ready; None when there is none."""
+    """Of the `sagelet up` that runs on a data directory and is ready, or None if there is none."""
     try:
         notice = Notice(**json.loads((data / FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

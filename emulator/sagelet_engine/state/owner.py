@@ -1,7 +1,7 @@
-"""Who owns a data directory: one process at a time, which first finishes what an earlier one began.
+"""The owner of a data directory: one process at a time. It first finishes what an earlier owner began.
 
-The lock is held on a file, `lock`, which tells others who the owner is, and on the directory itself: a file that is
-removed makes no room for a second owner. Where a file system cannot lock directories (NFS), the file has to do.
+The lock is held on a file, `lock`, which tells others who the owner is, and on the directory itself: removing the file
+makes no room for a second owner. Where a file system cannot lock directories (NFS), the file alone has to do.
 """
 
 import errno
@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from sagelet_engine.errors import DataDirectoryInUse, SettingsError
+from sagelet_engine.base.errors import DataDirectoryInUse, SettingsError
 from sagelet_engine.state.change import finish_change
 from sagelet_engine.state.identity import Identity, establish
 from sagelet_engine.state.privacy import keep_private
@@ -35,7 +35,7 @@ class DirectoryLock:
         self.identity: Identity
 
     def lost(self) -> str | None:
-        """Why the directory is not this process's any more, for people; None while it is."""
+        """Why the directory is not this process's any more, for people, or None while it is."""
         if not _is_same(self._data, self._directory):
             return f"--data {self._data} was moved, removed or replaced while a server ran on it"
         if not _is_same(self._data / FILE, self._file):
@@ -85,7 +85,7 @@ def lock_directory(data: Path) -> DirectoryLock:
 
 
 def owner_of(data: Path) -> int | None:
-    """The process that owns a data directory; None when none does, or its number cannot be read."""
+    """The process that owns a data directory, or None if none does, or its number cannot be read."""
     try:
         with (data / FILE).open(encoding="ascii") as lock:
             if _locked(lock.fileno(), fcntl.LOCK_SH):

@@ -1,11 +1,11 @@
-"""A data directory is its owner's alone: it holds the key pair, jobs' secrets and objects, and a lock."""
+"""Keeps a data directory private to its owner: it holds the key pair, jobs' secrets and objects, and a lock."""
 
 import os
 import stat
 from pathlib import Path
 
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.keys import make_private
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.base.keys import make_private
 from sagelet_engine.state.contents import is_data_directory, is_empty
 
 _OTHERS = 0o077

@@ -1,20 +1,20 @@
-"""Emptying a data directory: all of it, or only its jobs or its objects. What is not sagelet's stays."""
+"""Empties a data directory: all of it, or only its jobs or its objects. What is not sagelet's stays."""
 
 import logging
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.data.channels.pipe_mode import PipeFeed
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.database import StoreUnavailable
-from sagelet_engine.jobs.store import Store
-from sagelet_engine.runtimes.port import Runtime
+from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.s3.files import clean_disk_full
 from sagelet_engine.state import contents
 from sagelet_engine.state.change import changing
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.state.writers import without_imports
+from sagelet_engine.store.jobs import Store
 
 _log = logging.getLogger(__name__)
 

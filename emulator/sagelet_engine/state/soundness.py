@@ -1,10 +1,10 @@
-"""Whether the databases of a data directory are sound, also beside a server: a quick look often, a long one hourly."""
+"""Checks the databases of a data directory, also beside a server: a quick look often, a full one every hour."""
 
 import threading
 from pathlib import Path
 
-from sagelet_engine.database import DatabaseDamaged, NewerSchema, StoreUnavailable, schema_of
-from sagelet_engine.database_damage import damage_of, has_header
+from sagelet_engine.base.database import DatabaseDamaged, NewerSchema, StoreUnavailable, schema_of
+from sagelet_engine.base.database_damage import damage_of, has_header
 from sagelet_engine.state import contents
 from sagelet_engine.state.checking.databases import MIGRATIONS
 

@@ -1,11 +1,11 @@
-"""Keeping commands that need no server off a directory whose content is about to change: `sagelet s3 import`, `hub`."""
+"""Keeps commands that need no server (`sagelet s3 import`, `hub`) off a directory that is about to be replaced."""
 
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from sagelet_engine.errors import DataDirectoryInUse
+from sagelet_engine.base.errors import DataDirectoryInUse
 from sagelet_engine.hub.store import HubStore
 from sagelet_engine.state.contents import OBJECTS
 

@@ -1,27 +1,28 @@
-"""Metric definitions: numbers out of log lines.
+"""Applies metric definitions: takes numbers from log lines.
 
-As on AWS: Python's regular expressions, group 1 only, values as float32, so a regex that cuts `2.38e-05` down to
-`2.38` gives 2.38 here, too. They are run by the library `regex`, which understands the same language, lets other
-threads work meanwhile and can be told to give up: with `re`, one definition that backtracks for ever stops the server.
+As on AWS: Python's regular expressions, group 1 only, values as float32. So a regex that cuts `2.38e-05` down to `2.38`
+gives 2.38 here, too. The library `regex` runs them: it understands the same language, lets other threads work
+meanwhile, and has a time limit. With `re`, one definition that backtracks for ever would stop the server.
 """
 
 import logging
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import regex
 
-from sagelet_engine.telemetry.events import LogEvent
+from sagelet_engine.model.log_events import LogEvent
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.spec import MetricDefinition
 from sagelet_engine.telemetry.patterns import needed_text, repetitions
-from sagelet_engine.telemetry.sink import MetricPoint
 
 log = logging.getLogger(__name__)
 
-#: Seconds that one definition may take for one line; an honest one takes microseconds.
+#: Seconds that one definition may take for one line. An ordinary one takes microseconds.
 PATIENCE = 1.0
-#: Steps that a regex may take without a limit, and without letting other threads work: milliseconds.
+#: Steps (some milliseconds) that a regex may take without a time limit and without letting other threads work.
 QUICK_STEPS = 1_000_000
 
 
@@ -30,7 +31,7 @@ class InvalidMetricRegex(ValueError):
 
 
 def compile_regex(text: str) -> "regex.Pattern[str]":
-    """Raises InvalidMetricRegex."""
+    """Compiles a definition's regex. Raises InvalidMetricRegex."""
     try:
         return regex.compile(text)
     except (regex.error, OverflowError, RecursionError) as error:
@@ -39,9 +40,9 @@ def compile_regex(text: str) -> "regex.Pattern[str]":
 
 class _Definition(NamedTuple):
     regex: "regex.Pattern[str]"
-    #: Every line with a match has it.
+    #: A text that every line with a match contains.
     needed: str
-    #: Characters of a line that the regex is done with in a moment, whatever they are.
+    #: Length of a line, in characters, up to which the regex ends within QUICK_STEPS, whatever they are.
     quick: int
 
 
@@ -54,11 +55,11 @@ def _definition(text: str) -> _Definition:
 class MetricDefinitions:
     """The compiled MetricDefinitions of a job. Raises InvalidMetricRegex."""
 
-    def __init__(self, definitions: Iterable[Mapping[str, str]]) -> None:
-        self._definitions = {entry["Name"]: _definition(entry["Regex"]) for entry in definitions}
+    def __init__(self, definitions: Iterable[MetricDefinition]) -> None:
+        self._definitions = {one.name: _definition(one.regex) for one in definitions}
 
     def points(self, events: Iterable[LogEvent]) -> list[MetricPoint]:
-        """Every value that the events hold, in order. A definition that takes too long is given up for good."""
+        """Returns every value in the events, in order. A definition that takes too long is never used again."""
         if not self._definitions:
             return []
         return [
@@ -87,14 +88,14 @@ def _values(definition: _Definition, text: str) -> Iterator[float]:
         try:
             value = float32(float(match[group]))
         except (TypeError, ValueError):
-            # The group took no part in the match or is not a number: AWS emits nothing for it.
+            # The group took no part in the match, or is not a number. AWS emits nothing then.
             continue
-        # CloudWatch and JSON know neither NaN nor infinity.
+        # CloudWatch and JSON have neither NaN nor infinity.
         if math.isfinite(value):
             yield value
 
 
 def float32(value: float) -> float:
-    """The value as CloudWatch and FinalMetricDataList carry it; infinite when it is too large for that."""
+    """Rounds a value as CloudWatch and FinalMetricDataList do. Infinite if it is too large for that."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     return rounded

@@ -1,13 +1,13 @@
-"""What can be said of a regex without running it.
+"""What can be known about a regex without running it.
 
-That saves most of the time that lines take: to look for a text takes a fiftieth of the time of a regex that is run with
-a time limit, and that limit takes two thirds of a short match. What is not understood for certain is run with care.
+This saves most of the time that lines take: searching for a text takes a fiftieth of the time of a regex with a time
+limit, and the limit takes two thirds of a short match. What is not understood for certain is run with the limit.
 """
 
 import re
 from collections.abc import Iterator
 
-#: One element of a pattern and its quantifiers. Flags, looks around and other groups with `(?` are not among them.
+#: One element of a pattern and its quantifiers. Flags, lookarounds and other groups with `(?` are not included.
 _ELEMENT = re.compile(
     r"""(?: (?P<plain> [^\\^$.|?*+()\[\]{}] )
     |   \\(?P<escaped> [-!"$%&'()*+,./:;=?@\[\\\]^{|}~] )
@@ -25,7 +25,7 @@ class _NotUnderstood(Exception):
 
 
 def needed_text(pattern: str) -> str:
-    """The longest text outside of all groups that every match holds; empty: none is known."""
+    """Returns the longest text outside of groups that every match contains. Empty if none is known."""
     runs = [""]
     try:
         for element, depth in _elements(pattern):
@@ -42,10 +42,10 @@ def needed_text(pattern: str) -> str:
 
 
 def repetitions(pattern: str) -> int | None:
-    """How many single characters of the pattern are repeated, where nothing else is and nothing has alternatives.
+    """Returns how many repeated single characters a pattern has. None if it repeats more, or has alternatives.
 
-    With k of them a search takes at most about n ** (k + 1) steps for a line of n characters. None: there is no such
-    bound, or none is known.
+    With k of them a search takes at most about n ** (k + 1) steps for a line of n characters. None means that no such
+    bound is known.
     """
     count = 0
     try:
@@ -59,7 +59,7 @@ def repetitions(pattern: str) -> int | None:
 
 
 def _elements(pattern: str) -> Iterator[tuple["re.Match[str]", int]]:
-    """Each element, and in how many groups what follows it is. Raises _NotUnderstood."""
+    """Yields each element, and the number of groups around what follows it. Raises _NotUnderstood."""
     depth = place = 0
     while place < len(pattern):
         element = _ELEMENT.match(pattern, place)

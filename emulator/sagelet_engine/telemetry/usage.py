@@ -13,18 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from sagelet_engine.clock import Clock
-from sagelet_engine.data.volume import Volume
-from sagelet_engine.database import StoreUnavailable
-from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.base.volume import Volume
 from sagelet_engine.instances.gpu_gauge import GpuGauge
-from sagelet_engine.runtimes.port import Handle, Runtime, Usage
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_engine.model.runtime import Handle, Runtime, Usage
+from sagelet_engine.model.sinks import MetricPoint
 
 log = logging.getLogger(__name__)
 
 MINUTE_MS = 60_000
-#: Seconds between looks at a host, the last for all that follow: also a job of seconds is seen.
+#: Seconds between looks at a host; the last value repeats. The first are short so that a job of seconds is seen.
 LOOKS = (0.2, 0.8, 2.0, 3.0, 4.0, 10.0)
 
 Publish = Callable[[list[MetricPoint]], None]
@@ -32,7 +32,7 @@ Publish = Callable[[list[MetricPoint]], None]
 
 @dataclass
 class Gauges:
-    """What there is to read of one host beside its Usage."""
+    """What is read of one host beside its Usage."""
 
     handle: Handle
     volume: Volume
@@ -41,9 +41,9 @@ class Gauges:
 
 @dataclass
 class _Minute:
-    """What was seen since the last point."""
+    """What was measured since the last point."""
 
-    #: Where CPU time is counted from.
+    #: The start of the interval for CPU time, ms since the epoch.
     start_ms: int
     start_cpu: float
     last_ms: int = 0
@@ -52,7 +52,7 @@ class _Minute:
 
 
 class HostMeter:
-    """Looks at one host, and the points that come of them."""
+    """Collects looks at one host and makes points of them."""
 
     def __init__(self, gauges: Gauges) -> None:
         self._gauges = gauges
@@ -64,11 +64,11 @@ class HostMeter:
 
     @property
     def complete(self) -> bool:
-        """Whether a minute has been seen since the last points."""
+        """True if a minute has passed since the last points."""
         return self._minute is not None and self._minute.last_ms - self._minute.start_ms >= MINUTE_MS
 
     def look(self, now_ms: int, usage: Usage) -> None:
-        """Takes in what is true now."""
+        """Takes in one look."""
         minute = self._minute
         if minute is None or now_ms < minute.start_ms:  # The machine's clock was set back.
             minute = self._minute = self._first(now_ms, usage)
@@ -77,7 +77,7 @@ class HostMeter:
             minute.gpu_looks.append(gpu)
 
     def points(self) -> list[MetricPoint]:
-        """The points of what was seen since the last ones; none when nothing was."""
+        """Returns the points since the last call. Empty if nothing was measured."""
         minute = self._minute
         if minute is None or minute.last is None or minute.last_ms == minute.start_ms:
             return []
@@ -97,19 +97,19 @@ class HostMeter:
         return [MetricPoint(name, value, minute.last_ms, self.handle.host) for name, value in sorted(values.items())]
 
     def _first(self, now_ms: int, usage: Usage) -> _Minute:
-        """A young host is counted from its start; one that was taken over from an earlier server from now on."""
+        """Begins to count: at a young host's start, or now for a host that an earlier server started."""
         if 0 <= now_ms - self.handle.started_ms < MINUTE_MS:
             return _Minute(self.handle.started_ms, 0.0)
         return _Minute(now_ms, usage.cpu_seconds)
 
 
 class UsageSampler(threading.Thread):
-    """Looks at the hosts of one job as long as they are watched. It never fails the job: what fails is left out."""
+    """Looks at the hosts of one job while they are watched. It never fails the job: a look that fails is left out."""
 
     def __init__(
         self, runtime: Runtime, clock: Clock, hosts: Sequence[Gauges], publish: Publish, closing: threading.Event
     ) -> None:
-        """`closing`: the server goes down; nothing is written any more."""
+        """`closing` is set when the server goes down. Then nothing more is written."""
         super().__init__(name="usage", daemon=True)
         self._runtime = runtime
         self._clock = clock
@@ -117,12 +117,12 @@ class UsageSampler(threading.Thread):
         self._publish = publish
         self._closing = closing
         self._ended = threading.Event()
-        #: Held while points are made and written, never while a runtime is asked: that may take a second.
+        #: Held while points are made and written. Never held while a runtime is asked, which may take a second.
         self._guard = threading.Lock()
         self._broken = False
 
     def stop(self) -> None:
-        """The hosts are down, or are left alone: writes what is left of the last minute. Nothing is written after."""
+        """Writes the rest of the last minute when the hosts are down, or left alone. Nothing is written afterwards."""
         with self._guard:
             self._ended.set()
             for meter in self._meters:
@@ -156,6 +156,6 @@ class UsageSampler(threading.Thread):
         except (RuntimeUnavailable, StoreUnavailable) as error:
             log.warning("instance metrics are left out for now: %s", error)
         except Exception:
-            if not self._broken:  # Once a job: a fault that lasts must not fill the log.
+            if not self._broken:  # Once for each job: a lasting fault must not fill the log.
                 log.exception("instance metrics could not be read")
             self._broken = True

@@ -1,7 +1,7 @@
-"""`python -m sagelet_runtime.command COMMAND ARGUMENT...`: a command in place of the toolkit, prepared as by it.
+"""`python -m sagelet_runtime.command COMMAND ARGUMENT...`: runs a command prepared as AWS's toolkit prepares a script.
 
-SDK v3's jobs replace the entry point, so the toolkit does not run and `framework.main` neither. This sets up what
-that would have set up around the script, and becomes the command: signals and exit code are the command's own.
+SDK v3's jobs replace the entry point, so neither the toolkit nor `framework.main` runs. This module sets up the
+environment that `framework.main` would have set up, then execs the command. Signals and exit code are the command's.
 """
 
 import json
@@ -14,15 +14,22 @@ from typing import Any, NoReturn
 
 from sagemaker_training import environment, errors, files
 
-from sagelet_runtime import compiler, driver_install, framework, image, requirements, sdk_v3
-from sagelet_runtime.workers.world import gpus_of
+from sagelet_runtime.base import compiler, image
+from sagelet_runtime.base.world import gpus_of
+from sagelet_runtime.entry import sdk_v3
+from sagelet_runtime.launch import framework
+from sagelet_runtime.requirements import driver_install
+from sagelet_runtime.requirements import held_packages as requirements
 
-#: JSON object of the hyperparameters that the Training Compiler reads.
+#: JSON object with the hyperparameters that the Training Compiler reads.
 PARAMETERS = "SAGELET_COMPILER_PARAMETERS"
 
 
 def main() -> NoReturn:
-    """Exits 1, with a failure file, where the compiler's configuration is wrong or torch_xla is not there."""
+    """Prepares the environment and becomes the command.
+
+    Exits 1, with a failure file, if the compiler's configuration is wrong or torch_xla is missing.
+    """
     image.say_what_stands_in(os.environ)
     try:
         added = prepared_environment(os.environ)
@@ -36,7 +43,7 @@ def main() -> NoReturn:
 
 
 def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables to add. Raises the toolkit's ClientError."""
+    """Returns the variables to add. Raises the toolkit's ClientError."""
     resources, gpus = environment.read_resource_config(), environment.num_gpus()
     job = SimpleNamespace(
         additional_framework_parameters=json.loads(environ.get(PARAMETERS, "{}")),
@@ -56,7 +63,7 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
     if workers is None:
         _refuse_workers(job.additional_framework_parameters, resources, environ, gpus)
     added |= framework.hugging_face_environment(environ)
-    # For the hooks; in a job that needs none its sitecustomize does nothing.
+    # PYTHONPATH brings the hooks. In a job that needs none, its sitecustomize does nothing.
     path = os.pathsep.join(filter(None, [framework.STARTUP, environ.get("PYTHONPATH", "")]))
     added |= framework.report_environment(job, environ)
     added |= framework.stand_in_environment(job, environ)
@@ -68,7 +75,10 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def _refuse_workers(
     parameters: Mapping[str, Any], resources: Mapping[str, Any], environ: Mapping[str, str], found: int
 ) -> None:
-    """The plain driver starts one process on each host, which torch_xla would not join."""
+    """Raises ClientError if several workers are asked for.
+
+    The plain driver starts one process on each host, and torch_xla would not join them.
+    """
     count = len(resources["hosts"]) * max(1, gpus_of(resources["current_instance_type"], environ, found))
     if count > 1 and compiler.parse_flag(compiler.MULTI_WORKER, parameters.get(compiler.MULTI_WORKER, False)):
         raise errors.ClientError(

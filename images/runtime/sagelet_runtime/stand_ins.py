@@ -1,6 +1,6 @@
-"""Packages of AWS's images that cannot be had, or do nothing here, by their names.
+"""Stands in for packages of AWS's images that are not available, or do nothing here.
 
-Asked last: what a requirements.txt installs under one of the names comes first.
+The finder is asked last, so a package that requirements.txt installs under one of the names comes first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PLACE = str(Path(__file__).with_name("absent"))
 
 
 class StandIns(abc.MetaPathFinder):
-    """Last on sys.meta_path."""
+    """Finds the packages in `absent/`. It is the last finder on sys.meta_path."""
 
     def find_spec(
         self,

@@ -1,20 +1,22 @@
 """`train`, the entry point of a training host: `python -m sagelet_runtime.train`.
 
-AWS's toolkit does the work. This puts right what it lacks: the script's lines come out whole and at once, a stop
-request reaches the script, orphans are reaped when this is process 1.
+AWS's toolkit does the work. This module adds what the toolkit lacks: the script's lines come out whole and at once, a
+stop request reaches the script, and orphans are reaped if this is process 1.
 """
 
 import io
 import os
 import sys
 
-from sagelet_runtime import compiler_faults, init, pump, signals
+from sagelet_runtime.base import compiler_faults, signals
+from sagelet_runtime.entry import init
+from sagelet_runtime.entry import output_relay as pump
 
-FRAMEWORK_MODULE = "sagelet_runtime.framework:main"
+FRAMEWORK_MODULE = "sagelet_runtime.launch.framework:main"
 
 
 def main() -> None:
-    """Runs the job described under /opt/ml (or SAGEMAKER_BASE_DIR). Exits 0, or as the toolkit does on failure."""
+    """Runs the job described under /opt/ml (or SAGEMAKER_BASE_DIR). Exits 0, or with the toolkit's code on failure."""
     if init.is_init():
         init.become_child_of_init()
     signals.install()
@@ -36,7 +38,10 @@ def _line_buffered() -> None:
 
 
 def _forget_working_directory() -> None:
-    """`python -m` puts the working directory on sys.path, and the toolkit hands sys.path to the user script."""
+    """Removes the working directory from sys.path, unless PYTHONPATH names it.
+
+    `python -m` puts it there, and the toolkit passes sys.path to the user script.
+    """
     named = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if sys.path and os.path.abspath(sys.path[0]) == os.getcwd() and os.getcwd() not in named:
         del sys.path[0]

@@ -3,13 +3,17 @@
 import json
 import os
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
+
+# As in a job.
+sys.path[:0] = sys.argv[1:2]
+sys.path.append(os.environ["HOOK"])
+from sagelet_runtime.hugging_face import hub  # noqa: E402 - found by the lines above
+
+hub.activate()
 
 if len(sys.argv) > 1:
-    sys.path[:0] = [sys.argv[1]]
-    sys.path.append(os.environ["HOOK"])
-    from sagelet_runtime.hugging_face import hub
-
-    hub.activate()
     from transformers import AutoConfig, GPT2Tokenizer
     from transformers.file_utils import cached_path, hf_bucket_url
 
@@ -33,4 +37,10 @@ else:
         "streamed": next(iter(stream)),
         "configurations": get_dataset_config_names("nyu-mll/glue"),
     }
+    with redirect_stdout(StringIO()) as log:
+        try:
+            load_dataset("org/none")
+        except FileNotFoundError as error:
+            answer["miss"] = type(error).__name__
+    answer["log"] = log.getvalue().splitlines()
 print("ANSWER " + json.dumps(answer))

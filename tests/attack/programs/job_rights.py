@@ -56,7 +56,7 @@ def element(text: str, name: str) -> str:
 
 
 def sessions() -> dict[str, tuple[int, str]]:
-    """Every way to AssumeRole that is not the front door."""
+    """Every way to AssumeRole that is not the request guard."""
     own = json.loads(os.environ.get("ATTACK_ROLES", "[]"))
     tried: dict[str, tuple[int, str]] = {}
     for role in (NOBODYS_ROLE, *own):
@@ -120,7 +120,7 @@ def others() -> dict[str, tuple[int, str]]:
 
 
 def two_services(body: str) -> tuple[int, str]:
-    """Allowed for CloudWatch; who takes the first thing that looks like a scope sees IAM."""
+    """A signature allowed for CloudWatch. A server that takes the first text that looks like a scope sees IAM."""
     request = AWSRequest("POST", f"{ENDPOINT}/", {"Content-Type": FORM}, body.encode())
     SigV4Auth(Credentials(*OWN), "monitoring", REGION).add_auth(request)
     headers = dict(request.headers.items())

@@ -13,7 +13,7 @@ import psutil
 from botocore.config import Config
 
 from bench import calls, load, many_jobs, servers
-from bench.calls import CREATE, DESCRIBE, KINDS, LIST, LIST_NAMED, SEARCH, SEARCH_PROPERTY, Kind
+from bench.calls import CREATE, DESCRIBE, KINDS, LIST, SEARCH, SEARCH_PROPERTY, Kind
 from bench.load import Outcome
 from bench.tables import Bar, Scale, Table
 
@@ -24,7 +24,7 @@ HEAD = (
 #: What the design promises: of calls/s.
 RATIOS = {CREATE: 8, DESCRIBE: 15}
 #: Of the 99th percentile of one client, in milliseconds.
-LIMITS = {LIST: 20, LIST_NAMED: 20, SEARCH: 100, SEARCH_PROPERTY: 100}
+LIMITS = {LIST: 20, SEARCH: 100, SEARCH_PROPERTY: 100}
 
 
 #: From so many clients on one round is enough.
@@ -40,13 +40,11 @@ class Plan:
     #: Number of calls in a round, by clients.
     ours: dict[int, int]
     theirs: dict[int, int]
-    #: With boto3, one client.
-    boto3_calls: int
 
 
 PLANS = {
-    Scale.FULL: Plan(10_000, 3, {1: 200, 16: 480, 1000: 1000}, {1: 60, 16: 160, 1000: 1000}, 100),
-    Scale.SHORT: Plan(100, 1, {1: 10, 16: 32, 100: 100}, {1: 3, 16: 16, 100: 100}, 3),
+    Scale.FULL: Plan(10_000, 3, {1: 200, 16: 480, 1000: 1000}, {1: 60, 16: 160, 1000: 1000}),
+    Scale.SHORT: Plan(100, 1, {1: 10, 16: 32, 100: 100}, {1: 3, 16: 16, 100: 100}),
 }
 
 
@@ -94,8 +92,7 @@ def run(scale: Scale) -> list[Table]:
                 # Jobs of a bucket that is not there are refused, by one of the two.
                 _client("s3", server).create_bucket(Bucket="models")
             _fill_moto(pair[1], plan.jobs)
-            tables = [_table(kind, plan, pair) for kind in KINDS]
-            return [*tables, _boto3_table(plan, pair)]
+            return [_table(kind, plan, pair) for kind in KINDS]
 
 
 def _fill_moto(server: Server, jobs: int) -> None:
@@ -117,8 +114,7 @@ def _table(kind: Kind, plan: Plan, pair: tuple[Server, Server]) -> Table:
         f"{kind.title}, {plan.jobs:,} jobs",
         HEAD,
         tuple(row for clients, servers_ in found.items() for row in _rows(clients, servers_)),
-        f"{plan.rounds} round(s), the servers in turns; milliseconds are of all calls, calls/s the rounds' median. "
-        "CPU counts what a server did after its answers, too.",
+        "",
         tuple(_bars(kind, found)),
         {
             "calls": sum(len(outcome.seconds) for outcome in ours),
@@ -187,46 +183,8 @@ def _clients(number: int) -> str:
     return f"{number:,} client{'s' if number > 1 else ''}"
 
 
-def _boto3_table(plan: Plan, pair: tuple[Server, Server]) -> Table:
-    """Creating and describing as a program does."""
-    rows: list[tuple[str | float | int, ...]] = []
-    for server in pair:
-        client = _client("sagemaker", server)
-        for kind in (CREATE, DESCRIBE):
-            outcome = _with_boto3(client, kind, plan)
-            rows.append(
-                (
-                    kind.operation,
-                    server.name,
-                    plan.boto3_calls,
-                    outcome.percentile(50),
-                    outcome.percentile(99),
-                    outcome.rate,
-                )
-            )
-    return Table(
-        "What boto3 sees",
-        ("call", "server", "calls", "p50 ms", "p99 ms", "calls/s"),
-        tuple(sorted(rows, key=lambda row: str(row[0]))),
-        "One client, one call after another, its own time to sign and to read included.",
-        counts={"calls": plan.boto3_calls * len(rows)},
-    )
-
-
 def _client(service: str, server: Server) -> Any:
     return boto3.client(
         service, endpoint_url=server.endpoint, region_name=many_jobs.REGION, aws_access_key_id=many_jobs.ACCOUNT,
         aws_secret_access_key="any", config=Config(retries={"total_max_attempts": 1}),
     )  # fmt: skip
-
-
-def _with_boto3(client: Any, kind: Kind, plan: Plan) -> Outcome:
-    outcome = Outcome()
-    call = {CREATE: client.create_training_job, DESCRIBE: client.describe_training_job}[kind]
-    began = time.perf_counter()
-    for _ in range(plan.boto3_calls):
-        sent, parameters = time.perf_counter(), kind.body(plan.jobs)
-        call(**parameters)
-        outcome.seconds.append(time.perf_counter() - sent)
-    outcome.elapsed = time.perf_counter() - began
-    return outcome

@@ -31,7 +31,7 @@ class Plan:
     rounds: int
 
 
-PLANS = {Scale.FULL: Plan((1, 2, 4, 8, 16, 32, 64), 3), Scale.SHORT: Plan((1, 8), 1)}
+PLANS = {Scale.FULL: Plan((1, 8, 64), 3), Scale.SHORT: Plan((1, 8), 1)}
 
 
 @dataclass(frozen=True)

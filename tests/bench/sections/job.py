@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,10 +20,10 @@ from bench import runtimes
 from bench.runtimes import User
 from bench.tables import Bar, Scale, Table
 from bench.training import BUCKET, spread, until
+from sagelet_engine.base.keys import read_key_pair
 from sagelet_engine.images.engine import connect
-from sagelet_engine.keys import read_key_pair
-from sagelet_engine.runtimes.docker_facts import probe
-from sagelet_engine.runtimes.docker_spec import JOB_NAME
+from sagelet_engine.runtimes.docker.engine import probe
+from sagelet_engine.runtimes.docker.spec import JOB_NAME
 from support.jobs import archive
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,8 +48,6 @@ class Run:
     first_line: float
     last_line: float
     total: float
-    #: When each secondary status began; sagelet's runs alone have them.
-    statuses: dict[str, float] = field(default_factory=dict)
 
 
 def run(scale: Scale) -> list[Table]:
@@ -72,7 +70,7 @@ def run(scale: Scale) -> list[Table]:
         for _ in range(ROUNDS[scale]):
             for name, kind in kinds.items():
                 runs.setdefault(name, []).append(kind())
-    return [_totals(runs, absent), _phases(runs)]
+    return [_totals(runs, absent)]
 
 
 # --- the tables -------------------------------------------------------------------------------------------------------
@@ -120,39 +118,6 @@ def _total_row(name: str, found: list[Run], bare: list[Run] | None) -> tuple[str
     return (*row, round(median(above), 2), spread(above))
 
 
-PHASES = {
-    "until Training begins": lambda run: run.statuses["Training"],
-    "until the first line": lambda run: run.first_line - run.statuses.get("Training", 0.0),
-    "the script": lambda run: run.last_line - run.first_line,
-    "until its end is seen": lambda run: run.statuses.get("Uploading", run.total) - run.last_line,
-    "until the model is in S3": lambda run: run.statuses["Completed"] - run.statuses["Uploading"],
-    "until a client knows": lambda run: run.total - run.statuses["Completed"],
-}
-#: Of a bare run.
-WITHOUT_STATUSES = {"until the first line", "the script", "until its end is seen"}
-
-
-def _phases(runs: dict[str, list[Run]]) -> Table:
-    shown = {name: found for name, found in runs.items() if name != LOCAL}
-
-    def cell(found: list[Run], phase: str) -> float | str:
-        if not found[0].statuses and phase not in WITHOUT_STATUSES:
-            return ""
-        return round(median(1000 * PHASES[phase](one) for one in found))
-
-    return Table(
-        "Where the time of a job goes",
-        ("phase", *(f"{name}, ms" for name in shown)),
-        tuple((phase, *(cell(found, phase) for found in shown.values())) for phase in PHASES),
-        "Medians of the runs above, by SecondaryStatusTransitions and by the times that the script prints. Until the "
-        "first line a container is made and started, and Python loads the toolkit; until its end is seen the toolkit "
-        "ends and Docker takes the container down.",
-    )
-
-
-# --- sagelet ----------------------------------------------------------------------------------------------------------
-
-
 def _upload_script(user: User) -> None:
     body = archive({"train.py": SCRIPT})
     user.account.s3.put_object(Bucket=BUCKET, Key="code/sourcedir.tar.gz", Body=body)
@@ -172,9 +137,7 @@ def _job(user: User) -> Run:
     if description["TrainingJobStatus"] != "Completed":
         raise RuntimeError(f"{name}: {description.get('FailureReason')}")
     user.account.s3.head_object(Bucket=BUCKET, Key=f"out/{name}/output/model.tar.gz")
-    transitions = description["SecondaryStatusTransitions"]
-    statuses = {one["Status"]: one["StartTime"].timestamp() - begin for one in transitions}
-    return Run(*_marks(user.account.lines(name), begin), end - begin, statuses)
+    return Run(*_marks(user.account.lines(name), begin), end - begin)
 
 
 def _marks(lines: list[str], begin: float) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """Records what today's sagelet writes, as SQL that a reviewer can read: `python tests/data/schemas/record.py`.
 
-One file per database and schema version, of the code that had that version; they are never made anew, so this runs on
-old checkouts, too (PYTHONPATH names one), and uses only what they all have. A change that adds a migration adds a file.
+There is one file for each database and schema version, written by the code that had that version. No file is ever made
+again. A change that adds a migration adds a file.
 No commit has schema 1 of sagelet.db: that file is the one of schema 2 without what its migration added.
 """
 
@@ -15,12 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.jobs import lifecycle
-from sagelet_engine.jobs.record import JobKey, SecondaryStatus, TrainingJob
-from sagelet_engine.jobs.store import Store
-from sagelet_engine.telemetry.events import LogEvent
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.model import lifecycle, training
+from sagelet_engine.model.job import JobKey, SecondaryStatus
+from sagelet_engine.model.log_events import LogEvent
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.store.jobs import Store
 
 S = SecondaryStatus
 ACCOUNTS = {"123456789012": "us-east-1", "210987654321": "eu-west-1"}
@@ -44,7 +45,7 @@ def fill_jobs(store: Store) -> None:
     for account, region in ACCOUNTS.items():
         for steps in (0, 2, 4):
             name = {0: "waits", 2: "trains", 4: "done"}[steps]
-            job = lifecycle.create(
+            job = training.create(
                 JobKey(account, region, name), f"{account[:4]}{steps}".ljust(32, "0"), request(name), {"k": name}, T0
             )
             store.insert(job)

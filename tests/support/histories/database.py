@@ -1,7 +1,7 @@
-"""SQLite as a part of the outside world: each statement is a step, a disk may be full, a process dies at a commit.
+"""SQLite as a part of the simulated world. Each statement is a step, the disk may fill, a process may die at a commit.
 
-A transaction is never left half way for another thread, since SQLite would have it wait; a thread switches before
-BEGIN and after COMMIT, and dies before either or after COMMIT. What was committed is told in order.
+No thread switches in the middle of a transaction, because SQLite would make the other thread wait. A thread switches
+before BEGIN and after COMMIT, and dies before either or after COMMIT. Commits are reported in order.
 """
 
 import json
@@ -13,15 +13,15 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from sagelet_engine import database, held_files
+from sagelet_engine.base import database, held_files
 from support.histories.schedule import Schedule
 
-#: What a commit did: the record after it (None: the job was deleted), by the job's id.
+#: The result of a commit: the record after it by the job's id, or None if the job was deleted.
 Committed = Callable[[str, dict[str, Any] | None], None]
 
 
 class Disk:
-    """What the database lies on."""
+    """The disk under the database."""
 
     def __init__(self) -> None:
         self.full = False
@@ -30,7 +30,7 @@ class Disk:
         self.held: list[Held] = []
 
     def close(self) -> None:
-        """The process that had it open is gone."""
+        """Closes everything, because the process that had it open is gone."""
         for connection in self.opened:
             connection.close()
         self.opened.clear()
@@ -39,11 +39,11 @@ class Disk:
 
 
 class Held(held_files.Identity):
-    """What one process holds: equal to what another one does, and not the same."""
+    """What one process holds. It equals what another process holds, but is another object."""
 
 
 def holding(disk: Callable[[], Disk]) -> SimpleNamespace:
-    """In the place of `held_files`, for processes that die: `disk` has what the one holds that asks."""
+    """Replaces `held_files`, for processes that die. `disk` returns what the calling process holds."""
 
     def hold(path: Path) -> Held:
         held = Held(held_files.hold(path))
@@ -51,7 +51,7 @@ def holding(disk: Callable[[], Disk]) -> SimpleNamespace:
         return held
 
     def release(held: Held) -> None:
-        """Nothing for a process that is gone: its system has done it."""
+        """Does nothing for a process that is gone: the system has released its files."""
         mine = disk().held
         for index, one in enumerate(mine):
             if one is held:
@@ -62,7 +62,7 @@ def holding(disk: Callable[[], Disk]) -> SimpleNamespace:
 
 
 def connection_type(schedule: Schedule, disk: Disk, committed: Committed) -> type[sqlite3.Connection]:
-    """Connections whose statements are steps."""
+    """Returns a connection class whose statements are steps."""
 
     class Connection(sqlite3.Connection):
         jobs: list[tuple[str, str | None]]
@@ -117,7 +117,7 @@ def under_control(schedule: Schedule, disk: Disk, committed: Committed) -> Itera
 
 @contextmanager
 def replaced(connect: Callable[..., sqlite3.Connection], disk: Callable[[], Disk]) -> Iterator[None]:
-    """For as long as the block lasts, what the databases call to open and to hold their files."""
+    """Replaces, during the block, the functions with which the databases open and hold their files."""
     with ExitStack() as stack:
         sqlite = SimpleNamespace(**{**vars(sqlite3), "connect": connect})
         stack.enter_context(mock.patch.object(database, "sqlite3", sqlite))

@@ -1,7 +1,7 @@
-"""The file system as a part of the outside world: each change of a file below the data directory is a step.
+"""The file system as a part of the simulated world: each change of a file below the data directory is a step.
 
-Python tells its audit hooks of every file that is opened, made, renamed or removed, before it happens; so the engine's
-own calls are the points where it may be interrupted, die, or find the disk full, and none of them is replaced.
+Python calls its audit hooks before a file is opened, made, renamed or removed. So the engine may be interrupted, die or
+find the disk full at its own calls, and no call is replaced.
 """
 
 import errno
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from support.histories.schedule import Schedule
 
-#: Which argument is the open directory that a name is relative to; -1: it is relative to none.
+#: The index of the argument with the open directory to which a name is relative, or -1 if there is none.
 _CHANGES = {"os.mkdir": 2, "os.rename": 2, "os.remove": 1, "os.rmdir": 1, "os.link": 2, "os.symlink": 2}
 _GROWING = ("open", "os.mkdir")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -23,14 +23,14 @@ _hooked = False
 
 
 def open_files() -> int:
-    """How many descriptors this process has."""
+    """Returns how many descriptors this process has."""
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
 
 
 class Files:
     def __init__(self, schedule: Schedule, root: str, *, reading: bool = False) -> None:
-        """`reading`: opening a file to read it is a step, too."""
+        """`reading`: if true, opening a file to read it is a step, too."""
         self._schedule = schedule
         self._root = root
         self._reading = reading
@@ -39,7 +39,7 @@ class Files:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """What the block does to files is the outside's doing, not the engine's."""
+        """Marks the block's changes to files as the outside world's, not the engine's."""
         self._beside += 1
         try:
             yield

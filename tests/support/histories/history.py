@@ -1,4 +1,4 @@
-"""One history: a server that is born, breaks and dies among clients that do not care, until all comes to its end."""
+"""One history: a server starts, breaks and dies while clients go on, until every job has ended."""
 
 import gc
 import os
@@ -11,18 +11,18 @@ from support.histories import invariants
 from support.histories.requests import LONG, Client
 from support.histories.world import World, a_world, template
 
-#: Seconds that something is broken at most.
+#: Seconds, at most, that something stays broken.
 LONGEST_OUTAGE_S = 15
-#: Of the trace of a history that failed.
+#: Lines shown of a failed history's trace.
 LAST_LINES = 60
 
 
 class Failed(AssertionError):
-    """A history that broke a rule; says how to repeat it."""
+    """A history broke a rule. The message says how to repeat it."""
 
 
 class Operator:
-    """Breaks things for a while and mends each; starts the server anew whenever it is gone."""
+    """Breaks things for a while and repairs each. Starts the server again whenever it is gone."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -65,7 +65,7 @@ class Operator:
 
         def mend() -> None:
             setattr(thing, what, False)
-            # What began meanwhile was delayed as well.
+            # Everything that began meanwhile was delayed, too.
             self._world.schedule.trouble += seconds + 2
 
         self._plan.append((self._world.schedule.now + int(seconds * 1000), mend))
@@ -88,7 +88,7 @@ class Operator:
 
     def _host(self) -> None:
         known = self._world.ledger.by_id
-        # One that the record does not know of yet would rightly be started again.
+        # A host that is not in the record yet would rightly be started again.
         running = [host for host in self._world.hosts.running() if known[host.launch.job_id[:32]].last["launched"]]
         if running:
             self._world.hosts.vanish(self._chance.choice(running))
@@ -98,7 +98,7 @@ class Operator:
 
 
 def run(seed: int, data: Path) -> str:
-    """Lives the history of a seed in a data directory with nothing in it; its trace. Raises Failed."""
+    """Runs the history of a seed in an empty data directory. Returns its trace. Raises Failed."""
     with a_world(seed, data) as world:
         try:
             world.schedule.run("main", lambda: _main(world))
@@ -113,11 +113,11 @@ def run(seed: int, data: Path) -> str:
 
 
 def run_all(seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
-    """Each seed with the trace of its history. In memory where the machine has a file system for that."""
+    """Yields each seed with the trace of its history. Files are in memory if the machine has such a file system."""
     memory = Path("/dev/shm")
     gc.collect()
-    # What was there before is no garbage of ours, and a generator that is collected in the middle of a history would
-    # run its `finally` at a moment that no seed knows of.
+    # A generator that is collected in the middle of a history would run its `finally` at a moment that does not follow
+    # from the seed. So no collection runs meanwhile, and objects from before are left out of collections.
     gc.freeze()
     gc.disable()
     try:
@@ -172,7 +172,7 @@ def _main(world: World) -> None:
 
 
 def _mend(world: World) -> None:
-    """From here on nothing breaks any more."""
+    """Repairs everything. Nothing breaks from here on."""
     world.schedule.note("all is mended")
     world.schedule.quiet = True
     world.schedule.trouble += LONGEST_OUTAGE_S

@@ -1,7 +1,7 @@
-"""A runtime whose hosts live by a script drawn from the seed: they print, write files, end, vanish, turn a deaf ear.
+"""A runtime whose hosts follow a script drawn from the seed: they print, write files, end, vanish, or ignore signals.
 
-What a host has done by now follows from its script, the signals it got and the time. The runtime itself answers as the
-port allows at worst: not at all for a while, after half of the work, or after all of it; with lines that end early.
+What a host has done by now follows from its script, its signals and the time. The runtime itself behaves as badly as
+the port allows: it fails for a while, after half of the work or after all of it, and its lines may end early.
 """
 
 import os
@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sagelet_engine.errors import RuntimeUnavailable
-from sagelet_engine.runtimes.port import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from support.histories.files import Files
 from support.histories.schedule import Schedule
 
 KILLED = 137
-#: At least this often a follower hears something.
+#: The longest time between two calls of a follower.
 HEARTBEAT_S = 1.0
 
 
 class Act(NamedTuple):
-    """What a host does at a time after its start, in ms."""
+    """What a host does, and when, in ms after its start."""
 
     at: int
     does: str
@@ -32,9 +32,9 @@ class Script:
     acts: list[Act]
     end: int
     exit_code: int
-    #: ms from SIGTERM to its end; None: it does not care.
+    #: ms from SIGTERM to the host's end, or None if it ignores SIGTERM.
     heeds: int | None
-    #: Whether a failure file says why.
+    #: True if a failure file says why.
     explains: bool = False
 
 
@@ -50,10 +50,10 @@ class Host:
     ended: Observation | None = None
     ended_at: int | None = None
     signals: list[tuple[int, str]] = field(default_factory=list)
-    #: It was removed by somebody else than sagelet.
+    #: True if somebody other than sagelet removed it.
     vanished: bool = False
     reaped_alive: bool = False
-    #: Its output, as far as it was taken away before it ended or was read.
+    #: The output that was removed before the host ended or was read.
     checkpoint: str | None = None
     done: int = 0
 
@@ -82,11 +82,11 @@ class Hosts:
         self._wall = wall
         self._script = script
         self.down = False
-        #: Those that are there.
+        #: The existing hosts.
         self.there: dict[str, Host] = {}
-        #: Every one that was ever started, by its ref.
+        #: Every host that was ever started, by its ref.
         self.ever: defaultdict[str, list[Host]] = defaultdict(list)
-        #: Launch ids that a call of sagelet's failed for.
+        #: Launch ids for which a call by sagelet failed.
         self.troubled: set[str] = set()
         self.reaped: set[str] = set()
         self.watch: Callable[[Host], None] = lambda host: None
@@ -191,7 +191,7 @@ class Hosts:
     # --- the outside ------------------------------------------------------------------------------------------
 
     def settle(self, host: Host) -> None:
-        """Does what the host has done by now."""
+        """Brings the host up to the present: does everything that its script has done by now."""
         while host.ended is None:
             script, at = host.script, self._next(host)
             if at > self._schedule.now:
@@ -207,7 +207,7 @@ class Hosts:
             self.settle(host)
 
     def vanish(self, host: Host) -> None:
-        """docker rm -f, by somebody else."""
+        """Removes the host, as somebody else's `docker rm -f` does."""
         self.settle(host)
         self._schedule.note(host.ref, "vanishes")
         host.vanished = True
@@ -222,7 +222,7 @@ class Hosts:
     # --- inner ------------------------------------------------------------------------------------------------
 
     def _answer(self, what: str, ref: str, likely: float = 0.1) -> None:
-        """A call that is a step, and may find nobody."""
+        """Makes a call a step, which may fail to reach the runtime."""
         self._schedule.step()
         if self.down or self._schedule.point(f"runtime: {what}", likely):
             self.troubled.add(ref.partition("/")[0])
@@ -264,7 +264,7 @@ class Hosts:
         self._schedule.note(host.ref, "ended", code)
 
     def _write(self, host: Host, name: str, text: str) -> None:
-        """With a time of its own, so that sagelet sees another file whatever the machine's clock ticks."""
+        """Writes a file with a unique time, so that sagelet sees a changed file whatever the clock's resolution."""
         with self._files.beside():
             path = host.plan.opt_ml / name
             if not path.parent.is_dir():

@@ -1,18 +1,18 @@
-"""What must be true at the end of every history, whatever happened in it."""
+"""Rules that must hold at the end of every history, whatever happened in it."""
 
 from typing import Any
 
-from sagelet_engine.jobs import faults
+from sagelet_engine.model import faults
 from support.histories.hosts import Host
 from support.histories.ledger import ENDED, Job
 from support.histories.world import World
 
-#: A look at the clock comes every half second; lines that fill a mailbox, or a retry, may delay one.
+#: The supervisor looks at the clock every half second. Lines that fill a mailbox, or a retry, may delay a look.
 LATE_S = 2.0
 
 
 def bound(world: World) -> float:
-    """Seconds in which all jobs must have ended once nothing breaks any more."""
+    """Returns the seconds in which all jobs must end once nothing breaks any more."""
     return 60 + world.clock.back + sum(4 * (20 + 30 + world.settings.stop_grace_seconds) for _ in world.ledger.jobs)
 
 
@@ -25,7 +25,7 @@ def _pool(job: Job) -> bool:
 
 
 def all_told(world: World) -> bool:
-    """Whether the sink had the last status."""
+    """True if the sink has every job's last status."""
     return bool(world.statuses.announced) and world.statuses.announced[-1] == world.ledger.entered[-1]
 
 
@@ -65,7 +65,7 @@ def _hosts(world: World, job: Job) -> None:
 
 
 def _limits(world: World, job: Job) -> None:
-    """MaxRuntimeInSeconds and the grace of a stop, in the schedule's time, later only by what was broken."""
+    """Checks MaxRuntimeInSeconds and a stop's grace, in the schedule's time. Only faults may delay them."""
     grace, late_s = world.settings.stop_grace_seconds, LATE_S + world.clock.back
     ran, since = 0.0, None
     for commit in job.commits:
@@ -138,7 +138,7 @@ def _verdict(world: World, job: Job) -> None:
 
 
 def _excused(world: World, job: Job) -> bool:
-    """Silence of the runtime or of the store costs no job its end; a lost host, file or object may."""
+    """True if a fault excuses a job's failure. A lost host, file or object does. A silent runtime or store does not."""
     vanished = any(host.vanished for hosts in _of(world, job).values() for host in hosts)
     return vanished or faults.TAG in job.tags or job.commits[-1].losses > job.commits[0].losses
 
@@ -164,7 +164,7 @@ def _lines(world: World, job: Job) -> None:
 
 
 def _announced(world: World) -> None:
-    """None lost, in order; the last few may come twice."""
+    """Checks that no announcement is lost and all are in order. The last few may come twice."""
     entered, place = world.ledger.entered, 0
     for told in world.statuses.announced:
         if place < len(entered) and told == entered[place]:
@@ -190,7 +190,7 @@ def _nothing_left(world: World) -> None:
         dict(scheduler._running),
         dict(scheduler._pool._taken),
         list(scheduler._waiting._keys),
-        dict(engine._supervisors),
+        list(engine._supervisors._by_job),
     ]
     if any(left):
         world.ledger.fail(f"not free: {left}")

@@ -1,6 +1,6 @@
-"""What is known of each job from outside: what clients were told, what was committed, what its hosts did.
+"""Everything known of each job from outside: the answers to clients, the commits, and what its hosts did.
 
-Rules that must hold at every instant are checked as things happen; those of a whole life are in `invariants.py`.
+Rules that must hold at every instant are checked here as things happen. Rules for a whole life are in `invariants.py`.
 """
 
 import logging
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from sagelet_engine.database import StoreUnavailable
-from sagelet_engine.errors import RuntimeUnavailable
-from sagelet_engine.jobs.lifecycle import RULES
-from sagelet_engine.jobs.record import SecondaryStatus
-from sagelet_engine.runtimes.port import LaunchPlan
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.model.job import SecondaryStatus
+from sagelet_engine.model.lifecycle import RULES
+from sagelet_engine.model.runtime import LaunchPlan
 from sagelet_engine.settings import Settings
 from support.histories.hosts import Act, Host, Script
 from support.histories.schedule import Schedule
@@ -23,14 +23,14 @@ Record = Mapping[str, Any]
 
 
 class Violation(AssertionError):
-    """Something that must hold did not."""
+    """A rule was broken."""
 
 
 @dataclass
 class Commit:
-    #: By the schedule.
+    #: A time of the schedule.
     at: int
-    #: Seconds of delay that were excused so far.
+    #: Seconds of delay excused so far.
     trouble: float
     #: How often S3 or a file had failed by then.
     losses: int
@@ -45,7 +45,7 @@ class Job:
     request: dict[str, Any]
     tags: dict[str, str]
     id: str | None = None
-    #: The client got its answer, at this number of the commits.
+    #: The number of commits when the client got its answer.
     acknowledged: bool = False
     asked_at: int = 0
     answered_at: int = 0
@@ -73,13 +73,13 @@ class Ledger:
     def __init__(self, schedule: Schedule, settings: Settings) -> None:
         self._schedule = schedule
         self._settings = settings
-        #: By name, in the order of creation.
+        #: Jobs by name, in the order of creation.
         self.jobs: dict[str, Job] = {}
         self.by_id: dict[str, Job] = {}
-        #: Every status ever entered: the job's id and how many transitions it had then.
+        #: Every status ever entered: the job's id, and its number of transitions then.
         self.entered: list[tuple[str, int]] = []
         self.violation: Violation | None = None
-        #: The last job of a history: it shows that all is free again.
+        #: The last job of a history. It shows that everything is free again.
         self.probe: str | None = None
 
     # --- what happens -----------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Ledger:
             self._placed(job, record)
 
     def logged(self, entry: logging.LogRecord) -> None:
-        """The engine found something that it calls an error: it has to come from outside."""
+        """Checks an error that the engine logged: its cause must be outside of the engine."""
         error = entry.exc_info[1] if entry.exc_info else None
         self._schedule.note("log:", entry.getMessage(), repr(error))
         chain = error
@@ -128,7 +128,7 @@ class Ledger:
             self.fail(f"{host.ref} has GPUs that another host has")
 
     def fail(self, text: str) -> NoReturn:
-        """Fails the history, also where the engine would catch what is raised here."""
+        """Fails the history, even where the engine would catch the exception."""
         self._schedule.note("VIOLATION", text)
         self.violation = self.violation or Violation(text)
         raise self.violation
@@ -172,7 +172,7 @@ class Ledger:
                 self.fail(f"{job.name}: {name} changed from {before[name]} to {after[name]}")
 
     def holding(self) -> list[Job]:
-        """Jobs that have a place: they were placed and have not ended, or keep their hosts in a warm pool."""
+        """Returns the jobs with a place: they were placed and have not ended, or keep their hosts in a warm pool."""
         held = []
         for job in self.by_id.values():
             record = job.last

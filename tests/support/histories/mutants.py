@@ -1,6 +1,6 @@
-"""The engine broken on purpose: what a simulation is worth shows in how soon it finds each of these.
+"""The engine broken on purpose. The sooner a simulation finds each mutant, the more it is worth.
 
-A mutant is a mistake that somebody could make in a small change, as a patch of one name.
+A mutant is a mistake that somebody could make in a small change. It patches one name.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from sagelet_engine.execution.host_watch import HostWatch
+from sagelet_engine.execution.job_context import JobContext
+from sagelet_engine.execution.log_recorder import Follower, Output
+from sagelet_engine.execution.outbox import BATCH, Outbox
 from sagelet_engine.instances.gpus import GpuPool
-from sagelet_engine.jobs import lifecycle, verdict
-from sagelet_engine.jobs.announcer import BATCH, Announcer
-from sagelet_engine.jobs.host_watch import HostWatch
-from sagelet_engine.jobs.record import TrainingJob, Verdict
-from sagelet_engine.jobs.scheduler import Scheduler
-from sagelet_engine.jobs.store import Store
-from sagelet_engine.jobs.under_way import JobUnderWay
-from sagelet_engine.jobs.waiting import WaitingJobs
-from sagelet_engine.runtimes.port import Observation
-from sagelet_engine.telemetry.events import LogStream
-from sagelet_engine.telemetry.output import Follower, Output
+from sagelet_engine.model import lifecycle, verdict
+from sagelet_engine.model.job import Verdict
+from sagelet_engine.model.log_events import LogStream
+from sagelet_engine.model.runtime import Observation
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.scheduling.local import LocalScheduler, WaitingJobs
+from sagelet_engine.store.jobs import Store
 
 Mutant = Callable[[], Any]
 
 
 def _without_version_guard() -> Any:
-    """Two writers of a record: the later one wins, whatever the earlier wrote."""
+    """Of two writers of a record, the later one wins, whatever the earlier one wrote."""
     work = Store.update_all
 
     def update_all(store: Store, *jobs: TrainingJob) -> list[TrainingJob]:
@@ -41,7 +41,7 @@ def _one_launch_id() -> Any:
 
 
 def _keeps_the_place() -> Any:
-    return mock.patch.object(Scheduler, "release", lambda scheduler, job_id: scheduler.wake())
+    return mock.patch.object(LocalScheduler, "release", lambda scheduler, job_id: scheduler.wake())
 
 
 def _keeps_the_gpus() -> Any:
@@ -49,7 +49,7 @@ def _keeps_the_gpus() -> Any:
 
 
 def _forgets_places_at_a_restart() -> Any:
-    return mock.patch.object(Scheduler, "occupy", return_value=None)
+    return mock.patch.object(LocalScheduler, "occupy", return_value=None)
 
 
 def _last_in_first_out() -> Any:
@@ -57,7 +57,7 @@ def _last_in_first_out() -> Any:
 
 
 def _lines_without_their_position() -> Any:
-    """The position that was read up to is not in the transaction of the lines."""
+    """The position up to which lines were read is not saved in the transaction of the lines."""
     work = Store.append_output
 
     def append(store: Store, stream: LogStream, events: Any, position: Any, points: Any, now_ms: int) -> LogStream:
@@ -68,7 +68,7 @@ def _lines_without_their_position() -> Any:
 
 
 def _believes_any_end_of_lines() -> Any:
-    """Takes a host for down, and all its lines for read, when the runtime's lines end."""
+    """When the runtime's lines end, the host counts as down and all its lines as read."""
     work = Follower._follow
 
     def follow(follower: Follower) -> None:
@@ -80,7 +80,7 @@ def _believes_any_end_of_lines() -> Any:
 
 
 def _drops_notes_before_it_tells() -> Any:
-    def announce(announcer: Announcer) -> bool:
+    def announce(announcer: Outbox) -> bool:
         notes = announcer._store.noted_statuses(BATCH)
         if notes:
             announcer._store.drop_noted_statuses(notes[-1][0])
@@ -88,7 +88,7 @@ def _drops_notes_before_it_tells() -> Any:
             announcer._sink.announce(job)
         return bool(notes)
 
-    return mock.patch.object(Announcer, "_announce_batch", announce)
+    return mock.patch.object(Outbox, "_announce_batch", announce)
 
 
 def _kills_at_once() -> Any:
@@ -105,17 +105,17 @@ def _has_no_limit() -> Any:
 
 
 def _prefers_the_failure_to_the_stop() -> Any:
-    """A stop that was acknowledged is forgotten when the job ends in another way meanwhile."""
+    """An acknowledged stop is forgotten if the job ends in another way meanwhile."""
 
-    def conclude(under_way: JobUnderWay, outcome: Verdict) -> None:
+    def conclude(under_way: JobContext, outcome: Verdict) -> None:
         now = under_way._services.clock.now_ms()
         under_way.apply(lambda job: lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
 
-    return mock.patch.object(JobUnderWay, "conclude", conclude)
+    return mock.patch.object(JobContext, "conclude", conclude)
 
 
 def _reads_one_exit_code() -> Any:
-    """Of several hosts the first one's end is the job's."""
+    """Of several hosts, only the first one's exit code counts."""
     work = verdict.judge
 
     def judge(job: TrainingJob, hosts: Mapping[str, Observation], files: Mapping[str, Path]) -> Verdict:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from sagelet_engine.data.objects import ObjectInfo, ObjectNotFound
+from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound
 from support.histories.files import Files
 from support.histories.schedule import Schedule
 from support.object_batch import Batch

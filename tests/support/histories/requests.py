@@ -1,19 +1,19 @@
-"""What clients ask for: jobs of all kinds, and what is done to them meanwhile, drawn from the seed."""
+"""The clients' requests, drawn from the seed: jobs of all kinds, and operations on them meanwhile."""
 
 from collections.abc import Callable
 from typing import Any
 
-from sagelet_engine.data.removal import DirectoryStays
-from sagelet_engine.database import StoreUnavailable
-from sagelet_engine.engine import Engine
-from sagelet_engine.errors import (
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import (
     JobNotDeletable,
     JobNotFound,
     JobNotInterruptible,
     JobNotStoppable,
     WarmPoolAvailable,
 )
-from sagelet_engine.jobs import faults, interruptions
+from sagelet_engine.data.removal import DirectoryStays
+from sagelet_engine.engine import Engine
+from sagelet_engine.model import faults, interruptions
 from support import world as plain
 from support.histories.ledger import ENDED, Job
 from support.histories.world import Unreachable, World
@@ -23,7 +23,7 @@ LONG = 3600
 
 
 def done(work: Callable[..., None], *arguments: Any) -> bool:
-    """True, once it is: None stands for no answer."""
+    """Does the work and returns True. None would stand for no answer."""
     work(*arguments)
     return True
 
@@ -54,7 +54,10 @@ class Client:
         ledger, schedule = self._world.ledger, self._world.schedule
         job = ledger.jobs[name] = Job(name, request, tags, asked_at=schedule.steps)
         schedule.note("create", name, request["ResourceConfig"], request["StoppingCondition"], tags)
-        if self._asked(lambda engine: engine.create(plain.key(name), plain.request(name, **request), tags)) is not None:
+        if (
+            self._asked(lambda engine: engine.jobs.create(plain.key(name), plain.request(name, **request), tags))
+            is not None
+        ):
             job.acknowledged, job.answered_at = True, schedule.steps
         return job
 
@@ -62,7 +65,7 @@ class Client:
         if job.delete_tried:
             return
         job.stop_tried = True
-        answer = self._asked(lambda engine: done(engine.stop, plain.key(job.name)), JobNotStoppable, JobNotFound)
+        answer = self._asked(lambda engine: done(engine.jobs.stop, plain.key(job.name)), JobNotStoppable, JobNotFound)
         if answer is True:
             job.stopped = True
         self._known(job, answer)
@@ -70,7 +73,9 @@ class Client:
             self._world.ledger.fail(f"{job.name} cannot be stopped in {job.last['status']}")
 
     def interrupt(self, job: Job) -> None:
-        answer = self._asked(lambda engine: engine.interrupt(plain.key(job.name)), JobNotInterruptible, JobNotFound)
+        answer = self._asked(
+            lambda engine: engine.jobs.interrupt(plain.key(job.name)), JobNotInterruptible, JobNotFound
+        )
         self._known(job, answer)
 
     def delete(self, job: Job) -> None:
@@ -78,7 +83,7 @@ class Client:
             return
         job.delete_tried = True
         answer = self._asked(
-            lambda engine: done(engine.delete, plain.key(job.name)),
+            lambda engine: done(engine.jobs.delete, plain.key(job.name)),
             JobNotDeletable, WarmPoolAvailable, JobNotFound, DirectoryStays,
         )  # fmt: skip
         if answer is True or (isinstance(answer, JobNotFound) and job.gone):
@@ -87,29 +92,29 @@ class Client:
             self._known(job, answer)
 
     def update(self, job: Job) -> None:
-        """Changes how long a warm pool is kept; only of a job that asks for one."""
+        """Changes how long a warm pool is kept, of a job that asks for one."""
         seconds = self._chance.choice([0, 1, 30])
 
         def change(record: Any) -> dict[str, Any]:
             return {"ResourceConfig": {**record.request["ResourceConfig"], "KeepAlivePeriodInSeconds": seconds}}
 
         if job.request["ResourceConfig"].get("KeepAlivePeriodInSeconds"):
-            self._known(job, self._asked(lambda engine: engine.update(plain.key(job.name), change), JobNotFound))
+            self._known(job, self._asked(lambda engine: engine.jobs.update(plain.key(job.name), change), JobNotFound))
 
     def tag(self, job: Job) -> None:
         answer = self._asked(
-            lambda engine: done(engine.put_tags, plain.key(job.name), {"team": self._name}, 50), JobNotFound
+            lambda engine: done(engine.jobs.put_tags, plain.key(job.name), {"team": self._name}, 50), JobNotFound
         )
         self._known(job, answer)
 
     def look(self, job: Job) -> None:
         def describe(engine: Engine) -> bool:
-            found = engine.job(plain.key(job.name))
-            bill = engine.bill(found)
+            found = engine.jobs.get(plain.key(job.name))
+            bill = engine.reports.bill(found)
             if bill.seconds < 0 or (found.billable_seconds or 0) < 0 or (found.training_seconds or 0) < 0:
                 self._world.ledger.fail(f"{job.name} is billed {bill}")
-            for stream in engine.log_streams(found.key.account, found.key.region, f"{job.name}/"):
-                engine.log_events(stream, limit=100)
+            for stream in engine.logs.streams(found.key.account, found.key.region, f"{job.name}/"):
+                engine.logs.events(stream, limit=100)
             return True
 
         self._known(job, self._asked(describe, JobNotFound))
@@ -117,7 +122,7 @@ class Client:
     # --- inner ------------------------------------------------------------------------------------------------
 
     def _asked(self, work: Callable[[Engine], Any], *refusals: type[Exception]) -> Any:
-        """The answer, or the refusal; None when there was no server, or none that knows what became of it."""
+        """Returns the answer or the refusal, or None if there was no server or it died with the request."""
         try:
             return self._world.request(work)
         except (Unreachable, StoreUnavailable) as error:

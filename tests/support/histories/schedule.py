@@ -1,12 +1,12 @@
-"""Threads under control: the engine's own threads, locks, events and queues, one at a time, in an order of a seed's.
+"""Threads under control: runs the engine's threads, locks, events and queues one at a time, in the order of a seed.
 
 A thread of the engine becomes a greenlet. It runs until it comes to a *step*: a lock, an event, a queue, a look at the
-clock, a statement of SQL, a file, a call to the outside world. There the seed decides who goes on, and whether the
-whole process dies. Time is a number: it stands still while anybody can run, and jumps to the next alarm when all wait.
-So a history is a function of its seed: no clock, no scheduler of the operating system, no hash of a string is in it.
+clock, an SQL statement, a file, a call to the outside world. There the seed decides which thread goes on, and whether
+the whole process dies. Time is a number. It stands still while any thread can run, and jumps to the next alarm when all
+wait. So a history is a function of its seed: no clock, operating system's scheduler or hash of a string affects it.
 
-A process that dies (`kill`) takes all its threads along: each unwinds at once, and the first step that it comes to on
-the way (in a `finally`, say) ends it anew, so nothing that it does then reaches the outside.
+A process that dies (`kill`) ends all its threads. Each unwinds at once. The first step on its way (in a `finally`, say)
+ends it again, so nothing that it does then reaches the outside.
 """
 
 import heapq
@@ -19,16 +19,16 @@ import greenlet
 
 T = TypeVar("T")
 
-#: Steps of one history; one with more goes round in circles.
+#: Steps of one history, at most. A history with more runs in circles.
 MOST_STEPS = 400_000
 
 
 class Crashed(BaseException):
-    """The process that this thread ran in is dead. No Exception: nothing may catch it by accident."""
+    """The process of this thread is dead. It is not an Exception, so that nothing catches it by accident."""
 
 
 class Stuck(AssertionError):
-    """Nobody can run, and nobody waits for time to pass; or all run for ever."""
+    """No thread can run and none waits for time to pass, or all run for ever."""
 
 
 class Life:
@@ -45,7 +45,7 @@ class Life:
 
 
 class Task:
-    """One thread, of a life or (None) of the world outside."""
+    """One thread of a life, or of the world outside if the life is None."""
 
     def __init__(self, name: str, life: Life | None, run: Callable[[], object], hub: greenlet.greenlet) -> None:
         self.name = name
@@ -63,15 +63,15 @@ class Schedule:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        #: ms since the beginning of the history; what no clock that is set back can change.
+        #: ms since the beginning of the history. Setting a clock back does not change it.
         self.now = 0
-        #: How likely a step lets another thread run. Some histories switch at every step, some hardly ever.
+        #: The probability that a step lets another thread run. Some histories switch at every step, some hardly ever.
         self.restless = self.random.choice([0.05, 0.3, 0.3, 1.0])
-        #: Called when all threads of a life are gone.
+        #: Called when all threads of a life have ended.
         self.on_death: Callable[[Life], None] = lambda life: None
-        #: Seconds by which whatever has to happen in time may be late, for what was broken so far.
+        #: Seconds by which things may be late because of faults so far.
         self.trouble = 0.0
-        #: How often S3 or a file failed so far: what may cost a job its end.
+        #: How often S3 or a file failed so far. Such a failure may make a job fail.
         self.losses = 0
         self.trace: list[str] = []
         self.steps = 0
@@ -82,15 +82,15 @@ class Schedule:
         self._hub = greenlet.getcurrent()
         self._doomed: Life | None = None
         self._failure: BaseException | None = None
-        #: Faults of the outside that this history has at all.
+        #: The kinds of faults that this history has.
         self._points: dict[str, bool] = {}
-        #: No more faults: what was begun has to come to its end.
+        #: True if no more faults happen: everything that was begun must end.
         self.quiet = False
 
     # --- chance -----------------------------------------------------------------------------------------------
 
     def point(self, name: str, likely: float = 0.25) -> bool:
-        """Whether a fault happens here and now. A quarter of all histories know a given point at all."""
+        """True if a fault happens here and now. Only a quarter of all histories have faults at a given point."""
         if self.quiet:
             return False
         known = self._points.get(name)
@@ -103,7 +103,7 @@ class Schedule:
         return True
 
     def note(self, *words: object) -> None:
-        """A line of the trace."""
+        """Adds a line to the trace."""
         who = self.current.name if self.current is not None else "-"
         self.trace.append(f"{self.now / 1000:.3f} {who}: {' '.join(map(str, words))}")
 
@@ -130,7 +130,7 @@ class Schedule:
         return task
 
     def run(self, name: str, main: Callable[[], T]) -> T:
-        """Runs `main` and all that it starts until it returns."""
+        """Runs `main`, and everything that it starts, until it returns."""
         results: list[T] = []
         first = self.spawn(name, lambda: results.append(main()), None)
         while not first.over and self._failure is None:
@@ -150,7 +150,7 @@ class Schedule:
         return results[0]
 
     def mortal(self) -> Task:
-        """Where the process may die."""
+        """A point where the process may die."""
         task = self.current
         assert task is not None
         life = task.life
@@ -164,7 +164,7 @@ class Schedule:
         return task
 
     def step(self) -> None:
-        """Where another thread may go on, and where the process may die."""
+        """A point where another thread may go on and where the process may die."""
         task = self.mortal()
         self.steps += 1
         if self.steps > MOST_STEPS:
@@ -174,7 +174,7 @@ class Schedule:
             self._leave()
 
     def park(self, seconds: float | None = None) -> bool:
-        """Waits to be woken; False: the time was over first."""
+        """Waits to be woken. False if the time was over first."""
         task = self.current
         assert task is not None
         if task.life is not None and task.life.dead:
@@ -210,7 +210,7 @@ class Schedule:
         self._hub.switch()
 
     def _pass_time(self) -> None:
-        """All wait: the next alarm rings, and all that ring with it."""
+        """Moves time to the next alarm and wakes all threads whose alarm it is. Called when all wait."""
         while self._alarms and not self._ready:
             at, _, task, ticket = heapq.heappop(self._alarms)
             if not task.parked or ticket != task.ticket:
@@ -244,7 +244,7 @@ class Schedule:
         self.on_death(life)
 
     def visit(self, life: Life, work: Callable[[], T]) -> T:
-        """A thread of the outside in a life: a request. Raises Crashed when that dies meanwhile."""
+        """Runs a request: a thread of the outside within a life. Raises Crashed if that life ends meanwhile."""
         task = self.current
         assert task is not None
         assert task.life is None

@@ -1,8 +1,8 @@
 """What the engine's modules call `threading`, `queue`, `time` and `uuid` while a history runs.
 
-The names are replaced in the modules of the engine, not in the standard library: whatever else runs in this process
-(pytest-xdist's threads, say) keeps the real ones. Thread alone is replaced by its three methods, since the engine's
-threads are subclasses of it.
+The names are replaced in the engine's modules, not in the standard library, so other threads of this process
+(pytest-xdist's, say) keep the real ones. Only of Thread itself three methods are replaced, because the engine's threads
+are subclasses of it.
 """
 
 import queue
@@ -83,7 +83,7 @@ class Event:
 
 
 class Condition:
-    """Of it the engine uses what is here."""
+    """A condition with the methods that the engine uses."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -198,7 +198,7 @@ def _is_alive() -> Callable[[threading.Thread], bool]:
 
 @contextmanager
 def under_control(schedule: Schedule) -> Iterator[None]:
-    """The engine's threads, waits and random names are the schedule's for as long as the block lasts."""
+    """Puts the engine's threads, waits and random names under the schedule's control during the block."""
     names = {
         "threading": _namespace(
             threading,

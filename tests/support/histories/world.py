@@ -1,4 +1,4 @@
-"""The engine in a world where everything that lies outside of it is simulated and may fail: one history."""
+"""The engine in a world where everything outside of it is simulated and may fail. One world is one history."""
 
 import logging
 import sqlite3
@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from sagelet_engine import engine as engine_module
-from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import SageletError
 from sagelet_engine.engine import Engine
-from sagelet_engine.errors import SageletError
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.owner import lock_directory
-from sagelet_engine.telemetry.sink import MetricPoint
 from support.histories import database, files, threads
 from support.histories.hosts import Hosts
 from support.histories.ledger import Ledger
@@ -29,7 +29,7 @@ GPUS = ("GPU-1", "GPU-2")
 
 
 class Unreachable(Exception):
-    """No server answers, or it died with the request: nobody knows what became of it."""
+    """No server answers, or it died with the request, so the request's result is unknown."""
 
 
 class Clock:
@@ -39,7 +39,7 @@ class Clock:
         self._schedule = schedule
         self.ahead_ms = 0
         self.jumped = False
-        #: Seconds that it was set back in all. Times in records never go back, so a limit may count from later.
+        #: Seconds by which it was set back in total. Times in records never go back, so a limit may count from later.
         self.back = 0.0
 
     @property
@@ -62,7 +62,7 @@ class Metrics:
 
 
 class Statuses:
-    """EventBridge: what was announced, in order."""
+    """EventBridge: the announcements, in order."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -77,7 +77,7 @@ class Statuses:
 
 
 class World:
-    """`request` is how clients come to whatever server there is."""
+    """The world of one history. Clients reach the current server through `request`."""
 
     def __init__(self, seed: int, data: Path) -> None:
         self.seed = seed
@@ -107,7 +107,7 @@ class World:
     # --- the server -------------------------------------------------------------------------------------------
 
     def boot(self, steps: int = 0) -> bool:
-        """Starts a server; `steps`: it dies at this one of its steps (0: it does not). False: it did not come up."""
+        """Starts a server. Returns False if it did not come up. `steps`: it dies at this step, or never if 0."""
         schedule = self.schedule
         self.life = life = Life(self.life.number + 1)
         life.steps_left = steps
@@ -138,7 +138,7 @@ class World:
         return engine
 
     def close(self) -> None:
-        """A server that is told to end; what of it did not within its own limits ends with the process."""
+        """Tells the server to end. Threads that do not end within its own limits end with the process."""
         engine, self.engine = self.engine, None
         if engine is None:
             return
@@ -150,7 +150,7 @@ class World:
         self.schedule.kill(self.life)
 
     def request(self, work: Callable[[Engine], T]) -> T:
-        """Raises Unreachable, and what the engine does."""
+        """Makes a request. Raises Unreachable, and the engine's own errors."""
         engine, life = self.engine, self.life
         if engine is None:
             raise Unreachable
@@ -182,7 +182,7 @@ class World:
         self.clock.back += max(0.0, -seconds)
 
     def sql(self, question: str, *parameters: Any) -> list[Any]:
-        """What the database says, past the engine."""
+        """Reads the database directly, without the engine."""
         if self._look is None:
             self._look = sqlite3.connect(self.settings.data / "sagelet.db")
         return self._look.execute(question, parameters).fetchall()
@@ -190,7 +190,7 @@ class World:
 
 @contextmanager
 def a_world(seed: int, data: Path) -> Iterator[World]:
-    """A world whose engine is under control for as long as the block lasts."""
+    """Yields a world whose engine is under control during the block."""
     world = World(seed, data)
     errors = _Errors(world.ledger)
     with ExitStack() as stack:
@@ -206,7 +206,7 @@ def a_world(seed: int, data: Path) -> Iterator[World]:
 
 
 class _Errors(logging.Handler):
-    """What the engine calls an internal error has to have a cause outside of it."""
+    """Passes the engine's internal errors to the ledger: each must have a cause outside of the engine."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(logging.ERROR)
@@ -228,12 +228,12 @@ class _Errors(logging.Handler):
 
 
 def template(root: Path) -> Path:
-    """A data directory with its schema: making it anew would be a good part of a history's time."""
+    """Returns a data directory with a schema. Making a new one would take a good part of a history's time."""
     made = root / "template"
     if not made.exists():
         with closing(lock_directory(made)):
-            from sagelet_engine.jobs.store import Store
-            from sagelet_engine.keys import key_pair
+            from sagelet_engine.base.keys import key_pair
+            from sagelet_engine.store.jobs import Store
 
             key_pair(made)
             Store(made / "sagelet.db").close()

@@ -1,11 +1,11 @@
-"""Clients of the store: each does something at random, mostly to what others are at, and notes what it was told."""
+"""Clients of the store. Each does random operations, mostly on what others are using, and notes the answers."""
 
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sagelet_api.services.s3.errors import no_such_bucket
+from sagelet_api.protocol.s3.errors import no_such_bucket
 from sagelet_engine.s3.errors import NoSuchBucket
 from sagelet_engine.s3.importing import import_directory
 from sagelet_engine.state.exporting import _Snapshot
@@ -15,9 +15,9 @@ from support.s3_histories.operations import Operation
 from support.s3_histories.world import Known, World
 
 BUCKETS = ("bucket", "second")
-#: `a` and `a/b` cannot both have their natural place; the last one has none.
+#: `a` and `a/b` cannot both be at their natural path. The last key has no natural path.
 KEYS = ("a", "a/b", "k//")
-#: Bytes of a part that fits others' slots.
+#: The size of a part in bytes that fits other parts' slots.
 WIDTH = 8
 
 
@@ -36,7 +36,7 @@ class Client:
             self._chance.choices(kinds, weights)[0]()
 
     def _likely(self) -> list[tuple[Callable[[], None], int]]:
-        """A third of all histories is about one key, another about one upload at a time."""
+        """Returns operations and their weights. A third of all histories is about one key, a third about one upload."""
         if self._world.theme == "key":
             return [
                 (self._put, 6), (self._get, 8), (self._delete, 8), (self._list, 2), (self._copy, 3), (self._tag, 2),
@@ -66,11 +66,11 @@ class Client:
         return {"bucket": self._chance.choices(BUCKETS, (9, 1))[0], "key": self._chance.choices(KEYS, (5, 2, 1))[0]}
 
     def _content(self, size: int) -> bytes:
-        """Other than any before."""
+        """Makes content that differs from all before."""
         return f"{self._world.log.count:x}-".encode().ljust(size, self._name.encode())[:size]
 
     def _etags(self, place: dict[str, str]) -> list[str]:
-        """What some client believed the object to be."""
+        """Returns ETags that some client believed the object to have."""
         return [
             one.value
             for one in self._world.log.operations
@@ -87,7 +87,7 @@ class Client:
         return {}
 
     def _known(self) -> Known:
-        """The later ones are of more interest."""
+        """Chooses a known upload. Later ones are more likely."""
         uploads = self._world.uploads
         if self._world.theme == "upload":
             return uploads[-1]
@@ -115,7 +115,7 @@ class Client:
     def get(self, bucket: str, key: str) -> None:
         def get(face: Face) -> str:
             answer = face.call("GetObject", bucket, key)
-            # The answer is on its way: what becomes of the key meanwhile must not change it.
+            # The answer is being sent. Changes to the key meanwhile must not change it.
             self._world.schedule.step()
             data, etag = b"".join(answer["Body"]), _etag(answer)
             answer["Body"].close()
@@ -134,7 +134,7 @@ class Client:
         self._simple("delete", lambda face: face.call("DeleteObject", **place, **_named(match)), **place, **match)
 
     def _delete_several(self, bucket: str) -> None:
-        """Each by itself: S3 promises nothing for all of them."""
+        """Deletes several keys, as an operation each, because S3 promises nothing for all of them together."""
         calls = [self._world.log.call("delete", bucket=bucket, key=key) for key in KEYS]
         entries = {"Objects": [{"Key": key} for key in KEYS]}
         self._world.ask(calls, lambda face: face.call("DeleteObjects", bucket, Delete=entries))
@@ -177,7 +177,7 @@ class Client:
     def _in_halves(
         self, kind: str, refused: str, source: str, arguments: dict[str, Any], work: Callable[[Face], str]
     ) -> str | None:
-        """A copy is no single moment, on AWS neither: it reads its source, and writes some time later."""
+        """Copies in two operations: it reads the source and writes later. On AWS a copy is not atomic, either."""
         log = self._world.log
         number = log.count
         first = log.call("copy_read", bucket=arguments["bucket"], source=source, copy=number)
@@ -188,7 +188,7 @@ class Client:
         second.called = first.called
         answer = self._world.ask([first, second], work)
         if second.known and second.error is not None:
-            # It was refused at one moment, by either half.
+            # Either half refused it, at one moment.
             log.operations.remove(first)
             second.kind, second.after = refused, None
         return answer
@@ -216,7 +216,7 @@ class Client:
         _, sent = self._simple("upload_part", send, **place, id=upload.id, part=number, etag=etag)
         assert sent in (None, etag)
         if sent is not None or self._chance.random() < 0.2:
-            # Without an answer, too: whoever sends it knows its ETag.
+            # This also holds without an answer, because the sender knows the ETag.
             upload.parts.setdefault(number, []).append(etag)
 
     def _copy_part(self) -> None:
@@ -306,7 +306,7 @@ class Client:
         self._simple("delete_bucket", lambda face: face.call("DeleteBucket", bucket), bucket=bucket)
 
     def _import(self) -> None:
-        """`sagelet s3 import`: another process, with locks of its own, which may die by itself."""
+        """Runs `sagelet s3 import`: another process, with its own locks, which may die by itself."""
         place = self._place()
         if place["key"].endswith("/"):
             return
@@ -332,7 +332,7 @@ class Client:
                 world.others -= 1
 
     def _export(self) -> None:
-        """`sagelet export`: another process, to which the directory is whole at every moment."""
+        """Runs `sagelet export`: another process, which must see a consistent directory at every moment."""
         world = self._world
         life = world.process(0)
         with tempfile.TemporaryDirectory(dir=world.root.parent) as directory:

@@ -1,7 +1,7 @@
 """What the store calls `os`, `fcntl` and `sqlite3` while a history runs: every look and every change is a step.
 
-`support/histories` has the threads, the locks and the names of files (by Python's audit hooks); here are the calls that
-no hook tells of, and the locks and connections of several processes, which one process stands in for.
+`support/histories` controls the threads, the locks and the names of files (by Python's audit hooks). This module
+controls the calls that no hook reports. One process stands in for several, so it also has their locks and connections.
 """
 
 import errno
@@ -20,7 +20,7 @@ from support.histories.database import replaced as replaced_in_databases
 from support.histories.files import Files
 from support.histories.schedule import Life, Schedule
 
-#: Of `os`: what the store does to a file that is open. The first three may fail as a disk does.
+#: Functions of `os` that the store calls on an open file. The first three may fail as a disk does.
 _CALLS = ("pwrite", "fsync", "fdatasync", "pread", "ftruncate", "copy_file_range", "fchmod")
 _FAILING = _CALLS[:3]
 
@@ -41,12 +41,12 @@ class Machine:
         return connection
 
     def disk(self) -> Disk:
-        """Of the process that asks."""
+        """The disk of the calling process."""
         task = self.schedule.current
         return self._disks[task.life.number if task is not None and task.life is not None else 0]
 
     def died(self, life: Life) -> None:
-        """What the system closes for a process that is gone."""
+        """Closes what the system would close for a process that is gone."""
         self._disks.pop(life.number, Disk()).close()
 
     def end(self) -> None:
@@ -54,7 +54,7 @@ class Machine:
             disk.close()
 
     def flock(self, file: Any, operation: int) -> None:
-        """Waits in the schedule's time, since the other process is in this one."""
+        """Locks a file. Waits in the schedule's time, because the other process is a part of this one."""
         if operation == fcntl.LOCK_UN or operation & fcntl.LOCK_NB:
             fcntl.flock(file, operation)
             return
@@ -84,7 +84,7 @@ class Machine:
 
 @contextmanager
 def under_control(machine: Machine) -> Iterator[None]:
-    """For as long as the block lasts."""
+    """Replaces the store's names during the block."""
     calls = {name: machine.stepping(name) for name in _CALLS if hasattr(os, name)}
     instead = {
         "os": SimpleNamespace(**{**vars(os), **calls}),
@@ -94,7 +94,7 @@ def under_control(machine: Machine) -> Iterator[None]:
     replaced = [
         (module, name)
         for path, module in sorted(sys.modules.items())
-        if path.startswith(("sagelet_engine.s3.", "sagelet_engine.state.", "sagelet_engine.flushing"))
+        if path.startswith(("sagelet_engine.s3.", "sagelet_engine.state.", "sagelet_engine.base.database"))
         for name in instead
         if vars(module).get(name) is real[name]
     ]

@@ -1,13 +1,13 @@
-"""S3's own handlers over a real store, called without HTTP and XML: what clients of a server get."""
+"""S3's own handlers over a real store, called without HTTP and XML. They give what a server's clients get."""
 
 import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sagelet_api.protocol import Call, Environ, Protocol, StartResponse
+from sagelet_api.protocol.calls import Call, Environ, Protocol, StartResponse
+from sagelet_api.protocol.s3.errors import translated
+from sagelet_api.protocol.s3.request import S3Request
 from sagelet_api.services.s3.context import Context
-from sagelet_api.services.s3.errors import translated
-from sagelet_api.services.s3.request import S3Request
 from sagelet_api.services.s3.service import HANDLERS
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import Bucket, StoredObject
@@ -15,7 +15,7 @@ from sagelet_engine.s3.store import S3Store
 from support.histories.schedule import Schedule
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
-#: Bytes that arrive at once: a body comes in pieces, and anything may happen between two of them.
+#: Bytes that arrive at once. A body comes in pieces, and anything may happen between two of them.
 PIECE = 5
 
 
@@ -79,7 +79,7 @@ class Face:
         headers: Mapping[str, str] | None = None,
         **parameters: Any,
     ) -> Mapping[str, Any]:
-        """Members of the answer. Raises AwsError."""
+        """Calls an operation. Returns the members of the answer. Raises AwsError."""
         sent = {"content-length": str(len(body)), "host": "localhost", **(headers or {})}
         call = Call("s3", operation, ACCOUNT, REGION, "", "", {}, sent, "request", Protocol.S3, None)
         request = S3Request(call, {"wsgi.input": Body(self._schedule, body)}, bucket, key, {}, sent)
@@ -89,7 +89,7 @@ class Face:
             return HANDLERS[operation](context, given).members
 
     def abort_as_garbage(self, bucket: str, key: str, upload_id: str) -> None:
-        """As `sagelet gc` does beside the handlers. Raises AwsError."""
+        """Aborts an upload as `sagelet gc` does, without the handlers. Raises AwsError."""
         with translated():
             self.store.catalog.bucket(bucket)
             Uploads(self.store).abort(self.store.catalog.upload(bucket, key, upload_id))

@@ -1,4 +1,4 @@
-"""One history of the object store: clients at once, a server that dies and starts, and what must be true in the end."""
+"""One history of the object store: concurrent clients, a server that dies and starts, and the rules at the end."""
 
 import gc
 import os
@@ -7,20 +7,25 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+# The store imports this for its first checksum, and the import must not happen in a history.
+import awscrt.checksums  # noqa: F401
+
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.s3.store import S3Store
 from support.s3_histories import linearize
 from support.s3_histories.clients import BUCKETS, Client
 from support.s3_histories.world import World, a_world
 
-#: Of the trace of a history that failed.
+#: Lines shown of a failed history's trace.
 LAST_LINES = 80
 
 
 class Failed(AssertionError):
-    """A history that broke a rule; says how to repeat it."""
+    """A history broke a rule. The message says how to repeat it."""
 
 
 class Operator:
-    """Starts the server whenever it is gone. Each of its first lives ends at a step that the seed chooses."""
+    """Starts the server whenever it is gone. Each of the first lives ends at a step that the seed chooses."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -39,9 +44,9 @@ class Operator:
 
 
 def run(seed: int, root: Path, theme: str | None = None) -> str:
-    """Lives the history of a seed in a directory that is not there yet; its trace. Raises Failed.
+    """Runs the history of a seed in a new directory. Returns its trace. Raises Failed.
 
-    `theme`: other than the seed's own (World.theme).
+    `theme` replaces the seed's own theme (World.theme).
     """
     with a_world(seed, root) as world:
         world.theme = theme or world.theme
@@ -58,14 +63,17 @@ def run(seed: int, root: Path, theme: str | None = None) -> str:
 
 
 def run_all(seeds: Iterable[int], theme: str | None = None) -> Iterator[tuple[int, str]]:
-    """Each seed with the trace of its history. In memory where the machine has a file system for that."""
+    """Yields each seed with the trace of its history. Files are in memory if the machine has such a file system."""
     memory = Path("/dev/shm")
     gc.collect()
-    # A generator collected in the middle of a history would run its `finally` at a moment that no seed knows of.
+    # A generator collected in the middle of a history would run its `finally` at a moment that no seed determines.
     gc.freeze()
     gc.disable()
     try:
         with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
+            # Facts about SQLite that a process finds out once. A history that did so would differ from its seed's.
+            for _ in ("made", "opened"):
+                S3Store(Path(directory, "first"), SystemClock()).close()
             root = Path(directory, "s3")
             for number, seed in enumerate(seeds):
                 yield seed, run(seed, root, theme)
@@ -94,10 +102,10 @@ def _main(world: World) -> None:
     schedule.quiet = True
     world.life.steps_left = 0
     _until(world, lambda: world.face is not None)
-    # Nothing may be left over where nothing went wrong, either.
+    # Nothing may be left over if nothing went wrong, either.
     world.check_files(recovered=not world.deaths and not schedule.trouble)
     _look(world)
-    # All of it is there for the next server, too.
+    # Everything must be there for the next server, too.
     schedule.kill(world.life)
     _until(world, lambda: world.face is not None)
     _look(world)
@@ -108,7 +116,7 @@ def _main(world: World) -> None:
 
 
 def _look(world: World) -> None:
-    """At all that there is."""
+    """Reads everything that there is."""
     client = Client(world, "0", 0)
     for bucket in BUCKETS:
         for key, _ in client.list_objects(bucket):
@@ -118,7 +126,7 @@ def _look(world: World) -> None:
 
 
 def _finish(world: World) -> None:
-    """Completes all that has parts."""
+    """Completes all uploads with parts."""
     client = Client(world, "0", 0)
     for bucket in BUCKETS:
         for upload in client.list_uploads(bucket):

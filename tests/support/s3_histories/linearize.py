@@ -1,8 +1,8 @@
-"""Whether there is an order of operations in which a sequential S3 would have given each the answer that it got.
+"""Searches an order of operations in which a sequential S3 would have given each the answer that it got.
 
-Wing and Gong's search (1993) with Lowe's memory of what was tried (2017): take any operation that no unfinished one
-ended before, let it happen, go on; where the model would have answered otherwise, or all that is left was tried from
-the same state, go back.
+This is Wing and Gong's search (1993) with Lowe's memory of what was tried (2017). Take any operation before whose start
+no remaining one had ended, let it happen, and go on. Go back if the model would have answered otherwise, or if the
+remaining operations were tried from the same state before.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from support.s3_histories.operations import Operation
 
 
 class NotLinearizable(AssertionError):
-    """No order explains what clients saw."""
+    """No order explains the clients' answers."""
 
 
 def check(operations: Sequence[Operation]) -> list[Operation]:
-    """The order that explains all. Raises NotLinearizable."""
+    """Returns an order that explains all answers. Raises NotLinearizable."""
     search = _Search(sorted(operations, key=lambda one: one.called))
     if not search.run():
         raise NotLinearizable(search.explain())
@@ -33,7 +33,7 @@ class _Search:
         self._longest: tuple[int, list[Operation], State, int] = (-1, [], {}, 0)
 
     def run(self) -> bool:
-        """An explicit stack: a history has more operations than Python has frames to spare."""
+        """Searches with an explicit stack, because a history has more operations than Python allows frames."""
         stack: list[tuple[int, State, list[int]]] = [(0, {}, self._candidates(0))]
         while stack:
             done, state, candidates = stack[-1]

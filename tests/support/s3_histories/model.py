@@ -1,15 +1,15 @@
-"""S3 as one thread would have it: what an operation does to a state, and what its client is told.
+"""S3 with a single thread: what an operation does to a state, and what its client is told.
 
 A state maps names to what is there:
 
     ("bucket", BUCKET)            True
     ("object", BUCKET, KEY)       its content's ETag and its tag
     ("upload", ID)                bucket, key, and (number, ETag) of its parts
-    ("done", ID)                  bucket, key, (number, ETag) as they were named, ETag of the object: for who repeats it
+    ("done", ID)                  bucket, key, (number, ETag) as they were named, the object's ETag: for a repeated call
     ("copied", NUMBER)            what a copy has read of its source
 
-A rule returns the codes that the operation may be refused with (it happens when there is none), what the client is
-told, and the changes.
+A rule returns the codes of possible refusals (the operation happens if there are none), the answer to the client, and
+the changes.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ from support.s3_histories.operations import Operation
 
 Name = tuple[Any, ...]
 State = Mapping[Name, Any]
-#: None: it is there no more.
+#: Changes to a state. None means that the name is removed.
 Changes = Mapping[Name, Any]
 Rule = Callable[[State, Mapping[str, Any]], tuple[set[str], Any, Changes]]
-#: What nobody has to be told.
+#: An answer that is not compared.
 ANYTHING = object()
 
 
@@ -42,7 +42,7 @@ class Contents:
         return etag
 
     def join(self, etags: list[str]) -> str:
-        """An object of parts."""
+        """Makes an object of parts. Returns its ETag."""
         digests = b"".join(bytes.fromhex(etag) for etag in etags)
         etag = f"{hashlib.md5(digests).hexdigest()}-{len(etags)}"
         self._bytes[etag] = b"".join(self._bytes[each] for each in etags)
@@ -50,12 +50,12 @@ class Contents:
         return etag
 
     def copied(self, etag: str) -> str:
-        """The ETag of a copy: it came in one piece."""
+        """Returns the ETag of a copy, which is written in one piece."""
         return self.add(self._bytes[etag])
 
 
 def after(state: State, operation: Operation) -> State | None:
-    """The state when the operation has happened; None: its client would have been told something else."""
+    """Returns the state after the operation, or None if its client would have got another answer."""
     refused, told, changes = RULES[operation.kind](state, operation.arguments)
     if operation.known and operation.error is not None:
         return state if operation.error in refused else None
@@ -100,7 +100,7 @@ def _found(state: State, given: Mapping[str, Any]) -> tuple[set[str], Any]:
 
 
 def _conditions(state: State, given: Mapping[str, Any]) -> set[str]:
-    """Why a write is refused."""
+    """Returns the codes with which the conditions refuse a write."""
     refused = _bucket(state, given["bucket"])
     current = state.get(("object", given["bucket"], given["key"]))
     if given.get("if_none_match") and current is not None:
@@ -145,7 +145,7 @@ def list_objects(state: State, given: Mapping[str, Any]) -> tuple[set[str], Any,
 
 
 def copy_read(state: State, given: Mapping[str, Any]) -> tuple[set[str], Any, Changes]:
-    """The first half of a copy. The second one's client is told what this one has read."""
+    """The first half of a copy. The client of the second half is told what this one has read."""
     refused, found = _found(state, {"bucket": given["bucket"], "key": given["source"]})
     return refused, ANYTHING, {} if found is None else {("copied", given["copy"]): found}
 

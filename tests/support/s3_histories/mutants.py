@@ -1,7 +1,7 @@
-"""The object store broken on purpose: what its histories are worth shows in how soon they find each of these.
+"""The object store broken on purpose. The sooner its histories find each mutant, the more they are worth.
 
-A mutant is a mistake that somebody could make in a small change, as a patch of one name. Some were made: the first
-sagelet that had multipart uploads had the ones that are marked so.
+A mutant is a mistake that somebody could make in a small change. It patches one name. "Was made" marks mistakes of the
+first sagelet with multipart uploads.
 """
 
 import fcntl
@@ -49,7 +49,7 @@ def _slots_for_all() -> Any:
 
 
 def _never_busy() -> Any:
-    """Completes in the upload's file although somebody writes to it."""
+    """Completes in the upload's file although a part is being written to it."""
     work = UploadLocks.ending
 
     @contextmanager
@@ -75,7 +75,7 @@ def _the_uploads_own_file() -> Any:
 
 
 def _files_made_at_any_time() -> Any:
-    """The upload's file is made anew by a part that is no part of it any more, and left. Was made."""
+    """A part that no longer belongs to the upload makes the upload's file again and leaves it. Was made."""
     return mock.patch.object(Uploads, "_sweep", return_value=None)
 
 
@@ -93,7 +93,7 @@ def _any_repeat() -> Any:
 
 
 def _old_parts() -> Any:
-    """A part that is sent again has the file that it had."""
+    """A part that is sent again keeps its file."""
     work = Catalog.put_part
 
     def put_part(catalog: Catalog, upload: Upload, part: UploadedPart) -> str | None:
@@ -150,7 +150,7 @@ def _one_look() -> Any:
 
 
 def _two_places_one_after_the_other() -> Any:
-    """A file that moves from one place to the other while a reader looks is gone. Was made."""
+    """A reader misses a file that moves from one place to the other meanwhile. Was made."""
 
     def at_rest(store: S3Store, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
         raise DamagedObject(store.head(bucket, key).path)
@@ -182,17 +182,17 @@ def _uploads_are_garbage() -> Any:
 
 
 def _deletions_stay_deleted() -> Any:
-    """Recovery takes what is staged for garbage, whatever its row says."""
+    """Recovery takes every staged file for garbage, whatever its row says."""
     return mock.patch.object(Catalog, "by_file", return_value=None)
 
 
 def _exports_at_any_time() -> Any:
-    """An export copies the catalogue, and then files that went meanwhile."""
+    """An export copies the catalogue first, and then files, some of which are gone."""
     unlocked = SimpleNamespace(**{**vars(fcntl), "flock": lambda *_: None})
     return mock.patch.object(exporting, "fcntl", unlocked)
 
 
-#: With the theme of the histories that come across it soonest.
+#: Each mutant, with the theme of the histories that find it soonest.
 MUTANTS: dict[str, tuple[Mutant, str]] = {
     "nobody is kept out of an upload": (_no_exclusion, "upload"),
     "parts are recorded while their upload ends": (_parts_while_it_ends, "upload"),

@@ -1,4 +1,4 @@
-"""What clients asked of the store and what they were told: the input of the check in `linearize.py`."""
+"""The clients' operations on the store and their answers: the input of the check in `linearize.py`."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ class Operation:
     #: A name of `model.RULES`.
     kind: str
     arguments: dict[str, Any]
-    #: Events are numbered; a call lasts from one to another.
+    #: The numbers of the events at which the call began and ended.
     called: int
     returned: int = 0
     #: Whether the client knows how it ended. One that it does not know of happened once in that time, or never.
@@ -21,7 +21,7 @@ class Operation:
     error: str | None = None
     #: What the client was told.
     value: Any = None
-    #: The operation that goes before this one: the other half of a copy.
+    #: The operation before this one: the other half of a copy.
     after: int | None = None
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Log:
 
     operations: list[Operation] = field(default_factory=list)
     events: int = 0
-    #: Operations that there ever were: one may be taken out again.
+    #: The number of operations so far. An operation may be removed again.
     count: int = 0
 
     def call(self, kind: str, after: int | None = None, **arguments: Any) -> Operation:

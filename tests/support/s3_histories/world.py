@@ -1,4 +1,4 @@
-"""A data directory, the server that is born and dies on it, and what its clients know."""
+"""A data directory, the server that starts and dies on it, and what its clients know."""
 
 import errno
 import sqlite3
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
-from sagelet_api.aws_errors import AwsError
-from sagelet_engine.database import StoreUnavailable
+from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.s3 import multipart
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.errors import DamagedObject, DiskFull
@@ -27,22 +27,22 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 
 BEGINNING_MS = 1_700_000_000_000
-#: What a client that is refused is told; anything above is the server's fault, and has to have a cause outside.
+#: Statuses of refusals. A higher status is the server's fault, which must have a cause outside.
 REFUSED = range(400, 500)
 
 
 class Violation(AssertionError):
-    """Something that must hold did not."""
+    """A rule was broken."""
 
 
 @dataclass
 class Known:
-    """An upload that clients know of."""
+    """An upload known to clients."""
 
     id: str
     bucket: str
     key: str
-    #: ETags that each number ever had, the last one comes last.
+    #: All ETags that each number ever had, oldest first.
     parts: dict[int, list[str]] = field(default_factory=dict)
 
 
@@ -59,13 +59,13 @@ class World:
         self.schedule = Schedule(seed)
         self.chance = self.schedule.random
         self.root = root
-        #: What most calls are about: `all`, one `key`, or one `upload` at a time.
+        #: The subject of most calls: `all`, one `key`, or one `upload` at a time.
         self.theme = self.chance.choice(["all", "key", "upload"])
         self.machine = control.Machine(self.schedule, str(root))
         self.log = Log()
         self.contents = Contents()
         self.uploads: list[Known] = []
-        #: None: no server runs.
+        #: The current server's handlers, or None if no server runs.
         self.face: Face | None = None
         self.life = Life(0)
         #: Other processes that have the store open.
@@ -73,14 +73,14 @@ class World:
         self.deaths = 0
         self._lives = 0
         self._stores: dict[int, list[S3Store]] = {}
-        #: Ids of uploads that began, by the client that asked: it may never get the answer.
+        #: Ids of uploads that began, by the client that asked. It may never get the answer.
         self._begun: dict[str, str] = {}
         self.schedule.on_death = self._died
 
     # --- processes --------------------------------------------------------------------------------------------
 
     def open_store(self) -> S3Store:
-        """In the process that the current thread is in."""
+        """Opens the store in the process of the current thread."""
         life = self.schedule.current.life if self.schedule.current else None
         assert life is not None
         store = S3Store(self.root, Clock(self.schedule))
@@ -88,14 +88,14 @@ class World:
         return store
 
     def process(self, steps: int) -> Life:
-        """A process that dies after so many steps; 0: it does not."""
+        """Makes a process that dies after so many steps, or never if 0."""
         self._lives += 1
         life = Life(self._lives)
         life.steps_left = steps
         return life
 
     def boot(self, steps: int) -> None:
-        """The next server; there may be none when this returns."""
+        """Starts the next server. It may be dead when this returns."""
         life = self.life = self.process(steps)
 
         def start() -> None:
@@ -129,7 +129,7 @@ class World:
                 file.close()
 
     def leave(self, life: Life) -> None:
-        """A process ends in its own time."""
+        """Ends a process in an orderly way."""
         for store in self._stores.pop(life.number, []):
             store.close()
         self.machine.died(life)
@@ -144,7 +144,7 @@ class World:
     # --- what clients do --------------------------------------------------------------------------------------
 
     def ask(self, operations: list[Operation], work: Callable[[Face], T]) -> T | None:
-        """The answer to a request, which is noted; None when there was none, or it was an error."""
+        """Makes a request and notes the answer. Returns the answer, or None if there was none or it was an error."""
         face, life = self.face, self.life
         assert face is not None
         return self.attempt(operations, life, lambda: work(face))
@@ -175,7 +175,7 @@ class World:
         return answer
 
     def _excuse(self, error: BaseException) -> None:
-        """A fault that the history made is one; any other is the store's own."""
+        """Accepts an error that comes from the history's own faults. Any other error is the store's own."""
         chain: BaseException | None = error
         while chain is not None:
             if isinstance(chain, DamagedObject):
@@ -188,7 +188,7 @@ class World:
         raise Violation(f"an error that nothing outside explains: {error!r} from {error.__cause__!r}") from error
 
     def begun(self) -> str | None:
-        """The id of the upload that the current client began last, whether or not it was told."""
+        """Returns the id of the upload that the current client began last, even if it got no answer."""
         assert self.schedule.current is not None
         return self._begun.pop(self.schedule.current.name, None)
 
@@ -199,14 +199,14 @@ class World:
     # --- the disk ---------------------------------------------------------------------------------------------
 
     def check_files(self, *, recovered: bool) -> None:
-        """The catalogue and the files agree. `recovered`: nothing is left over, either. Nobody may be at work."""
+        """Checks that catalogue and files agree. `recovered`: nothing is left over, either. No client may be active."""
         with self.machine.files.beside():
             problems = list(disagreements(self.root, self.contents, recovered=recovered))
         if problems:
             raise Violation("; ".join(problems))
 
     def check_export(self, place: Path) -> None:
-        """The bytes of all objects and parts are there. Nothing is, if the export failed by a fault."""
+        """Checks that the bytes of all objects and parts are there, or nothing if a fault made the export fail."""
         if not (place / "sagelet.db").exists():
             return
         files = place / "files"
@@ -216,7 +216,7 @@ class World:
 
 
 def disagreements(root: Path, contents: Contents, *, recovered: bool) -> Iterator[str]:
-    """What the catalogue says and the files do not, and the reverse."""
+    """Yields the differences between the catalogue and the files."""
     objects, parts = _rows(root / ".catalog.db")
     staged = {path.name for path in (root / ".staged").iterdir()}
 
@@ -229,7 +229,7 @@ def disagreements(root: Path, contents: Contents, *, recovered: bool) -> Iterato
 
 
 def _rows(catalog: Path) -> tuple[list[Row], list[Row]]:
-    """Of objects and of parts."""
+    """Returns the rows of objects and those of parts."""
     db = sqlite3.connect(catalog)
     try:
         objects = db.execute("SELECT bucket, key, file_id, path, size, etag FROM objects").fetchall()
@@ -245,7 +245,7 @@ def _rows(catalog: Path) -> tuple[list[Row], list[Row]]:
 def _wrong(
     objects: list[Row], parts: list[Row], contents: Contents, place: Callable[[str, str | None], Path]
 ) -> Iterator[str]:
-    """Objects and parts whose bytes are not what they were; `place` says where a file is."""
+    """Yields objects and parts whose bytes have changed. `place` returns a file's path."""
     for bucket, key, file_id, path, size, etag in objects:
         found = _bytes(place(file_id, path))
         if len(found or b"") != size or found != contents[etag]:
@@ -276,7 +276,7 @@ def _left_over(root: Path, staged: set[str], objects: list[Row], parts: list[Row
 
 @contextmanager
 def a_world(seed: int, root: Path) -> Iterator[World]:
-    """A world whose store is under control for as long as the block lasts."""
+    """Yields a world whose store is under control during the block."""
     world = World(seed, root)
     add: Any = Catalog.add_upload
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from sagelet_api.app import Application
-from sagelet_api.control import control_app
-from sagelet_api.security import FrontDoor
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.services.s3.setup import S3, open_s3
-from sagelet_api.throttling import Throttling
-from sagelet_engine.clock import SystemClock
+from sagelet_api.auth.request_guard import RequestGuard
+from sagelet_api.control.endpoints import control_app
+from sagelet_api.control.throttling import Throttling
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.services.s3.service import S3, open_s3
+from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.settings import Settings
 from support.fake_jobs import FakeEngine, FakeJobs
 from support.front import Front, front
@@ -36,7 +36,7 @@ def jobs() -> FakeJobs:
 @pytest.fixture
 def s3(tmp_path: Path, bridge: MotoBridge) -> Iterator[S3]:
     """The object store of `server`."""
-    opened = open_s3(Settings(data=tmp_path / "data"), SystemClock(), bridge)
+    opened = open_s3(Settings(data=tmp_path / "data"), SystemClock(), bridge.buckets)
     yield opened
     opened.close()
 
@@ -46,7 +46,15 @@ def server(jobs: FakeJobs, bridge: MotoBridge, s3: S3) -> Iterator[Front]:
     throttling = Throttling()
     control = control_app(FakeEngine(), throttling)
     checks = (throttling.check,)
-    app = Application(FrontDoor(), control, checks, jobs.services(), bridge.wsgi, {"s3": s3.wsgi}, routes=bridge.route)
+    app = Application(
+        RequestGuard(),
+        control,
+        checks,
+        jobs.services(),
+        bridge.requests.wsgi,
+        {"s3": s3.wsgi},
+        routes=bridge.requests.route,
+    )
     with front(app) as running:
         yield running
 

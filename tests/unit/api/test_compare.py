@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 import sagelet
 from sagelet.comparing import NotComparable
 from sagelet_api.cli.main import main
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.base.errors import SageletError
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.errors import SageletError
 from sagelet_engine.telemetry.compiler.worker import BatchShape
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.doctor_cases import native_worker, worker
@@ -59,7 +59,7 @@ def train(world: ApiWorld, name: str, seconds: int, *, compiled: bool, script: s
     world.clock.turn(seconds + 10)
     for host in (first, second):
         host.end(0)
-    until(lambda: world.engine.job(job.key).terminal)
+    until(lambda: world.engine.jobs.get(job.key).terminal)
 
 
 def run(world: ApiWorld, *arguments: str) -> Result:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.data.layout import JobDirectories
 from support.api_world import ApiWorld
 from support.world import key, request, until
@@ -37,7 +37,7 @@ def test_describe_and_the_control_endpoint_say_that_it_is_not_compiled(world: Ap
     world.sagemaker.create_training_job(**request("one", **asked))
     host = world.host("one")
     assert compilation(world, "one") == (200, {"asked": True, "compiled": None, "platform": None, "reason": ""})
-    job = world.engine.job(key("one"))
+    job = world.engine.jobs.get(key("one"))
     file = JobDirectories.of(world.settings.data, job).host("algo-1").opt_ml / "output/sagelet/compilation.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"version": 1, "compiled": False, "platform": "CUDA", "reason": REASON}))

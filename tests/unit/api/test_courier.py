@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_engine.runtimes.carrier_s3 import EndpointRefuses, Parcels, Ticket
-from sagelet_engine.runtimes.parcels import staging_bucket
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.runtimes.slurm.file_sync.batches import staging_bucket
+from sagelet_engine.runtimes.slurm.file_sync.s3 import EndpointRefuses, Parcels, Ticket
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.parcels import Remote
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.services.trust import Caller, trusts
+from sagelet_api.services.iam.trust import Caller, trusts
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ApiWorld
 from support.world import request
 

@@ -13,8 +13,8 @@ from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 
 from sagelet_api.cli.main import main
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_engine.jobs.faults import TAG
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.model.faults import TAG
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import request, until
 

@@ -9,15 +9,14 @@ from typing import BinaryIO
 
 import pytest
 
-from sagelet_api import arrivals
-from sagelet_api import connection as connection_module
-from sagelet_api.arrivals import IDLE
-from sagelet_api.connection import Connection
-from sagelet_api.file_body import FileBody
-from sagelet_api.outgoing import Outgoing
-from sagelet_api.protocol import Environ, StartResponse
-from sagelet_api.server import MAX_HEADER_BYTES, THREADS, TIMEOUT, AddressInUse, Server
-from sagelet_engine.errors import SettingsError
+from sagelet_api.http import connection_manager as arrivals
+from sagelet_api.http import connection_manager as connection_module
+from sagelet_api.http.connection_manager import IDLE, Connection
+from sagelet_api.http.response_writer import Outgoing
+from sagelet_api.http.server import MAX_HEADER_BYTES, THREADS, TIMEOUT, AddressInUse, Server
+from sagelet_api.protocol.calls import Environ, StartResponse
+from sagelet_api.protocol.file_body import FileBody
+from sagelet_engine.base.errors import SettingsError
 from support.server import until
 
 

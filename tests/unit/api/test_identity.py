@@ -9,8 +9,8 @@ import pytest
 import urllib3
 from botocore.exceptions import ClientError
 
-from sagelet_api.services import execution_role
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.iam import execution_role
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, ApiWorld
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/service-role/{execution_role.NAME}"
@@ -167,5 +167,5 @@ def test_the_login_to_ecr(world: ApiWorld) -> None:
 
 def test_sagemaker_may_assume_the_execution_role_of_an_account_that_nobody_has_called(bridge: MotoBridge) -> None:
     account = "444444444444"
-    assert bridge.may_assume(account, f"arn:aws:iam::{account}:role/service-role/{execution_role.NAME}")
-    assert not bridge.may_assume(account, f"arn:aws:iam::{account}:role/{execution_role.NAME}")
+    assert bridge.iam.may_assume(account, f"arn:aws:iam::{account}:role/service-role/{execution_role.NAME}")
+    assert not bridge.iam.may_assume(account, f"arn:aws:iam::{account}:role/{execution_role.NAME}")

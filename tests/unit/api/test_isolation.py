@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_engine.errors import SageletError
-from sagelet_engine.jobs.lifecycle import create
-from sagelet_engine.jobs.record import JobKey
-from sagelet_engine.telemetry.events import LogEvent
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.log_events import LogEvent
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.training import create
 from support.api_world import ApiWorld
 from support.s3 import refusal
 from support.world import request
@@ -104,8 +104,8 @@ def test_logs(world: ApiWorld) -> None:
 
 def test_metrics(world: ApiWorld, bridge: MotoBridge) -> None:
     for number, (account, region) in enumerate(PLACES):
-        bridge.publish(account, region, "same-name", [MetricPoint("loss", number, T0)])
-    bridge.publish(*PLACES[0], "only-here", [MetricPoint("loss", 9, T0)])
+        bridge.metrics.publish(account, region, "same-name", [MetricPoint("loss", number, T0)])
+    bridge.metrics.publish(*PLACES[0], "only-here", [MetricPoint("loss", 9, T0)])
     window = {"StartTime": datetime.fromtimestamp(T0 / 1000 - 60, timezone.utc), "Period": 60, "Statistics": ["Sum"]}
     window["EndTime"] = datetime.fromtimestamp(T0 / 1000 + 60, timezone.utc)
     for number, (_, _, cloudwatch) in enumerate(clients(world, "cloudwatch")):

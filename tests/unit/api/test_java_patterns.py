@@ -4,7 +4,7 @@ import pytest
 from botocore.loaders import Loader
 from botocore.model import ServiceModel
 
-from sagelet_api.java_patterns import UnsupportedPattern, compile_pattern
+from sagelet_api.protocol.java_patterns import UnsupportedPattern, compile_pattern
 
 TRAINING_JOB_OPERATIONS = [
     "CreateTrainingJob",

@@ -11,8 +11,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sagelet_api.services import execution_role
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.iam import execution_role
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import request, until
 
@@ -154,7 +154,7 @@ def test_they_survive_a_restart_of_the_server(tmp_path: Path, bridge: MotoBridge
         before = world.engine.keys
         world.restart()
         assert world.engine.keys == before
-        session = world.engine.session(environment["AWS_SESSION_TOKEN"])
+        session = world.engine.jobs.session(environment["AWS_SESSION_TOKEN"])
         assert session is not None
         assert (session.job.key.name, session.key.secret) == ("one", environment["AWS_SECRET_ACCESS_KEY"])
 

@@ -6,21 +6,21 @@ import sys
 # In an interpreter of its own, since here both are loaded already.
 BOTH_AT_ONCE = """
 import time
-from sagelet_api.control import control_app
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.throttling import Throttling
+from sagelet_api.control.endpoints import control_app
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.control.throttling import Throttling
 from support.fake_jobs import FakeEngine
 
 environ = {ENVIRON}
 
 bridge = MotoBridge()
-bridge.warm_up()
+bridge.process.warm_up()
 while "werkzeug" not in sys.modules:
     time.sleep(0.0001)
 answers = []
 body = b"".join(control_app(FakeEngine(), Throttling())(environ, lambda status, *_rest: answers.append(status)))
 assert answers == ["200 OK"], (answers, body)
-assert bridge._backend("events") is not None
+assert bridge.process.backend("events") is not None
 """
 ENVIRON = {
     "REQUEST_METHOD": "GET", "PATH_INFO": "/_sagelet/health", "SERVER_NAME": "localhost", "SERVER_PORT": "80",

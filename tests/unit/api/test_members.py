@@ -10,7 +10,7 @@ import training_job_api
 from botocore.exceptions import ClientError
 from training_job_api import DESCRIBE, OPERATIONS, Row, Unclassified
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ApiWorld
 from support.world import request, until
 

@@ -1,4 +1,4 @@
-"""GetMetricData: statistics, metric math and SEARCH, by boto3 from CloudWatch."""
+"""GetMetricData and GetMetricStatistics: statistics, metric math and SEARCH, by boto3 from CloudWatch."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 
 START = datetime(2026, 11, 2, 10, 0, tzinfo=timezone.utc)  # a Monday
 WINDOW = {"StartTime": START, "EndTime": START + timedelta(minutes=5)}
@@ -19,7 +19,7 @@ Ask = Callable[..., list[dict[str, Any]]]
 
 @pytest.fixture
 def cloudwatch(bridge: MotoBridge, client: Callable[[str], Any]) -> Any:
-    bridge.forget()
+    bridge.process.forget()
     cloudwatch = client("cloudwatch")
     for host, values in LOSS.items():
         for minute, value in values.items():
@@ -315,3 +315,81 @@ def test_two_queries_of_one_id_are_refused(ask: Ask) -> None:
 def test_a_query_is_a_metric_or_an_expression(ask: Ask) -> None:
     with pytest.raises(ClientError, match="MetricStat and Expression"):
         ask({**stat("m", "a"), "Expression": "1 + 1"})
+
+
+# --- GetMetricStatistics ----------------------------------------------------------------------------------------
+
+
+def statistics(cloudwatch: Any, host: str = "a", **more: Any) -> list[dict[str, Any]]:
+    dimensions = [{"Name": "Host", "Value": host}] if host else []
+    asked = {
+        "Namespace": NAMESPACE, "MetricName": "EvalLoss", "Dimensions": dimensions, "Period": 60,
+        "Statistics": ["Average"], **WINDOW, **more,
+    }  # fmt: skip
+    answer = cloudwatch.get_metric_statistics(**asked)
+    assert answer["Label"] == "EvalLoss"
+    found: list[dict[str, Any]] = answer["Datapoints"]
+    return found
+
+
+def test_periods_begin_at_the_minute(cloudwatch: Any) -> None:
+    """The points are ten seconds later. SDK v2's TrainingJobAnalytics asks so."""
+    begun = {"StartTime": START + timedelta(seconds=5), "Period": 120}
+    found = statistics(cloudwatch, Statistics=["Average", "SampleCount", "Sum", "Minimum", "Maximum"], **begun)
+    assert [one["Timestamp"] for one in found] == [START, START + timedelta(minutes=2)]
+    assert [one["Average"] for one in found] == [3.0, 0.75]
+    assert found[0] == {
+        "Timestamp": START, "Average": 3.0, "SampleCount": 2.0, "Sum": 6.0, "Minimum": 2.0, "Maximum": 4.0,
+        "Unit": "None",
+    }  # fmt: skip
+
+
+def test_a_metric_is_the_one_with_these_dimensions(cloudwatch: Any) -> None:
+    """As GetMetricData does: a query without dimensions does not add up all hosts."""
+    assert [one["Average"] for one in statistics(cloudwatch, "b")] == [8.0, 6.0, 2.0]
+    assert [one["Average"] for one in statistics(cloudwatch, "")] == [7.0]
+    assert statistics(cloudwatch, "none") == []
+
+
+def test_percentiles_and_units(cloudwatch: Any) -> None:
+    (found,) = statistics(cloudwatch, Statistics=["Maximum"], ExtendedStatistics=["p50", "p100"], Period=300)
+    assert (found["Maximum"], found["ExtendedStatistics"]) == (4.0, {"p50": 1.5, "p100": 4.0})
+    datum = {"MetricName": "EvalLoss", "Dimensions": [{"Name": "Host", "Value": "a"}], "Timestamp": START, "Value": 9.0}
+    cloudwatch.put_metric_data(Namespace=NAMESPACE, MetricData=[{**datum, "Unit": "Seconds"}])
+    assert [one["Average"] for one in statistics(cloudwatch, Unit="Seconds")] == [9.0]
+    assert [one["Unit"] for one in statistics(cloudwatch, Period=300)] == ["None", "Seconds"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"Period": 7}, "InvalidParameterValue"),
+        ({"Period": 0}, "InvalidParameterValue"),
+        ({"Period": -60}, "InvalidParameterValue"),
+        ({"Period": None}, "InvalidParameterValue"),
+        ({"MetricName": None}, "InvalidParameterValue"),
+        ({"Statistics": ["Median"]}, "InvalidParameterValue"),
+        ({"ExtendedStatistics": ["TM(10%:90%)"]}, "InvalidParameterValue"),
+        ({"Statistics": []}, "InvalidParameterCombination"),
+        ({"EndTime": START}, "InvalidParameterValue"),
+        ({"StartTime": START - timedelta(days=2)}, "InvalidParameterCombination"),
+        # The server walked through each second of forty years.
+        ({"StartTime": datetime(1986, 1, 1, tzinfo=timezone.utc), "Period": 1}, "InvalidParameterCombination"),
+    ],
+)
+def test_statistics_that_are_refused(
+    cloudwatch: Any, client: Callable[..., Any], more: dict[str, Any], code: str
+) -> None:
+    old = {"MetricName": "EvalLoss", "Dimensions": [{"Name": "Host", "Value": "a"}], "Value": 9.0}
+    cloudwatch.put_metric_data(
+        Namespace=NAMESPACE, MetricData=[{**old, "Timestamp": datetime(1990, 1, 1, tzinfo=timezone.utc)}]
+    )
+    # As a client sends it that does not look at it before.
+    unchecked = client("cloudwatch", parameter_validation=False)
+    asked = {
+        "Namespace": NAMESPACE, "MetricName": "EvalLoss", "Dimensions": old["Dimensions"], "Period": 60,
+        "Statistics": ["Average"], **WINDOW, **more,
+    }  # fmt: skip
+    with pytest.raises(ClientError) as caught:
+        unchecked.get_metric_statistics(**{name: value for name, value in asked.items() if value is not None})
+    assert caught.value.response["Error"]["Code"] == code

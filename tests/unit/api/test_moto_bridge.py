@@ -10,10 +10,10 @@ from urllib.request import Request, urlopen
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services import moto_metrics
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.services.state_events import EventBus
-from sagelet_engine.telemetry.sink import NAMESPACE, MetricPoint, MetricSink
+from sagelet_api.services.moto import metrics as moto_metrics
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.services.sagemaker.state_events import EventBus
+from sagelet_engine.model.sinks import NAMESPACE, MetricPoint, MetricSink
 from support.front import Front
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -25,9 +25,9 @@ def bucket() -> str:
 
 
 def test_it_is_a_sink_and_a_bus(bridge: MotoBridge) -> None:
-    sink: MetricSink = bridge
-    bus: EventBus = bridge
-    assert sink is bus
+    sink: MetricSink = bridge.metrics
+    bus: EventBus = bridge.events
+    assert (sink, bus) == (bridge.metrics, bridge.events)
 
 
 def test_presigned_urls_of_s3_and_sts(client: Any, bucket: str) -> None:
@@ -94,7 +94,7 @@ def test_metric_points_reach_cloudwatch(bridge: MotoBridge, client: Any) -> None
     time_ms = int(now.timestamp() * 1000)
     job = f"job-{uuid.uuid4()}"
     points = [MetricPoint("loss", value, time_ms) for value in (0.5, 1.5, float("nan"), float("inf"))]
-    bridge.publish(ACCOUNT, REGION, job, points)
+    bridge.metrics.publish(ACCOUNT, REGION, job, points)
     statistics = client("cloudwatch").get_metric_statistics(
         Namespace=NAMESPACE,
         MetricName="loss",
@@ -120,7 +120,7 @@ def test_cloudwatch_keeps_the_newest_points_of_jobs_and_all_of_users(
         if number % 10 == 0:
             cloudwatch.put_metric_data(Namespace="mine", MetricData=[{"MetricName": f"m-{number}", "Value": 1.0}])
         time_ms = int(now.timestamp() * 1000)
-        bridge.publish(account, REGION, f"job-{number:02}", [MetricPoint("loss", 1.0, time_ms, "algo-1")])
+        bridge.metrics.publish(account, REGION, f"job-{number:02}", [MetricPoint("loss", 1.0, time_ms, "algo-1")])
     hosts = {
         metric["Dimensions"][0]["Value"]
         for page in cloudwatch.get_paginator("list_metrics").paginate(Namespace=NAMESPACE)
@@ -171,7 +171,7 @@ def test_instance_metrics_have_a_host_and_are_in_percent(bridge: MotoBridge, cli
     time_ms = int(now.timestamp() * 1000)
     job = f"job-{uuid.uuid4()}"
     points = [MetricPoint("CPUUtilization", value, time_ms, host) for host, value in (("algo-1", 250), ("algo-2", 50))]
-    bridge.publish(ACCOUNT, REGION, job, [*points, MetricPoint("CPUUtilization", 1.0, time_ms)])
+    bridge.metrics.publish(ACCOUNT, REGION, job, [*points, MetricPoint("CPUUtilization", 1.0, time_ms)])
     cloudwatch = client("cloudwatch")
     dimensions = [{"Name": "Host", "Value": f"{job}/algo-1"}]
     listed = cloudwatch.list_metrics(Namespace=NAMESPACE, MetricName="CPUUtilization", Dimensions=dimensions)["Metrics"]

@@ -1,4 +1,4 @@
-"""moto in our process starts no container and visits nobody, whatever it is asked for."""
+"""moto in sagelet's process starts no container and connects to nothing, on any request."""
 
 import ast
 import io
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_confined import SENDERS
+from sagelet_api.services.moto.confined import SENDERS
 from support.canary import Canary
 from support.server import ROLE, until
 

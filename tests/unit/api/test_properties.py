@@ -15,10 +15,10 @@ import training_job_api
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.services.training_view import CHANNEL_DEFAULTS, DEFAULTS, NOT_DESCRIBED, OUTPUT_DEFAULTS
-from sagelet_engine.data.objects import ObjectInfo
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.services.sagemaker.training_view import CHANNEL_DEFAULTS, DEFAULTS, NOT_DESCRIBED, OUTPUT_DEFAULTS
 from sagelet_engine.engine import Engine
+from sagelet_engine.model.objects import ObjectInfo
 from support.api_world import ApiWorld
 from support.fakes import AnyImage
 from support.strategies import FILE_SYSTEM, Body, bodies, create_shape

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from sagelet_api.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
-from sagelet_api.operation_names import name_operation
-from sagelet_api.protocol import Call, Protocol, parse_call, parse_json, read_body, rewind
+from sagelet_api.protocol.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
+from sagelet_api.protocol.calls import Call, Protocol, parse_call, parse_json, read_body, rewind
+from sagelet_api.protocol.operation_names import name_operation
 
 V4 = "AWS4-HMAC-SHA256 Credential={}, SignedHeaders=host;x-amz-date, Signature=00"
 

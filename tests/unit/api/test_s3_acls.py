@@ -1,4 +1,4 @@
-"""ACLs of buckets and objects: one list, whoever asks and however."""
+"""ACLs of buckets and objects: every caller and every form of request gets the same list."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +69,7 @@ def test_a_bucket_cannot_be_made_public(s3c: Any, bucket: str) -> None:
 
 
 def test_there_is_one_owner(s3c: Any, bucket: str) -> None:
-    """In all that names one, as whoever compares them expects."""
+    """Every answer names the same owner, as clients that compare owners expect."""
     s3c.put_object(Bucket=bucket, Key="k", Body=b"")
     upload = s3c.create_multipart_upload(Bucket=bucket, Key="u")["UploadId"]
     parts = s3c.list_parts(Bucket=bucket, Key="u", UploadId=upload)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.s3 import refusal
 
 ACCOUNT, OTHER = "123456789012", "111122223333"
@@ -80,7 +80,7 @@ def test_the_configuration_of_a_bucket_is_motos(s3c: Any, bucket: str, bridge: M
     missing = refusal(s3c.get_bucket_tagging, Bucket="no-such-bucket-here")
     assert missing == (404, "NoSuchBucket")
     # moto forgets at a restart, and gets the bucket anew.
-    bridge.drop_bucket(ACCOUNT, "us-east-1", bucket)
+    bridge.buckets.drop_bucket(ACCOUNT, "us-east-1", bucket)
     assert refusal(s3c.get_bucket_tagging, Bucket=bucket) == (404, "NoSuchTagSet")
     # A new bucket of the same name has no configuration.
     s3c.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": tags})
@@ -88,6 +88,19 @@ def test_the_configuration_of_a_bucket_is_motos(s3c: Any, bucket: str, bridge: M
     s3c.create_bucket(Bucket=bucket)
     assert refusal(s3c.get_bucket_tagging, Bucket=bucket) == (404, "NoSuchTagSet")
     assert "Status" not in s3c.get_bucket_versioning(Bucket=bucket)
+
+
+def test_a_new_bucket_is_as_aws_makes_them_since_april_2023(s3c: Any, bucket: str) -> None:
+    owned = s3c.get_bucket_ownership_controls(Bucket=bucket)["OwnershipControls"]["Rules"]
+    assert owned == [{"ObjectOwnership": "BucketOwnerEnforced"}]
+    blocked = s3c.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"]
+    assert blocked == dict.fromkeys(
+        ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
+    )
+    s3c.delete_bucket_ownership_controls(Bucket=bucket)
+    s3c.delete_public_access_block(Bucket=bucket)
+    assert refusal(s3c.get_bucket_ownership_controls, Bucket=bucket) == (404, "OwnershipControlsNotFoundError")
+    assert refusal(s3c.get_public_access_block, Bucket=bucket) == (404, "NoSuchPublicAccessBlockConfiguration")
 
 
 def test_a_configuration_reaches_moto_as_it_was_said(s3c: Any, bucket: str) -> None:

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sagelet_api.services.s3.setup import S3
+from sagelet_api.services.s3.service import S3
 from support.s3 import refusal
 
 ACCOUNT = "123456789012"
@@ -21,7 +21,7 @@ def rules(**by_default: Any) -> dict[str, Any]:
 
 
 def answers(s3c: Any, bucket: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """What every operation that makes or reads an object says, when nobody asks for any."""
+    """Yields the answer of every operation that makes or reads an object, without a request for encryption."""
     place = {"Bucket": bucket, "Key": "k"}
     yield "put", said(s3c.put_object(**place, Body=b"x"))
     yield "get", said(s3c.get_object(**place))

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sagelet_api.services.s3.routing import Route
+from sagelet_api.protocol.s3.request import Route
 from support.front import Front
 from support.s3_documents import Wanted, operations, requests
 

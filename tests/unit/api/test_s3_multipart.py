@@ -14,7 +14,7 @@ import pytest
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.s3.setup import S3
+from sagelet_api.services.s3.service import S3
 from support.s3 import refusal
 
 MIB = 1024 * 1024
@@ -180,7 +180,7 @@ def test_the_transfer_managers_way(s3c: Any, bucket: str) -> None:
 
 
 def test_a_client_without_checksums(client: Any, bucket: str) -> None:
-    """As boto3 before 1.36: no checksum but the signature's."""
+    """As boto3 before 1.36 does: it sends no checksum except the signature's."""
     old = client("s3", request_checksum_calculation="when_required", response_checksum_validation="when_required")
     upload = Upload(old, bucket)
     upload.put(1, DATA)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.model.sinks import MetricPoint
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import key, request
 
@@ -105,9 +105,9 @@ def test_metrics_survive_a_restart_and_go_with_their_job(world: ApiWorld) -> Non
     world.ended("one")
     put(world, (BASE, 5.0))
     world.restart()
-    assert world.engine.component_metric(ACCOUNT, REGION, COMPONENT, "loss")[0].value == 5.0
-    world.engine.delete(key("one"))
-    assert world.engine.component_metric(ACCOUNT, REGION, COMPONENT, "loss") == []
+    assert world.engine.metrics.of_component(ACCOUNT, REGION, COMPONENT, "loss")[0].value == 5.0
+    world.engine.jobs.delete(key("one"))
+    assert world.engine.metrics.of_component(ACCOUNT, REGION, COMPONENT, "loss") == []
 
 
 def test_an_unknown_component_is_refused(world: ApiWorld) -> None:
@@ -158,4 +158,4 @@ def test_a_broken_constraint_is_named(world: ApiWorld, changes: dict[str, Any], 
 def test_metric_points_of_hosts_are_no_final_metrics(world: ApiWorld) -> None:
     job = world.waiting_job("one")
     world.engine._store.points.put_host(job.id, [MetricPoint("CPUUtilization", 50.0, 1000, "algo-1")])
-    assert world.engine.final_metrics(job) == []
+    assert world.engine.metrics.final(job) == []

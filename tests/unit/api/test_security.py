@@ -1,4 +1,4 @@
-"""Who comes in at the front door: the security rows of a server that can start containers."""
+"""Who comes in at the request guard: the security rows of a server that can start containers."""
 
 import http.client
 from collections.abc import Mapping
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sagelet_api.protocol import parse_call
-from sagelet_api.security import FrontDoor
+from sagelet_api.auth.request_guard import RequestGuard
+from sagelet_api.protocol.calls import parse_call
 from support.fake_jobs import FakeJobs
 from support.front import Front
 
@@ -126,7 +126,7 @@ def test_cors_rules_of_a_bucket_open_nothing(server: Front, client: Any) -> None
     assert not [name for name in headers if name.startswith("access-control")]
 
 
-def door_opens(door: FrontDoor, host: str) -> bool:
+def door_opens(door: RequestGuard, host: str) -> bool:
     call = parse_call({"REQUEST_METHOD": "GET", "HTTP_HOST": host})
     try:
         door.check_origin(call)
@@ -136,7 +136,7 @@ def door_opens(door: FrontDoor, host: str) -> bool:
 
 
 def test_names_given_at_start() -> None:
-    door = FrontDoor(["172.17.0.1", "[fd00::1]", "Sagelet.Lan."])
+    door = RequestGuard(["172.17.0.1", "[fd00::1]", "Sagelet.Lan."])
     for host in ("172.17.0.1:4599", "[fd00::1]:4599", "sagelet.lan", "bucket.sagelet.lan:1", "my.bucket.localhost"):
         assert door_opens(door, host), host
     for host in ("172.17.0.2", "x.172.17.0.1", "lan"):
@@ -144,7 +144,7 @@ def test_names_given_at_start() -> None:
 
 
 def test_who_listens_everywhere_is_reached_by_any_address_but_no_foreign_name() -> None:
-    door = FrontDoor(["0.0.0.0"])
+    door = RequestGuard(["0.0.0.0"])
     assert door_opens(door, "192.168.1.20:4599")
     assert not door_opens(door, "evil.example")
 

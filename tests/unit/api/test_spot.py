@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 
 from sagelet_api.cli.main import main
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_engine.jobs.interruptions import TAG
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.model.interruptions import TAG
 from support.api_world import ApiWorld
 from support.fakes import FakeHost
 from support.world import request, until

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sagelet_api.services.event_input import target_input
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.services.moto.event_input import target_input
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import request, until
 
@@ -20,10 +20,10 @@ SOURCE = {"source": ["aws.sagemaker"], "detail-type": ["SageMaker Training Job S
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[ApiWorld]:
-    """With a moto of its own state: rules of other tests are not to match."""
+    """A world with its own moto state, so that rules of other tests do not match."""
     bridge = MotoBridge()
     for service in ("events", "sqs", "logs"):
-        bridge._backend(service).reset()
+        bridge.process.backend(service).reset()
     with ApiWorld(tmp_path, bridge) as running:
         yield running
 

@@ -13,12 +13,12 @@ import pytest
 from botocore.config import Config
 from cryptography import x509
 
-from sagelet_api.protocol import Environ, StartResponse
-from sagelet_api.server import Server
-from sagelet_api.tls import LIFETIME, RENEW_BEFORE, server_certificate
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.keys import ca_file
-from sagelet_engine.runtimes.carrier_s3 import EndpointAway, Parcels, Ticket
+from sagelet_api.http.server import Server
+from sagelet_api.http.tls import LIFETIME, RENEW_BEFORE, server_certificate
+from sagelet_api.protocol.calls import Environ, StartResponse
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.base.keys import ca_file
+from sagelet_engine.runtimes.slurm.file_sync.s3 import EndpointAway, Parcels, Ticket
 
 NOW = datetime.now(timezone.utc)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ApiWorld
 from support.world import request
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ApiWorld
 from support.world import request, until
 
@@ -125,15 +125,15 @@ def test_a_deleted_job_leaves_nothing_but_its_artifacts(world: ApiWorld) -> None
     world.host("One").end(0)
     world.ended("One")
     assert [path.name for path in directory.iterdir()] == [job.id]
-    assert world.engine.final_metrics(job)
+    assert world.engine.metrics.final(job)
     answer = world.sagemaker.delete_training_job(TrainingJobName="one")
     assert set(answer) == {"ResponseMetadata"}
     assert refused(world.sagemaker.describe_training_job, TrainingJobName="One") == MISSING
     assert refused(world.sagemaker.list_tags, ResourceArn=job.key.arn) == MISSING
     assert refused(world.sagemaker.delete_training_job, TrainingJobName="One") == MISSING
     assert world.sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
-    assert world.engine.log_streams(job.key.account, job.key.region) == []
-    assert world.engine.final_metrics(job) == []
+    assert world.engine.logs.streams(job.key.account, job.key.region) == []
+    assert world.engine.metrics.final(job) == []
     assert not [*directory.iterdir()]
     model = world.objects.list(job.key.account, job.key.region, "out", "models/One/")
     assert [found.key for found in model] == ["models/One/output/model.tar.gz"]

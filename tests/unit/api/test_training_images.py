@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_engine.errors import ClientFault, RuntimeUnavailable
-from sagelet_engine.jobs import image_choice
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.scheduling import image_choice
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import request
 
@@ -20,7 +20,7 @@ PRIVATE = "TrainingImageConfig with TrainingRepositoryAccessMode set to VPC must
 
 @pytest.fixture
 def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
-    bridge.forget()
+    bridge.process.forget()
     with ApiWorld(tmp_path, bridge) as world:
         yield world
 
@@ -114,7 +114,7 @@ def test_nobody_waits_long_for_a_runtime_that_hangs(world: ApiWorld, monkeypatch
     monkeypatch.setattr(image_choice, "PATIENCE", 0.01)
     monkeypatch.setattr(world.runtime, "has_image", has_image)
     world.sagemaker.create_training_job(**with_image(MINE))
-    assert world.engine.knows_image(MINE)
+    assert world.engine.inputs.knows_image(MINE)
     assert not world.job("one").terminal
     released.set()
     assert "No image stands in for" in (world.ended("one").failure_reason or "")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.aws_errors import LogsInvalidParameter
-from sagelet_api.services.log_patterns import compile_pattern
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.protocol.aws_errors import LogsInvalidParameter
+from sagelet_api.services.logs.patterns import compile_pattern
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ApiWorld
 from support.world import until
 
@@ -457,14 +457,14 @@ def test_a_pattern_of_parentheses_only_is_refused(world: ApiWorld) -> None:
 def test_a_regular_expression_that_backtracks_for_ever_is_refused(
     world: ApiWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sagelet_api.services.log_json_patterns.PATIENCE", 0.3)
+    monkeypatch.setattr("sagelet_api.services.logs.json_patterns.PATIENCE", 0.3)
     world.stream("one", ["a" * 3000 + "!"])
     code, message = refused(world.logs.filter_log_events, filterPattern="%a*a*a*a*a*a*a*[bc]%")
     assert (code, "takes longer" in message) == ("InvalidParameterException", True)
 
 
 def test_pages_of_a_pattern_join_without_gap_or_double(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagelet_api.services.logs.SCAN_EVENTS", 7)
+    monkeypatch.setattr("sagelet_api.services.logs.service.SCAN_EVENTS", 7)
     world.stream("one", numbered(100))
     pages = list(
         world.logs.get_paginator("filter_log_events").paginate(
@@ -560,7 +560,7 @@ def test_a_group_that_is_made_before_the_first_job(world: ApiWorld) -> None:
     world.logs.untag_log_group(logGroupName=GROUP, tags=["team"])
     world.logs.untag_resource(resourceArn=arn, tagKeys=["y"])
     world.restart()
-    assert world.engine.log_groups.get("123456789012", "us-east-1").tags == {"x": "1"}  # type: ignore[union-attr]
+    assert world.engine.logs.groups.get("123456789012", "us-east-1").tags == {"x": "1"}  # type: ignore[union-attr]
 
 
 def test_tags_have_a_limit(world: ApiWorld) -> None:
@@ -598,7 +598,7 @@ def test_an_event_that_grows_too_old_is_not_shown_and_is_gone_after_a_restart(wo
     world.restart()
     count = "SELECT count(*) FROM log_events"
     until(lambda: world.engine._store._rows(count) == [(0,)])
-    assert world.engine.log_groups.get("123456789012", "us-east-1").retention_days == 1  # type: ignore[union-attr]
+    assert world.engine.logs.groups.get("123456789012", "us-east-1").retention_days == 1  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("days", [0, 2, 10_000])
@@ -622,13 +622,13 @@ def test_a_deleted_stream_of_a_job_that_runs_comes_back_with_its_next_line(world
     world.create("ran")
     host = world.host("ran")
     host.say("before")
-    until(lambda: world.engine.log_streams("123456789012", "us-east-1") and world.log("ran") == ["before"])
-    name = world.engine.log_streams("123456789012", "us-east-1")[0].name
+    until(lambda: world.engine.logs.streams("123456789012", "us-east-1") and world.log("ran") == ["before"])
+    name = world.engine.logs.streams("123456789012", "us-east-1")[0].name
     world.logs.delete_log_stream(logGroupName=GROUP, logStreamName=name)
     assert refused(world.logs.get_log_events, logStreamName=name)[0] == "ResourceNotFoundException"
     assert world.logs.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"] == []
     host.say("after")
-    until(lambda: world.engine.log_streams("123456789012", "us-east-1"))
+    until(lambda: world.engine.logs.streams("123456789012", "us-east-1"))
     assert texts(get(world, logStreamName=name, startFromHead=True)) == ["after"]
     (group,) = world.logs.describe_log_groups(logGroupNamePrefix=GROUP)["logGroups"]
     assert group["storedBytes"] == len("after")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_engine.jobs import lifecycle
-from sagelet_engine.jobs.record import SecondaryStatus
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.model import lifecycle, training
+from sagelet_engine.model.job import SecondaryStatus
+from sagelet_engine.model.sinks import MetricPoint
 from support.api_world import ApiWorld
 from support.world import key, request
 
@@ -32,7 +32,7 @@ def channel(name: str, uri: str, **more: Any) -> dict[str, Any]:
 
 def put(world: ApiWorld, name: str, tags: dict[str, str] | None = None, **changes: Any) -> None:
     """A job that never runs, created a second after the one before."""
-    job = lifecycle.create(key(name), f"id-{name}", request(name, **changes), tags or {}, world.clock.now_ms())
+    job = training.create(key(name), f"id-{name}", request(name, **changes), tags or {}, world.clock.now_ms())
     world.engine._store.insert(job)
     world.clock.turn(1)
 
@@ -291,7 +291,7 @@ def pages(world: ApiWorld, size: int, **options: Any) -> list[list[str]]:
 def test_every_order_pages_through_all(three: ApiWorld, sort_by: str, ascending: str, size: int) -> None:
     put(three, "d")
     three.clock.turn(10)
-    three.engine.update(key("c"), lambda job: {"Environment": {"A": "1"}})
+    three.engine.jobs.update(key("c"), lambda job: {"Environment": {"A": "1"}})
     found = pages(three, size, SortBy=sort_by, SortOrder="Ascending")
     assert " ".join(name for page in found for name in page) == ascending
     assert [len(page) for page in found][:-1] == [size] * (len(found) - 1)

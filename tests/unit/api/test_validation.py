@@ -5,8 +5,13 @@ import pytest
 from botocore.validate import ParamValidator
 from hypothesis import given
 
-from sagelet_api.aws_errors import AwsError, SerializationException, UnknownOperationException, ValidationException
-from sagelet_api.validation import validate
+from sagelet_api.protocol.aws_errors import (
+    AwsError,
+    SerializationException,
+    UnknownOperationException,
+    ValidationException,
+)
+from sagelet_api.protocol.validation import validate
 from support.strategies import ShapeStrategies, bodies, create_shape
 from support.violations import Broken, broken_constraints, wrong_types
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ApiWorld
 from support.fakes import FakeHost
 from support.world import request, until
@@ -21,7 +21,7 @@ SPOT = {
 
 @pytest.fixture
 def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
-    """One job at a time: who waits behind a pool shows it."""
+    """A world with room for one job, so that a job that waits behind a pool shows."""
     with ApiWorld(tmp_path, bridge, max_jobs=1) as running:
         yield running
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web.actions import free_name
 from sagelet_api.web.sessions import HOURS, LINK_HOURS, Sessions
-from sagelet_engine.jobs.session import session_key
-from sagelet_engine.keys import KeyPair
+from sagelet_engine.base.keys import KeyPair
+from sagelet_engine.model.session import session_key
 from support.api_world import ApiWorld
 from support.world import key, until
 from support.world import request as body
@@ -65,7 +65,7 @@ def test_a_spot_job_is_interrupted(world: ApiWorld) -> None:
 
 def test_a_job_is_cloned_with_changes(world: ApiWorld) -> None:
     tags = {"team": "nlp"}
-    world.engine.create(key("train"), body("train"), tags)
+    world.engine.jobs.create(key("train"), body("train"), tags)
     text = world.page(f"{JOBS}/train/clone").data.decode()
     found = re.search(r"<textarea[^>]*>(.*?)</textarea>", text, re.DOTALL)
     assert found is not None
@@ -95,7 +95,7 @@ def test_a_clone_that_is_refused_keeps_what_was_written(world: ApiWorld, text: s
     assert answer.status == 400
     assert words in page
     assert text in page
-    assert world.engine.counts("123456789012", "us-east-1") == {"InProgress": 1}
+    assert world.engine.jobs.counts("123456789012", "us-east-1") == {"InProgress": 1}
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.validation import rule_book
+from sagelet_api.protocol.validation import rule_book
+from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web.snippets.boto3 import boto3_code
 from sagelet_api.web.snippets.python import literal
 from sagelet_api.web.snippets.sdk_v2 import sdk_v2_code

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_api.server import THREADS
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.http.server import THREADS
+from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web import streams
-from sagelet_engine.changes import Changes
+from sagelet_engine.base.changes import Changes
 from support.api_world import ApiWorld
 from support.world import until
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.model.sinks import MetricPoint
 from support.api_world import ApiWorld
 
 #: In everything that a job can bring.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ApiWorld
 
 

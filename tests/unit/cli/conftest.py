@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sagelet_api.cli.main import main
-from sagelet_api.services.moto_bridge import MotoBridge
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, REGION, ApiWorld
 
 
@@ -27,7 +27,7 @@ def sagelet(world: ApiWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Runs a command against the world's server, with nothing of the machine's own configuration."""
     for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "SAGELET_DATA"):
         monkeypatch.delenv(name, raising=False)
-    # Polls at once: what the commands wait for is what the test does.
+    # Commands poll without a pause, because they wait for what the test itself does.
     monkeypatch.setattr("sagelet_api.cli.wait.EVERY", 0.01)
     monkeypatch.setattr("sagelet_api.cli.logs.EVERY", 0.01)
     server = ["--endpoint", f"http://127.0.0.1:{world.port}", "--account", ACCOUNT, "--region", REGION]

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from sagelet_api.cli.aws_client import _session
 from sagelet_api.cli.main import main
 from sagelet_api.cli.wait import in_words
-from sagelet_engine.jobs.record import SecondaryStatus
+from sagelet_engine.model.job import SecondaryStatus
 from support.api_world import ACCOUNT, ApiWorld
 from support.world import until
 
@@ -95,8 +95,9 @@ def test_describe_tells_what_a_person_asks(three: ApiWorld, sagelet: Sagelet) ->
 
 
 def test_a_job_that_is_not_there_is_an_error_with_a_remedy(world: ApiWorld, sagelet: Sagelet) -> None:
-    for command in ("describe", "logs", "wait", "stop", "interrupt", "delete", "fault", "doctor"):
-        result = sagelet(command, "nope")
+    one = ("describe", "logs", "wait", "stop", "interrupt", "delete", "fault", "doctor", "report")
+    for command in (*((name,) for name in one), ("compare", "nope")):
+        result = sagelet(*command, "nope")
         assert result.exit_code == 1, command
         assert f"Error: Account {ACCOUNT} has no training job nope in us-east-1" in result.stderr
         assert "`sagelet jobs` lists them" in result.stderr

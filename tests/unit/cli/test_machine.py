@@ -1,7 +1,8 @@
-"""What commands say of the machine, its images and the instance types; stand-ins for what there is."""
+"""What commands say about the machine, its images and the instance types. The machine is a stand-in."""
 
 import json
 import socket
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from sagelet_api.cli.instances import stand_in
 from sagelet_api.cli.main import main
 from sagelet_api.cli.output import Column, span, table
 from sagelet_api.cli.sdks import check_sdk
-from sagelet_engine.images.mapped import FILE
+from sagelet_engine.images.listing import LocalImage
 from sagelet_engine.images.resolve import Resolver
-from sagelet_engine.images.variants import training_image
+from sagelet_engine.images.rules import FILE
+from sagelet_engine.images.variants import PY39, training_image
 from sagelet_engine.instances.catalogue import every, find
 from sagelet_engine.machine import checks
 from sagelet_engine.machine.check import Check
-from sagelet_engine.runtimes.docker_facts import DockerFacts
+from sagelet_engine.runtimes.docker.engine import DockerFacts
 from sagelet_engine.state.notice import Notice, post_notice, read_notice
 from sagelet_engine.state.owner import lock_directory, owner_of
 
@@ -42,6 +44,22 @@ def test_what_is_missing_has_a_remedy_and_only_what_jobs_need_is_bad() -> None:
     assert (nothing.good, nothing.needed) == (False, True)
     assert nothing.remedy == f"{absent.remedy} or pip install 'sagelet[xla]'"
     assert checks.check_runtimes(absent, checks.check_packages([])).good
+
+
+def test_scripts_of_then_have_an_image_of_their_day() -> None:
+    """A note where it is missing: not everybody has such scripts."""
+    here, then = (
+        LocalImage(reference, "sha256:1", "training", 10**9, datetime(2026, 1, 1, tzinfo=timezone.utc), current=True)
+        for reference in (training_image(), PY39.reference)
+    )
+    (absent,) = checks.check_image_of_then([here])
+    assert (absent.good, absent.needed) == (False, False)
+    assert "2021 to 2023" in absent.found
+    assert "`sagelet image build --variant py39`" in absent.remedy
+    assert "docs/how-to/images-of-their-day.md" in absent.remedy
+    assert [one.good for one in checks.check_image_of_then([here, then])] == [True]
+    # Who trains in processes has none.
+    assert checks.check_image_of_then([]) == []
 
 
 def test_the_disk() -> None:

@@ -17,7 +17,7 @@ from flask import Flask
 import sagelet_api.cli
 from sagelet_api.cli.main import main
 from sagelet_api.cli.up_options import OPTIONS, settings_of
-from sagelet_api.control import create_app
+from sagelet_api.control.endpoints import create_app
 from sagelet_api.serve import Sagelet
 from sagelet_engine.settings import RuntimeChoice, Settings
 
@@ -71,7 +71,7 @@ def test_a_command_loads_no_other() -> None:
 
 
 def test_every_setting_is_an_option() -> None:
-    """Each field of Settings is set by an option; none of them is left at its default by oversight."""
+    """An option sets each field of Settings. No field keeps its default by oversight."""
     names = {field.name for field in fields(Settings)}
     renamed = {
         "stop_grace": "stop_grace_seconds",

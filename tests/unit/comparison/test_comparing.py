@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison.comparing import MOST_JOBS, CannotCompare, NotComparable, compare
 from sagelet_engine.comparison.facts import ChannelFacts, JobFacts
 from sagelet_engine.comparison.result import Comparison
 from sagelet_engine.comparison.trainer_log import TrainerLog
-from sagelet_engine.errors import SageletError
 from sagelet_engine.instances.bill import Bill
+from sagelet_engine.model.series import Sample
 from sagelet_engine.telemetry.compiler.report import CompilerReport
-from sagelet_engine.telemetry.series import Sample
 from support.comparison_facts import compiled, facts, native, report, trainer
 
 

@@ -1,14 +1,13 @@
-"""docs/benchmarks.md and its picture are made of docs/benchmarks/figures.json, and of nothing else."""
+"""docs/benchmarks.md is made of docs/benchmarks/figures.json, and of nothing else."""
 
 import io
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
-from bench import document, figures, page, picture, terminal, wording
+from bench import document, figures, page, terminal, wording
 from bench.figures import SECTIONS, Measured
 from bench.machine import Machine
 from bench.tables import Bar, Scale, Table
@@ -33,10 +32,6 @@ def test_the_page_has_a_place_for_every_section(name: str) -> None:
     page.read(document.PAGE, name)
 
 
-def test_the_picture_shows_what_the_figures_say() -> None:
-    assert document.PICTURE.read_text() == picture.render(figures.read())
-
-
 def test_figures_are_read_as_they_were_written_and_others_stay(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     figures.write({"idle": MEASURED}, file)
@@ -46,30 +41,16 @@ def test_figures_are_read_as_they_were_written_and_others_stay(tmp_path: Path) -
 
 
 def test_a_missed_bar_is_told_on_the_page_and_in_the_terminal() -> None:
+    text = document.overview({"api": MEASURED})
+    assert "| api | create, moto / sagelet | at least 8 | 9.26 | met |" in text
+    assert "| api | one page, p99 ms | at most 20 | 31.0 | **MISSED** |" in text
     text = document.section("api", MEASURED)
-    assert "| create, moto / sagelet | at least 8 | 9.26 | met |" in text
-    assert "| one page, p99 ms | at most 20 | 31.0 | **MISSED** |" in text
     assert "make bench BENCH_ARGS=api" in text
     assert "load average 0.1 before and 1.9 after" in text
     output = io.StringIO()
     terminal.show(Console(file=output, width=120), "api", MEASURED)
     assert "MISSED one page, p99 ms: 31.0 (at most 20)" in output.getvalue()
     assert "a processor, 2 cores" in output.getvalue()
-
-
-def test_the_picture_tells_met_from_missed_and_peers_from_limits() -> None:
-    drawn = picture.render({"api": MEASURED})
-    root = ElementTree.fromstring(drawn)
-    rectangles = [one for one in root.iter() if one.tag.endswith("rect")]
-    assert [one.get("class") for one in rectangles] == ["series-0", "series-1"]
-    met, missed = (float(one.get("x", "")) for one in rectangles)
-    assert missed < met  # To the left of the bar's line, and to its right.
-    assert (RATIO.peer, MISSED.peer) == ("moto", "")
-    assert "create, moto / sagelet: 9.26x (at least 8x), met" in drawn
-
-
-def test_a_picture_of_no_figures_is_a_picture() -> None:
-    ElementTree.fromstring(picture.render({}))
 
 
 @pytest.mark.parametrize(

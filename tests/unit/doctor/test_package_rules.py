@@ -64,6 +64,7 @@ def test_a_version_that_has_no_build_here_is_sent_to_the_image_of_its_day(report
     assert '"No matching distribution found for tokenizers<0.13"' in finding.seen.text
     assert "`sagelet image build --variant py39`" in instead(finding)
     assert "docs/how-to/images-of-their-day.md" in instead(finding)
+    assert "In the process runtime install sagelet into Python 3.10" in instead(finding)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,28 @@ def test_a_pin_of_what_sagelet_keeps_is_named_with_what_brought_it() -> None:
     assert "SAGELET_PINS=exact" in instead(finding)
 
 
+@pytest.mark.parametrize("asked", ["The user requested torch==1.12.1", "torchtext 0.13.1 depends on torch==1.12.1"])
+def test_what_sagelet_has_said_of_the_pin_is_not_taken_for_pips_words(asked: str) -> None:
+    """AWS's toolkit prints the ErrorMessage once more, behind pip's lines."""
+    said = f"""
+ErrorMessage "Cannot install torch==1.12.1 because these package versions have conflicting dependencies.
+ {asked}. sagelet keeps torch==2.9.0, which torch_xla is built for: take that out of requirements.txt"
+"""
+    text = of(CONFLICT.replace("torchtext 0.13.1 depends on torch==1.12.1", asked) + REPORTED + said)[
+        "failed-install"
+    ].seen.text
+    assert text.endswith(f"; {asked} collides with torch==2.9.0, which sagelet keeps")
+
+
+@pytest.mark.parametrize("own", ["numpy==1.0", "torch-fidelity==0.3", "torchtext==0.18"])
+def test_a_constraint_of_the_jobs_own_is_not_sagelets(own: str) -> None:
+    finding = of(CONFLICT.replace("torch==2.9.0", own) + REPORTED)["failed-install"]
+    assert "which sagelet keeps" not in finding.seen.text
+    assert "SAGELET_PINS" not in instead(finding)
+    kept = of(CONFLICT.replace("torch==2.9.0", "torch-xla==2.9.0") + REPORTED)["failed-install"]
+    assert "which sagelet keeps" in kept.seen.text
+
+
 def test_a_name_that_the_index_does_not_have() -> None:
     """Without a version it is as likely misspelt."""
     finding = of("ERROR: No matching distribution found for eniops\n" + REPORTED)["failed-install"]
@@ -107,6 +130,12 @@ def test_an_index_that_is_not_reached() -> None:
     finding = of(text + REPORTED)["failed-install"]
     assert "PIP_INDEX_URL" in instead(finding)
     assert "--variant" not in instead(finding)
+
+
+def test_an_installation_without_an_error_of_pips_is_quoted_as_the_toolkit_reports_it() -> None:
+    text = f"error: subprocess-exited-with-error\nERROR: Exception:\n{REPORTED.strip()}\n"
+    finding = of(f'{text}ErrorMessage "fatal: unable to access\n git clone did not run"')["failed-install"]
+    assert 'failed: "fatal: unable to access"' in finding.seen.text
 
 
 def test_a_torch_that_was_changed() -> None:
@@ -160,6 +189,28 @@ def test_a_package_that_is_not_here_can_be_asked_for(error: str, name: str) -> N
     assert "docs/reference/packages.md" in instead(finding)
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        # transformers 4.57, where `datasets` in requirements.txt has brought the newest huggingface_hub.
+        (
+            "ImportError: huggingface-hub>=0.34.0,<1.0 is required for a normal functioning of this module, but found "
+            "huggingface-hub==2.4.0.\nTry: `pip install transformers -U` or `pip install -e '.[dev]'`",
+            "huggingface-hub>=0.34.0,<1.0",
+        ),
+        (
+            "ImportError: tokenizers>=0.11.1,!=0.11.3,<0.13 is required for a normal functioning of this module, but "
+            "found tokenizers==0.22.2.",
+            "tokenizers>=0.11.1,!=0.11.3,<0.13",
+        ),
+    ],
+)
+def test_a_package_that_another_one_has_moved_is_held_by_a_line_more(error: str, line: str) -> None:
+    finding = of(traceback(error))["missing-package"]
+    assert f"Put `{line}` into the requirements.txt" in instead(finding)
+    assert "brought" in instead(finding)
+
+
 @pytest.mark.parametrize("name", ["apex", "smdistributed.modelparallel", "deepspeed", "smdebug.trials"])
 def test_what_cannot_be_had_is_not_asked_for(name: str) -> None:
     finding = of(traceback(f"ModuleNotFoundError: No module named '{name}'"))["missing-package"]
@@ -202,6 +253,7 @@ def test_what_a_job_prints_is_no_command() -> None:
     """What is to be typed holds names alone: a job writes its log."""
     for text in (
         "ModuleNotFoundError: No module named 'x`; rm -rf ~ `\x1b[2J'",
+        "ImportError: x>=1`rm -rf ~` is required for it, but found x==0.",
         "OSError: org/x is not a local folder\nsagelet's hub has no model x;rm -rf ~: add it with `rm -rf ~`",
     ):
         for finding in of(text).values():

@@ -1,4 +1,4 @@
-"""Each rule: what it needs to see, and what is close to it but no finding."""
+"""Each rule: a case that it finds, and similar cases that it does not."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Every status of a job is told to the sink, in order, whatever becomes of the server or of the sink."""
+"""The sink gets every status of a job, in order, even if the server or the sink fails."""
 
 import sqlite3
 import threading
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.database import StoreUnavailable
-from sagelet_engine.jobs.announcer import BATCH
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.jobs.sql_schema import MIGRATIONS
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.execution.outbox import BATCH
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.store.jobs import Store
+from sagelet_engine.store.schema import MIGRATIONS
 from support.fakes import FakeStatuses
 from support.world import World, key, request, until
 
@@ -38,7 +38,7 @@ def left(world: World) -> int:
 
 
 def test_each_status_once_with_the_record_as_of_then(world: World, sink: FakeStatuses) -> None:
-    world.engine.create(key("one"), request("one"), {"team": "blue"})
+    world.engine.jobs.create(key("one"), request("one"), {"team": "blue"})
     host = world.host("one")
     host.say("a line")
     host.end(0)
@@ -54,7 +54,7 @@ def test_each_status_once_with_the_record_as_of_then(world: World, sink: FakeSta
 
 
 def test_what_was_not_told_is_told_after_a_restart(world: World, sink: FakeStatuses) -> None:
-    """As after kill -9: statuses that were entered and noted, by a server whose announcer told nobody of them."""
+    """As after kill -9: the statuses are in the store, and the announcer has not announced them."""
     world.engine._announcer.close()
     world.engine._announcer.join()
     world.create("one")
@@ -146,11 +146,11 @@ def test_a_sink_that_hangs_holds_no_job_up(world: World, sink: FakeStatuses, mon
 def test_a_deleted_job_is_told_of_with_its_tags(world: World, sink: FakeStatuses) -> None:
     world.engine._announcer.close()
     world.engine._announcer.join()
-    world.engine.create(key("one"), request("one"), {"team": "blue"})
+    world.engine.jobs.create(key("one"), request("one"), {"team": "blue"})
     world.host("one").end(0)
     world.ended("one")
     until(lambda: not world.engine._supervisors)
-    world.engine.delete(key("one"))
+    world.engine.jobs.delete(key("one"))
     world.restart()
     until(lambda: told(sink) == LIFE)
     assert sink.jobs[-1].tags == {"team": "blue"}
@@ -160,8 +160,8 @@ def test_new_messages_and_tags_are_no_statuses(world: World, sink: FakeStatuses)
     world.create("one")
     world.host("one")
     until(lambda: told(sink) == LIFE[:3])
-    world.engine.put_tags(key("one"), {"team": "blue"}, 50)
-    world.engine.update(key("one"), lambda job: {"RetryStrategy": {"MaximumRetryAttempts": 1}})
+    world.engine.jobs.put_tags(key("one"), {"team": "blue"}, 50)
+    world.engine.jobs.update(key("one"), lambda job: {"RetryStrategy": {"MaximumRetryAttempts": 1}})
     # Dropped only after they were told.
     until(lambda: left(world) == 0)
     world.host("one").end(0)

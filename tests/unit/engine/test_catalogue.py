@@ -8,8 +8,9 @@ import pytest
 
 from sagelet_engine.instances.bill import bill
 from sagelet_engine.instances.catalogue import PRICES_AS_OF, PRICES_REGION, every, find, gpu_count
-from sagelet_engine.jobs.lifecycle import advance, create
-from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob
+from sagelet_engine.model.job import SecondaryStatus
+from sagelet_engine.model.lifecycle import advance
+from sagelet_engine.model.training import TrainingJob, create
 from support.world import key, request
 
 S = SecondaryStatus

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.data import inputconfig
 from sagelet_engine.data.channels.dealing import dealt, shuffled
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.staging import Stager
-from sagelet_engine.errors import ClientFault
-from sagelet_engine.jobs.launch import Endpoint, launch_plan
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.keys import KeyPair
+from sagelet_engine.execution.launch import Endpoint, launch_plan
+from sagelet_engine.model.training import TrainingJob
 from support.channels import channel, job_with, manifest
 from support.fakes import FakeClock, FakeObjects, FakeRuntime
 

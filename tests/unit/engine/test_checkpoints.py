@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.data import checkpoints
 from sagelet_engine.data.checkpoints import Checkpoints
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.errors import ClientFault
-from sagelet_engine.jobs import lifecycle
-from sagelet_engine.jobs.record import JobStatus
+from sagelet_engine.model import training
+from sagelet_engine.model.job import JobStatus
 from support.fakes import FakeObjects
 from support.world import World, key, request, until
 
@@ -29,7 +29,7 @@ class Bench:
     def __init__(self, root: Path, hosts: int = 1, **config: str) -> None:
         resources = {"InstanceType": "ml.m5.large", "InstanceCount": hosts}
         body = request("one", ResourceConfig=resources, CheckpointConfig={**CONFIG, **config})
-        self._job = lifecycle.create(key("one"), "id", body, {}, 0)
+        self._job = training.create(key("one"), "id", body, {}, 0)
         self._directories = JobDirectories.of(root / "data", self._job)
         self.objects = FakeObjects(root / "s3")
         for name in self._job.hosts:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob
+from sagelet_engine.model.job import JobStatus, SecondaryStatus
+from sagelet_engine.model.training import TrainingJob
 from support.world import World, key, until
 
 HOURS = 5 * 3600
@@ -19,7 +20,7 @@ def in_order(job: TrainingJob) -> bool:
 
 def lines(world: World) -> list[str]:
     """The log, which may not have begun."""
-    return world.log("one") if world.engine.log_streams("123456789012", "us-east-1", "one/") else []
+    return world.log("one") if world.engine.logs.streams("123456789012", "us-east-1", "one/") else []
 
 
 @pytest.mark.parametrize("jump", [-HOURS, HOURS])
@@ -34,7 +35,7 @@ def test_a_job_goes_on_and_its_bill_is_sane(make_world: Callable[..., World], ju
     world.clock.turn(jump)
     host.say("after")
     until(lambda: lines(world) == ["before", "after"])
-    running = world.engine.bill(world.job("one"))
+    running = world.engine.reports.bill(world.job("one"))
     assert running.seconds >= 60
     world.clock.turn(60)
     host.end(0)
@@ -43,8 +44,8 @@ def test_a_job_goes_on_and_its_bill_is_sane(make_world: Callable[..., World], ju
     assert in_order(job)
     assert job.billable_seconds is not None
     assert job.billable_seconds >= 60
-    (stream,) = world.engine.log_streams("123456789012", "us-east-1", "one/")
-    times = [event.time_ms for event in world.engine.log_events(stream, limit=10)]
+    (stream,) = world.engine.logs.streams("123456789012", "us-east-1", "one/")
+    times = [event.time_ms for event in world.engine.logs.events(stream, limit=10)]
     assert times == sorted(times)
 
 
@@ -53,7 +54,7 @@ def test_a_stop_is_enforced_after_the_clock_went_back(world: World, restart: boo
     world.create("one")
     host = world.host("one")
     until(lambda: world.job("one").launched)
-    world.engine.stop(key("one"))
+    world.engine.jobs.stop(key("one"))
     until(lambda: host.signals == ["TERM"])
     world.clock.turn(-HOURS)
     if restart:

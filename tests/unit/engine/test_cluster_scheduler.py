@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.instances.gpus import ClusterGpus
-from sagelet_engine.jobs import lifecycle, verdict
-from sagelet_engine.jobs.cluster_scheduler import ClusterScheduler
-from sagelet_engine.jobs.pool_keeper import PoolKeeper
-from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob, Verdict
-from sagelet_engine.jobs.store import Store
-from sagelet_engine.runtimes.cluster import Order, Place, Refused, Standing
+from sagelet_engine.model import lifecycle, training, verdict
+from sagelet_engine.model.cluster import AllocationRequest, AllocationStatus, ClusterContext, Place, Refused
+from sagelet_engine.model.job import JobStatus, SecondaryStatus, StopCause, Verdict
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.scheduling.cluster import ClusterScheduler
+from sagelet_engine.scheduling.pool_keeper import PoolKeeper
 from sagelet_engine.settings import GpuPolicy
+from sagelet_engine.store.jobs import Store
 from support.fakes import FakeClock
 from support.world import key, request, until
 
@@ -26,29 +27,35 @@ class FakeCluster:
     """`nodes` says where each order stands, by launch id; an order that it does not name waits."""
 
     def __init__(self) -> None:
-        self.orders: list[Order] = []
-        self.nodes: dict[str, Standing] = {}
+        self.orders: list[AllocationRequest] = []
+        self.nodes: dict[str, AllocationStatus] = {}
         self.refusal = ""
         self.away = False
         self.gpus = 0
         self.looks = 0
 
-    def submit(self, order: Order) -> None:
+    def submit(self, order: AllocationRequest) -> None:
         if self.away:
             raise RuntimeUnavailable("nobody there")
         if self.refusal:
             raise Refused(self.refusal)
         self.orders.append(order)
 
-    def standings(self) -> Mapping[str, Standing]:
+    def standings(self) -> Mapping[str, AllocationStatus]:
         if self.away:
             raise RuntimeUnavailable("nobody there")
         self.looks += 1
-        waiting = Standing(Place.QUEUED, "Priority")
+        waiting = AllocationStatus(Place.QUEUED, "Priority")
         return {order.job_id: self.nodes.get(order.job_id, waiting) for order in self.orders}
 
     def gpus_per_node(self) -> int:
         return self.gpus
+
+    def attach(self, context: ClusterContext) -> None:
+        """The tests' scheduler is made without a server."""
+
+    def close(self) -> None:
+        self.away = True
 
 
 class Stage:
@@ -67,7 +74,7 @@ class Stage:
     def add(self, name: str, instance_type: str = "ml.m5.large", hosts: int = 1, **changes: Any) -> TrainingJob:
         resources = {"InstanceType": instance_type, "InstanceCount": hosts}
         body = request(name, ResourceConfig=resources, **changes)
-        job = lifecycle.create(key(name), f"id-{name}", body, {"team": "a"}, self.clock.now_ms())
+        job = training.create(key(name), f"id-{name}", body, {"team": "a"}, self.clock.now_ms())
         self.store.insert(job)
         self.scheduler.submit(job)
         return job
@@ -79,7 +86,7 @@ class Stage:
         return self.job(name).transitions[-1].message
 
     def grant(self, name: str) -> None:
-        self.cluster.nodes[f"id-{name}"] = Standing(Place.GRANTED, "job 7 on n1", 5_000)
+        self.cluster.nodes[f"id-{name}"] = AllocationStatus(Place.GRANTED, "job 7 on n1", 5_000)
 
 
 @pytest.fixture
@@ -206,7 +213,7 @@ def test_a_withdrawn_job_is_not_started(stage: Callable[..., Stage]) -> None:
 def test_a_job_whose_order_is_over_starts_so_that_its_hosts_say_how(stage: Callable[..., Stage]) -> None:
     one = stage()
     one.add("late")
-    one.cluster.nodes["id-late"] = Standing(Place.OVER, "job 7: NODE_FAIL")
+    one.cluster.nodes["id-late"] = AllocationStatus(Place.OVER, "job 7: NODE_FAIL")
     until(lambda: one.started)
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.data.removal import DirectoryStays
-from sagelet_engine.errors import JobNotFound
-from sagelet_engine.jobs import code_digest, collector, tidying
-from sagelet_engine.jobs.collector import Collected, Keep
+from sagelet_engine.reports import code_digest
+from sagelet_engine.retention import gc as collector
+from sagelet_engine.retention import thread as tidying
+from sagelet_engine.retention.gc import Collected, Keep
 from support.world import World, key, request, until
 
 DAY = 86_400
@@ -75,7 +77,7 @@ def test_of_a_job_without_scripts_and_report_nothing_is_left(world: World) -> No
     assert code_digest.of(world.settings.data, world.job("bare")) == ""
     assert world.log("bare") == ["a line"]
     assert world.engine.collect(EVERYTHING_GOES) == Collected()
-    world.engine.delete(key("bare"))
+    world.engine.jobs.delete(key("bare"))
 
 
 def test_the_oldest_go_until_the_rest_fits(world: World) -> None:
@@ -104,7 +106,7 @@ def test_jobs_are_forgotten_only_when_asked(world: World) -> None:
     assert done.jobs == 1
     with pytest.raises(JobNotFound):
         world.job("old")
-    assert world.engine.log_streams("123456789012", "us-east-1", "old/") == []
+    assert world.engine.logs.streams("123456789012", "us-east-1", "old/") == []
     assert (directory(world, "running") / "algo-1").is_dir()
     world.host("running").end(0)
     assert world.ended("running").status.value == "Completed"
@@ -191,4 +193,4 @@ def test_space_of_what_was_deleted_goes_back_to_the_disk(world: World) -> None:
     assert world.engine.compact() > MIB
     assert world.engine.compact() == 0
     with pytest.raises(JobNotFound):
-        world.engine.job(key("one"))
+        world.engine.jobs.get(key("one"))

@@ -1,4 +1,4 @@
-"""Which image a compiled job gets with GPUs, and what its hosts say became of its wish to be compiled."""
+"""Which image a compiled job with GPUs gets, and whether its hosts say that it is compiled."""
 
 import json
 import os
@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 import sagelet_engine
+from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.data import compilation
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.errors import ClientFault
 from sagelet_engine.images.variants import CU12, PY39, VARIANTS, variant
-from sagelet_engine.jobs import compilation
-from sagelet_engine.jobs.codec import decode, encode
-from sagelet_engine.jobs.record import Compilation, SecondaryStatus
+from sagelet_engine.model.job import SecondaryStatus
+from sagelet_engine.model.training import Compilation
 from sagelet_engine.settings import GpuPolicy
+from sagelet_engine.store.codec import decode, encode
 from support.world import World, until
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from sagelet_api.cli.main import main
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.compile_cache.lending import PLACE, UNREAD
 from sagelet_engine.compile_cache.store import DRAFTS, MAGIC, CacheStore, Entry
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.jobs.record import JobKey
+from sagelet_engine.model.job import JobKey
 from sagelet_engine.settings import GpuPolicy, Settings
 from support.fakes import FakeHost
 from support.world import World, request, until
@@ -172,7 +172,7 @@ class Cached:
 
     def start(self, name: str, account: str = ACCOUNT) -> FakeHost:
         world, key = self.world, JobKey(account, "us-east-1", name)
-        job = world.engine.create(key, request(name, **GPU), {})
+        job = world.engine.jobs.create(key, request(name, **GPU), {})
         host: FakeHost = until(lambda: world.runtime.hosts.get(f"{job.id}/algo-1"))
         return host
 
@@ -194,7 +194,7 @@ class Cached:
 
     def end(self, name: str, host: FakeHost, code: int = 0, account: str = ACCOUNT) -> None:
         host.end(code)
-        until(lambda: self.world.engine.job(JobKey(account, "us-east-1", name)).terminal)
+        until(lambda: self.world.engine.jobs.get(JobKey(account, "us-east-1", name)).terminal)
 
     def kept(self) -> set[str]:
         return set(names(self.store.entries()))
@@ -237,7 +237,7 @@ def test_a_failed_job_leaves_nothing(cached: Cached, code: int) -> None:
 def test_a_stopped_job_leaves_nothing(cached: Cached) -> None:
     host = cached.start("a")
     cached.compile(host, "step")
-    cached.world.engine.stop(JobKey(ACCOUNT, "us-east-1", "a"))
+    cached.world.engine.jobs.stop(JobKey(ACCOUNT, "us-east-1", "a"))
     cached.end("a", host)
     assert cached.kept() == set()
 

@@ -44,7 +44,7 @@ def write(directory: Path, rank: int = 0, **changes: Any) -> None:
 
 
 def of(world: World, name: str) -> CompilerReport:
-    found = world.engine.compiler_report(key(name))
+    found = world.engine.reports.compiler(key(name))
     assert found is not None
     return found
 
@@ -60,7 +60,7 @@ def members(world: World, name: str) -> list[str]:
 def test_live_while_the_job_runs_and_final_when_it_has_ended(world: World) -> None:
     world.create("one")
     host = world.host("one")
-    assert world.engine.compiler_report(key("one")) is None
+    assert world.engine.reports.compiler(key("one")) is None
     write(reports(world, "one"), steps=3, finished=False)
     assert (of(world, "one").total.steps, of(world, "one").final) == (3, False)
     write(reports(world, "one"))
@@ -81,10 +81,10 @@ def test_survives_a_restart_and_goes_with_the_job(world: World) -> None:
     world.ended("one")
     world.restart()
     assert of(world, "one").total.compiles == 3
-    world.engine.delete(key("one"))
+    world.engine.jobs.delete(key("one"))
     world.create("one")
     world.host("one")
-    assert world.engine.compiler_report(key("one")) is None
+    assert world.engine.reports.compiler(key("one")) is None
 
 
 def test_workers_that_end_while_no_server_runs(world: World) -> None:
@@ -192,18 +192,18 @@ def test_the_last_line_of_the_log_sums_it_up_once(world: World) -> None:
         "sagelet: compiled 3 times in 12.1 s (steps 0, 1, 57); 40 steps, the first 8.2 s, steady 113 ms; "
         "70.8 samples/s; 4 graph breaks; on the CPU instead: aten::_unique2; at most 1 GiB (sagelet report one)",
     ]
-    assert world.engine.final_metrics(job) == []
+    assert world.engine.metrics.final(job) == []
 
 
 def test_a_line_that_is_there_is_not_said_again(world: World) -> None:
     """As when the server is killed between the line and the status that follows it."""
-    from sagelet_engine.runtimes.port import Handle
-    from sagelet_engine.telemetry.output import Recorder
+    from sagelet_engine.execution.log_recorder import Recorder
+    from sagelet_engine.model.runtime import Handle
 
     world.create("one")
     handle = world.host("one").handle
     assert isinstance(handle, Handle)
-    until(lambda: world.engine.log_streams("123456789012", "us-east-1", "one/"))
+    until(lambda: world.engine.logs.streams("123456789012", "us-east-1", "one/"))
     for _ in range(2):
         Recorder(world.engine._store, world.metrics, world.clock, world.job("one"), handle).note(
             ["sagelet: that is all"]
@@ -235,7 +235,7 @@ def test_an_interrupted_jobs_report_is_of_its_last_attempt(world: World) -> None
     host = world.host("one")
     until(lambda: world.job("one").launched)
     write(reports(world, "one"), steps=9)
-    world.engine.interrupt(key("one"))
+    world.engine.jobs.interrupt(key("one"))
     until(lambda: host.signals)
     host.end(0)
     until(lambda: world.job("one").attempt == 2)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.jobs.consultation import Consultation, End, setup_of
-from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob, Verdict
-from sagelet_engine.runtimes.port import Observation
+from sagelet_engine.model.job import SecondaryStatus, Verdict
+from sagelet_engine.model.runtime import Observation
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.reports.consultation import Consultation, End, setup_of
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 from support.doctor_cases import native_worker, read, worker
@@ -42,12 +43,12 @@ def make(world: World, name: str, parameters: dict[str, str], script: str = LOOP
 
 def taken_in(world: World, text: str) -> None:
     """Waits until a line of any host is in the store."""
-    streams = world.engine.log_streams
+    streams = world.engine.logs.streams
     until(
         lambda: any(
             text in event.text
             for stream in streams("123456789012", "us-east-1", "one/")
-            for event in world.engine.log_events(stream, limit=100)
+            for event in world.engine.logs.events(stream, limit=100)
         )
     )
 
@@ -119,7 +120,7 @@ def test_the_host_that_failed_first_speaks(world: World) -> None:
 
 
 def test_the_host_of_the_worker_that_died_first_speaks(world: World) -> None:
-    """Its peer's host may well be down before its own; the notes of the workers say who was first."""
+    """Its peer's host may be down first. The workers' notes tell which worker failed first."""
     hosts = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
     make(world, "one", COMPILED, ResourceConfig=hosts)
     first, second = world.all_hosts("one")
@@ -192,7 +193,7 @@ def test_a_silent_job_that_steps_has_not_stalled(world: World) -> None:
 def test_findings_of_a_job_that_ended_are_in_its_log_and_report(world: World) -> None:
     make(world, "one", COMPILED)
     report_of(world, "one", worker(evaluations=(read("item", 2, 1000),)))
-    (live,) = world.engine.findings(key("one"))
+    (live,) = world.engine.reports.findings(key("one"))
     assert live["rule"] == "explicit-evaluation"
     host = world.host("one")
     host.say("the last line")
@@ -203,9 +204,9 @@ def test_findings_of_a_job_that_ended_are_in_its_log_and_report(world: World) ->
     assert log[at + 1].startswith("sagelet: compiled")
     assert [line.startswith("sagelet doctor: ") for line in log[at + 2 :]] == [True] * 3
     assert "train.py:2: .item()" in log[at + 3]
-    (kept,) = world.engine.findings(key("one"))
+    (kept,) = world.engine.reports.findings(key("one"))
     assert kept == live
-    report = world.engine.compiler_report(key("one"))
+    report = world.engine.reports.compiler(key("one"))
     assert report is not None
     assert report.findings == (live,)
     output = world.objects.under("out")["models/one/output/output.tar.gz"]
@@ -222,7 +223,7 @@ def test_a_job_that_failed_before_any_worker_reported(world: World) -> None:
     )
     host.end(1)
     world.ended("one")
-    (finding,) = world.engine.findings(key("one"))
+    (finding,) = world.engine.reports.findings(key("one"))
     assert (finding["rule"], finding["line"]) == ("device-mixing", 1)
     assert "\x1b" not in finding["seen"]
     assert any(line.startswith("sagelet doctor: error device-mixing train.py:1") for line in world.log("one"))
@@ -232,7 +233,7 @@ def test_an_interrupted_attempt_is_not_diagnosed(world: World) -> None:
     spot = {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 3600}
     make(world, "one", COMPILED, EnableManagedSpotTraining=True, StoppingCondition=spot)
     host = world.host("one")
-    world.engine.interrupt(key("one"))
+    world.engine.jobs.interrupt(key("one"))
     until(lambda: host.signals)
     host.end(137)
     until(lambda: world.job("one").attempt == 2 and world.job("one").launched)
@@ -240,18 +241,18 @@ def test_an_interrupted_attempt_is_not_diagnosed(world: World) -> None:
 
 
 def _all_lines(world: World) -> list[str]:
-    streams = world.engine.log_streams("123456789012", "us-east-1", "one/")
-    return [event.text for stream in streams for event in world.engine.log_events(stream, limit=100)]
+    streams = world.engine.logs.streams("123456789012", "us-east-1", "one/")
+    return [event.text for stream in streams for event in world.engine.logs.events(stream, limit=100)]
 
 
 def test_a_stopped_job_has_no_failure(world: World) -> None:
     make(world, "one", COMPILED)
-    world.engine.stop(key("one"))
+    world.engine.jobs.stop(key("one"))
     host = world.host("one")
     until(lambda: host.signals)
     host.end(137)
     world.ended("one")
-    assert world.engine.findings(key("one")) == ()
+    assert world.engine.reports.findings(key("one")) == ()
 
 
 def test_a_native_job_has_no_findings_and_no_section(world: World) -> None:

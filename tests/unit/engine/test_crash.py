@@ -9,15 +9,16 @@ from typing import Any
 import psutil
 import pytest
 
-from sagelet_engine.database import NewerSchema, StoreUnavailable
+from sagelet_engine.base.database import NewerSchema, StoreUnavailable
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.engine import Engine
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob
-from sagelet_engine.jobs.sql_schema import MIGRATIONS
-from sagelet_engine.jobs.store import Store
-from sagelet_engine.jobs.under_way import Detached
+from sagelet_engine.execution.job_context import Detached
+from sagelet_engine.model.job import JobStatus, SecondaryStatus
+from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.store.jobs import Store
+from sagelet_engine.store.schema import MIGRATIONS
 from support.world import World, key, until
 
 #: More writes of the record than a job's life has.
@@ -102,7 +103,7 @@ def test_a_crash_and_a_stop_end_stopped(
     world.create("one")
     until(lambda: crash.happened.is_set() or world.job("one").launched)
     if not world.job("one").terminal:
-        world.engine.stop(key("one"))
+        world.engine.jobs.stop(key("one"))
 
     def crashed_or_ended() -> bool:
         end_hosts(world, 143)
@@ -153,7 +154,7 @@ def test_a_stop_before_the_job_is_taken_up_again_is_heeded(make_world: Callable[
     world.create("waiting")
     world.engine.close()
     world.engine = world.unstarted()
-    world.engine.stop(key(name))
+    world.engine.jobs.stop(key(name))
     world.engine.start(4599)
     if name == "running":
         until(lambda: host.signals == ["TERM"])
@@ -228,7 +229,7 @@ def test_lines_wait_for_a_store_that_is_busy(world: World, monkeypatch: pytest.M
     world.create("one")
     host = world.host("one")
     until(lambda: world.job("one").launched)
-    monkeypatch.setattr("sagelet_engine.jobs.supervisor.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sagelet_engine.execution.supervisor.RETRY_SECONDS", 0.01)
     failures = iter([StoreUnavailable("database is locked")] * 2)
     append = Store.append_output
 
@@ -250,7 +251,7 @@ def test_an_end_that_cannot_be_written_is_written_later(world: World, monkeypatc
     world.create("one")
     host = world.host("one")
     until(lambda: world.job("one").launched)
-    monkeypatch.setattr("sagelet_engine.jobs.supervisor.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sagelet_engine.execution.supervisor.RETRY_SECONDS", 0.01)
     failures = iter([StoreUnavailable("database or disk is full")] * 2)
     update = Store.update
 
@@ -276,7 +277,7 @@ def test_a_metric_that_is_no_number_fails_no_job(world: World) -> None:
     host.end(0)
     job = world.ended("one")
     assert job.status is JobStatus.COMPLETED
-    assert [point.value for point in world.engine.final_metrics(job)] == [1.0]
+    assert [point.value for point in world.engine.metrics.final(job)] == [1.0]
 
 
 def open_files(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Deleting a job: its directory, whatever is in it, and crashes in between."""
+"""Deleting a job: its directory with any content, and crashes in between."""
 
 import os
 import tempfile
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_engine.base.errors import JobNotFound, TooManyTags
 from sagelet_engine.data import removal
-from sagelet_engine.errors import JobNotFound, TooManyTags
-from sagelet_engine.jobs.store import StaleRecord, Store
+from sagelet_engine.store.jobs import StaleRecord, Store
 from support.world import World, key
 
 NOBODY = 65534
@@ -97,9 +97,9 @@ def test_what_cannot_be_deleted_keeps_the_record(world: World, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(removal, "_empty", refuse)
         with pytest.raises(removal.DirectoryStays, match=f"file cannot be deleted .* delete {where} as its owner"):
-            world.engine.delete(key("one"))
+            world.engine.jobs.delete(key("one"))
     assert world.job("one").terminal
-    world.engine.delete(key("one"))
+    world.engine.jobs.delete(key("one"))
     assert not where.exists()
 
 
@@ -108,7 +108,7 @@ def test_a_crash_between_directory_and_record_leaves_a_job_that_can_be_deleted(w
     removal.remove_job(world.settings.data, world.job("one"))
     world.restart()
     assert world.job("one").terminal
-    world.engine.delete(key("one"))
+    world.engine.jobs.delete(key("one"))
     with pytest.raises(JobNotFound):
         world.job("one")
 
@@ -116,7 +116,7 @@ def test_a_crash_between_directory_and_record_leaves_a_job_that_can_be_deleted(w
 def test_a_record_that_changed_is_not_deleted(world: World) -> None:
     finish(world, "one")
     old = world.job("one")
-    world.engine.update(key("one"), lambda job: {"ProfilerConfig": {"DisableProfiler": True}})
+    world.engine.jobs.update(key("one"), lambda job: {"ProfilerConfig": {"DisableProfiler": True}})
     store = Store(world.settings.data / "sagelet.db")
     with pytest.raises(StaleRecord):
         store.delete(old)
@@ -128,20 +128,20 @@ def test_an_update_that_changes_nothing_writes_nothing(world: World) -> None:
     finish(world, "one")
     before = world.job("one")
     world.clock.turn(5)
-    assert world.engine.update(key("one"), lambda job: dict(job.request)) == before
+    assert world.engine.jobs.update(key("one"), lambda job: dict(job.request)) == before
 
 
 def test_too_many_tags_add_none(world: World) -> None:
     finish(world, "one")
-    world.engine.put_tags(key("one"), {"a": "1", "b": "2"}, 2)
+    world.engine.jobs.put_tags(key("one"), {"a": "1", "b": "2"}, 2)
     with pytest.raises(TooManyTags, match="can have 2 tags"):
-        world.engine.put_tags(key("one"), {"a": "new", "c": "3"}, 2)
+        world.engine.jobs.put_tags(key("one"), {"a": "new", "c": "3"}, 2)
     assert world.job("one").tags == {"a": "1", "b": "2"}
 
 
 def test_tags_of_a_job_that_was_deleted_meanwhile(world: World) -> None:
     finish(world, "one")
     job = world.job("one")
-    world.engine.delete(key("one"))
+    world.engine.jobs.delete(key("one"))
     with pytest.raises(JobNotFound):
         world.engine._store.put_tags(job.id, {"a": "1"}, 50)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.data.volume import GIB, RESERVE, RESERVED_FILES, Room, measured
-from sagelet_engine.jobs import disk_watch
+from sagelet_engine.base.volume import GIB, RESERVE, RESERVED_FILES, Room, measured
+from sagelet_engine.execution import disk_watch
 from support.fakes import FakeObjects
 from support.world import World, until
 

@@ -1,4 +1,4 @@
-"""Packages that jobs installed: published once, lent, and taken away when nobody uses them."""
+"""Packages that jobs installed: published once, shared with jobs, and removed when no job uses them."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.data.environments import Environments
-from sagelet_engine.runtimes.kept_packages import DIRECTORY, KeptPackages
+from sagelet_engine.retention.environments import Environments
+from sagelet_engine.runtimes.node.kept_packages import DIRECTORY, KeptPackages
 
 OLD_S = 1_000
 
@@ -56,7 +56,7 @@ def test_one_at_a_time_has_its_turn(kept: KeptPackages) -> None:
 
 
 def test_a_turn_is_not_waited_for_without_end(kept: KeptPackages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagelet_engine.runtimes.kept_packages.PATIENCE_S", 0.0)
+    monkeypatch.setattr("sagelet_engine.runtimes.node.kept_packages.PATIENCE_S", 0.0)
     with kept.turn("a" * 64), kept.turn("a" * 64):
         pass
 
@@ -65,7 +65,7 @@ def test_who_holds_the_lock_for_ever_holds_nobody(
     kept: KeptPackages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(kept, "a" * 64)
-    monkeypatch.setattr("sagelet_engine.runtimes.kept_packages.COUNTING_S", 0.0)
+    monkeypatch.setattr("sagelet_engine.runtimes.node.kept_packages.COUNTING_S", 0.0)
     with kept.counting():
         with pytest.raises(TimeoutError):
             kept.lend("a" * 64, tmp_path)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine import failpoints
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.failpoints import Failpoint, arm, failpoint, listen
+from sagelet_engine.base import failpoints
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.base.failpoints import Failpoint, arm, failpoint, listen
 
-SOURCES = Path(failpoints.__file__).parent
+SOURCES = Path(failpoints.__file__).parents[1]
 #: What both the process and the docker runtime do.
 IN_EACH_RUNTIME = {Failpoint.BEFORE_HOST, Failpoint.AFTER_HOST, Failpoint.BEFORE_REAP}
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.errors import FaultError
-from sagelet_engine.jobs import faults
-from sagelet_engine.jobs.faults import TAG, Delay, Faults, InternalFault
-from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob
+from sagelet_engine.base.errors import FaultError
+from sagelet_engine.model import faults
+from sagelet_engine.model.faults import TAG, Delay, Faults, InternalFault
+from sagelet_engine.model.job import JobStatus, SecondaryStatus
+from sagelet_engine.model.training import TrainingJob
 from support.fakes import FakeHost
 from support.world import World, key, request, until
 
@@ -23,7 +24,7 @@ CAPACITY = (
 
 
 def create(world: World, value: str, name: str = "one", **changes: Any) -> TrainingJob:
-    return world.engine.create(key(name), request(name, **changes), {TAG: value})
+    return world.engine.jobs.create(key(name), request(name, **changes), {TAG: value})
 
 
 def message(world: World) -> str:
@@ -137,7 +138,7 @@ def test_a_job_that_waited_is_slow_from_its_place_on(world: World) -> None:
 def test_a_slow_start_can_be_stopped(world: World) -> None:
     create(world, "starting:600")
     until(lambda: message(world) == LAUNCHING)
-    world.engine.stop(key("one"))
+    world.engine.jobs.stop(key("one"))
     assert world.ended("one").status is JobStatus.STOPPED
     assert not world.runtime.launches
 
@@ -145,7 +146,7 @@ def test_a_slow_start_can_be_stopped(world: World) -> None:
 def test_a_slow_start_ends_when_its_tag_goes(world: World) -> None:
     create(world, "starting:600")
     until(lambda: message(world) == LAUNCHING)
-    world.engine.delete_tags(key("one"), [TAG])
+    world.engine.jobs.delete_tags(key("one"), [TAG])
     training(world)
 
 
@@ -236,18 +237,18 @@ def test_an_internal_error_in_training_comes_on_time_after_a_restart(world: Worl
 def test_faults_can_be_given_to_a_job_that_trains(world: World) -> None:
     world.create("one")
     training(world)
-    world.engine.put_tags(key("one"), {TAG: "internal-server-error@0"}, 50)
+    world.engine.jobs.put_tags(key("one"), {TAG: "internal-server-error@0"}, 50)
     assert world.ended("one").failure_reason == INTERNAL
 
 
 def test_throttled_calls_are_counted_over_restarts(world: World) -> None:
     create(world, "throttling:3 starting:600")
-    assert [world.engine.throttles(world.job("one")) for _ in range(2)] == [True, True]
+    assert [world.engine.jobs.throttles(world.job("one")) for _ in range(2)] == [True, True]
     world.restart()
-    assert [world.engine.throttles(world.job("one")) for _ in range(3)] == [True, False, False]
-    world.engine.put_tags(key("one"), {"team": "blue"}, 50)
-    assert not world.engine.throttles(world.job("one"))
-    world.engine.put_tags(key("one"), {TAG: "throttling:1 starting:600"}, 50)
-    assert [world.engine.throttles(world.job("one")) for _ in range(2)] == [True, False]
+    assert [world.engine.jobs.throttles(world.job("one")) for _ in range(3)] == [True, False, False]
+    world.engine.jobs.put_tags(key("one"), {"team": "blue"}, 50)
+    assert not world.engine.jobs.throttles(world.job("one"))
+    world.engine.jobs.put_tags(key("one"), {TAG: "throttling:1 starting:600"}, 50)
+    assert [world.engine.jobs.throttles(world.job("one")) for _ in range(2)] == [True, False]
     world.create("other")
-    assert not world.engine.throttles(world.job("other"))
+    assert not world.engine.jobs.throttles(world.job("other"))

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.database import NotFlushed
-from sagelet_engine.flushing import Flusher
-from sagelet_engine.jobs.lifecycle import create
-from sagelet_engine.jobs.record import JobKey
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.database import Flusher, NotFlushed
+from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.training import create
+from sagelet_engine.store.jobs import Store
 from support.world import World, key, request, until
 
 SECONDS = 120
 
 
 class Disk:
-    """os.fdatasync, held back until it is told to go on."""
+    """An os.fdatasync that a test holds until it lets it go on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began = 0
@@ -108,7 +107,7 @@ def test_a_file_system_without_a_log_is_flushed_by_sqlite(tmp_path: Path, disk: 
 
 
 def test_a_job_whose_flush_failed_is_there_and_runs(tmp_path: Path, disk: Disk) -> None:
-    """The client is told of an error; a job that is in the store and in no queue would stay there for ever."""
+    """The client gets an error. A job that is in the store and in no queue would stay there for ever."""
     world = World(tmp_path)
     disk.fails = True
     with pytest.raises(NotFlushed, match="Input/output error"):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.errors import RuntimeUnavailable
-from sagelet_engine.runtimes.port import Handle, Line
-from sagelet_engine.telemetry import output
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.execution import log_recorder as output
+from sagelet_engine.model.runtime import Handle, Line
 from support.fakes import FakeRuntime
 from support.world import World
 

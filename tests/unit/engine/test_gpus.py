@@ -1,4 +1,4 @@
-"""GPUs of the host and who has them; a fake nvidia-smi says what there is."""
+"""The host's GPUs and the jobs that have them. A fake nvidia-smi lists the GPUs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 from sagelet_engine.instances.catalogue import gpu_count
 from sagelet_engine.instances.gpus import GpuPool, Lease, NoCapacity, detect_gpus
-from sagelet_engine.jobs.record import InstanceGroup, SecondaryStatus
+from sagelet_engine.model.job import SecondaryStatus
+from sagelet_engine.model.spec import InstanceGroup
 from sagelet_engine.settings import GpuPolicy
 from support.world import World, until
 

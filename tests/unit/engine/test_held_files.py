@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.database import DatabaseDamaged, StoreUnavailable
-from sagelet_engine.database_damage import has_header
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.database import DatabaseDamaged, StoreUnavailable
+from sagelet_engine.base.database_damage import has_header
 from sagelet_engine.state import soundness
 from sagelet_engine.state.soundness import Soundness
+from sagelet_engine.store.jobs import Store
 
 #: Of SQLite's file format: a reader's lock is within these bytes.
 SHARED_FIRST, SHARED_SIZE = 0x40000002, 510

@@ -1,4 +1,4 @@
-"""Jobs of several hosts: who gets what, who ends whom, and what is left of all of them."""
+"""Jobs of several hosts: what each host gets, which host ends the others, and what they leave."""
 
 import io
 import json
@@ -11,9 +11,9 @@ import pytest
 
 from sagelet_engine.images.variants import training_image
 from sagelet_engine.instances.gpus import NoCapacity
-from sagelet_engine.jobs import distributions
-from sagelet_engine.jobs.lifecycle import create
-from sagelet_engine.jobs.record import JobStatus, SecondaryStatus
+from sagelet_engine.model.job import JobStatus, SecondaryStatus
+from sagelet_engine.model.training import create
+from sagelet_engine.scheduling import distributions
 from support.channels import channel
 from support.fakes import FakeHost
 from support.world import World, key, request, until
@@ -55,8 +55,8 @@ def channels_of(host: FakeHost) -> dict[str, list[str]]:
 
 def log_of(world: World, name: str, host: str) -> list[str]:
     """Nothing while the host has no stream yet."""
-    streams = world.engine.log_streams("123456789012", "us-east-1", f"{name}/{host}-")
-    return [event.text for stream in streams for event in world.engine.log_events(stream, limit=100)]
+    streams = world.engine.logs.streams("123456789012", "us-east-1", f"{name}/{host}-")
+    return [event.text for stream in streams for event in world.engine.logs.events(stream, limit=100)]
 
 
 def archived(world: World, key_: str) -> dict[str, bytes]:
@@ -125,7 +125,7 @@ def test_the_run_is_counted_over_attempts(world: World) -> None:
         StoppingCondition={"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 7200},
     )
     assert config(host, "init-config")["jobRunInfo"] == {"jobRunNumber": 1}
-    world.engine.interrupt(key("one"))
+    world.engine.jobs.interrupt(key("one"))
     until(lambda: host.signals)
     host.end(143)
     until(lambda: world.job("one").launch_id != world.job("one").id)
@@ -250,7 +250,7 @@ def test_a_host_that_ignores_the_end_of_another_is_killed_within_seconds(world: 
     second.end(1)
     until(lambda: first.signals == ["TERM"])
     world.clock.turn(9)
-    world.engine.put_tags(key("one"), {"look": "again"}, 50)
+    world.engine.jobs.put_tags(key("one"), {"look": "again"}, 50)
     assert first.signals == ["TERM"]
     world.clock.turn(1)
     until(lambda: first.signals == ["TERM", "KILL"])
@@ -288,7 +288,7 @@ def test_stop_reaches_every_host_that_runs(world: World) -> None:
     hosts = start(world, count=3)
     hosts[0].end(0)
     until(lambda: world.job("one").launched)
-    world.engine.stop(key("one"))
+    world.engine.jobs.stop(key("one"))
     until(lambda: all(host.signals == ["TERM"] for host in hosts[1:]))
     for host in hosts[1:]:
         host.end(143)
@@ -298,7 +298,7 @@ def test_stop_reaches_every_host_that_runs(world: World) -> None:
 def test_max_runtime_ends_every_host_and_is_not_multiplied(world: World) -> None:
     hosts = start(world, StoppingCondition={"MaxRuntimeInSeconds": 60})
     world.clock.turn(59)
-    world.engine.put_tags(key("one"), {"look": "again"}, 50)
+    world.engine.jobs.put_tags(key("one"), {"look": "again"}, 50)
     assert [host.signals for host in hosts] == [[], []]
     world.clock.turn(1)
     until(lambda: all(host.signals == ["TERM"] for host in hosts))
@@ -319,7 +319,7 @@ def test_an_interruption_takes_all_hosts_and_brings_all_back(world: World) -> No
     )
     for host in (first, second):
         (opt_ml(host) / f"checkpoints/{host.handle.host}").write_text("state")
-    world.engine.interrupt(key("one"))
+    world.engine.jobs.interrupt(key("one"))
     until(lambda: first.signals == second.signals == ["TERM"])
     first.end(143)
     second.end(0)
@@ -357,7 +357,7 @@ def test_results_of_all_hosts_are_one_archive(world: World, end: str) -> None:
             (opt_ml(host) / directory / f"part-{number}").write_text(str(number))
             (opt_ml(host) / directory / "same").write_text(str(number))
     if end == "stopped":
-        world.engine.stop(key("one"))
+        world.engine.jobs.stop(key("one"))
         until(lambda: all(host.signals for host in hosts))
     for host in hosts:
         host.end(1 if end == "failed" else 0)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.errors import ClientFault, DataDirectoryInUse, JobNameInUse, JobNotStoppable
-from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob
+from sagelet_engine.base.errors import ClientFault, DataDirectoryInUse, JobNameInUse, JobNotStoppable
+from sagelet_engine.model.job import JobStatus, SecondaryStatus
+from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.settings import GpuPolicy
 from support.world import World, key, until
 
@@ -152,7 +153,7 @@ def test_stop_sends_term_uploads_and_ends_stopped(world: World) -> None:
     world.create("one")
     host = world.host("one")
     until(lambda: world.job("one").launched)
-    world.engine.stop(key("one"))
+    world.engine.jobs.stop(key("one"))
     assert world.job("one").status is JobStatus.STOPPING
     until(lambda: host.signals == ["TERM"])
     (host.plan.hosts[0].opt_ml / "model/saved").write_text("w")
@@ -169,10 +170,10 @@ def test_stop_sends_term_uploads_and_ends_stopped(world: World) -> None:
 def test_a_host_that_ignores_term_is_killed_after_the_grace(world: World) -> None:
     world.create("one")
     host = world.host("one")
-    world.engine.stop(key("one"))
+    world.engine.jobs.stop(key("one"))
     until(lambda: host.signals == ["TERM"])
     world.clock.turn(119)
-    world.engine.stop(key("one"))
+    world.engine.jobs.stop(key("one"))
     assert host.signals == ["TERM"]
     world.clock.turn(1)
     until(lambda: host.signals == ["TERM", "KILL"])
@@ -185,7 +186,7 @@ def test_a_stopped_job_cannot_be_stopped_again(world: World) -> None:
     world.host("one").end(0)
     world.ended("one")
     with pytest.raises(JobNotStoppable, match="Completed"):
-        world.engine.stop(key("one"))
+        world.engine.jobs.stop(key("one"))
 
 
 @pytest.mark.parametrize("by", ["limit", "user"])
@@ -198,7 +199,7 @@ def test_a_stop_does_not_wait_for_all_of_the_data(world: World, monkeypatch: pyt
 
     def slow(*arguments: Any) -> None:
         downloaded.append(arguments[3])
-        world.engine.stop(key("one")) if by == "user" else world.clock.turn(60)
+        world.engine.jobs.stop(key("one")) if by == "user" else world.clock.turn(60)
         download(*arguments)
 
     monkeypatch.setattr(world.objects, "download", slow)
@@ -243,7 +244,7 @@ def test_a_waiting_job_can_be_stopped_and_is_not_billed(make_world: Callable[...
     world.host("a")
     world.create("b")
     until(lambda: world.job("b").secondary is SecondaryStatus.PENDING)
-    world.engine.stop(key("b"))
+    world.engine.jobs.stop(key("b"))
     job = world.ended("b")
     assert statuses(job) == ["Starting", "Pending", "Stopping", "Stopped"]
     assert job.training_start_ms is None
@@ -254,7 +255,7 @@ def test_a_restart_adopts_a_running_job_without_gap_or_double(world: World) -> N
     world.create("one")
     host = world.host("one")
     host.say("1", "2")
-    until(lambda: world.log("one") == ["1", "2"] if world.engine.log_streams("123456789012", "us-east-1") else False)
+    until(lambda: world.log("one") == ["1", "2"] if world.engine.logs.streams("123456789012", "us-east-1") else False)
     world.restart()
     host.say("3")
     host.end(0)
@@ -316,7 +317,7 @@ def test_metrics_of_lines_reach_the_final_list_and_cloudwatch(world: World) -> N
     host.say("{'loss': 0.5, 'learning_rate': 2.38e-05}", "{'loss': 0.0036}", "no number: 'loss': x")
     host.end(0)
     job = world.ended("one")
-    final = {point.name: point.value for point in world.engine.final_metrics(job)}
+    final = {point.name: point.value for point in world.engine.metrics.final(job)}
     assert final == {"loss": 0.003599999938160181, "rate": 2.380000114440918}
     assert [(name, point.name) for name, point in world.metrics.points] == [
         ("one", "loss"), ("one", "rate"), ("one", "loss"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.settings import RuntimeChoice
 from support.world import World, until
 

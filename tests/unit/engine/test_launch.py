@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.jobs.launch import Endpoint, launch_plan
-from sagelet_engine.jobs.lifecycle import create
-from sagelet_engine.keys import KeyPair
-from sagelet_engine.runtimes.port import LaunchPlan
+from sagelet_engine.execution.launch import Endpoint, launch_plan
+from sagelet_engine.model.runtime import LaunchPlan
+from sagelet_engine.model.training import create
 from support.fakes import FakeClock, FakeRuntime
 from support.world import IMAGE, key, request
 

@@ -4,9 +4,10 @@ import itertools
 
 import pytest
 
-from sagelet_engine.jobs import lifecycle
-from sagelet_engine.jobs.lifecycle import RULES, IllegalTransition, advance, create, request_stop
-from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, StopCause, TrainingJob
+from sagelet_engine.model import lifecycle
+from sagelet_engine.model.job import JobStatus, SecondaryStatus, StopCause
+from sagelet_engine.model.lifecycle import RULES, IllegalTransition, advance, request_stop
+from sagelet_engine.model.training import TrainingJob, create
 from support.world import key, request
 
 S = SecondaryStatus

@@ -1,4 +1,4 @@
-"""The checks of a machine for GPU jobs, with stand-ins for what there is."""
+"""The checks of a machine for GPU jobs, with stand-ins for its GPUs and programs."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from sagelet_engine.images.variants import CU12
 from sagelet_engine.machine import gpus as checks
-from sagelet_engine.runtimes.docker_facts import DockerFacts
+from sagelet_engine.runtimes.docker.engine import DockerFacts
 
 ENGINE = DockerFacts(version="28.2.2", bridge_gateway=None, gpus=True, rootless=False)
 ROW = ["GPU-00000000-0000-0000-0000-000000000000", "NVIDIA T4", "570.86.15", "15360 MiB"]

@@ -4,12 +4,13 @@ import math
 
 import pytest
 
-from sagelet_engine.telemetry.events import LogEvent
+from sagelet_engine.model.log_events import LogEvent
+from sagelet_engine.model.spec import MetricDefinition
 from sagelet_engine.telemetry.metrics import MetricDefinitions, float32
 
 
 def values(regex: str, *lines: str) -> list[float]:
-    definitions = MetricDefinitions([{"Name": "m", "Regex": regex}])
+    definitions = MetricDefinitions([MetricDefinition("m", regex)])
     return [point.value for point in definitions.points(LogEvent(1000, line) for line in lines)]
 
 
@@ -45,7 +46,7 @@ def test_values_are_float32() -> None:
 
 
 def test_each_point_has_the_time_of_its_line() -> None:
-    definitions = MetricDefinitions([{"Name": "a", "Regex": "a(.)"}, {"Name": "b", "Regex": "b(.)"}])
+    definitions = MetricDefinitions([MetricDefinition("a", "a(.)"), MetricDefinition("b", "b(.)")])
     points = definitions.points([LogEvent(1, "b1 a2"), LogEvent(2, "a3")])
     assert [(point.name, point.value, point.time_ms) for point in points] == [("a", 2, 1), ("b", 1, 1), ("a", 3, 2)]
 
@@ -55,7 +56,7 @@ def test_no_definitions_no_points() -> None:
 
 
 def test_a_definition_that_backtracks_for_ever_is_left_out_and_the_others_go_on() -> None:
-    definitions = MetricDefinitions([{"Name": "r", "Regex": "(a+)+$"}, {"Name": "loss", "Regex": "loss=([0-9.]+)"}])
+    definitions = MetricDefinitions([MetricDefinition("r", "(a+)+$"), MetricDefinition("loss", "loss=([0-9.]+)")])
     line = LogEvent(0, "a" * 60 + "! loss=0.5")
     for _ in range(2):
         assert [(point.name, point.value) for point in definitions.points([line])] == [("loss", 0.5)]

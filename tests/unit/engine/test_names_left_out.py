@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.data.key_names import LeftOut, makes_key
+from sagelet_engine.base.key_names import LeftOut, makes_key
 from support.world import World, key, until
 
 NO_UTF8 = os.fsdecode(b"loss-\xff\xfe.csv")
@@ -90,7 +90,7 @@ def test_a_host_that_trains_is_warned_and_once(world: World) -> None:
     root = world.settings.data / "jobs" / "123456789012" / "us-east-1" / world.job("one").id / "algo-1" / "opt-ml"
     write(root / "checkpoints", NO_UTF8)
     streams = "123456789012", "us-east-1", "one/"
-    until(lambda: world.engine.log_streams(*streams))
+    until(lambda: world.engine.logs.streams(*streams))
     until(lambda: any("warning" in line for line in world.log("one")))
     assert not world.job("one").terminal
     world.host("one").end(0)
@@ -136,5 +136,5 @@ def test_directories_in_one_another_without_end(world: World) -> None:
     assert world.ended("one").failure_reason is None
     assert len([line for line in world.log("one") if "warning" in line]) == 2
     assert list(world.objects.under("ck")) == ["run/good"]
-    world.engine.delete(key("one"))
+    world.engine.jobs.delete(key("one"))
     assert not root.exists()

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.base.held_files import is_locked
 from sagelet_engine.data.channels import recordio, spool
 from sagelet_engine.data.channels.dealing import shuffled
 from sagelet_engine.data.channels.pipe_mode import PipeFeed, PipeFeedLost
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.errors import ClientFault
-from sagelet_engine.jobs.record import SecondaryStatus, TrainingJob
-from sagelet_engine.runtimes.host_files import is_locked
+from sagelet_engine.model.job import SecondaryStatus
+from sagelet_engine.model.training import TrainingJob
 from support.channels import channel, job_with, manifest
 from support.fakes import FakeObjects
 from support.world import World, until
@@ -380,7 +381,7 @@ def test_a_stopped_job_leaves_no_feeder(world: World) -> None:
     host = world.host("one")
     until(lambda: world.job("one").launched)
     pid = json.loads((pipe_directory(world, "one") / "feeder.json").read_text())["pid"]
-    world.engine.stop(world.job("one").key)
+    world.engine.jobs.stop(world.job("one").key)
     until(lambda: host.signals)
     host.end(143)
     assert world.ended("one").secondary is SecondaryStatus.STOPPED

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.runtimes.requirements_key import NotKept, key_of
+from sagelet_engine.runtimes.node.requirements_key import NotKept, key_of
 
 FILE = "requirements.txt"
 
@@ -140,3 +140,67 @@ def test_files_that_name_each_other_end() -> None:
     Path("a").mkdir()
     Path("a/one.txt").write_text("-r ../a/one.txt\n")
     assert key("-r a/one.txt")
+
+
+# --- what pip is told elsewhere ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> dict[str, str]:
+    """Variables of a job whose directories are here."""
+    return {"SAGEMAKER_BASE_DIR": str(tmp_path), "HOME": str(tmp_path / "home"), "XDG_CONFIG_DIRS": "/nowhere"}
+
+
+@pytest.mark.parametrize("place", ["wheels", "{here}/wheels", "file://{here}/wheels", "https://one.test {here}/wheels"])
+@pytest.mark.parametrize("name", ["PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_find_links"])
+def test_a_directory_of_this_jobs_that_a_variable_names_is_not_kept(
+    tmp_path: Path, job: dict[str, str], name: str, place: str
+) -> None:
+    """Another job's of that name has other wheels."""
+    (tmp_path / "wheels").mkdir()
+    with pytest.raises(NotKept, match="directory of this job's"):
+        key("one", **job, **{name: place.format(here=tmp_path)})
+
+
+def test_a_directory_of_this_machines_is_an_index(
+    tmp_path_factory: pytest.TempPathFactory, job: dict[str, str]
+) -> None:
+    wheels = tmp_path_factory.mktemp("wheels")
+    assert key("one", **job, PIP_FIND_LINKS=str(wheels)) != key("one", **job)
+
+
+@pytest.mark.parametrize("name", ["PIP_REQUIREMENT", "PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT", "PIP_FIND_LINKS"])
+def test_the_content_of_a_file_that_a_variable_names_does(job: dict[str, str], name: str) -> None:
+    Path("more.txt").write_text("one==1")
+    before = key("one", **job, **{name: "more.txt"})
+    Path("more.txt").write_text("one==2")
+    assert key("one", **job, **{name: "more.txt"}) != before
+
+
+@pytest.mark.parametrize(
+    ("place", "variables"),
+    [
+        ("own.conf", {"PIP_CONFIG_FILE": "own.conf"}),
+        ("home/.config/pip/pip.conf", {}),
+        ("home/.pip/pip.conf", {}),
+        ("xdg/pip/pip.conf", {"XDG_CONFIG_HOME": "xdg"}),
+    ],
+)
+def test_pips_configuration_does(tmp_path: Path, job: dict[str, str], place: str, variables: dict[str, str]) -> None:
+    def configured(text: str) -> str:
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(text)
+        return key("one", **job, **variables)
+
+    one = configured("[global]\nindex-url = https://one.test\n")
+    assert one != configured("[global]\nindex-url = https://two.test\n")
+    assert one == configured("[global]\nindex-url = https://one.test\n")
+    (tmp_path / "wheels").mkdir()
+    with pytest.raises(NotKept, match="PIP_FIND_LINKS names a directory"):
+        configured("[install]\nfind-links =\n  wheels\n")
+    with pytest.raises(NotKept, match="PIP_TARGET is set"):
+        configured("[install]\ntarget = /opt/ml/code\n")
+
+
+def test_what_a_package_is_built_with_does() -> None:
+    assert key("one", CMAKE_ARGS="-DGGML_CUDA=on") != key("one")

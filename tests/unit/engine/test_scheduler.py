@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.instances.gpus import GpuPool
-from sagelet_engine.jobs import lifecycle, verdict
-from sagelet_engine.jobs.pool_keeper import PoolKeeper
-from sagelet_engine.jobs.record import InstanceGroup, JobStatus, SecondaryStatus, StopCause, TrainingJob, Verdict
-from sagelet_engine.jobs.scheduler import TOLD_AT_ONCE, Scheduler
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.model import lifecycle, training, verdict
+from sagelet_engine.model.job import JobStatus, SecondaryStatus, StopCause, Verdict
+from sagelet_engine.model.spec import InstanceGroup
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.scheduling.local import TOLD_AT_ONCE, LocalScheduler
+from sagelet_engine.scheduling.pool_keeper import PoolKeeper
 from sagelet_engine.settings import GpuPolicy
+from sagelet_engine.store.jobs import Store
 from support.fakes import FakeClock
 from support.world import World, key, request, until
 
@@ -32,7 +34,7 @@ class Stage:
         self.started: list[TrainingJob] = []
         #: By name.
         self.refusals: dict[str, Verdict] = {}
-        self.scheduler = Scheduler(
+        self.scheduler = LocalScheduler(
             self.store,
             self.clock,
             self.pool,
@@ -45,7 +47,7 @@ class Stage:
 
     def add(self, name: str, instance_type: str = "ml.m5.large", hosts: int = 1) -> TrainingJob:
         resources = {"InstanceType": instance_type, "InstanceCount": hosts}
-        job = lifecycle.create(key(name), f"id-{name}", request(name, ResourceConfig=resources), {}, 1000)
+        job = training.create(key(name), f"id-{name}", request(name, ResourceConfig=resources), {}, 1000)
         self.store.insert(job)
         self.scheduler.submit(job)
         return job
@@ -213,7 +215,7 @@ def test_a_waiting_job_that_was_stopped_needs_no_place(stage: Callable[..., Stag
 def test_a_store_that_fails_for_a_moment_delays_no_job_for_good(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sagelet_engine.jobs.scheduler.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sagelet_engine.scheduling.local.RETRY_SECONDS", 0.01)
     one = stage()
     failures = iter([StoreUnavailable("database is locked")] * 2)
     read = one.store.get_by_id
@@ -225,7 +227,7 @@ def test_a_store_that_fails_for_a_moment_delays_no_job_for_good(
 
     one.store.get_by_id = sometimes  # type: ignore[method-assign]
     one.add("a")
-    with caplog.at_level(logging.ERROR, "sagelet_engine.jobs.scheduler"):
+    with caplog.at_level(logging.ERROR, "sagelet_engine.scheduling.local"):
         one.scheduler.start()
         until(lambda: one.names() == ["a"])
     assert "database is locked" in caplog.text
@@ -285,9 +287,9 @@ def test_stops_at_any_moment_end_every_job_stopped(make_world: Callable[..., Wor
     for number, name in enumerate(names):
         world.create(name)
         if number % 2:
-            world.engine.stop(key(name))
+            world.engine.jobs.stop(key(name))
     for name in names[::2]:
-        world.engine.stop(key(name))
+        world.engine.jobs.stop(key(name))
 
     def all_ended() -> bool:
         for host in list(world.runtime.hosts.values()):

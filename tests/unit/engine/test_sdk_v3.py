@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.data import inputconfig
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
+from sagelet_engine.execution.launch import Endpoint, launch_plan
 from sagelet_engine.images.variants import training_image
-from sagelet_engine.jobs.launch import Endpoint, launch_plan
-from sagelet_engine.jobs.lifecycle import create
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.keys import KeyPair
-from sagelet_engine.runtimes.port import LaunchPlan
+from sagelet_engine.model.runtime import LaunchPlan
+from sagelet_engine.model.training import TrainingJob, create
 from support.fakes import FakeClock, FakeRuntime
 from support.world import key, request
 

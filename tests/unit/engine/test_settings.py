@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.errors import DataDirectoryInUse, SettingsError
+from sagelet_engine.base.errors import DataDirectoryInUse, SettingsError
 from sagelet_engine.settings import (
     GpuPolicy,
     RuntimeChoice,

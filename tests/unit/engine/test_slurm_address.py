@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.runtimes.slurm_address import check_address
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.runtimes.slurm.address import check_address
 
 NAMES = {
     "sagelet.lab.example": ["192.0.2.7"],
@@ -27,7 +27,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> None:
         return [(0, 0, 0, "", (address, 0)) for address in found]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    monkeypatch.setattr("sagelet_engine.runtimes.slurm_address._is_local", lambda address: address in LOCAL)
+    monkeypatch.setattr("sagelet_engine.runtimes.slurm.address._is_local", lambda address: address in LOCAL)
 
 
 def test_a_cluster_on_this_machine_needs_nothing() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.errors import ClientFault, SettingsError
-from sagelet_engine.runtimes.slurm_rules import Placement, SlurmRules, read_rules
+from sagelet_engine.base.errors import ClientFault, SettingsError
+from sagelet_engine.runtimes.slurm.rules import Placement, SlurmRules, read_rules
 
 ROLE = "arn:aws:iam::123456789012:role/nlp-training"
 FILE = """

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.base.errors import JobNotFound, JobNotInterruptible, ScheduleError
 from sagelet_engine.data import checkpoints
-from sagelet_engine.errors import JobNotFound, JobNotInterruptible, ScheduleError
-from sagelet_engine.jobs import interruptions, lifecycle
-from sagelet_engine.jobs.record import JobStatus, SecondaryStatus, TrainingJob
-from sagelet_engine.jobs.store import Store
-from sagelet_engine.jobs.under_way import Detached
-from sagelet_engine.runtimes.port import Handle, LaunchPlan
+from sagelet_engine.execution.job_context import Detached
+from sagelet_engine.model import interruptions, lifecycle
+from sagelet_engine.model.job import JobStatus, SecondaryStatus
+from sagelet_engine.model.runtime import Handle, LaunchPlan
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.training import create as new_record
+from sagelet_engine.store.jobs import Store
 from support.fakes import FakeHost
 from support.world import World, key, request, until
 
@@ -32,7 +34,7 @@ def statuses(world: World) -> list[str]:
 
 
 def create(world: World, tags: dict[str, str] | None = None, **changes: Any) -> TrainingJob:
-    return world.engine.create(key("one"), request("one", **{**SPOT, **changes}), tags or {})
+    return world.engine.jobs.create(key("one"), request("one", **{**SPOT, **changes}), tags or {})
 
 
 def training(world: World, attempt: int = 1) -> FakeHost:
@@ -50,8 +52,8 @@ def training(world: World, attempt: int = 1) -> FakeHost:
 
 
 def streams(world: World) -> list[list[str]]:
-    found = world.engine.log_streams("123456789012", "us-east-1", "one/")
-    return [[event.text for event in world.engine.log_events(stream, limit=100)] for stream in found]
+    found = world.engine.logs.streams("123456789012", "us-east-1", "one/")
+    return [[event.text for event in world.engine.logs.events(stream, limit=100)] for stream in found]
 
 
 def test_checkpoints_of_hosts_that_a_killed_server_did_not_note_reach_s3(
@@ -68,7 +70,7 @@ def test_checkpoints_of_hosts_that_a_killed_server_did_not_note_reach_s3(
         create(world)
         first = world.host("one")
     assert not world.job("one").launched
-    world.engine.interrupt(key("one"))
+    world.engine.jobs.interrupt(key("one"))
     world.restart()
     until(lambda: first.signals == ["TERM"])
     (first.plan.hosts[0].opt_ml / "checkpoints/step").write_bytes(b"7")
@@ -84,7 +86,7 @@ def test_an_interrupted_job_starts_again_from_its_checkpoints(world: World) -> N
     first = training(world)
     directory = first.plan.hosts[0].opt_ml / "checkpoints"
     first.say("first")
-    interrupted = world.engine.interrupt(key("one"))
+    interrupted = world.engine.jobs.interrupt(key("one"))
     assert (interrupted.secondary, interrupted.status) == (S.INTERRUPTED, JobStatus.IN_PROGRESS)
     until(lambda: first.signals == ["TERM"])
     (directory / "step").write_bytes(b"7")
@@ -114,12 +116,12 @@ def test_streams_of_attempts_are_named_with_their_own_epochs(world: World) -> No
     create(world)
     for attempt in (1, 2):
         host = training(world, attempt)
-        world.engine.interrupt(key("one"))
+        world.engine.jobs.interrupt(key("one"))
         host.end(0)
         world.clock.turn(100 if attempt == 2 else 0)
     training(world, 3).end(0)
     world.ended("one")
-    names = [stream.name for stream in world.engine.log_streams("123456789012", "us-east-1", "one/")]
+    names = [stream.name for stream in world.engine.logs.streams("123456789012", "us-east-1", "one/")]
     epoch = 1_700_000_000
     assert names == [f"one/algo-1-{epoch}", f"one/algo-1-{epoch + 1}", f"one/algo-1-{epoch + 100}"]
 
@@ -127,7 +129,7 @@ def test_streams_of_attempts_are_named_with_their_own_epochs(world: World) -> No
 def test_a_host_that_ignores_the_interruption_is_killed_after_the_grace(world: World) -> None:
     create(world)
     host = training(world)
-    world.engine.interrupt(key("one"))
+    world.engine.jobs.interrupt(key("one"))
     until(lambda: host.signals == ["TERM"])
     world.clock.turn(119)
     world.restart()
@@ -142,9 +144,9 @@ def test_a_host_that_ignores_the_interruption_is_killed_after_the_grace(world: W
 def test_a_stop_wins_over_an_interruption(world: World) -> None:
     create(world)
     host = training(world)
-    world.engine.interrupt(key("one"))
+    world.engine.jobs.interrupt(key("one"))
     until(lambda: host.signals == ["TERM"])
-    world.engine.stop(key("one"))
+    world.engine.jobs.stop(key("one"))
     (host.plan.hosts[0].opt_ml / "checkpoints/last").write_bytes(b"1")
     host.end(143)
     job = world.ended("one")
@@ -167,7 +169,7 @@ def test_an_interruption_while_data_is_downloaded(world: World, monkeypatch: pyt
     monkeypatch.setattr(world.objects, "download", slow)
     create(world)
     assert begun.wait(120)
-    world.engine.interrupt(key("one"))
+    world.engine.jobs.interrupt(key("one"))
     gate.set()
     host = training(world, 2)
     assert (host.plan.hosts[0].opt_ml / "checkpoints/step").exists()
@@ -179,11 +181,11 @@ def test_an_interruption_while_data_is_downloaded(world: World, monkeypatch: pyt
 
 def test_only_running_spot_jobs_can_be_interrupted(world: World) -> None:
     with pytest.raises(JobNotFound):
-        world.engine.interrupt(key("one"))
+        world.engine.jobs.interrupt(key("one"))
     create(world, EnableManagedSpotTraining=False)
     host = training(world)
     with pytest.raises(JobNotInterruptible, match="EnableManagedSpotTraining"):
-        world.engine.interrupt(key("one"))
+        world.engine.jobs.interrupt(key("one"))
     host.end(0)
     world.ended("one")
     assert statuses(world) == ["Starting", "Downloading", "Training", "Uploading", "Completed"]
@@ -194,7 +196,7 @@ def test_an_ended_job_cannot_be_interrupted(world: World) -> None:
     training(world).end(0)
     world.ended("one")
     with pytest.raises(JobNotInterruptible, match="is in status Completed"):
-        world.engine.interrupt(key("one"))
+        world.engine.jobs.interrupt(key("one"))
 
 
 # --- on a schedule --------------------------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ def test_the_tag_interrupts_each_attempt_in_its_time(world: World) -> None:
 def test_a_tag_that_a_running_job_gets_counts(world: World) -> None:
     create(world)
     host = training(world)
-    world.engine.put_tags(key("one"), {interruptions.TAG: "0"}, 50)
+    world.engine.jobs.put_tags(key("one"), {interruptions.TAG: "0"}, 50)
     until(lambda: host.signals == ["TERM"])
     host.end(143)
     training(world, 2).end(0)
@@ -256,7 +258,7 @@ def test_max_runtime_counts_all_attempts(world: World) -> None:
     create(world, StoppingCondition={"MaxRuntimeInSeconds": 100, "MaxWaitTimeInSeconds": 7200})
     first = training(world)
     world.clock.turn(60)
-    world.engine.interrupt(key("one"))
+    world.engine.jobs.interrupt(key("one"))
     first.end(0)
     second = training(world, 2)
     world.clock.turn(39)
@@ -273,7 +275,7 @@ def test_no_attempt_begins_when_the_runtime_is_used_up(world: World) -> None:
     create(world, StoppingCondition={"MaxRuntimeInSeconds": 100, "MaxWaitTimeInSeconds": 7200})
     host = training(world)
     world.clock.turn(99)
-    world.engine.interrupt(key("one"))
+    world.engine.jobs.interrupt(key("one"))
     until(lambda: host.signals == ["TERM"])
     world.clock.turn(60)
     host.end(143)
@@ -346,7 +348,7 @@ def test_on_demand_is_billed_in_full(world: World) -> None:
 
 
 def test_a_later_setting_does_not_change_a_bill(make_world: Callable[..., World]) -> None:
-    job = lifecycle.create(key("one"), "id", request("one", **SPOT), {}, 0, 0.5)
+    job = new_record(key("one"), "id", request("one", **SPOT), {}, 0, 0.5)
     job = lifecycle.advance(job, S.DOWNLOADING, 1000)
     job = lifecycle.advance(job, S.INTERRUPTED, 11_000)
     job = lifecycle.restart(job, 21_000)

@@ -11,14 +11,14 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.data import inputconfig
 from sagelet_engine.data.artifacts import Uploader
 from sagelet_engine.data.channels.sources import relative_path
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.staging import Stager, checkpoint_directory
-from sagelet_engine.errors import ClientFault
-from sagelet_engine.jobs.lifecycle import create
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.spec import CheckpointSpec
+from sagelet_engine.model.training import TrainingJob, create
 from support.fakes import FakeObjects
 from support.jobs import archive
 from support.world import key, request
@@ -113,7 +113,7 @@ class ListedObjects(FakeObjects):
         self._keys = keys
 
     def list(self, account: str, region: str, bucket: str, prefix: str) -> Any:
-        from sagelet_engine.data.objects import ObjectInfo
+        from sagelet_engine.model.objects import ObjectInfo
 
         return (ObjectInfo(name, 1) for name in self._keys if name.startswith(prefix))
 
@@ -165,13 +165,13 @@ def test_directory_markers_become_directories(host: HostDirectories, tmp_path: P
 )
 def test_the_checkpoint_path_lies_within_opt_ml(host: HostDirectories, local: str | None, path: str) -> None:
     config = {} if local is None else {"LocalPath": local}
-    assert checkpoint_directory(host, config) == host.opt_ml / path
+    assert checkpoint_directory(host, CheckpointSpec.of(config)) == host.opt_ml / path
 
 
 @pytest.mark.parametrize("local", ["/state", "/opt/ml", "/opt/ml/", "/opt/ml/../x", "/opt/mlx/y", "x", "/opt/ml/a\0b"])
 def test_another_checkpoint_path_is_refused(host: HostDirectories, local: str) -> None:
     with pytest.raises(ClientFault, match=r"CheckpointConfig.LocalPath .*under /opt/ml only"):
-        checkpoint_directory(host, {"LocalPath": local})
+        checkpoint_directory(host, CheckpointSpec.of({"LocalPath": local}))
 
 
 def test_no_checkpoints_yet_is_fine(stage: Callable[..., Path]) -> None:
@@ -313,7 +313,7 @@ def test_half_an_archive_is_not_left_when_the_disk_is_full(tmp_path: Path, monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     objects = FakeObjects(tmp_path / "s3")
-    monkeypatch.setattr("sagelet_engine.data.tarballs.pack", full)
+    monkeypatch.setattr("sagelet_engine.base.tarballs.pack", full)
     with pytest.raises(OSError, match="No space left"):
         Uploader(objects, job, directories).upload()
     assert objects.uploads == []

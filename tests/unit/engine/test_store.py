@@ -13,16 +13,20 @@ from typing import Any
 import psutil
 import pytest
 
-from sagelet_engine.database import MOST_IDLE, NewerSchema, StoreUnavailable
-from sagelet_engine.errors import JobNameInUse, JobNotFound
-from sagelet_engine.jobs import codec, lifecycle, sql_append, sql_search
-from sagelet_engine.jobs.query import JobQuery, ListedJob, SortBy
-from sagelet_engine.jobs.record import JobStatus, PoolStatus, SecondaryStatus, StopCause, TrainingJob, WarmPool
-from sagelet_engine.jobs.search import Condition, Group, JobSearch, Kind, Operator, Property
-from sagelet_engine.jobs.sql_schema import MIGRATIONS
-from sagelet_engine.jobs.store import StaleRecord, Store
-from sagelet_engine.telemetry.events import LogEvent
-from sagelet_engine.telemetry.sink import MetricPoint
+from sagelet_engine.base.database import MOST_IDLE, NewerSchema, StoreUnavailable
+from sagelet_engine.base.errors import JobNameInUse, JobNotFound
+from sagelet_engine.model import lifecycle, training
+from sagelet_engine.model.job import JobStatus, PoolStatus, SecondaryStatus, StopCause, WarmPool
+from sagelet_engine.model.listing import JobQuery, ListedJob, SortBy
+from sagelet_engine.model.log_events import LogEvent
+from sagelet_engine.model.search import Condition, Group, JobSearch, Kind, Operator, Property
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.store import codec
+from sagelet_engine.store import logs as sql_append
+from sagelet_engine.store import search as sql_search
+from sagelet_engine.store.jobs import StaleRecord, Store
+from sagelet_engine.store.schema import MIGRATIONS
 from support.world import key, request
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -35,7 +39,7 @@ def store(tmp_path: Path) -> Store:
 
 def add(store: Store, name: str, created_ms: int = 1000, job_id: str = "", **where: str) -> TrainingJob:
     job_key = replace(key(name), **where)
-    job = lifecycle.create(job_key, job_id or f"id-{name}", request(name), {}, created_ms)
+    job = training.create(job_key, job_id or f"id-{name}", request(name), {}, created_ms)
     store.insert(job)
     return job
 
@@ -53,7 +57,7 @@ def names(store: Store, **query: Any) -> list[str]:
 
 def test_a_record_comes_back_whole(store: Store) -> None:
     body = request("One", HyperParameters={"text": '"x y" ü \U0001f600'}, Environment={"A": ""})
-    job = lifecycle.create(key("One"), "id", body, {"k": "v", "a": "b"}, 1000)
+    job = training.create(key("One"), "id", body, {"k": "v", "a": "b"}, 1000)
     job = lifecycle.advance(job, SecondaryStatus.DOWNLOADING, 2000, gpus=("GPU-1", "GPU-2"), stand_in="s", image="i")
     job = lifecycle.request_stop(job, StopCause.USER, 3000)
     store.insert(job)
@@ -77,7 +81,7 @@ def test_unknown_jobs_are_said_to_be_unknown(store: Store) -> None:
 
 
 def test_a_record_with_attempts_comes_back_whole(store: Store) -> None:
-    job = lifecycle.create(key("one"), "id", request("one", EnableManagedSpotTraining=True), {}, 1000, 0.5)
+    job = training.create(key("one"), "id", request("one", EnableManagedSpotTraining=True), {}, 1000, 0.5)
     for step, now in ((SecondaryStatus.DOWNLOADING, 2000), (SecondaryStatus.INTERRUPTED, 3000)):
         job = lifecycle.advance(job, step, now)
     job = lifecycle.advance(lifecycle.restart(job, 4000), SecondaryStatus.DOWNLOADING, 5000)
@@ -89,10 +93,10 @@ def test_a_record_with_attempts_comes_back_whole(store: Store) -> None:
 def test_a_job_that_an_older_sagelet_started_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its record knows no attempts and its log stream is the first attempt's."""
     with monkeypatch.context() as patch:
-        patch.setattr("sagelet_engine.jobs.store.MIGRATIONS", MIGRATIONS[:1])
+        patch.setattr("sagelet_engine.store.jobs.MIGRATIONS", MIGRATIONS[:1])
         Store(tmp_path / "sagelet.db").close()
     job = lifecycle.advance(
-        lifecycle.create(key("one"), "id", request("one"), {}, 1000), SecondaryStatus.DOWNLOADING, 2000
+        training.create(key("one"), "id", request("one"), {}, 1000), SecondaryStatus.DOWNLOADING, 2000
     )
     record = json.loads(codec.encode(job))
     for name in ("attempts", "attempt_start_ms", "spot_discount"):
@@ -291,7 +295,7 @@ def test_a_filter_applies_before_the_page_is_cut(store: Store) -> None:
 
 
 def test_tags_are_added_replaced_and_deleted(store: Store) -> None:
-    job = lifecycle.create(key("one"), "id", request("one"), {"a": "1"}, 1000)
+    job = training.create(key("one"), "id", request("one"), {"a": "1"}, 1000)
     store.insert(job)
     store.put_tags("id", {"a": "2", "b": "3"}, 50)
     assert store.get(key("one")).tags == {"a": "2", "b": "3"}
@@ -424,7 +428,7 @@ def test_a_new_file_gets_every_migration(store: Store, tmp_path: Path) -> None:
 def test_only_new_migrations_are_applied(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add(store, "one")
     store.close()
-    monkeypatch.setattr("sagelet_engine.jobs.store.MIGRATIONS", (*MIGRATIONS, "ALTER TABLE jobs ADD COLUMN note TEXT"))
+    monkeypatch.setattr("sagelet_engine.store.jobs.MIGRATIONS", (*MIGRATIONS, "ALTER TABLE jobs ADD COLUMN note TEXT"))
     assert names(Store(tmp_path / "sagelet.db")) == ["one"]
     with sqlite3.connect(tmp_path / "sagelet.db") as db:
         assert db.execute("SELECT note FROM jobs").fetchall() == [(None,)]
@@ -436,7 +440,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
     store.close()
     broken = "CREATE TABLE half (a); CREATE TABLE half (a)"
     with monkeypatch.context() as patch:
-        patch.setattr("sagelet_engine.jobs.store.MIGRATIONS", (*MIGRATIONS, broken))
+        patch.setattr("sagelet_engine.store.jobs.MIGRATIONS", (*MIGRATIONS, broken))
         with pytest.raises(StoreUnavailable, match="half"):
             Store(tmp_path / "sagelet.db")
     add(Store(tmp_path / "sagelet.db"), "one")

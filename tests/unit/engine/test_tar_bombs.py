@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.data.members import MOST_HEADER
-from sagelet_engine.data.tarballs import TooLarge, unpack
+from sagelet_engine.base.members import MOST_HEADER
+from sagelet_engine.base.tarballs import TooLarge, unpack
 
 MIB = 1024**2
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_engine.base.tarballs import merged, pack, unpack
 from sagelet_engine.data.removal import remove_tree
-from sagelet_engine.data.tarballs import merged, pack, unpack
 
 
 def raw(*members: tarfile.TarInfo, data: bytes = b"") -> bytes:

@@ -1,4 +1,4 @@
-"""Threads of ours must not hide what threading.Thread keeps in itself, on any Python that sagelet runs on."""
+"""sagelet's threads must not override attributes of threading.Thread, on any Python that sagelet runs on."""
 
 import ast
 import inspect
@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from sagelet_engine.jobs.scheduler import Scheduler
-from sagelet_engine.jobs.supervisor import Supervisor
-from sagelet_engine.telemetry.output import Follower
+from sagelet_engine.execution.log_recorder import Follower
+from sagelet_engine.execution.supervisor import Supervisor
+from sagelet_engine.scheduling.local import LocalScheduler
 
 #: Attributes of threading.Thread in CPython 3.10 to 3.14 (`_handle` came with 3.13, `_context` with 3.14).
 TAKEN = {
@@ -34,7 +34,7 @@ TAKEN = {
 } | set(vars(threading.Thread))
 
 
-@pytest.mark.parametrize("thread", [Follower, Scheduler, Supervisor])
+@pytest.mark.parametrize("thread", [Follower, LocalScheduler, Supervisor])
 def test_no_attribute_of_thread_is_hidden(thread: type[threading.Thread]) -> None:
     tree = ast.parse(inspect.getsource(thread))
     assigned = {

@@ -1,11 +1,11 @@
 import threading
 
-from sagelet_engine.turns import Turns
+from sagelet_engine.base.concurrency import ConcurrencyLimit
 from support.server import until
 
 
 def test_so_many_at_once_and_another_while_one_is_away() -> None:
-    turns = Turns(2)
+    turns = ConcurrencyLimit(2)
     inside: list[str] = []
     leave, come_back = threading.Event(), threading.Event()
 
@@ -36,7 +36,7 @@ def test_so_many_at_once_and_another_while_one_is_away() -> None:
 
 
 def test_whoever_has_no_turn_waits_for_none() -> None:
-    turns = Turns(1)
+    turns = ConcurrencyLimit(1)
     with turns.away(), turns.taken():
         pass
     with turns.taken():
@@ -44,7 +44,7 @@ def test_whoever_has_no_turn_waits_for_none() -> None:
 
 
 def test_an_error_gives_the_turn_back() -> None:
-    turns = Turns(1)
+    turns = ConcurrencyLimit(1)
     for _ in range(2):
         try:
             with turns.taken(), turns.away():

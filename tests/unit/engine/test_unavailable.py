@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.database import StoreUnavailable
-from sagelet_engine.errors import RuntimeUnavailable
-from sagelet_engine.jobs.record import JobStatus, PoolStatus, SecondaryStatus
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.model.job import JobStatus, PoolStatus, SecondaryStatus
 from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.store.jobs import Store
 from support.world import World, key, request, until
 
 SPOT = {
@@ -20,7 +20,7 @@ SPOT = {
 
 
 class Silence:
-    """A method that fails until it is told to work."""
+    """A method that fails until the test lets it work."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, thing: Any, name: str, error: Exception) -> None:
         self.over = False
@@ -37,7 +37,7 @@ class Silence:
 
 
 def test_points_that_cannot_be_read_at_the_start_delay_no_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagelet_engine.jobs.republishing.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sagelet_engine.execution.republishing.RETRY_SECONDS", 0.01)
     world.create("one")
     host = world.host("one")
     until(lambda: world.job("one").launched)
@@ -53,7 +53,7 @@ def test_points_that_cannot_be_read_at_the_start_delay_no_job(world: World, monk
 
 
 def test_points_come_once_when_reading_them_fails_half_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sagelet_engine.jobs.republishing.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sagelet_engine.execution.republishing.RETRY_SECONDS", 0.01)
     image = request("one")["AlgorithmSpecification"]
     for name in ("one", "two"):
         definitions = {**image, "MetricDefinitions": [{"Name": "loss", "Regex": r"loss=(\S+)"}]}
@@ -103,7 +103,7 @@ def test_hosts_of_a_job_that_failed_go_once_the_runtime_answers(world: World, mo
     host = world.host("one")
     until(lambda: world.job("one").launched)
     silence = Silence(monkeypatch, world.runtime, "reap", RuntimeUnavailable("the engine does not answer"))
-    monkeypatch.setattr("sagelet_engine.jobs.faults.training", broken)
+    monkeypatch.setattr("sagelet_engine.model.faults.training", broken)
     assert silence.asked.wait(120)
     assert host.exit_code is None
     assert not world.job("one").terminal
@@ -150,7 +150,7 @@ def test_a_server_closes_though_its_store_cannot_be_read(world: World, monkeypat
     supervisor = next(thread for thread in threading.enumerate() if thread.name == "job-one")
     silence = Silence(monkeypatch, Store, "get_by_id", StoreUnavailable("disk I/O error"))
     unfinished = Silence(monkeypatch, Store, "unfinished", StoreUnavailable("disk I/O error"))
-    world.engine.put_tags(key("one"), {"team": "a"}, 50)
+    world.engine.jobs.put_tags(key("one"), {"team": "a"}, 50)
     assert silence.asked.wait(120)
     assert world.engine.close() == []
     supervisor.join(120)
@@ -167,7 +167,7 @@ def test_a_clock_that_goes_back_makes_no_bill_negative(world: World) -> None:
     host = world.host("one")
     until(lambda: world.job("one").launched)
     world.clock.turn(-3600)
-    assert world.engine.bill(world.job("one")).seconds == 0
+    assert world.engine.reports.bill(world.job("one")).seconds == 0
     host.end(0)
     job = world.ended("one")
     assert job.billable_seconds is not None

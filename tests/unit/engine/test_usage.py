@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.data.volume import GIB, Taken, Volume
-from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.base.volume import GIB, Taken, Volume
 from sagelet_engine.instances import gpu_gauge
 from sagelet_engine.instances.gpu_gauge import GpuGauge
-from sagelet_engine.runtimes.docker_usage import usage as docker_usage
-from sagelet_engine.runtimes.port import Handle, Usage
+from sagelet_engine.model.runtime import Handle, Usage
+from sagelet_engine.runtimes.docker.engine import usage as docker_usage
 from sagelet_engine.telemetry.usage import Gauges, HostMeter
 from support.fakes import FakeRuntime
 from support.world import World, key, until
@@ -134,8 +134,8 @@ def test_a_walk_that_took_long_is_not_repeated_soon(tmp_path: Path, monkeypatch:
         now[0] += 1.0
         return Taken(0, GIB // 2, 1)
 
-    monkeypatch.setattr("sagelet_engine.data.volume.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("sagelet_engine.data.volume.measured", slow_walk)
+    monkeypatch.setattr("sagelet_engine.base.volume.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sagelet_engine.base.volume.measured", slow_walk)
     volume = Volume(tmp_path, 1)
     for _ in range(100):
         assert volume.percent() == 50.0
@@ -241,7 +241,7 @@ def test_a_job_has_points_of_each_minute_and_they_come_back_at_a_restart(world: 
     world.restart()
     until(lambda: len(world.metrics.points) == len(stored))
     assert [point for _, point in world.metrics.points] == stored
-    world.engine.delete(key("one"))
+    world.engine.jobs.delete(key("one"))
     assert world.engine._store._rows("SELECT count(*) FROM host_points") == [(0,)]
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.jobs import verdict
-from sagelet_engine.jobs.lifecycle import advance, create, request_stop
-from sagelet_engine.jobs.record import SecondaryStatus, StopCause, TrainingJob, Verdict
-from sagelet_engine.runtimes.port import Observation
+from sagelet_engine.model import verdict
+from sagelet_engine.model.job import SecondaryStatus, StopCause, Verdict
+from sagelet_engine.model.lifecycle import advance, request_stop
+from sagelet_engine.model.runtime import Observation
+from sagelet_engine.model.training import TrainingJob, create
 from support.world import key, request
 
 ENDED = Observation(running=False, exit_code=0)

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.data import removal
-from sagelet_engine.database import StoreUnavailable
 from sagelet_engine.engine import Engine
 from sagelet_engine.instances.gpus import GpuPool
-from sagelet_engine.jobs import lifecycle, warm_pools
-from sagelet_engine.jobs.pool_keeper import PoolKeeper
-from sagelet_engine.jobs.record import PoolStatus, SecondaryStatus, StopCause, TrainingJob
-from sagelet_engine.jobs.scheduler import Scheduler
-from sagelet_engine.jobs.store import StaleRecord, Store
-from sagelet_engine.runtimes.port import WARM_POOL_CACHE
+from sagelet_engine.model import lifecycle, warm_pools
+from sagelet_engine.model.job import PoolStatus, SecondaryStatus, StopCause
+from sagelet_engine.model.runtime import WARM_POOL_CACHE
+from sagelet_engine.model.training import TrainingJob, create
+from sagelet_engine.scheduling.local import LocalScheduler
+from sagelet_engine.scheduling.pool_keeper import PoolKeeper
 from sagelet_engine.settings import GpuPolicy
+from sagelet_engine.store.jobs import StaleRecord, Store
 from support.fakes import FakeClock, FakeHost
 from support.world import World, key, request, until
 
@@ -67,7 +68,7 @@ def caches(world: World) -> list[Path]:
 
 @pytest.fixture
 def narrow(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> World:
-    """One GPU, and room for more jobs: the GPU is what they wait for."""
+    """A world with one GPU and room for more jobs, so that jobs wait for the GPU."""
     monkeypatch.setattr("sagelet_engine.engine.detect_gpus", lambda: ("GPU-1",))
     return make_world(gpus=GpuPolicy.REQUIRE, max_jobs=4)
 
@@ -213,7 +214,7 @@ def test_a_server_that_died_right_after_it_gave_a_pool_away(narrow: World, monke
         raise Crash
 
     with monkeypatch.context() as broken:
-        broken.setattr(Scheduler, "occupy", die)
+        broken.setattr(LocalScheduler, "occupy", die)
         narrow.create("two", **kept(600))
         assert died.wait(120)
         narrow.engine.close()
@@ -246,7 +247,7 @@ def _never(job: TrainingJob) -> None:
 
 
 class Stage:
-    """A scheduler over a real store that looks only when it is told to, and an Available pool of the job `one`."""
+    """A scheduler over a real store that runs only when the test says so, and an Available pool of the job `one`."""
 
     def __init__(self, root: Path) -> None:
         self.store = Store(root / "sagelet.db")
@@ -254,7 +255,7 @@ class Stage:
         self.keeper = PoolKeeper(self.store, root)
         self.started: list[TrainingJob] = []
         pool = GpuPool(("GPU-1",), GpuPolicy.REQUIRE)
-        self.scheduler = Scheduler(
+        self.scheduler = LocalScheduler(
             self.store, self.clock, pool, 4, self.started.append, self.keeper, _never, max_hosts=8
         )
         self.end("one", kept(600))
@@ -271,7 +272,7 @@ class Stage:
 
     def add(self, name: str, changes: dict[str, Any]) -> TrainingJob:
         body = {**request(name), **changes}
-        job = lifecycle.create(key(name), f"id-{name}", body, {}, self.clock.now_ms())
+        job = create(key(name), f"id-{name}", body, {}, self.clock.now_ms())
         self.store.insert(job)
         self.scheduler.submit(job)
         return job
@@ -400,13 +401,13 @@ def test_a_client_may_be_quicker_than_the_thread_of_the_job_that_ended(
 ) -> None:
     """There is room for a cold start, but the client has seen the pool."""
     gate = threading.Event()
-    ended = Scheduler.ended
+    ended = LocalScheduler.ended
 
-    def late(scheduler: Scheduler, job: TrainingJob) -> None:
+    def late(scheduler: LocalScheduler, job: TrainingJob) -> None:
         assert job.key.name != "one" or gate.wait(120)
         ended(scheduler, job)
 
-    monkeypatch.setattr(Scheduler, "ended", late)
+    monkeypatch.setattr(LocalScheduler, "ended", late)
     left_pool(world, "one")
     world.create("two", **kept(600))
     training(world, "two")
@@ -444,7 +445,7 @@ def test_an_engine_forgets_no_pool_while_clients_end_it(world: World) -> None:
     """Many pools ended by their owners and by the clock at once: no place is lost."""
 
     def end(engine: Engine, name: str) -> None:
-        engine.update(key(name), lambda job: {"ResourceConfig": {**job.request["ResourceConfig"], **zero}})
+        engine.jobs.update(key(name), lambda job: {"ResourceConfig": {**job.request["ResourceConfig"], **zero}})
 
     zero = {"KeepAlivePeriodInSeconds": 0}
     for turn in range(5):

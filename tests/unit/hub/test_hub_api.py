@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_api.http.server import Server
 from sagelet_api.hub.alone import HubAlone
+from sagelet_api.hub.documents import entries_at
 from sagelet_api.hub.routes import Asked, Route, find_route
-from sagelet_api.server import Server
 from sagelet_engine.hub.names import Kind
-from sagelet_engine.hub.records import LARGE
+from sagelet_engine.hub.records import LARGE, Commit, HubFile
 from sagelet_engine.hub.store import HubStore
 from support.hub import GLUE, Answer, add_files, ask, write_files
 
@@ -137,6 +138,24 @@ def test_a_miss_names_the_command_that_adds_it(endpoint: str, method: str, path:
     assert answer.body == b"" if method == "HEAD" else said in answer.json["error"]
 
 
+def test_a_commit_of_the_real_hub_is_called_so_everywhere(data: Path, tmp_path: Path, endpoint: str) -> None:
+    """huggingface_hub looks for its snapshot by the number that it asked for."""
+    number = "e7da7f221d5bf496a48136c0cd264e630fe9fcc8"
+    add_files(data, write_files(tmp_path, {"config.json": CONFIG}), "org/pinned", revision=number)
+    assert ask(endpoint, f"org/pinned/resolve/{number}/config.json").headers["x-repo-commit"] == number
+    assert ask(endpoint, f"api/models/org/pinned/revision/{number}").json["sha"] == number
+    assert [one["id"] for one in ask(endpoint, f"api/models/org/pinned/commits/{number}").json] == [number]
+    HubStore(data).remove(Kind.MODEL, "org/pinned")
+
+
+def test_a_revision_that_none_can_be_called_gets_no_command(endpoint: str) -> None:
+    answer = ask(endpoint, "gpt2/resolve/%24%28curl%20evil%29/config.json")
+    assert answer.headers["x-error-code"] == "RevisionNotFound"
+    assert "sagelet hub add" not in answer.headers["x-error-message"]
+    pinned = ask(endpoint, f"gpt2/resolve/{'0' * 40}/config.json").headers["x-error-message"]
+    assert f"`sagelet hub add DIR --as gpt2 --revision {'0' * 40}`" in pinned
+
+
 def test_a_missing_file_says_of_which_commit(endpoint: str) -> None:
     """huggingface_hub remembers by it that there is none."""
     assert ask(endpoint, "gpt2/resolve/main/none.json", "HEAD").headers["x-repo-commit"] == sha(endpoint)
@@ -179,6 +198,27 @@ def test_bodies_that_say_nothing(endpoint: str, body: bytes) -> None:
     assert answer.status == 400
 
 
+class Walked(dict[str, HubFile]):
+    """Files that count how often somebody goes through all of them."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_any_number_of_paths_is_little_work() -> None:
+    """A job sends them: 8 MiB of paths kept the server busy for a minute, for 500 files."""
+    files = Walked({f"a/b{number}/c": HubFile(0, "0" * 64, "0" * 40) for number in range(10)})
+    asked = ["a/b7", *(f"none{number}" for number in range(1000)), "a", "a/b7/c", "a", "a/b"]
+    found = entries_at(Commit("0" * 40, 0, files), asked, expand=False)
+    assert [(one["type"], one["path"]) for one in found] == [
+        ("directory", "a/b7"), ("directory", "a"), ("file", "a/b7/c"),
+    ]  # fmt: skip
+    assert files.walks == 1
+
+
 def test_revisions_and_commits(endpoint: str) -> None:
     refs = ask(endpoint, "api/models/gpt2/refs").json
     assert {one["name"]: one["targetCommit"] for one in refs["branches"]} == {
@@ -195,6 +235,7 @@ def test_lists(endpoint: str) -> None:
     assert ask(endpoint, "api/datasets?search=none").json == []
     assert ask(endpoint, "api/spaces?author=other").json == []
     assert ask(endpoint, "api/spaces?limit=0").json == []
+    assert len(ask(endpoint, "api/models?limit=" + "9" * 5000).json) == len(ask(endpoint, "api/models").json)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])

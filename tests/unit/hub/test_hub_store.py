@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sagelet_engine.hub.adding import add
 from sagelet_engine.hub.canonical import names_of, newest_name
 from sagelet_engine.hub.names import Kind, UnfitName, check_path, check_repository_id, check_revision, is_path
 from sagelet_engine.hub.records import DamagedRepository, Repository
@@ -101,6 +102,20 @@ def test_whoever_reads_a_file_has_it_to_its_end(data: Path, source: Path) -> Non
         assert opened.read() == b"\0" * 100
 
 
+def test_a_file_that_is_written_to_while_it_is_read_is_not_added(data: Path, source: Path) -> None:
+    """As when a training saves it again meanwhile: the size is the same, and half of the content is old."""
+    weights = source / "a" / "b.bin"
+    os.utime(weights, (1, 1))
+
+    def save(_path: str, _count: int) -> None:
+        with weights.open("r+b") as file:
+            file.write(b"1")
+
+    with pytest.raises(DamagedRepository, match=r"a/b\.bin changed while it was read"):
+        add(HubStore(data), Folder(source), Kind.MODEL, "gpt2", "main", 1000, save)
+    assert not HubStore(data).repositories()
+
+
 def test_two_paths_of_one_content(data: Path, tmp_path: Path) -> None:
     add_files(data, write_files(tmp_path / "s", {"a": "x", "b": "x"}), "gpt2")
     assert content(data, "a") == content(data, "b") == b"x"
@@ -191,10 +206,74 @@ def test_what_is_no_path(path: str) -> None:
         check_path(path)
 
 
-@pytest.mark.parametrize("revision", ["", "0" * 40, "a..b", "a//b", "-a", "a b", "a/"])
+@pytest.mark.parametrize("revision", ["", "a..b", "a//b", "-a", "a b", "a/"])
 def test_what_names_no_revision(revision: str) -> None:
     with pytest.raises(UnfitName):
         check_revision(revision)
+
+
+@pytest.mark.parametrize("name", ["api", "datasets", "spaces/a", "org/tree", "org/resolve", "org/refs"])
+def test_a_name_that_no_path_would_find_is_refused(data: Path, source: Path, name: str) -> None:
+    with pytest.raises(UnfitName, match="nobody would find it"):
+        add_files(data, source, name)
+    # One of before is found by `sagelet hub remove`.
+    assert check_repository_id(name) == name
+
+
+def test_a_script_that_names_a_commit_of_the_real_hub_finds_it(data: Path, source: Path) -> None:
+    commit = "e7da7f221d5bf496a48136c0cd264e630fe9fcc8"
+    add_files(data, source, "gpt2", revision=commit)
+    assert content(data, "config.json", commit) == b"{}"
+    here = found(data).refs[commit]
+    (source / "config.json").write_text("[]")
+    with pytest.raises(UnfitName, match="already, with other files"):
+        add_files(data, source, "gpt2", revision=here)
+    assert content(data, "config.json", here) == b"{}"
+
+
+@pytest.mark.parametrize("above", ["project", "project/data"])
+def test_the_data_directory_is_never_added(tmp_path: Path, above: str) -> None:
+    """It holds the owner's keys, and each job reads the hub."""
+    data = tmp_path / "project" / "data"
+    write_files(tmp_path / "project", {"config.json": "{}", "data/credentials": "secret"})
+    (tmp_path / "link").symlink_to(tmp_path / above)
+    for directory in (tmp_path / above, tmp_path / "link"):
+        with pytest.raises(UnfitSource, match="the owner's keys"):
+            add_files(data, directory, "gpt2")
+    assert not HubStore(data).repositories()
+
+
+def test_directories_as_deep_as_a_path_may_be(data: Path, source: Path) -> None:
+    deep = source
+    for _ in range(511):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+    (deep / "f").write_text("x")
+    add_files(data, source, "gpt2")
+    assert content(data, "d/" * 511 + "f") == b"x"
+    (deep / "d").mkdir()
+    (deep / "d" / "d").mkdir()
+    with pytest.raises(UnfitSource, match="cannot be in a repository"):
+        add_files(data, source, "gpt2")
+
+
+@pytest.mark.parametrize(
+    ("former", "hostile"),
+    [
+        ('"created_ms": 1000', '"created_ms": 1e30'),
+        ('"created_ms": 1000', '"created_ms": -1'),
+        ('"main"', r'"\u001b[2J"'),
+    ],
+)
+def test_a_record_with_what_nobody_can_show_is_damaged(data: Path, source: Path, former: str, hostile: str) -> None:
+    """An archive may have brought it."""
+    add_files(data, source, "gpt2")
+    (record,) = (HubStore(data).root / "repositories" / "models").iterdir()
+    text = record.read_text()
+    assert former in text
+    record.write_text(text.replace(former, hostile))
+    with pytest.raises(DamagedRepository, match="cannot be read"):
+        found(data)
 
 
 def test_a_record_that_cannot_be_read_says_what_helps(data: Path, source: Path) -> None:

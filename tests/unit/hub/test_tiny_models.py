@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.hub.tiny.making import FAMILIES, TinyModel, tiny_model
 
 

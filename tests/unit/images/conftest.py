@@ -25,7 +25,7 @@ def _no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def debootstrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A debootstrap that makes a tiny tree, and root's rights; the arguments it got lie in the file given here."""
+    """Installs a debootstrap that makes a tiny tree, and fakes root's rights. Returns the file with its arguments."""
     arguments = tmp_path / "arguments"
     program = tmp_path / "bin" / "debootstrap"
     program.parent.mkdir()

@@ -8,8 +8,7 @@ import pytest
 from sagelet_engine.images import debian
 from sagelet_engine.images.base import PYTHONS, REGISTRY_BASE, choose_base
 from sagelet_engine.images.debian import BASE_IMAGE, apt_mirror
-from sagelet_engine.images.errors import BaseImageUnavailable, ImageBuildFailed
-from sagelet_engine.images.events import EventKind
+from sagelet_engine.images.output import BaseImageUnavailable, EventKind, ImageBuildFailed
 from support.docker_double import EngineDouble, Recorder, unpacked
 
 

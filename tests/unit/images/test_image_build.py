@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from sagelet_engine.errors import RuntimeUnavailable, SettingsError
+from sagelet_engine.base.errors import RuntimeUnavailable, SettingsError
 from sagelet_engine.images import engine as docker_engine
 from sagelet_engine.images.base import REGISTRY_BASE
 from sagelet_engine.images.builder import CONTEXT_LABEL, BuildOptions, build
 from sagelet_engine.images.context import CA_BUNDLE, find_root
-from sagelet_engine.images.errors import ImageBuildFailed
-from sagelet_engine.images.events import EventKind
 from sagelet_engine.images.listing import list_images
-from sagelet_engine.images.output import BuildOutput
+from sagelet_engine.images.output import BuildOutput, EventKind, ImageBuildFailed
 from sagelet_engine.images.variants import CU12, PY39, VARIANTS, Variant, training_image, variant
 from support.docker_double import EngineDouble, Recorder
 

@@ -1,4 +1,4 @@
-"""The build context: the same for the same files, whoever has them."""
+"""The build context: the same files give the same context, whoever owns them."""
 
 import os
 import tarfile
@@ -8,7 +8,7 @@ import pytest
 
 import sagelet_engine
 from sagelet_engine.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
-from sagelet_engine.images.errors import BuildContextMissing
+from sagelet_engine.images.output import BuildContextMissing
 from support.docker_double import unpacked
 
 ARGUMENTS = {"BASE": "auto"}

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import sagelet_engine
 from sagelet_api.cli.main import main
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.resolve import LITERAL, Resolver, explain_absent, explain_unmapped
 
 TRAINING = f"sagelet/training:{sagelet_engine.__version__}"

@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sagelet_api.app import Application
+from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.cli.main import main
-from sagelet_api.control import control_app
+from sagelet_api.control.endpoints import control_app
+from sagelet_api.control.throttling import Throttling
+from sagelet_api.http.server import Server
 from sagelet_api.redirect.environment import NO_AUTHORITY, SITE, changed, redirection
-from sagelet_api.security import FrontDoor
-from sagelet_api.server import Server
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.throttling import Throttling
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.fake_jobs import FakeEngine, FakeJobs
 
 ENDPOINT = "http://127.0.0.1:4599"
@@ -159,7 +159,7 @@ def test_a_wrong_option_is_named(options: list[str], named: str) -> None:
 def endpoint() -> Iterator[str]:
     throttling = Throttling()
     control = control_app(FakeEngine(), throttling)
-    app = Application(FrontDoor(), control, (throttling.check,), FakeJobs().services(), MotoBridge().wsgi)
+    app = Application(RequestGuard(), control, (throttling.check,), FakeJobs().services(), MotoBridge().requests.wsgi)
     with Server(app, "127.0.0.1", 0) as server:
         yield server.endpoint
 

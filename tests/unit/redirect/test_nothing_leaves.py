@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from sagelet_api.app import Application
-from sagelet_api.control import control_app
-from sagelet_api.protocol import Environ, StartResponse, WsgiApp
-from sagelet_api.security import FrontDoor
-from sagelet_api.server import Server
-from sagelet_api.services.moto_bridge import MotoBridge
-from sagelet_api.throttling import Throttling
+from sagelet_api.auth.request_guard import RequestGuard
+from sagelet_api.control.endpoints import control_app
+from sagelet_api.control.throttling import Throttling
+from sagelet_api.http.server import Server
+from sagelet_api.protocol.calls import Environ, StartResponse, WsgiApp
+from sagelet_api.services.moto.bridge import MotoBridge
 from support.fake_aws import FakeAws
 from support.fake_jobs import FakeEngine, FakeJobs
 
@@ -91,7 +91,7 @@ def received() -> list[str]:
 def endpoint(received: list[str]) -> Iterator[str]:
     throttling = Throttling()
     control = control_app(FakeEngine(), throttling)
-    app = Application(FrontDoor(), control, (throttling.check,), FakeJobs().services(), MotoBridge().wsgi)
+    app = Application(RequestGuard(), control, (throttling.check,), FakeJobs().services(), MotoBridge().requests.wsgi)
     with Server(_noting(app, received), "127.0.0.1", 0) as server:
         yield server.endpoint
 
@@ -157,7 +157,7 @@ def test_an_endpoint_of_awss_given_by_hand(program: Program, url: str) -> None:
 
 @pytest.mark.parametrize(("option", "url"), [("-I", HAND_MADE[0]), ("-I", HAND_MADE[1]), ("-E", HAND_MADE[2])])
 def test_one_in_a_python_that_is_isolated_gets_no_request(program: Program, url: str, option: str) -> None:
-    """Nothing can change such a program; so what it trusts does not let it speak."""
+    """sagelet cannot change such a program. So it gives it a certificate store with which it cannot connect."""
     done = program.run(f"boto3.client('sts', 'us-east-1', endpoint_url={url!r}).get_caller_identity()", option)
     assert done.returncode != 0
     assert program.aws.heard == []

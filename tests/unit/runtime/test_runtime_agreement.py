@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from sagemaker_training import errors
 
-from sagelet_runtime import agreement, framework
-from sagelet_runtime.agreement import HostsDisagree, Meeting, agreed
-from sagelet_runtime.device import DeviceChoice
+from sagelet_runtime.gpu.device import DeviceChoice
+from sagelet_runtime.launch import device_consensus as agreement
+from sagelet_runtime.launch import framework
+from sagelet_runtime.launch.device_consensus import HostsDisagree, Meeting, agreed
 from support.training_host import poll
 from support.xla_workers import quiet_port
 

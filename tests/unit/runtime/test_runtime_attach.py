@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.runtimes import docker_spec
-from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
-from sagelet_runtime import attach
+from sagelet_engine.model.runtime import HostPlan, LaunchPlan
+from sagelet_engine.runtimes.docker import spec as docker_spec
+from sagelet_runtime.entry import attach
 
 ASKED = {"SAGELET_DEBUGPY": "5678", "SM_USER_ENTRY_POINT": "train.py"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagelet_runtime import compat
+from sagelet_runtime.torch_xla import compat
 
 REGISTRY = "763104351884.dkr.ecr.us-west-2.amazonaws.com"
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_runtime import installed
-from sagelet_runtime.compiler import (
+from sagelet_runtime.base import installed
+from sagelet_runtime.base.compiler import (
     CompilerConfig,
     CompilerConfigurationError,
     config_from_parameters,
     configure,
     parse_flag,
 )
-from sagelet_runtime.device import choose_device, thread_limit
+from sagelet_runtime.gpu.device import choose_device, thread_limit
 
 
 @pytest.mark.parametrize("value", ["true", '"true"', True, "True", " TRUE "])

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from sagelet_runtime import driver_install
+from sagelet_runtime.requirements import driver_install
 from support.packages import wheel, wheel_name
 from support.training_host import RUNTIME, Ended, TrainingHost
 
@@ -35,7 +35,7 @@ COMPILED = {"sagemaker_training_compiler_enabled": "true"}
 
 @pytest.fixture
 def driven(host: TrainingHost) -> TrainingHost:
-    """With its packages in a place of its own: torch and torch_xla by name alone."""
+    """A driver with its own packages. torch and torch_xla exist by name only."""
     host.environment["PIP_TARGET"] = str(host.base / "site")
     host.environment["PIP_NO_INDEX"] = "1"
     host.environment["PIP_FIND_LINKS"] = str(host.base / "code")

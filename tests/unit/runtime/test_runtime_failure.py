@@ -1,9 +1,9 @@
 import pytest
 from sagemaker_training import errors
 
-from sagelet_engine.jobs import verdict
-from sagelet_runtime import compiler_faults
-from sagelet_runtime.failure import ERROR_BUDGET, ErrorCollector, fit
+from sagelet_engine.model import verdict
+from sagelet_runtime.base import compiler_faults
+from sagelet_runtime.base.failure import ERROR_BUDGET, ErrorCollector, fit
 
 NAMES = ["ValueError", "RuntimeError", "KeyError"]
 

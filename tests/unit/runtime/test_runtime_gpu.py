@@ -1,4 +1,4 @@
-"""The GPU plugin without a GPU: which one fits, what its processes get, and what a trial that fails says."""
+"""The GPU plugin without a GPU: which one fits, what its processes get, and what a failed trial says."""
 
 import textwrap
 from collections import defaultdict
@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 import pytest
 
-from sagelet_runtime import device, gpu, installed, pjrt_front, probe, uncompiled
-from sagelet_runtime.device import choose_device
+from sagelet_runtime.base import installed
+from sagelet_runtime.gpu import device, pjrt_front, probe
+from sagelet_runtime.gpu import plugin as gpu
+from sagelet_runtime.gpu.device import choose_device
+from sagelet_runtime.torch_xla import uncompiled
 
 ONE_GPU = {"CUDA_VISIBLE_DEVICES": "GPU-00000000-0000-0000-0000-000000000000"}
 

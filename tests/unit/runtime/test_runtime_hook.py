@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from sagelet_runtime import saving
-from sagelet_runtime.hook import PostImport
+from sagelet_runtime.base.import_hook import PostImport
+from sagelet_runtime.torch_xla import saving
 
 NAME = "a_module_to_be_hooked"
 

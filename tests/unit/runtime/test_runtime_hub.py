@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from sagelet_api.http.server import Server
 from sagelet_api.hub.alone import HubAlone
-from sagelet_api.server import Server
 from sagelet_engine.hub.names import Kind
 from sagelet_engine.hub.store import HubStore
-from sagelet_runtime import say
+from sagelet_runtime.base import say
 from sagelet_runtime.hugging_face import hub
 from support.hub import GLUE, add_files, write_files
 
@@ -35,7 +35,7 @@ def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 class Datasets:
-    """`datasets.load`, as far as it is patched; `loaded` is what it was asked for."""
+    """The patched part of `datasets.load`. `loaded` has the requests."""
 
     def __init__(self) -> None:
         self.loaded: list[Any] = []
@@ -109,13 +109,22 @@ def test_what_names_its_files_is_left_alone(endpoint: str) -> None:
 def test_a_miss_is_said_in_the_log(endpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
     asked("org/none")
     assert "sagelet: sagelet's hub has no dataset org/none: add it with `sagelet hub add" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["_raise_for_status", "hf_raise_for_status"])
+def test_a_miss_of_a_library_that_keeps_it_to_itself_too(
+    endpoint: str, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """transformers before 4.22; huggingface_hub, whose words today's `datasets` drops."""
     raised: list[Any] = []
-    module = SimpleNamespace(_raise_for_status=raised.append)
+    module = SimpleNamespace(**{name: lambda *given, **named: raised.append((*given, named))})
     hub.tell_misses(module)
     response = SimpleNamespace(headers={"X-Error-Code": "RepoNotFound", "X-Error-Message": "add it so"})
-    module._raise_for_status(response)
-    module._raise_for_status(SimpleNamespace(headers={"X-Error-Code": "EntryNotFound", "X-Error-Message": "no file"}))
-    assert raised[0] is response
+    call = getattr(module, name)
+    call(response, endpoint_name="x")
+    call(SimpleNamespace(headers={"X-Error-Code": "EntryNotFound", "X-Error-Message": "no file"}))
+    assert raised[0] == (response, {"endpoint_name": "x"})
+    assert len(raised) == 2
     assert capsys.readouterr().out == "sagelet: add it so\n"
 
 
@@ -124,3 +133,31 @@ def test_without_a_hub_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked("glue", "sst2")[0] == "glue"
     monkeypatch.setenv("HF_ENDPOINT", OURS)
     assert asked("glue", "sst2")[0] == "glue"
+
+
+@pytest.mark.parametrize("path", ["no such/directory here", "a?b#c", "../x", "ü", "%41"])
+def test_any_text_is_left_to_the_client(endpoint: str, path: str) -> None:
+    """As of a directory that is not there, of which the client has an error of its own."""
+    assert asked(path)[0] == path
+
+
+@pytest.mark.parametrize(
+    "data_files",
+    ['"*.csv"', '["*.csv"]', '{"train": "*.csv"}', '{"train": ["*.csv"]}', '[{"split": "train", "path": ["*.csv"]}]'],
+)
+def test_a_card_in_each_of_its_forms(endpoint: str, tmp_path: Path, data_files: str) -> None:
+    files = {"README.md": f"---\nconfigs:\n- data_files: {data_files}\n---\n", "a.csv": "a\n1\n"}
+    add_files(tmp_path / "data", write_files(tmp_path / "card", files), "org/card", Kind.DATASET)
+    path, _, _, data = asked("org/card")
+    assert path == "csv"
+    assert [split for split, (url,) in data.items() if url.endswith("/a.csv")] == ["train"]
+
+
+@pytest.mark.parametrize(
+    "card", ["configs:", "configs: [1]", "configs: 7", "[a", "a\tb: [", "7", "configs: [{config_name: x}]",
+             "configs: [{data_files: [{path: a.csv}]}]", "configs: [{data_files: 7}]", "configs: [{data_files: []}]"]
+)  # fmt: skip
+def test_a_card_that_says_nothing_of_files_is_left_to_the_client(endpoint: str, tmp_path: Path, card: str) -> None:
+    files = {"README.md": f"---\n{card}\n---\n", "a.csv": "a\n1\n"}
+    add_files(tmp_path / "data", write_files(tmp_path / "card", files), "org/card", Kind.DATASET)
+    assert asked("org/card")[0] == "org/card"

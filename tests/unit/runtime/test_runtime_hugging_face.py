@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_runtime import installed
+from sagelet_runtime.base import installed
 from sagelet_runtime.hugging_face import accelerator, activation, arguments, data, levels, moved, names, parser, trainer
 
 TRCOMP = "1/huggingface-pytorch-trcomp-training:1.11.0-transformers4.21.1-gpu-py38-cu113-ubuntu20.04"

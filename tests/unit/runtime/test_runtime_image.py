@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagelet_runtime import image
+from sagelet_runtime.base import image
 
 HUGGING_FACE = "1/huggingface-pytorch-trcomp-training:1.10.2-transformers4.17.0-gpu-py38-cu113-ubuntu20.04"
 FOUND = {"python": "3.11.2", "torch": "2.9.0+cu128", "torch_xla": "2.9.0", "transformers": "4.57.6"}

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from sagelet_runtime.processes import ProcessInfo, stop_targets
-from sagelet_runtime.spawn_modules import stand_in
-from sagelet_runtime.workers import cause, deaths, distribution, script, sm_dist
-from sagelet_runtime.workers.deaths import Death
-from sagelet_runtime.workers.world import World, from_environment, from_json
+from sagelet_runtime.base.hub_misses import HubMisses
+from sagelet_runtime.base.processes import ProcessInfo, stop_targets
+from sagelet_runtime.base.world import World, from_environment, from_json
+from sagelet_runtime.torch_xla.spawn_modules import stand_in
+from sagelet_runtime.workers import cause, distribution, script, sm_dist
+from sagelet_runtime.workers import worker_failures as deaths
+from sagelet_runtime.workers.worker_failures import Death
 from support.training_host import RUNTIME
 
 TWO_HOSTS = World(("algo-1", "algo-2"), (4, 2), "algo-2", "10.0.0.1", 7777)
@@ -279,6 +281,16 @@ def test_a_job_that_ended_well_or_says_nothing_has_no_cause(tmp_path: Path) -> N
     note(tmp_path, Death(4, 1000, "ValueError: bad"))
     assert cause.explain(environment(tmp_path), 0, []) is None
     assert cause.explain({}, 1, []) is None
+
+
+def test_the_error_of_a_worker_names_the_command_that_adds_what_the_hub_has_not(tmp_path: Path) -> None:
+    note(
+        tmp_path, Death(4, 1000, "Traceback (most recent call last):\n  File 'a'\nOSError: gpt9 is not a local folder")
+    )
+    misses = HubMisses()
+    misses.feed("sagelet: sagelet's hub has no model gpt9: add it with `sagelet hub add DIR --as gpt9`, or else")
+    text = cause.explain(environment(tmp_path), 1, [], misses) or ""
+    assert text.endswith("\n sagelet's hub has no model gpt9: add it with `sagelet hub add DIR --as gpt9`")
 
 
 def test_a_long_traceback_fits_the_failure_reason(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 import asyncio
 import io
 
-from sagelet_runtime.failure import ErrorCollector
-from sagelet_runtime.lines import LineSplitter
-from sagelet_runtime.pump import Pump, error_texts
+from sagelet_runtime.base.failure import ErrorCollector
+from sagelet_runtime.base.lines import LineSplitter
+from sagelet_runtime.entry.output_relay import Pump, error_texts
 
 
 def test_lines_over_chunk_borders() -> None:

@@ -1,4 +1,4 @@
-"""Where CPUs stand in for GPUs: what says so, and how float16 gets past those who refuse it."""
+"""CPUs in place of GPUs: what says so, and how float16 gets past libraries that refuse it."""
 
 import os
 from types import SimpleNamespace
@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sagelet_runtime import installed, missing_gpu, say
+from sagelet_runtime.base import installed, say
+from sagelet_runtime.gpu import missing_gpu
 from sagelet_runtime.hugging_face import alone, half
 
 GPUS = {"SAGELET_INSTANCE_GPUS": '{"ml.p3.2xlarge": 1, "ml.m5.large": 0}'}

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from sagelet_runtime import command_line, installed, older
+from sagelet_runtime.base import command_line, installed
+from sagelet_runtime.base.pairs import paired
+from sagelet_runtime.collectives.store import has
 from sagelet_runtime.hugging_face import dated
-from sagelet_runtime.pairs import paired
-from sagelet_runtime.world.store import has
+from sagelet_runtime.torch_xla import older
 
-RUNTIME = Path(older.__file__).parent
+RUNTIME = Path(older.__file__).parents[1]
 
 
 class Store:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sagelet_runtime import compile_cache, pjrt_front
+from sagelet_runtime.gpu import compile_cache, pjrt_front
 from support.cache_jobs import SUPPORT, build_plugin
 
 
@@ -155,13 +155,13 @@ def test_a_plugin_that_is_none_is_refused(machine: Machine, libraries: tuple[Pat
 
 def test_the_built_library_does_not_hide_its_module(tmp_path: Path, libraries: tuple[Path, Path]) -> None:
     package = tmp_path / "sagelet_runtime"
-    shutil.copytree(pjrt_front.SOURCE.parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(libraries[0], package / pjrt_front.BUILT_IN.name)
-    code = "from sagelet_runtime import compile_cache, pjrt_front; print(pjrt_front.library())"
+    shutil.copytree(pjrt_front.SOURCE.parents[1], package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(libraries[0], package / "gpu" / pjrt_front.BUILT_IN.name)
+    code = "from sagelet_runtime.gpu import compile_cache, pjrt_front; print(pjrt_front.library())"
     asked = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
     )
-    assert asked.stdout.strip() == str(package / pjrt_front.BUILT_IN.name)
+    assert asked.stdout.strip() == str(package / "gpu" / pjrt_front.BUILT_IN.name)
 
 
 def test_it_is_made_for_a_user_who_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,11 +180,11 @@ def test_a_worker_reports_what_the_cache_did(
     machine: Machine, libraries: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (
-        "import json, sys, pjrt_driver; from sagelet_runtime import compile_cache; "
+        "import json, sys, pjrt_driver; from sagelet_runtime.gpu import compile_cache; "
         "pjrt_driver.compile_all(sys.argv[1], sys.argv[2:]); print(json.dumps(compile_cache.figures()))"
     )
     environ = {
-        "PYTHONPATH": f"{SUPPORT}:{pjrt_front.SOURCE.parents[1]}",
+        "PYTHONPATH": f"{SUPPORT}:{pjrt_front.SOURCE.parents[2]}",
         "SAGELET_PJRT_PLUGIN": str(libraries[1]),
         "SAGELET_PJRT_FRONT": str(libraries[0]),
         "SAGELET_COMPILE_CACHE": str(machine.cache),

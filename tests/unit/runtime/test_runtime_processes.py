@@ -5,8 +5,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from sagelet_runtime import processes
-from sagelet_runtime.processes import ProcessInfo, stop_targets
+from sagelet_runtime.base import processes
+from sagelet_runtime.base.processes import ProcessInfo, stop_targets
 from support.training_host import RUNTIME, poll
 
 PYTHON = ("/usr/bin/python3.11", "--", "train.py")
@@ -52,7 +52,7 @@ def test_table_of_proc_agrees_with_psutil() -> None:
 INIT = """
     import ctypes, os, signal, subprocess, sys, time
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans come here, as they come to process 1
-    from sagelet_runtime import init
+    from sagelet_runtime.entry import init
     init.become_child_of_init()
     subprocess.run([sys.executable, "-c", "import os, time; os.fork() or (time.sleep(0.2), os._exit(0))"])
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_runtime import debugging
+from sagelet_runtime.collectives.counters import CollectiveFigures
 from sagelet_runtime.reporting import stepping, steps
 from sagelet_runtime.reporting.collectives import Exchanges
 from sagelet_runtime.reporting.places import MOST, Places
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.writer import Writer
-from sagelet_runtime.world.counters import CollectiveFigures
+from sagelet_runtime.torch_xla import debugging
 
-RUNTIME = Path(debugging.__file__).parents[1]
+RUNTIME = Path(debugging.__file__).parents[2]
 
 
 class Clock:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_runtime import installed, pip_errors, requirements
-from sagelet_runtime.pip_errors import PipErrors
+from sagelet_runtime.base import installed
+from sagelet_runtime.requirements import held_packages as requirements
+from sagelet_runtime.requirements import pip_errors
+from sagelet_runtime.requirements.pip_errors import PipErrors
 from support.packages import wheel
 from support.training_host import RUNTIME
 
@@ -48,10 +50,70 @@ def test_a_conflict_of_a_dependency() -> None:
     assert "torchvision 0.13 depends on torch==1.12.1. sagelet keeps torch==2.9.0" in text
 
 
+def test_a_conflict_with_a_constraint_of_the_jobs_own_is_not_sagelets() -> None:
+    text = said(CONFLICT.replace("torch==1.12.1", "torch-fidelity").replace("torch==2.9.0", "torch-fidelity==0.3"))
+    assert "The user requested torch-fidelity. The job's own constraints have torch-fidelity==0.3" in text
+    assert "sagelet keeps" not in text
+    text = said(CONFLICT.replace("torch==2.9.0", "torch-xla==2.9.0"))
+    assert "sagelet keeps torch-xla==2.9.0" in text
+
+
 def test_other_errors_are_pips_own_lines_once() -> None:
     line = "ERROR: No matching distribution found for nothing"
     assert said(f"Looking in links: .\n{line}\n{line}\n") == "No matching distribution found for nothing"
-    assert said("all is well") == ""
+
+
+#: pip 23.2, of `git+https://` in requirements.txt: what git says is passed on before.
+CLONE = """
+Collecting one@ git+https://git.test/one.git (from -r requirements.txt (line 1))
+  Cloning https://git.test/one.git to /tmp/pip-install-i6jpbvq_/one
+  Running command git clone --filter=blob:none --quiet https://git.test/one.git /tmp/pip-install-i6jpbvq_/one
+  fatal: unable to access 'https://sesame@git.test/one.git/': Could not resolve host: git.test
+  error: subprocess-exited-with-error
+
+  \u00d7 git clone --filter=blob:none --quiet https://git.test/one.git /tmp/one did not run successfully.
+  \u2502 exit code: 128
+  \u2570\u2500> See above for output.
+
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+error: subprocess-exited-with-error
+
+\u00d7 git clone --filter=blob:none --quiet https://git.test/one.git /tmp/one did not run successfully.
+\u2502 exit code: 128
+\u2570\u2500> See above for output.
+
+note: This error originates from a subprocess, and is likely not a problem with pip.
+"""
+#: pip 23.2, of a requirements.txt in Latin-1.
+CRASH = """
+ERROR: Exception:
+Traceback (most recent call last):
+  File "/usr/lib/python3/site-packages/pip/_internal/utils/encoding.py", line 34, in auto_decode
+    return data.decode(
+UnicodeDecodeError: 'utf-8' codec can't decode byte 0xe9 in position 46: invalid continuation byte
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        (CLONE, "fatal: unable to access 'https://****@git.test/one.git/'", "did not run successfully."),
+        (CRASH, "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xe9", "invalid continuation byte"),
+        # Killed for want of memory.
+        ("Collecting torch\n  Downloading torch-2.9.0.whl (900 MB)\n\n", "Downloading torch-2.9.0.whl", "(900 MB)"),
+        # PIP_QUIET.
+        ("", "pip printed nothing", "nothing"),
+        # FORCE_COLOR.
+        ("\x1b[31mERROR: No space left\x1b[0m\nWARNING: not this", "No space left", "No space left"),
+    ],
+)
+def test_an_installation_that_failed_never_says_nothing(text: str, first: str, last: str) -> None:
+    assert said(text).startswith(first)
+    assert said(text).endswith(last)
+
+
+def test_what_a_build_says_is_not_taken_for_another_program() -> None:
+    assert "did not run successfully" not in said(OLD_SOURCE)
 
 
 VARIANT = "`sagelet image build --variant py39`"
@@ -109,6 +171,8 @@ error: failed-wheel-build-for-install
 def test_what_has_no_build_here_is_sent_to_an_image_of_its_day(text: str, said_so: tuple[str, ...]) -> None:
     assert all(one in said(text) for one in said_so), said(text)
     assert VARIANT in said(text)
+    # An image helps no job that runs in none.
+    assert "in the process runtime install sagelet into Python 3.10" in said(text)
 
 
 def test_not_where_that_image_is_the_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,13 +291,13 @@ def test_a_configuration_that_pip_config_file_names(tmp_path: Path) -> None:
 
 
 def look(site: Path, *before: str, wheels: Mapping[str, bytes]) -> tuple[int, str]:
-    """`sagelet_runtime.installed` where these packages are installed, and torch was of other versions."""
+    """`sagelet_runtime.base.installed` where these packages are installed, and torch was of other versions."""
     for content in wheels.values():
         with zipfile.ZipFile(BytesIO(content)) as archive:
             archive.extractall(site)
     (site / "torch_xla.py").touch()
     run = subprocess.run(
-        [sys.executable, "-m", "sagelet_runtime.installed", *before],
+        [sys.executable, "-m", "sagelet_runtime.base.installed", *before],
         env={"PYTHONPATH": f"{site}:{RUNTIME}"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.stderr == ""

@@ -1,4 +1,4 @@
-"""The log belongs to the script, whatever torch_xla does to it. With a stand-in for torch_xla, in processes of jobs."""
+"""The script configures the log, not torch_xla. Tested with a stand-in for torch_xla, in processes of jobs."""
 
 import os
 import subprocess

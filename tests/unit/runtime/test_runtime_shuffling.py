@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from sagelet_runtime import saving, shuffling
+from sagelet_runtime.torch_xla import saving, shuffling
 
 
 class Trainer:
-    """Of today: natively it saves the collator's tokenizer."""
+    """Today's Trainer, which natively saves the collator's tokenizer."""
 
     def __init__(self, tokenizer: Any, processing_class: Any = None, should_save: bool = True) -> None:
         self.data_collator = SimpleNamespace(tokenizer=tokenizer)
@@ -74,7 +74,7 @@ def test_xla_shuffles_as_natively(monkeypatch: pytest.MonkeyPatch, alone: bool, 
         return torch.Generator().manual_seed(int(torch.empty((), dtype=torch.int64).random_().item()))
 
     def natively(loader: Any) -> Any:
-        """By Accelerate: the workers' samplers have one generator; their loaders have none."""
+        """Prepares loaders as Accelerate does: the workers' samplers share a generator, their loaders have none."""
         if loader.sampler.generator is None and not alone:
             loader.sampler.generator = own_generator()
         return loader

@@ -162,7 +162,7 @@ def test_no_worker_outlives_a_launcher_that_is_killed(tmp_path: Path) -> None:
 IMPATIENT = """
 import os, sys
 from sagelet_runtime.workers import launcher
-from sagelet_runtime.workers.world import from_environment
+from sagelet_runtime.base.world import from_environment
 launcher.GRACE = launcher.LATE = 1.0
 sys.exit(launcher.Launcher(from_environment(os.environ), [sys.executable, "train.py"], os.environ).run())
 """

@@ -1,4 +1,4 @@
-"""Who a worker is, by its launcher's variables; where it finds the others; who is gone."""
+"""A worker's rank from its launcher's variables, how it finds the others, and which of them are gone."""
 
 import os
 import subprocess
@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_runtime.spawn import worker_count, worker_environment
-from sagelet_runtime.world import address, counters, peers, quiet
-from sagelet_runtime.world.layout import LayoutError, read_layout
-from sagelet_runtime.world.peers import Peer
-from sagelet_runtime.world.reduction import buckets
-from sagelet_runtime.world.store import name_ranks
+from sagelet_runtime.collectives import address, counters, peers
+from sagelet_runtime.collectives import suppress_gloo_output as quiet
+from sagelet_runtime.collectives.layout import LayoutError, read_layout
+from sagelet_runtime.collectives.peers import Peer
+from sagelet_runtime.collectives.reduction import buckets
+from sagelet_runtime.collectives.store import name_ranks
+from sagelet_runtime.torch_xla.spawn import worker_count, worker_environment
 from support.training_host import poll
 
 LAUNCHED = {

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sagelet_engine.runtimes import docker_spec as spec
-from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
+from sagelet_engine.model.runtime import HostPlan, LaunchPlan
+from sagelet_engine.runtimes.docker import spec
 
 UUIDS = ("GPU-00000000-0000-0000-0000-000000000000", "GPU-11111111-0000-0000-0000-000000000000")
 

@@ -4,7 +4,8 @@ from datetime import datetime, timezone
 
 import pytest
 
-from sagelet_engine.runtimes.docker_log import (
+from sagelet_engine.model.runtime import Line
+from sagelet_engine.runtimes.docker.log import (
     HEADER,
     SLACK_NS,
     STDERR,
@@ -16,7 +17,6 @@ from sagelet_engine.runtimes.docker_log import (
     nanoseconds,
     size_in_log,
 )
-from sagelet_engine.runtimes.port import Line
 
 T = 1_700_000_000_000_000_000
 

@@ -1,6 +1,6 @@
 """What Docker's State of a container becomes."""
 
-from sagelet_engine.runtimes.docker import observation
+from sagelet_engine.runtimes.docker.runtime import observation
 
 ENDED = {
     "Status": "exited",

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 from urllib3.exceptions import ProtocolError
 
-from sagelet_engine.runtimes.docker_stream import Unchunker, body
+from sagelet_engine.runtimes.docker.stream import Unchunker, body
 
 CONTENT = [b"a", b"\r\n", b"0\r\n\r\n", b"x" * 70_000, b"last"]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.runtimes.host_environment import OptMlPaths, addresses_of, command_of, environment_of
-from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
+from sagelet_engine.model.runtime import HostPlan, LaunchPlan
+from sagelet_engine.runtimes.node.host_environment import OptMlPaths, addresses_of, command_of, environment_of
 
 HOST = HostPlan("algo-1", Path("/ml"), Path("/run"))
 TRAIN = ("/venv/bin/python", "-m", "runtime.train")

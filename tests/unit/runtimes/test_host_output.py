@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.runtimes import host_output
+from sagelet_engine.runtimes.node import host_output
 
 
 class FullDisk:

@@ -1,4 +1,4 @@
-from sagelet_engine.runtimes.output import MAX_LINE_BYTES, split_lines, text_of
+from sagelet_engine.runtimes.node.output import MAX_LINE_BYTES, split_lines, text_of
 
 
 def test_lines_are_split_at_line_feeds_only() -> None:

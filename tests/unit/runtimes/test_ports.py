@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.errors import RuntimeUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.runtimes import ports
 from sagelet_engine.runtimes.ports import PortLeases, candidates, is_free
 

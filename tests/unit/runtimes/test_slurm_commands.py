@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.errors import RuntimeUnavailable, SettingsError
-from sagelet_engine.runtimes.cluster import Refused
-from sagelet_engine.runtimes.slurm_commands import SEPARATOR, Slurm, gpus_in
+from sagelet_engine.base.errors import RuntimeUnavailable, SettingsError
+from sagelet_engine.model.cluster import Refused
+from sagelet_engine.runtimes.slurm.commands import SEPARATOR, Slurm, gpus_in
 
 Programs = Callable[..., Slurm]
 
@@ -106,8 +106,8 @@ def test_gpus_of_a_node(gres: str, gpus: int) -> None:
 
 
 def test_a_server_without_slurm_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from sagelet_engine.clock import SystemClock
-    from sagelet_engine.runtimes.choose import choose
+    from sagelet_engine.base.clock import SystemClock
+    from sagelet_engine.machine.runtimes import choose
     from sagelet_engine.settings import RuntimeChoice, Settings
 
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.runtimes.slurm_data import check_shared
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.runtimes.slurm.data import check_shared
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

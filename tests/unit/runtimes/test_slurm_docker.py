@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.runtimes import slurm_docker
-from sagelet_engine.runtimes.confinement import NO_EXCEPTIONS, Exceptions, User
-from sagelet_engine.runtimes.port import HostPlan, LaunchPlan
-from sagelet_engine.runtimes.slurm_task import ContainerTask, patience
+from sagelet_engine.model.confinement import NO_EXCEPTIONS, Exceptions, User
+from sagelet_engine.model.runtime import HostPlan, LaunchPlan
+from sagelet_engine.runtimes.slurm import docker as slurm_docker
+from sagelet_engine.runtimes.slurm.task import ContainerTask, patience
 
 #: Memory that a container on this machine gets at most.
 _MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,11 +1,11 @@
-"""How a host of an allocation ended: what its keeper wrote, and what Slurm says of the job."""
+"""How a host of an allocation ended, from its keeper's note and from what Slurm says of the job."""
 
 import pytest
 
-from sagelet_engine.runtimes.host_end import parsed
-from sagelet_engine.runtimes.port import Observation
-from sagelet_engine.runtimes.slurm_commands import SlurmJob
-from sagelet_engine.runtimes.slurm_end import Ended, end_of
+from sagelet_engine.model.runtime import Observation
+from sagelet_engine.runtimes.node.host_end import parsed
+from sagelet_engine.runtimes.slurm.commands import SlurmJob
+from sagelet_engine.runtimes.slurm.end import Ended, end_of
 
 
 def ended(code: int | None = 0, heard: str = "") -> Ended:

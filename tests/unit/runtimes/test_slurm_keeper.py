@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.runtimes import host_shim, slurm_files, slurm_keeper
-from sagelet_engine.runtimes.slurm_keeper import Control
+from sagelet_engine.runtimes.node import host_shim
+from sagelet_engine.runtimes.slurm import files as slurm_files
+from sagelet_engine.runtimes.slurm import keeper as slurm_keeper
+from sagelet_engine.runtimes.slurm.keeper import Control
 
 
 @pytest.fixture(autouse=True)

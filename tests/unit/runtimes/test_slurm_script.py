@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.runtimes import slurm_script
-from sagelet_engine.runtimes.cluster import Order
-from sagelet_engine.runtimes.slurm_rules import Placement
+from sagelet_engine.model.cluster import AllocationRequest
+from sagelet_engine.runtimes.slurm import script as slurm_script
+from sagelet_engine.runtimes.slurm.rules import Placement
 
 DIRECTORY = Path("/shared/sagelet/a b")
 KEEPER = f"/usr/bin/python3 -I -S {slurm_script.KEEPER} '{DIRECTORY}'"
@@ -46,7 +46,7 @@ await() {{
     done
 }}
 
-# Of itself a step has the CPUs of the job no more (Slurm 22.05).
+# Since Slurm 22.05 a step does not get the CPUs of its job by itself.
 srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \\
     ${{SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}} {KEEPER} &
 task=$!
@@ -75,7 +75,9 @@ exit "$code"
 
 
 def options(placement: Placement | None = None, **changes: object) -> list[str]:
-    order = Order(**{"job_id": "j-2", "job_name": "bert", "instance_types": ("ml.p3.8xlarge",) * 2, **changes})
+    order = AllocationRequest(
+        **{"job_id": "j-2", "job_name": "bert", "instance_types": ("ml.p3.8xlarge",) * 2, **changes}
+    )
     return slurm_script.options(order, placement or Placement(), Path("/d"), "owner")
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sagelet_engine.runtimes.cluster import Order
-from sagelet_engine.runtimes.slurm_rules import Placement
-from sagelet_engine.runtimes.slurm_sizes import NodeKind, size_options
+from sagelet_engine.model.cluster import AllocationRequest
+from sagelet_engine.runtimes.slurm.rules import Placement
+from sagelet_engine.runtimes.slurm.sizes import NodeKind, size_options
 
 SMALL = NodeKind("cpu", True, 0, 4, 16_000)
 WIDE = NodeKind("cpu", True, 0, 64, 128_000)
@@ -13,7 +13,7 @@ TWO = NodeKind("gpu", False, 2, 96, 900_000)
 
 
 def size(*types: str, gpus: int = 0, placement: Placement | None = None, kinds: tuple[NodeKind, ...] = ()) -> list[str]:
-    order = Order("j", "j", types, gpus=gpus)
+    order = AllocationRequest("j", "j", types, gpus=gpus)
     return size_options(order, placement or Placement(), kinds or (SMALL, WIDE, GPU, TWO))
 
 

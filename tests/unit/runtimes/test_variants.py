@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.errors import ClientFault
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.images.variants import CU12, CU12_RENAMED, is_training_image, training_image
-from sagelet_engine.runtimes import choose
-from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.machine import runtimes as choose
+from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 
 
 def test_the_packages_decide_which_variant_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.clock import SystemClock
+from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.s3.store import S3Store
 
 

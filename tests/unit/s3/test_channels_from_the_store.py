@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.data.channels.channel import channels_of
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.channels.spool import Spool
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.staging import Stager
-from sagelet_engine.jobs.lifecycle import create
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.model.training import TrainingJob, create
 from sagelet_engine.s3.job_objects import JobObjectStore
 from sagelet_engine.s3.store import S3Store
 from support.world import key, request
@@ -72,7 +70,7 @@ def test_only_a_protected_fast_file_channel_has_links(
 
 def test_pipes_stream_from_links(objects: JobObjectStore, tmp_path: Path) -> None:
     job = job_of("Pipe")
-    Spool(JobObjects(objects, job), channels_of(job)[0], tmp_path / "spool").fill()
+    Spool(JobObjects(objects, job), job.spec.channels[0], tmp_path / "spool").fill()
     files = [path for path in (tmp_path / "spool").iterdir() if path.name.isdigit()]
     assert sorted(path.read_bytes() for path in files) == sorted(WHOLE.values())
     assert {path.stat().st_nlink for path in files} == {2}

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.database import NotFlushed
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.database import NotFlushed
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.errors import DamagedObject, DiskFull, NoSuchKey
 from sagelet_engine.s3.files import Files
@@ -50,7 +50,7 @@ def reopened(store: S3Store) -> S3Store:
 
 #: Where a process may die, before and after: of staging, the row, the rename, the removal.
 POINTS = [
-    (Files, "settle"), (Files, "unsettle"), (Files, "remove_staged"), (Files, "prune"), (Files, "choose_path"),
+    (Files, "publish"), (Files, "unsettle"), (Files, "remove_staged"), (Files, "prune"), (Files, "choose_path"),
     (Catalog, "put"), (Catalog, "complete"), (Catalog, "delete"), (Catalog, "put_part"), (Files, "link_staged"),
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.clock import SystemClock
+from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.s3 import staged
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import DiskFull

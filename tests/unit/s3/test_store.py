@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import pytest
 
-from sagelet_engine.data.objects import ObjectInfo, ObjectNotFound, ObjectStore
+from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound, ObjectStore
 from sagelet_engine.s3.errors import DamagedObject, NoSuchBucket
 from sagelet_engine.s3.importing import LINKED, SHARED, UnfitName, import_directory
 from sagelet_engine.s3.job_objects import JobObjectStore

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.errors import DataDirectoryInUse
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import DataDirectoryInUse
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.store import S3Store
 from sagelet_engine.state.checking.check import check_data
 from sagelet_engine.state.checking.report import Report
 from sagelet_engine.state.contents import NoDataDirectory
 from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.store.jobs import Store
 from support.data_directory import KEYS, add_linked, add_uploads, contents, fill
 
 BUCKET = "one-123456789012"

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.database import NewerSchema
-from sagelet_engine.errors import DataDirectoryInUse, SageletError, SettingsError
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.database import NewerSchema
+from sagelet_engine.base.errors import DataDirectoryInUse, SageletError, SettingsError
 from sagelet_engine.s3.errors import DamagedObject
 from sagelet_engine.s3.multipart import NamedPart, Uploads
 from sagelet_engine.s3.store import S3Store
@@ -23,6 +22,7 @@ from sagelet_engine.state.contents import NoDataDirectory
 from sagelet_engine.state.exporting import export_data
 from sagelet_engine.state.importing import DataThere, NewerArchive, import_data
 from sagelet_engine.state.owner import lock_directory
+from sagelet_engine.store.jobs import Store
 from support.data_directory import ACCOUNTS, KEYS, PART, add_linked, add_uploads, contents, fill
 
 BUCKET = f"one-{ACCOUNTS[0][0]}"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.runtimes import host_files
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.state import identity
 from sagelet_engine.state.identity import Identity, names_of
 from sagelet_engine.state.owner import lock_directory

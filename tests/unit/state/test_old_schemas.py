@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.database import NewerSchema, schema_of
-from sagelet_engine.jobs.query import JobQuery, SortBy
-from sagelet_engine.jobs.record import JobKey, JobStatus, SecondaryStatus
-from sagelet_engine.jobs.search import Condition, Group, JobSearch, Kind, Operator, Property
-from sagelet_engine.jobs.sql_schema import MIGRATIONS
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.database import NewerSchema, schema_of
+from sagelet_engine.model.job import JobKey, JobStatus, SecondaryStatus
+from sagelet_engine.model.listing import JobQuery, SortBy
+from sagelet_engine.model.search import Condition, Group, JobSearch, Kind, Operator, Property
 from sagelet_engine.s3 import catalog as s3_catalog
 from sagelet_engine.s3.catalog import Catalog
+from sagelet_engine.store.jobs import Store
+from sagelet_engine.store.schema import MIGRATIONS
 
 SCHEMAS = Path(__file__).parents[2] / "data" / "schemas"
 ACCOUNTS = {"123456789012": "us-east-1", "210987654321": "eu-west-1"}

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.clock import SystemClock
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.data.channels import feeder
-from sagelet_engine.database import StoreUnavailable
-from sagelet_engine.jobs.store import Store
 from sagelet_engine.machine.checks import check_hosts
 from sagelet_engine.runtimes import lost_hosts
-from sagelet_engine.runtimes.process import ProcessRuntime, StandIn
+from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from sagelet_engine.s3.store import S3Store
+from sagelet_engine.store.jobs import Store
 from support.data_directory import fill
 from support.fakes import FakeClock, FakeRuntime
 from support.server import until

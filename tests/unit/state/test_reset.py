@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sagelet_engine.clock import SystemClock
-from sagelet_engine.errors import DataDirectoryInUse, SettingsError
-from sagelet_engine.jobs import lifecycle
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.base.errors import DataDirectoryInUse, SettingsError
+from sagelet_engine.model import training
 from sagelet_engine.s3.store import S3Store
 from sagelet_engine.state.contents import NoDataDirectory
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.state.resetting import reset_data
+from sagelet_engine.store.jobs import Store
 from support import cut_state
 from support.data_directory import contents, fill
 from support.world import World, key, request
@@ -95,7 +95,7 @@ def test_hosts_that_run_still_are_killed(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.engine.close()
     store = Store(world.settings.data / "sagelet.db")
-    store.insert(lifecycle.create(key("one"), "some-id", request("one"), {}, 1000))
+    store.insert(training.create(key("one"), "some-id", request("one"), {}, 1000))
     store.close()
     reaped: list[str] = []
     world.runtime.reap = reaped.append  # type: ignore[method-assign]

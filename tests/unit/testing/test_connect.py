@@ -14,7 +14,7 @@ from botocore.config import Config
 import sagelet
 from sagelet.connection import NoServer
 from sagelet.testing import Server
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.errors import SettingsError
 
 NOWHERE = "http://127.0.0.1:9"
 

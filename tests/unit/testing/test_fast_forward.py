@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 from sagelet.testing import FastForward, Job, Terminated, faults
 from sagelet.testing.fast_forward import NotInTime
 from sagelet.testing.faults import FaultRefused
-from sagelet_api.services import execution_role
-from sagelet_engine.errors import FaultError, SettingsError
+from sagelet_api.services.iam import execution_role
+from sagelet_engine.base.errors import FaultError, SettingsError
 from support.server import ROLE
 
 HOUR = 3600

@@ -17,7 +17,7 @@ import torch_xla.runtime as xr
 from torch import Tensor
 from torch_xla.distributed.zero_redundancy_optimizer import ZeroRedundancyOptimizer
 
-from sagelet_runtime.world import refusals
+from sagelet_runtime.collectives import refusals
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 DEVICE = torch_xla.device()
@@ -239,7 +239,7 @@ def refused() -> None:
 
 
 def main() -> None:
-    from sagelet_runtime.world import counters
+    from sagelet_runtime.collectives import counters
 
     identity()
     before = counters.figures()

@@ -67,7 +67,7 @@ class _Queries:
         self._metrics = statistics_of.by_metric(points)
         self._trees = {query["Id"]: _parsed(query) for query in queries if query.get("Expression")}
         self._values: dict[str, Value] = {}
-        #: Ids on the way to the one that is asked for.
+        #: Ids on the way to the requested one.
         self._path: list[str] = []
         periods = [int(query["MetricStat"]["Period"]) for query in queries if "MetricStat" in query]
         own = [int(query["Period"]) for query in queries if query.get("Period")]

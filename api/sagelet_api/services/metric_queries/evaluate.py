@@ -35,9 +35,9 @@ class Scope:
     search: Callable[[str, str, int], list[Series]]
     #: The times of a period that the request is about.
     times: Callable[[int], Sequence[int]]
-    #: Of the request: the longest of its metrics.
+    #: The request's period: the longest of its metrics, in seconds.
     period: int
-    #: Is told of each value on the way. Raises BadExpression where that was too much work.
+    #: Called for each value on the way. Raises BadExpression if that was too much work.
     worked: Callable[[Value], None]
 
 

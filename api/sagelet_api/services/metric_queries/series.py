@@ -24,7 +24,7 @@ class Series:
     points: Mapping[int, float]
 
     def map(self, change: Callable[[float], float | None]) -> "Series":
-        """Every value changed; one that becomes None, or no finite number, is left out, as CloudWatch has none."""
+        """Changes every value. A value that becomes None or is not finite is left out, as CloudWatch has none."""
         return self.of({time: change(value) for time, value in self.points.items()})
 
     def of(self, points: Mapping[int, float | None]) -> "Series":
@@ -242,7 +242,7 @@ def _scalar(value: Value) -> float:
 
 
 def _number(mark: str, left: float, right: float) -> float | None:
-    """None: it has no value."""
+    """The value of an operation, or None if it has no value."""
     if mark in _COMPARED:
         return float(_COMPARED[mark](left, right))
     try:

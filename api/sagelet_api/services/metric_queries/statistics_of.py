@@ -42,9 +42,13 @@ def rounded(start: int, period: int) -> int:
     return start // period * period if period in _SHORT else start // MINUTE * MINUTE
 
 
+def is_period(length: int) -> bool:
+    return length in _SHORT or (length > 0 and length % MINUTE == 0)
+
+
 def check(statistic: str) -> None:
     """Raises BadExpression for a statistic that is not computed."""
-    if statistic not in _KNOWN and _PERCENTILE.fullmatch(statistic) is None:
+    if statistic not in KNOWN and _PERCENTILE.fullmatch(statistic) is None:
         raise BadExpression(f"sagelet does not compute the statistic {statistic}")
 
 
@@ -62,7 +66,7 @@ def seconds(time: datetime) -> int:
 
 
 def finite_sum(values: Iterable[float]) -> float:
-    """Infinity where the sum is none of the numbers that there are."""
+    """The sum, or infinity if it is too large for a float."""
     try:
         return math.fsum(values)
     except OverflowError:
@@ -70,8 +74,8 @@ def finite_sum(values: Iterable[float]) -> float:
 
 
 def _statistic(name: str, points: Sequence[Point]) -> float | None:
-    """None: these points have no such statistic."""
-    if name in _KNOWN:
+    """None if these points have no such statistic."""
+    if name in KNOWN:
         count = sum(getattr(one, "sample_count", 1) for one in points)
         total = finite_sum(one.sum if hasattr(one, "sample_count") else one.value for one in points)
         match name:
@@ -88,7 +92,7 @@ def _statistic(name: str, points: Sequence[Point]) -> float | None:
     return _percentile(name, points)
 
 
-_KNOWN = frozenset({"SampleCount", "Sum", "Average", "Minimum", "Maximum"})
+KNOWN = frozenset({"SampleCount", "Sum", "Average", "Minimum", "Maximum"})
 
 
 def _percentile(name: str, points: Sequence[Point]) -> float | None:

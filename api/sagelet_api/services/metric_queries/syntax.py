@@ -129,7 +129,7 @@ class _Reader:
         node = self.operation(level + 1)
         while self.peek()[0] in ("mark", "name") and self.peek()[1] in _LEVELS[level]:
             operator = self._take()
-            # The power is the only one that groups from the right: 2 ^ 3 ^ 2 is 2 ^ 9.
+            # Only the power groups from the right: 2 ^ 3 ^ 2 is 2 ^ 9.
             right = self.operation(level if operator == "^" else level + 1)
             node = Operation(_MEANT.get(operator, operator), node, right)
         return node

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet_api.services.s3.codec import Result
+from sagelet_api.protocol.s3.codec import Result
+from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request
 from sagelet_api.services.s3.context import Context, owner
-from sagelet_api.services.s3.errors import S3Error, invalid_argument, invalid_request
 
 _CANNED = frozenset(
     {"private", "public-read", "public-read-write", "aws-exec-read", "authenticated-read", "bucket-owner-read"}

@@ -1,14 +1,14 @@
-"""An object's bytes on their way in: framing, length, and the digests that the client says they have."""
+"""Receives an object's bytes: framing, length, and the digests that the client gives."""
 
 import base64
 import re
 from typing import Any
 
-from sagelet_api.aws_errors import IncompleteBody
-from sagelet_api.request_body import ReadInto, reader_into
-from sagelet_api.services.s3.chunked import AwsChunked
-from sagelet_api.services.s3.errors import S3Error, bad_digest, invalid_request
-from sagelet_api.services.s3.request import S3Request
+from sagelet_api.protocol.aws_errors import IncompleteBody
+from sagelet_api.protocol.calls import ReadInto, reader_into
+from sagelet_api.protocol.s3.chunked import AwsChunked
+from sagelet_api.protocol.s3.errors import S3Error, bad_digest, invalid_request
+from sagelet_api.protocol.s3.request import S3Request
 from sagelet_engine.s3.checksums import ALGORITHMS, DEFAULT
 from sagelet_engine.s3.staged import StagedFile
 
@@ -28,7 +28,7 @@ class Body:
         self._headers = headers
         self._chunked = _is_aws_chunked(request)
         self._source: Any = request.environ["wsgi.input"]
-        #: Bytes; None when the client does not know.
+        #: Bytes, or None if the client does not know.
         self.size = _size(request, aws_chunked=self._chunked is not None)
         self._given = {name: headers[wire] for wire, name in _NAMES.items() if wire in headers}
         self._md5 = _md5(headers.get("content-md5"))

@@ -1,15 +1,47 @@
-"""Operations on buckets themselves. Their configuration is moto's."""
+"""Operations on buckets themselves. Their configuration is moto's.
+
+moto stores the tags, too, but its reading of the document would lose an empty value, so they are read here.
+"""
 
 import ipaddress
 import re
 from typing import Any
 
-from sagelet_api.services.s3 import bucket_tags
+from sagelet_api.protocol.s3.codec import Result
+from sagelet_api.protocol.s3.errors import S3Error, not_implemented
+from sagelet_api.services.s3 import buckets
 from sagelet_api.services.s3.acls import check_acl
-from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, owner
-from sagelet_api.services.s3.errors import S3Error, not_implemented
+from sagelet_api.services.s3.description import checked_tags
 from sagelet_engine.s3.errors import BucketExists, BucketNotEmpty
+
+#: On AWS: docs.aws.amazon.com/AmazonS3/latest/userguide/CostAllocTagging.html.
+MOST = 50
+
+
+def checked(tags: list[dict[str, str]]) -> dict[str, str]:
+    """Raises S3Error InvalidTag, BadRequest."""
+    return checked_tags([(tag.get("Key", ""), tag.get("Value", "")) for tag in tags], most=MOST, of="Bucket")
+
+
+def get_bucket_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+    bucket = context.bucket(parameters)
+    tags = context.rest.tags(bucket)
+    if not tags:
+        raise S3Error("NoSuchTagSet", 404, "The TagSet does not exist", BucketName=bucket.name)
+    return Result({"TagSet": [{"Key": key, "Value": value} for key, value in tags.items()]})
+
+
+def put_bucket_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+    bucket = context.bucket(parameters)
+    context.rest.set_tags(bucket, checked(parameters["Tagging"].get("TagSet", [])))
+    return Result(status=204)
+
+
+def delete_bucket_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+    context.rest.set_tags(context.bucket(parameters), {})
+    return Result(status=204)
+
 
 #: The region whose buckets have no location constraint, and where creating a bucket again is no error.
 FIRST_REGION = "us-east-1"
@@ -39,7 +71,7 @@ def create_bucket(context: Context, parameters: dict[str, Any]) -> Result:
         raise not_implemented("sagelet's S3 keeps one version of an object, and so has no Object Lock.")
     _check_acl(parameters)
     configuration = parameters.get("CreateBucketConfiguration", {})
-    tags = bucket_tags.checked(configuration.get("Tags", []))
+    tags = buckets.checked(configuration.get("Tags", []))
     region = _region(context.request.call.region, configuration.get("LocationConstraint"))
     try:
         context.store.create_bucket(name, context.account, region)

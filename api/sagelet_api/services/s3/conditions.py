@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet_api.services.s3.errors import (
+from sagelet_api.protocol.s3.errors import (
     S3Error,
     header_not_implemented,
     invalid_argument,
@@ -95,7 +95,7 @@ def matches(condition: str, etag: str) -> bool:
 
 
 def parse_range(text: str | None, size: int) -> tuple[int, int] | None:
-    """First byte and length; None for the whole object, as for ranges that cannot be read, or several.
+    """First byte and length, or None for the whole object, as for ranges that cannot be read, or several.
 
     Raises S3Error InvalidRange when there is no such byte.
     """

@@ -1,14 +1,14 @@
-"""What every handler of this package gets, and what they all do first."""
+"""What every handler of this package gets and does first."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sagelet_api.protocol import Environ, StartResponse
-from sagelet_api.services.s3.codec import Result
-from sagelet_api.services.s3.errors import access_denied
-from sagelet_api.services.s3.request import S3Request
+from sagelet_api.protocol.calls import Environ, StartResponse
+from sagelet_api.protocol.s3.codec import Result
+from sagelet_api.protocol.s3.errors import access_denied
+from sagelet_api.protocol.s3.request import S3Request
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.s3.store import S3Store
@@ -28,7 +28,7 @@ class Rest(Protocol):
         ...
 
     def encryption(self, bucket: Bucket) -> Mapping[str, Any] | None:
-        """The rule of PutBucketEncryption, as the model has it; None: nobody has set one."""
+        """The rule of PutBucketEncryption, as the model has it, or None if nobody has set one."""
         ...
 
     def set_encryption(self, bucket: Bucket, rule: Mapping[str, Any] | None) -> None: ...
@@ -38,7 +38,7 @@ class Rest(Protocol):
     def set_tags(self, bucket: Bucket, tags: Mapping[str, str]) -> None: ...
 
     def kms_key(self, bucket: Bucket, name: str | None) -> str:
-        """The ARN of a key that is named by its id, alias or ARN; None: S3's own."""
+        """The ARN of a key that is named by its id, alias or ARN, or None for S3's own."""
         ...
 
     def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:

@@ -1,15 +1,15 @@
-"""What the store keeps of a client's words about an object, and how S3 says it again."""
+"""What the store keeps of a client's metadata about an object, and how S3 returns it."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from sagelet_api.header_rules import is_name, is_value
+from sagelet_api.protocol.header_rules import is_name, is_value
+from sagelet_api.protocol.s3.errors import S3Error, invalid_request
 from sagelet_api.services.s3.acls import check_acl
 from sagelet_api.services.s3.context import quoted
 from sagelet_api.services.s3.encryption import MEMBERS, SSE_S3
-from sagelet_api.services.s3.errors import S3Error, invalid_request
 from sagelet_engine.s3.records import StoredObject
 
 #: Members of PutObject (and of CreateMultipartUpload and CopyObject) that come back with the object.

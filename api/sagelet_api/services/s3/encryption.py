@@ -1,15 +1,15 @@
-"""Server-side encryption, which is said back and not done: the disk is the user's own.
+"""Server-side encryption: it is reported and not done, since the disk is the user's own.
 
-A bucket has a default: SSE-S3, as on AWS since January 2023, or what PutBucketEncryption said. An object has what its
-own request said, and else its bucket's default of that moment.
+A bucket has a default: SSE-S3, as on AWS since January 2023, or what PutBucketEncryption set. An object has what its
+own request said, and otherwise its bucket's default of that moment.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet_api.services.s3.codec import Result
+from sagelet_api.protocol.s3.codec import Result
+from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, malformed_xml
 from sagelet_api.services.s3.context import Context, Rest
-from sagelet_api.services.s3.errors import S3Error, invalid_argument, malformed_xml
 from sagelet_engine.s3.records import Bucket
 
 #: Members of PutObject, CopyObject and CreateMultipartUpload, and of what is answered about their objects.

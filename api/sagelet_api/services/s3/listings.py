@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from sagelet_api.services.s3.codec import Result
+from sagelet_api.protocol.s3.codec import Result
+from sagelet_api.protocol.s3.errors import invalid_argument
 from sagelet_api.services.s3.context import Context, owner, quoted
-from sagelet_api.services.s3.errors import invalid_argument
 from sagelet_engine.s3 import listing
 from sagelet_engine.s3.listing import Page
 from sagelet_engine.s3.records import StoredObject

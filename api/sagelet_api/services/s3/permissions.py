@@ -1,11 +1,11 @@
-"""What an operation of S3 needs: IAM's actions, and the ARNs of what they are about."""
+"""The permissions that an operation of S3 needs: IAM's actions, and the ARNs of the resources."""
 
 from collections.abc import Iterator
 
-from sagelet_api.permissions import action_of
-from sagelet_api.protocol import read_body, rewind
-from sagelet_api.services.s3 import codec
-from sagelet_api.services.s3.request import S3Request, copy_source
+from sagelet_api.auth.permissions import action_of
+from sagelet_api.protocol.calls import read_body, rewind
+from sagelet_api.protocol.s3 import codec
+from sagelet_api.protocol.s3.request import S3Request, copy_source
 from sagelet_api.services.s3.writing import named_objects
 
 _ARN = "arn:aws:s3:::"

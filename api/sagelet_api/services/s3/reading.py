@@ -1,13 +1,13 @@
-"""GetObject, HeadObject and what else reads one object."""
+"""GetObject, HeadObject and the other operations that read one object."""
 
 from typing import Any
 
-from sagelet_api.file_body import FileBody
+from sagelet_api.protocol.file_body import FileBody
+from sagelet_api.protocol.s3.codec import Result
+from sagelet_api.protocol.s3.errors import NotModified, S3Error, invalid_argument, invalid_request
 from sagelet_api.services.s3 import conditions
-from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context
 from sagelet_api.services.s3.description import checked_tags, checksums, described
-from sagelet_api.services.s3.errors import NotModified, S3Error, invalid_argument, invalid_request
 from sagelet_engine.s3.records import ObjectPart, StoredObject
 
 MAX_PARTS_LISTED = 1000

@@ -1,32 +1,62 @@
-"""S3 as a WSGI app: a request becomes an operation, its handler answers; what is not about objects goes to moto."""
+"""The object store of a server and its two interfaces: the port that jobs use, and S3 as a WSGI app.
+
+The app finds the operation and its handler. What is not about objects goes to moto.
+"""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from sagelet_api.aws_errors import AwsError
-from sagelet_api.protocol import Call, Environ, StartResponse, rewind
-from sagelet_api.replies import Reply, error_reply, send
-from sagelet_api.services.s3 import (
-    acls,
-    bucket_tags,
-    buckets,
-    codec,
-    encryption,
-    listings,
-    reading,
-    request,
-    uploading,
-    writing,
-    xml,
-)
-from sagelet_api.services.s3.codec import Result
+from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.calls import Call, Environ, StartResponse, rewind
+from sagelet_api.protocol.replies import Reply, error_reply, send
+from sagelet_api.protocol.s3 import codec, request, xml
+from sagelet_api.protocol.s3.codec import Result
+from sagelet_api.protocol.s3.errors import NotModified, not_implemented, translated
+from sagelet_api.services.s3 import acls, buckets, encryption, listings, reading, uploading, writing
 from sagelet_api.services.s3.context import Context, Handler, Rest
-from sagelet_api.services.s3.errors import NotModified, not_implemented, translated
+from sagelet_api.services.s3.encryption import by_default
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.s3.job_objects import JobObjectStore, plain
 from sagelet_engine.s3.multipart import Uploads
+from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.store import S3Store
+from sagelet_engine.settings import Settings
+
+
+class S3:
+    """`objects` for the engine, `wsgi` for clients."""
+
+    def __init__(self, store: S3Store, rest: Rest) -> None:
+        self.store = store
+        self._rest = rest
+        self.objects = JobObjectStore(store, self._tell, self._described)
+        self.wsgi = S3Service(store, Uploads(store), rest).wsgi
+
+    def recover(self) -> None:
+        """See S3Store.recover."""
+        self.store.recover()
+
+    def close(self) -> None:
+        self.store.close()
+
+    def _described(self, bucket: str) -> Mapping[str, Any]:
+        return {**plain(bucket), **by_default(self._rest, self.store.catalog.bucket(bucket))}
+
+    def _tell(self, event: str, stored: StoredObject) -> None:
+        self._rest.object_event(self.store.catalog.bucket(stored.bucket), stored, event)
+
+
+def open_s3(settings: Settings, clock: Clock, rest: Rest) -> S3:
+    """The store in the data directory. Raises SettingsError for a directory that cannot be made or written."""
+    try:
+        return S3(S3Store(settings.data / "s3", clock), rest)
+    except OSError as error:
+        raise SettingsError(f"--data {settings.data}: cannot be used as a directory: {error.strerror}") from error
+
 
 _log = logging.getLogger(__name__)
 
@@ -49,9 +79,9 @@ HANDLERS: dict[str, Handler] = {
     "GetObject": reading.get_object,
     "HeadObject": reading.head_object,
     "GetObjectAttributes": reading.get_object_attributes,
-    "GetBucketTagging": bucket_tags.get_bucket_tagging,
-    "PutBucketTagging": bucket_tags.put_bucket_tagging,
-    "DeleteBucketTagging": bucket_tags.delete_bucket_tagging,
+    "GetBucketTagging": buckets.get_bucket_tagging,
+    "PutBucketTagging": buckets.put_bucket_tagging,
+    "DeleteBucketTagging": buckets.delete_bucket_tagging,
     "GetObjectTagging": reading.get_object_tagging,
     "PutObjectTagging": reading.put_object_tagging,
     "DeleteObjectTagging": reading.delete_object_tagging,

@@ -3,13 +3,13 @@
 from itertools import pairwise
 from typing import Any
 
+from sagelet_api.protocol.s3.codec import Result
+from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
 from sagelet_api.services.s3 import conditions
 from sagelet_api.services.s3 import encryption as encrypting
 from sagelet_api.services.s3.bodies import Body
-from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, owner, quoted
 from sagelet_api.services.s3.description import attributes, checksums, encryption, tags_of_header
-from sagelet_api.services.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
 from sagelet_api.services.s3.listings import encoder
 from sagelet_api.services.s3.writing import open_source
 from sagelet_engine.s3.checksums import ALGORITHMS, CRCS, DEFAULT

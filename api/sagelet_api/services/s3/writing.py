@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
+from sagelet_api.protocol.s3.codec import Result
+from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
+from sagelet_api.protocol.s3.request import copy_source
 from sagelet_api.services.s3 import conditions
 from sagelet_api.services.s3 import encryption as encrypting
 from sagelet_api.services.s3.bodies import MAX_PUT, Body
-from sagelet_api.services.s3.codec import Result
 from sagelet_api.services.s3.context import Context, quoted
 from sagelet_api.services.s3.description import attributes, checksums, encryption, tags_of_header
-from sagelet_api.services.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
-from sagelet_api.services.s3.request import copy_source
 from sagelet_engine.s3.files import clone, copy_bytes, copy_range
 from sagelet_engine.s3.records import FULL_OBJECT, StoredObject
 from sagelet_engine.s3.staged import rest

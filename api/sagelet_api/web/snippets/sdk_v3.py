@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet_api.validation import rule_book
+from sagelet_api.protocol.validation import rule_book
 from sagelet_api.web.snippets.python import call, literal
 
 

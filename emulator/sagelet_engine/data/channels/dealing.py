@@ -1,4 +1,4 @@
-"""Who gets which objects, in which order. Pure, and standard library only: the pipe feeder imports it."""
+"""Deals objects to hosts: which host gets which objects, in which order. Pure, and standard library only."""
 
 import random
 from collections.abc import Sequence
@@ -8,7 +8,8 @@ T = TypeVar("T")
 
 
 def shuffled(items: Sequence[T], seed: int | None, epoch: int) -> Sequence[T]:
-    """ShuffleConfig: the same order for the same seed and epoch, on every host and every Python; None: as they come.
+    """ShuffleConfig: the same order for the same seed and epoch, on every host and every Python, or None for the order
+    in which they come.
 
     AWS does not document its own generator, so its order is another one.
     """

@@ -20,11 +20,11 @@ from typing import Any
 # `-I -S` knows neither the package nor site-packages: only the former is wanted here.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
 
+from sagelet_engine.base.json_files import read_json, write_json
 from sagelet_engine.data.channels import recordio
 from sagelet_engine.data.channels.dealing import dealt, shuffled
-from sagelet_engine.runtimes.host_files import read_json, write_json
+from sagelet_engine.data.channels.stream_plan import UNITS, Part, StreamPlan
 
-UNITS = "units.jsonl"
 _CHUNK = 256 * 1024
 #: A FIFO that the container has replaced by something else would make us write into that.
 _OPEN = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,7 +37,7 @@ class PipeTaken(Exception):
 class Stream:
     """One channel of one host: `DIRECTORY/CHANNEL_EPOCH`, epoch after epoch, for as long as somebody reads."""
 
-    def __init__(self, plan: dict[str, Any]) -> None:
+    def __init__(self, plan: StreamPlan) -> None:
         self._plan = plan
         # The container can move and replace its directories; this descriptor stays what it was.
         self._directory = os.open(plan["directory"], os.O_RDONLY | os.O_DIRECTORY)
@@ -89,14 +89,14 @@ class Stream:
                 os.unlink(self._name(epoch - 1), dir_fd=self._directory)
             self.make(epoch)
 
-    def _order(self, epoch: int) -> Iterator[list[dict[str, Any]]]:
+    def _order(self, epoch: int) -> Iterator[list[Part]]:
         plan = self._plan
         indexes = dealt(shuffled(range(len(self._offsets)), plan["seed"], epoch), plan["host"], plan["hosts"])
         for index in indexes:
             self._units.seek(self._offsets[index])
             yield json.loads(self._units.readline())
 
-    def _bytes(self, parts: list[dict[str, Any]]) -> Iterator[bytes]:
+    def _bytes(self, parts: list[Part]) -> Iterator[bytes]:
         for part in parts:
             if "text" in part:
                 text = part["text"].encode()

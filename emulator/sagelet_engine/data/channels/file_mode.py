@@ -9,12 +9,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from sagelet_engine import aws_texts
-from sagelet_engine.data.channels.channel import Channel, InputMode
+from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.data.channels.dealing import dealt, shuffled
 from sagelet_engine.data.channels.sources import JobObjects, Listing, Source, listing
-from sagelet_engine.data.objects import S3Uri
-from sagelet_engine.errors import ClientFault
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.objects import S3Uri
+from sagelet_engine.model.spec import Channel, InputMode
 
 #: What the file system says of keys that clash, or of one whose part is longer than a file name may be.
 NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)

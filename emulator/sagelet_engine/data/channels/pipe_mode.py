@@ -11,15 +11,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from sagelet_engine.data.channels.channel import Channel, InputMode, channels_of, receivers
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.held_files import is_locked
+from sagelet_engine.base.json_files import read_json, write_json
 from sagelet_engine.data.channels.sources import JobObjects
 from sagelet_engine.data.channels.spool import Spool
+from sagelet_engine.data.channels.stream_plan import StreamPlan
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.errors import SageletError
-from sagelet_engine.jobs.record import TrainingJob
-from sagelet_engine.runtimes.host_files import is_locked, read_json, write_json
+from sagelet_engine.model.spec import Channel, InputMode
+from sagelet_engine.model.training import TrainingJob
 
 FEEDER = Path(__file__).with_name("feeder.py")
 START_TIMEOUT_S = 30.0
@@ -38,7 +39,7 @@ class PipeFeed:
         self._job = job
         self._directories = directories
         self._root = directories.root / "pipe"
-        self._channels = [channel for channel in channels_of(job) if channel.mode is InputMode.PIPE]
+        self._channels = [channel for channel in job.spec.channels if channel.mode is InputMode.PIPE]
 
     def stage(self, objects: JobObjects) -> None:
         """Fetches all that is streamed and writes the feeder's plan. Raises ClientFault."""
@@ -50,7 +51,7 @@ class PipeFeed:
         streams = [stream for channel in self._channels for stream in self._streams(channel)]
         write_json(
             self._root / "plan.json",
-            {"seconds": self._job.max_runtime_seconds + SPARE_SECONDS, "streams": streams},
+            {"seconds": self._job.spec.max_runtime_seconds + SPARE_SECONDS, "streams": streams},
         )
 
     def start(self) -> None:
@@ -87,9 +88,9 @@ class PipeFeed:
     def _spool(self, channel: Channel) -> Path:
         return self._root / "channels" / channel.name
 
-    def _streams(self, channel: Channel) -> list[dict[str, Any]]:
+    def _streams(self, channel: Channel) -> list[StreamPlan]:
         """One a host that has the channel; see feeder.Stream."""
-        hosts = receivers(self._job, channel)
+        hosts = self._job.spec.receivers(channel)
         return [
             {
                 "channel": channel.name,

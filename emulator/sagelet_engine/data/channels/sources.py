@@ -1,4 +1,4 @@
-"""Which objects a channel has: all under a prefix, or those that a manifest names."""
+"""Finds the objects of a channel: all under a prefix, or those that a manifest names."""
 
 import json
 import tempfile
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from sagelet_engine import aws_texts
-from sagelet_engine.data.channels.channel import Channel, DataType
-from sagelet_engine.data.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
-from sagelet_engine.errors import ClientFault
-from sagelet_engine.jobs.record import TrainingJob
+from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.job import Job
+from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.spec import Channel, DataType
 
 #: A manifest of ManifestFile is one JSON document and is parsed whole.
 MAX_MANIFEST = 256 * 1024 * 1024
@@ -39,13 +39,13 @@ class Listing:
 class JobObjects:
     """The object store as one job sees it. `attend` is called before each object; what it raises ends the work."""
 
-    def __init__(self, store: ObjectStore, job: TrainingJob, attend: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, store: ObjectStore, job: Job, attend: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._job = job
         self._attend = attend
 
     def under(self, uri: S3Uri) -> Iterator[Source]:
-        """All objects under a prefix, in key order; none when the bucket does not exist."""
+        """All objects under a prefix, in key order. Empty if the bucket does not exist."""
         key = self._job.key
         try:
             for found in self._store.list(key.account, key.region, uri.bucket, uri.key):
@@ -79,7 +79,7 @@ class JobObjects:
 
     def none_of(self, channel: Channel) -> ClientFault:
         """AWS's words for a channel that has no objects."""
-        explanation = no_objects(channel.url, self._job.key.region, self._job.request["RoleArn"])
+        explanation = no_objects(channel.url, self._job.key.region, self._job.spec.role)
         return ClientFault(f"Data download failed:{explanation}")
 
 

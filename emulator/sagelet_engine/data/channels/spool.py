@@ -1,7 +1,7 @@
-"""What a Pipe channel streams, on the disk: its objects, numbered, and `units.jsonl`, which says what makes a unit.
+"""The copy of a Pipe channel on the disk: its objects, numbered, and `units.jsonl`, which lists the units.
 
-A unit is what is shuffled and shared: one object, or one line of an augmented manifest. It is a list of parts, each
-the name of a file and its size (`{"file": "7", "size": 120}`) or a text of its own (`{"text": "..."}`).
+A unit is what is shuffled and dealt: one object, or one line of an augmented manifest. It is a list of parts. A part is
+the name of a file and its size (`{"file": "7", "size": 120}`), or a text of its own (`{"text": "..."}`).
 """
 
 import gzip
@@ -12,18 +12,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.data.channels import recordio
-from sagelet_engine.data.channels.channel import Channel, DataType
 from sagelet_engine.data.channels.sources import JobObjects, listing
-from sagelet_engine.data.objects import S3Uri
-from sagelet_engine.errors import ClientFault
+from sagelet_engine.data.channels.stream_plan import UNITS, Part
+from sagelet_engine.model.objects import S3Uri
+from sagelet_engine.model.spec import Channel, DataType
 
-UNITS = "units.jsonl"
 #: Attributes with this ending hold the S3 URI of an object, which is streamed in their place.
 REFERENCE = "-ref"
 _CHUNK = 1024 * 1024
-
-Part = dict[str, Any]
 
 
 class Spool:

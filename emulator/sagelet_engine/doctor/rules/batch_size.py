@@ -47,7 +47,7 @@ RULE = Rule(
     why="The compiler needs less memory for the same batch, so a larger one fits; it makes better use of the device "
     "and takes fewer steps for the same data.",
     instead="Raise batch_size until the device's memory is full, and the learning rate with it: for k times the rows "
-    "k times the rate, or the square root of k times.",
+    "take k times the rate, or the square root of k times the rate.",
     section=Section.BEST_PRACTICES,
     check=check,
     thresholds=(ENOUGH_STEPS, USED),

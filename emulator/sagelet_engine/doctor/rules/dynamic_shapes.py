@@ -11,7 +11,7 @@ from sagelet_engine.doctor.sources import Sources, called, constant, keyword
 from sagelet_engine.telemetry.compiler.worker import BatchShape
 
 SHAPES = Threshold(3, "shapes of batches", "two are a last, smaller batch, or training and evaluation")
-COMPILED = Threshold(3, "steps after the first ones that compiled", "as many shapes have to have cost something")
+COMPILED = Threshold(3, "steps after the first ones that compiled", "that many compilations cost time")
 #: Values of a tokenizer's `padding` that pad to the longest of the batch (True is short for it).
 LONGEST = (True, "longest")
 SAME_ROWS = "Give every batch the same number of rows: a fixed batch_size, and drop_last=True for the DataLoader."
@@ -38,7 +38,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _place(sources: Sources) -> Place | None:
-    """The first call that pads to the longest; a collator does so unless it is told otherwise."""
+    """The first call that pads to the longest sample. A collator does so by default."""
     for script, call in sources.calls("DataCollatorWithPadding"):
         padding = keyword(call, "padding")
         if (padding is None and len(call.args) < 2) or constant(padding) in LONGEST:

@@ -12,11 +12,15 @@ REPORTED = (
     r"\bInstall(Requirements|Module)Error\b",
     r"^subprocess\.CalledProcessError: Command .*\bpip[\d.]*\b\W+install\b",
 )
-#: images/runtime, requirements.py.
+#: images/runtime, requirements/held_packages.py.
 BROKEN = r"was installed, and torch_xla cannot be used after it"
 ERROR = r"^(ERROR|error): (?!ResolutionImpossible|Exception:|subprocess-exited-with-error)"
-CONSTRAINED = r"^\s+The user requested \(constraint\) "
-ASKED = r"^\s+(The user requested [^(\s]|\S+ \S+ depends on )"
+#: What the toolkit shows, where pip has no error of its own: it was killed, or git failed.
+MESSAGE = r'^ErrorMessage "(?!"$)'
+#: Not a constraint of the job's own. pip indents by four; an ErrorMessage, which has these words of pip's once more and
+#: the remedy behind them, by one.
+CONSTRAINED = r"^\s{2,}The user requested \(constraint\) torch([-_.]?xla|vision|audio)?(?![-_.]?\w)"
+ASKED = r"^\s{2,}(The user requested [^(\s]|\S+ \S+ depends on )"
 UNREACHED = (r"\bRetrying \(Retry\(", r"\bCould not fetch URL\b", r"\b(NewConnectionError|NameResolutionError)\b")
 #: pip has nothing that fits this Python, or cannot build it.
 UNFIT = (
@@ -33,7 +37,8 @@ KEPT = (
 )
 THEN = (
     "Ask for a version that has a build for this Python; pip's line says which there are. Pins of 2021 to 2023 "
-    "install in an image of their day: `sagelet image build --variant py39`, docs/how-to/images-of-their-day.md."
+    "install in an image of their day: `sagelet image build --variant py39`, docs/how-to/images-of-their-day.md. In "
+    "the process runtime install sagelet into Python 3.10."
 )
 #: Any version would do.
 UNKNOWN = r"\bNo matching distribution found\b"
@@ -56,7 +61,7 @@ def check(case: Case) -> Iterator[Seen]:
         return
     reported = last_match(case, REPORTED)
     if reported is not None:
-        line = re.sub(ERROR, "", last_match(case, (ERROR,)) or reported)
+        line = re.sub(f"{ERROR}|{MESSAGE}", "", last_match(case, (ERROR,)) or last_match(case, (MESSAGE,)) or reported)
         text = f"The installation of packages failed: {quoted(line)}{_collision(case)}"
         yield Seen(Severity.ERROR, text, failed_at(case), instead=_instead(case))
 
@@ -81,8 +86,8 @@ def _instead(case: Case) -> str | None:
 
 RULE = Rule(
     name="failed-install",
-    why="A job starts its script when all of requirements.txt is installed. Packages of then have no builds for a "
-    "Python of today, and torch_xla works with one version of torch, which pip is therefore told to keep.",
+    why="A job starts its script after all of requirements.txt is installed. Old packages have no builds for today's "
+    "Python. torch_xla works with one version of torch only, so sagelet makes pip keep that version.",
     instead="Install the same requirements by hand, in the image, and pin what works (docs/how-to/packages.md).",
     section=Section.LIBRARIES,
     check=check,

@@ -19,7 +19,9 @@ QUOTED = 160
 
 
 def last_match(case: Case, patterns: Iterable[str]) -> str | None:
-    """The last line of a failed job that one of the patterns matches; None: none does, or the job did not fail."""
+    """The last line of a failed job that one of the patterns matches, or None if none matches, or the job did not
+    fail.
+    """
     if not case.progress.failed:
         return None
     pattern = re.compile("|".join(f"(?:{one})" for one in patterns))

@@ -9,7 +9,7 @@ from sagelet_engine.doctor.rules.limits import ENOUGH_STEPS
 from sagelet_engine.doctor.sources import Sources, constant, keyword, opaque
 
 SHARE = Threshold(0.3, "of a step's time spent waiting for its batch", "below, other costs are as large")
-WAIT = Threshold(0.005, "seconds of a step spent waiting", "less is the loader's own overhead, and no preprocessing")
+WAIT = Threshold(0.005, "seconds of a step spent waiting", "less is the loader's own overhead, not preprocessing")
 TOTAL = Threshold(1.0, "seconds of waiting in all", "less is not worth a change")
 
 

@@ -43,13 +43,13 @@ UNSUPPORTED = Rule(
     why="AWS supports and tests the Training Compiler on GPU instances of a few families only: "
     + ", ".join(f"ml.{family}" for family in SUPPORTED)
     + ".",
-    instead="An instance type of these families, ml.p3.2xlarge say.",
+    instead="Use an instance type of these families, such as ml.p3.2xlarge.",
     section=Section.BEST_PRACTICES,
     check=unsupported,
 )
 SINGLE_GPU = Rule(
     name="single-gpu-instances",
-    why="Between instances gradients take the network; between GPUs of one instance they do not. On AWS one instance "
+    why="Between instances gradients take the network; between GPUs of an instance they do not. On AWS one instance "
     "of many GPUs trains faster than many instances of one.",
     instead="One instance with as many GPUs: ml.p3.8xlarge (4), ml.g4dn.12xlarge (4), ml.p3dn.24xlarge (8).",
     section=Section.BEST_PRACTICES,

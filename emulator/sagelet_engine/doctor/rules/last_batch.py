@@ -38,7 +38,7 @@ def _smaller(often: BatchShape, last: BatchShape) -> bool:
 
 
 def _place(sources: Sources) -> Place | None:
-    """The only place that makes batches to train on, where it keeps the last one; None where that is not sure.
+    """The only place that makes batches to train on, where it keeps the last one, or None where that is not sure.
 
     With batches of an evaluation nobody could say whose the smaller one is.
     """

@@ -8,7 +8,7 @@ from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Thresho
 from sagelet_engine.doctor.rules.batch_size import batch_rows
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 
-RAISED = Threshold(1.2, "times the rows of a native step", "smaller changes are within what a rate forgives")
+RAISED = Threshold(1.2, "times the rows of a native step", "a rate tolerates smaller changes")
 SAME = Threshold(0.02, "relative difference of the rates", "rates that were scaled differ by 10 % and more")
 
 

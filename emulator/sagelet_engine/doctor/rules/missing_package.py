@@ -13,6 +13,8 @@ _NAMED = (
     re.compile(r"^ImportError: .*\bplease (?:run )?(?:pip )?install '?`?(?:pip install )?(?P<name>\w[\w.-]*\w)"),
     re.compile(r"^ImportError: .*\brequires the (?P<name>\w[\w.-]*) library\b"),
 )
+#: transformers, of its own requirements.
+_MOVED = re.compile(r"^ImportError: (?P<wanted>(?P<name>\w[\w.-]*)[\w.,<>=!~]+) is required .*\bbut found (?P=name)==")
 _GONE = re.compile(r"^ImportError: cannot import name '\w+' from '[\w.]+'")
 #: Modules whose package has another name.
 PACKAGES = {
@@ -29,9 +31,9 @@ PACKAGES = {
 }
 #: For GPUs, or AWS's own: docs/reference/packages.md says why.
 NOWHERE = ("apex", "deepspeed", "flash_attn", "horovod", "smclarify", "smdebug", "smdistributed")
-#: Of Python's library until lately.
+#: Modules that were in Python's library until lately.
 FORMER = ("asynchat", "asyncore", "distutils", "imp")
-TABLE = "docs/reference/packages.md says what the image has, and what it has not"
+TABLE = "docs/reference/packages.md says what the image has and what it lacks"
 THEN = (
     "Take the new name, or run the script in an image of its day: `sagelet image build --variant py39`, "
     "docs/how-to/images-of-their-day.md."
@@ -42,19 +44,32 @@ def check(case: Case) -> Iterator[Seen]:
     error = last_error(case)
     if error is None:
         return
-    named = next((found["name"] for pattern in _NAMED if (found := pattern.match(error))), None)
-    if named is None and not _GONE.match(error):
+    instead = _remedy(error)
+    if instead is None:
         return
     place = failed_at(case)
     text = f"The script ended at an import: {quoted(error)}{case.sources.quoted(place)}"
-    yield Seen(Severity.ERROR, text, place, instead=THEN if named is None else _instead(named))
+    yield Seen(Severity.ERROR, text, place, instead=instead)
+
+
+def _remedy(error: str) -> str | None:
+    named = next((found["name"] for pattern in _NAMED if (found := pattern.match(error))), None)
+    if named is not None:
+        return _instead(named)
+    moved = _MOVED.match(error)
+    if moved is not None:
+        return (
+            f"Put `{moved['wanted']}` into the requirements.txt of the source directory, beside the package that "
+            "brought another version."
+        )
+    return THEN if _GONE.match(error) else None
 
 
 def _instead(module: str) -> str:
     top, _, inner = module.partition(".")
     if top in NOWHERE:
         return f"Do without {top}, or have the script try the import: {TABLE}, with the reasons."
-    # Of a package that is missing as a whole Python names the package.
+    # If a whole package is missing Python names the package.
     if inner or top in FORMER:
         return f"What is here has no {module} any more. {THEN}"
     return (
@@ -65,8 +80,8 @@ def _instead(module: str) -> str:
 
 RULE = Rule(
     name="missing-package",
-    why="A job has what its image has and what its requirements.txt adds. The image is not AWS's: it lacks some "
-    "packages, and others are newer.",
+    why="A job has what its image has (in the process runtime, what the Python of sagelet has) and what its "
+    "requirements.txt adds. The image is not AWS's: it lacks some packages, and others are newer.",
     instead=f"Put the package into the requirements.txt of the source directory; {TABLE}.",
     section=Section.LIBRARIES,
     check=check,

@@ -26,7 +26,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _trains_natively(case: Case) -> bool:
-    """Of a job no worker of which has used XLA: whether its scripts train, and with nothing that would have."""
+    """True if no worker used XLA although a completed job's scripts call `backward()`."""
     trains = any(True for _ in case.sources.calls("backward"))
     return case.progress.status == "Completed" and trains and not case.sources.imports(*BY_THEMSELVES)
 

@@ -74,8 +74,8 @@ def _instead(miss: Miss) -> str:
 
 RULE = Rule(
     name="not-in-the-hub",
-    why="Jobs ask the hub of the data directory, not the one on the network, for what from_pretrained and load_dataset "
-    "name; it has what was added to it.",
+    why="from_pretrained and load_dataset ask the hub of the data directory, not the one on the network. It has only "
+    "what was added to it.",
     instead="Add it to the hub of the data directory: `sagelet hub add DIR --as NAME`; jobs find that hub in "
     "HF_ENDPOINT unless the server has --no-hub, their Environment sets HF_ENDPOINT, or they have "
     "EnableNetworkIsolation: then bring the files in a channel (docs/how-to/hub.md).",

@@ -29,7 +29,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def break_even(worker: WorkerReport, native_step: float) -> int | None:
-    """The step at which what a compiled step saves adds up to the time of compiling; None: it saves nothing."""
+    """The step at which what a compiled step saves adds up to the time of compiling, or None if it saves nothing."""
     saved = native_step - worker.steady_step_seconds
     return math.ceil(worker.compile_seconds / saved) if saved > 0 else None
 

@@ -10,7 +10,8 @@ CLASSES = ("TrainingArguments", "Seq2SeqTrainingArguments")
 
 
 def written(case: Case, name: str, among: Sequence[object] = ()) -> tuple[object, Place | None] | None:
-    """The value of an argument, and where it is written; None: not known, or not `among` those that are given.
+    """The value of an argument, and where it is written, or None if it is not known, or not `among` those that are
+    given.
 
     A literal in the script counts; else, in a script that parses the Trainer's arguments from its command line, the
     hyperparameter of that name.

@@ -22,10 +22,10 @@ def check(case: Case) -> Iterator[Seen]:
 
 RULE = Rule(
     name="unreadable-checkpoint",
-    why="torch.save notes the device of each tensor, and torch.load makes it on that device; without torch_xla there "
-    "is none of that name.",
-    instead="Write checkpoints with xm.save in the job that trains; load this one once where torch_xla is, and save it "
-    "anew with xm.save.",
+    why="torch.save notes the device of each tensor, and torch.load makes it on that device. Without torch_xla no "
+    "device of that name exists.",
+    instead="Write checkpoints with xm.save in the job that trains. Load this one once where torch_xla is installed, "
+    "and save it again with xm.save.",
     section=Section.BEST_PRACTICES,
     check=check,
 )

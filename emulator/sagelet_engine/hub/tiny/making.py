@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 
-from sagelet_engine.errors import SettingsError
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.hub.store import Draft
 from sagelet_engine.hub.tiny import byte_level, shapes, unigram, word_pieces
 from sagelet_engine.hub.tiny.formats import pytorch_file, safetensors_file
@@ -21,7 +21,7 @@ _DEVIATION = 0.02
 @dataclass(frozen=True)
 class Family:
     shape: Callable[[int], shapes.Shape]
-    #: Files of the tokenizer, and how many tokens it has; it is told whether the model's name says `uncased`.
+    #: Files of the tokenizer, and how many tokens it has. The argument: whether the model's name says `uncased`.
     tokenizer: Callable[[bool], tuple[Mapping[str, bytes], int]]
 
 
@@ -75,7 +75,7 @@ def tiny_model(repository: str, like: str | None = None) -> TinyModel:
 
 
 def _weights(shape: shapes.Shape, seed: str) -> dict[str, "array[float]"]:
-    """Of each tensor, row by row: biases are 0, scales of normalisations 1, all else is random."""
+    """Values of each tensor, row by row: biases are 0, scales of normalisations 1, all else is random."""
     chance = random.Random(seed)
     return {name: array("f", _values(name, prod(size), chance)) for name, size in shape.tensors.items()}
 

@@ -1,1 +1,1 @@
-"""`sagelet check`: is what a data directory says true, and what can be mended."""
+"""`sagelet check`: whether what a data directory says is true, and what can be repaired."""

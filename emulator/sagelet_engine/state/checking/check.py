@@ -1,12 +1,11 @@
-"""A check of a whole data directory. Nothing of a user's is deleted by it: what is in the way is moved aside."""
+"""Checks a whole data directory. It deletes nothing of a user's: what is in the way is moved aside."""
 
 import json
 import re
 from pathlib import Path
 
-from sagelet_engine.database import StoreUnavailable
-from sagelet_engine.errors import SettingsError
-from sagelet_engine.jobs.store import Store
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.state import contents
 from sagelet_engine.state.checking.databases import State, check_database
 from sagelet_engine.state.checking.hub import check_hub
@@ -15,6 +14,7 @@ from sagelet_engine.state.checking.objects import Objects, Owner
 from sagelet_engine.state.checking.report import Aside, Report
 from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.state.writers import without_imports
+from sagelet_engine.store.jobs import Store
 
 #: The buckets that the SDK makes say whose they are.
 _DEFAULT_BUCKET = re.compile(r"sagemaker-([a-z0-9-]+)-(\d{12})")

@@ -1,17 +1,17 @@
-"""The two databases: SQLite's own check, their schema, and a new one of what can be read of a damaged one."""
+"""Checks the two databases (SQLite's own check, their schema). Makes a new one from the readable rows of a bad one."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 
-from sagelet_engine.database import remove_database
-from sagelet_engine.database_damage import Saved, damage_of, save
-from sagelet_engine.jobs import sql_schema
+from sagelet_engine.base.database import remove_database
+from sagelet_engine.base.database_damage import Saved, damage_of, save
 from sagelet_engine.s3 import catalog
 from sagelet_engine.state import contents
 from sagelet_engine.state.change import changing, workspace
 from sagelet_engine.state.checking.report import Aside, Report
+from sagelet_engine.store import schema as sql_schema
 
 MIGRATIONS: Mapping[str, Sequence[str]] = MappingProxyType(
     {contents.JOBS_DATABASE: sql_schema.MIGRATIONS, contents.CATALOG: catalog.MIGRATIONS}

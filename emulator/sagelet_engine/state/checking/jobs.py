@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from sagelet_engine.data.layout import JobDirectories
-from sagelet_engine.jobs.store import Store
 from sagelet_engine.state import contents
 from sagelet_engine.state.checking.report import Aside, Report
+from sagelet_engine.store.jobs import Store
 
 
 def check_jobs(data: Path, report: Report, aside: Aside) -> None:

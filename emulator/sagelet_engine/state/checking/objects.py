@@ -1,4 +1,4 @@
-"""The catalogue of objects against their files, and a new catalogue of files that have lost theirs."""
+"""Checks the catalogue of objects against the files, and makes a new catalogue from files whose catalogue is lost."""
 
 import os
 import uuid
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from sagelet_engine.clock import SystemClock
+from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.s3 import names
 from sagelet_engine.s3.checksums import DEFAULT, Digests
 from sagelet_engine.s3.errors import DamagedObject, NoSuchBucket
@@ -179,7 +179,7 @@ class Objects:
             stored = self._catalog.by_file(file_id)
             if stored is not None:
                 if self._report.repair:
-                    self._files.settle(file_id, stored.path)
+                    self._files.publish(file_id, stored.path)
             elif not self._catalog.is_of_upload(file_id):
                 self._tell_staged(file_id)
 
@@ -202,7 +202,7 @@ class Objects:
 
 
 def key_of(path: str) -> tuple[str, str] | None:
-    """Bucket and key of a file of the store, by its path there; None: it can be no object's."""
+    """Bucket and key of a file of the store, by its path there, or None if it cannot be an object's."""
     bucket, _, key = path.partition("/")
     if bucket == names.ESCAPED:
         try:

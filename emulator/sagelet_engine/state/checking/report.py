@@ -1,4 +1,4 @@
-"""What a check finds, and where it puts what it takes out of the way."""
+"""The findings of a check, and the directory into which it moves what is in the way."""
 
 import os
 import uuid

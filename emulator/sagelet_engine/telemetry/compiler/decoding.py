@@ -1,4 +1,4 @@
-"""JSON that a container wrote into dataclasses. Whatever does not fit is left at its default; nothing raises."""
+"""Turns JSON that a container wrote into dataclasses. What does not fit keeps its default; nothing raises."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -8,15 +8,15 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
-#: Entries of a list or a dictionary.
+#: The most entries of a list or a dictionary.
 MOST_ENTRIES = 512
 MOST_CHARACTERS = 512
-#: Also what a double holds exactly, so that sums stay numbers of JSON.
+#: The largest number. A double holds it exactly, so that sums stay numbers of JSON.
 LARGEST = 2**53
 
 
 def decode(kind: type[T], value: object) -> T:
-    """An instance of the dataclass `kind`; `value` is any JSON value. Numbers are finite and not negative."""
+    """Makes an instance of the dataclass `kind` from any JSON value. Numbers are finite and not negative."""
     made: T = _dataclass(kind, value)
     return made
 
@@ -39,7 +39,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _fit(hint: Any, value: object) -> Any:
-    """The value as this type; None: it is none."""
+    """Returns the value as this type, or None if it is not of this type."""
     if is_dataclass(hint):
         return _dataclass(hint, value) if isinstance(hint, type) else None
     if get_origin(hint) is tuple:
@@ -78,5 +78,5 @@ def _scalar(hint: Any, value: object) -> Any:
 
 
 def _printable(text: str) -> str:
-    """Without control characters, which a terminal would obey, and lone surrogates, which no file takes."""
+    """Removes control characters, which a terminal would obey, and lone surrogates, which no file can hold."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)

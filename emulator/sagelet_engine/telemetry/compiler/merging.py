@@ -1,9 +1,9 @@
-"""Many workers' figures as the job's.
+"""Merges the figures of many workers into those of the job.
 
-Workers go through the same steps side by side, so what each does is not the sum: of counts of the script's own acts
-(steps, compiles, collectives) and of seconds the largest is the job's, as the slowest worker holds all others up. What
-adds up is work: samples, executions, transfers, bytes, graph breaks, calls, and the seconds that stand beside such a
-count in one entry (a transfer's, a place's) and whose mean they are for.
+Workers take the same steps side by side, so the job's figure is not always the sum. For counts of the script's own acts
+(steps, compiles, collectives) and for seconds it is the largest, because the slowest worker holds all others up. Work
+adds up: samples, executions, transfers, bytes, graph breaks, calls, and the seconds that stand beside such a count in
+one entry (a transfer's, a place's), since their mean is computed from both.
 """
 
 from collections import Counter
@@ -29,13 +29,13 @@ from sagelet_engine.telemetry.compiler.worker import (
 
 T = TypeVar("T")
 
-#: Entries of each list; those with the largest counts stay.
+#: The most entries of each list. Those with the largest counts stay.
 MOST = 256
 SUMMED = ("executions", "samples", "samples_per_second")
 
 
 def total(workers: Sequence[WorkerReport]) -> Figures:
-    """The job's figures; those of no worker when there is none."""
+    """Returns the job's figures. Without workers, all have their defaults."""
     if not workers:
         return Figures()
     merged = {one.name: _merged(one.name, [getattr(worker, one.name) for worker in workers]) for one in fields(Figures)}
@@ -80,7 +80,7 @@ def _transfer(values: list[Transfer]) -> Transfer:
 
 
 def _memory(values: list[Memory]) -> Memory:
-    """Of the worker that needs most."""
+    """Returns the memory of the worker that needs most."""
     return max(values, key=lambda one: one.peak_bytes)
 
 

@@ -2,16 +2,16 @@
 dimension, no unit.
 """
 
+from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.metrics import float32
-from sagelet_engine.telemetry.sink import MetricPoint
 
-#: AWS has no metrics of these names, and a metric definition that makes one of its own takes no colon for granted.
+#: AWS has no metrics of these names, and a metric definition is unlikely to use a colon in a name.
 PREFIX = "sagelet:"
 
 
 def points(report: CompilerReport, now_ms: int) -> list[MetricPoint]:
-    """One point of each figure that is known, by name."""
+    """Returns one point for each known figure, by name."""
     return [
         MetricPoint(f"{PREFIX}{name}", float32(float(value)), now_ms)
         for name, value in sorted(_values(report).items())

@@ -1,4 +1,4 @@
-"""What a job's workers do now, of their reports: they compile, or how far they are."""
+"""What a job's workers do now, from their reports: they compile, or they have come so far."""
 
 from dataclasses import dataclass
 
@@ -8,22 +8,22 @@ from sagelet_engine.telemetry.compiler.text import duration
 
 @dataclass(frozen=True)
 class Progress:
-    #: That have reported.
+    #: Number of workers that have reported.
     workers: int = 0
-    #: Steps that the slowest worker has ended.
+    #: Number of steps that the slowest worker has ended.
     steps: int = 0
-    #: Median of the steps that compiled nothing; 0: not known.
+    #: Median of the steps that compiled nothing, or 0 if not known.
     steady_step_seconds: float = 0.0
-    #: The step, from 1, that a worker compiles now, of several workers that which has done so longest; 0: none does.
+    #: The step, from 1, that a worker compiles now, or 0 if none does. Of several, the one that has compiled longest.
     compiling_step: int = 0
-    #: Since when, in seconds by the worker's clock, as it last reported.
+    #: For how many seconds it has compiled, by the worker's clock at its last report.
     compiling_seconds: float = 0.0
-    #: In words, for one line; empty: nothing is known.
+    #: The progress as one line of text, or empty if nothing is known.
     text: str = ""
 
 
 def progress(report: CompilerReport | None) -> Progress:
-    """None: no worker has reported. All hosts are down in a final report: nothing goes on."""
+    """Returns the progress. `report` is None if no worker has reported. In a final report nothing goes on."""
     if report is None or report.final or not report.workers:
         return Progress()
     steps = min(worker.steps for worker in report.workers)

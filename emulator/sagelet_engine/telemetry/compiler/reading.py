@@ -1,6 +1,6 @@
-"""Workers' reports out of a host's /opt/ml, which the container may fill with anything.
+"""Reads workers' reports from a host's /opt/ml, which the container may fill with anything.
 
-No link is followed, only ordinary files are read, and no more than can be a report. What is none is left out.
+No link is followed, only ordinary files are read, and only up to the size of a report. What is no report is left out.
 """
 
 import os
@@ -9,24 +9,24 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from sagelet_engine import nofollow
+from sagelet_engine.base import nofollow
 from sagelet_engine.telemetry.compiler.decoding import decode
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 
 #: Below /opt/ml; SAGELET_REPORT_DIR in the container.
 DIRECTORY = ("output", "sagelet")
-#: Workers of a host: no instance type has more GPUs than 16.
+#: The most workers of a host. No instance type has more than 16 GPUs.
 MOST_WORKERS = 64
-#: Names that are looked at.
+#: The most names that are looked at.
 MOST_NAMES = 4096
-#: A report with all its lists full has 200 KB.
+#: The most bytes of a report. One with all its lists full has 200 KB.
 MOST_BYTES = 1 << 20
 
 _NAME = re.compile(r"worker-([0-9]{1,5})\.json", re.ASCII)
 
 
 def workers_of(opt_ml: Path, host: str) -> list[WorkerReport]:
-    """The reports of a host's workers, by rank; none where there are none (yet)."""
+    """Returns the reports of a host's workers, by rank. Empty if there are none (yet)."""
     with suppress(OSError), nofollow.directory(opt_ml, DIRECTORY, listing=True) as directory:
         ranks = sorted(_ranks(directory))[:MOST_WORKERS]
         found = [(rank, _read(directory, f"worker-{rank}.json")) for rank in ranks]

@@ -13,17 +13,17 @@ from sagelet_engine.telemetry.compiler.worker import VERSION, Figures, WorkerRep
 class CompilerReport:
     #: The job's name.
     job: str = ""
-    #: False: it trained natively, so there are no figures of a compiler.
+    #: False if it trained natively. Then there are no figures of a compiler.
     compiled: bool = False
-    #: The workers' PJRT platform; empty: natively.
+    #: The workers' PJRT platform, or empty if it trained natively.
     platform: str = ""
-    #: Why it trained natively although it asked for the compiler; empty: it did not.
+    #: Why it trained natively although it asked for the compiler, or empty if it did not.
     reason: str = ""
-    #: Number of the attempt that it is of, from 1: an interrupted job starts anew.
+    #: Number of its attempt, from 1. An interrupted job starts again.
     attempt: int = 1
-    #: Whether all of the job's hosts are down: no figure changes any more.
+    #: True if all of the job's hosts are down, so that no figure changes any more.
     final: bool = False
-    #: By rank.
+    #: The workers' reports, by rank.
     workers: tuple[WorkerReport, ...] = ()
     total: Figures = field(default_factory=Figures)
     #: What the doctor found; see docs/reference/doctor.md. JSON-ready.
@@ -34,7 +34,7 @@ class CompilerReport:
     def of(
         cls, job: str, workers: Iterable[WorkerReport], attempt: int = 1, *, final: bool = False, reason: str = ""
     ) -> "CompilerReport":
-        """`workers` in any order; `reason`: why they are not compiled."""
+        """Makes a report of `workers` in any order. `reason`: why they are not compiled."""
         ranked = tuple(sorted(workers, key=lambda worker: (worker.rank, worker.host)))
         platform = next((worker.platform for worker in ranked if worker.compiled), "")
         compiled = any(worker.compiled for worker in ranked)

@@ -1,9 +1,9 @@
-"""The figures of a compile report as rows of name and text, for every face that shows them to people."""
+"""The figures of a compile report as rows of a name and a text, for every page and command that shows them."""
 
 from sagelet_engine.telemetry.compiler.text import duration, size
 from sagelet_engine.telemetry.compiler.worker import Figures
 
-#: Numbers of compiling steps that are named.
+#: The most compiling steps that are named by number.
 MOST = 10
 
 Rows = list[tuple[str, str]]

@@ -4,26 +4,26 @@ import logging
 import threading
 from collections.abc import Callable
 
-from sagelet_engine.database import StoreUnavailable
+from sagelet_engine.base.database import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-#: Seconds between looks, the last for all that follow: also a job of seconds is seen while it runs.
+#: Seconds between looks; the last value repeats. The first are short so that a job of seconds is seen while it runs.
 LOOKS = (2.0, 3.0, 5.0, 10.0, 10.0, 30.0, 60.0)
 
 
 class ReportSampler(threading.Thread):
-    """Calls `look` as long as the hosts are watched. It never fails the job."""
+    """Calls `look` while the hosts are watched. It never fails the job."""
 
     def __init__(self, look: Callable[[], None], closing: threading.Event) -> None:
-        """`closing`: the server goes down; nothing is written any more."""
+        """`closing` is set when the server goes down. Then nothing more is written."""
         super().__init__(name="compile-report", daemon=True)
         self._look = look
         self._closing = closing
         self._ended = threading.Event()
 
     def stop(self) -> None:
-        """The hosts are down, or left alone: waits for a look under way, which is short."""
+        """Ends the looks when the hosts are down, or left alone. Waits for a look that runs, which is short."""
         self._ended.set()
         if self.is_alive():
             self.join()
@@ -36,6 +36,6 @@ class ReportSampler(threading.Thread):
             except StoreUnavailable as error:
                 log.warning("the compile report waits: %s", error)
             except Exception:
-                if not broken:  # Once a job: a fault that lasts must not fill the log.
+                if not broken:  # Once for each job: a lasting fault must not fill the log.
                     log.exception("the compile report could not be read")
                 broken = True

@@ -1,15 +1,15 @@
-"""A report in words: the line at the end of the job's log."""
+"""A compile report as one sentence: the line at the end of the job's log."""
 
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import Figures
 
-#: Steps that are named; the rest is counted.
+#: The most steps that are named. The others are counted.
 _NAMED = 8
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def summary(report: CompilerReport) -> str:
-    """One paragraph, for a compiled job."""
+    """Returns one paragraph about a compiled job."""
     total, several = report.total, len(report.workers) > 1
     who = f"{len(report.workers)} workers, the slowest of them " if several else ""
     parts = [f"{who}compiled {times(total.compiles)} in {duration(total.compile_seconds)}{_steps(total)}"]

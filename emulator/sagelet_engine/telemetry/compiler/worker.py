@@ -55,7 +55,7 @@ class Memory:
     peak_bytes: int = 0
     #: `rss`: of the process; `device`: of the accelerator.
     kind: str = ""
-    #: Of the accelerator; 0: not known.
+    #: The accelerator's memory, or 0 if not known.
     limit_bytes: int = 0
 
 
@@ -77,7 +77,7 @@ class Place:
     file: str = ""
     line: int = 0
     function: str = ""
-    #: `transformers/trainer.py:2560` where a library made the call; empty: that line itself did.
+    #: `transformers/trainer.py:2560` if a library made the call, or empty if that line itself did.
     via: str = ""
     count: int = 0
     seconds: float = 0.0
@@ -86,7 +86,7 @@ class Place:
 @dataclass(frozen=True)
 class Optimizer:
     name: str = ""
-    #: Learning rate of each parameter group when it first stepped; `initial_lr` where a scheduler has set one.
+    #: Learning rate of each parameter group at its first step, or `initial_lr` if a scheduler has set one.
     lr: tuple[float, ...] = ()
 
 
@@ -105,17 +105,17 @@ class Collectives:
     count: int = 0
     bytes: int = 0
     seconds: float = 0.0
-    #: Of the time of the steps of `step_seconds`; 0 to 1.
+    #: Share of the time of the steps in `step_seconds`, 0 to 1.
     share: float = 0.0
-    #: Of a step's gradients.
+    #: Bytes of a step's gradients.
     gradient_bytes: int = 0
-    #: Optimizer steps before which at least half as many bytes as gradients have went out.
+    #: Number of optimizer steps before which at least half of the gradients' bytes were sent.
     gradient_exchanges: int = 0
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What is counted and timed; of one worker, or merged over the job (`merging.total`)."""
+    """What is counted and timed, of one worker or merged over the job (`merging.total`)."""
 
     steps: int = 0
     optimizer_steps: int = 0
@@ -125,7 +125,7 @@ class Figures:
     compile_seconds: float = 0.0
     #: Numbers of the steps, from 0, in which something was compiled: the first 256 of them.
     compiling_steps: tuple[int, ...] = ()
-    #: How many there were in all.
+    #: Number of all steps in which something was compiled.
     compiling_step_count: int = 0
     cache: Cache = Cache()
     executions: int = 0
@@ -157,15 +157,15 @@ class Figures:
 @dataclass(frozen=True)
 class WorkerReport(Figures):
     version: int = VERSION
-    #: False: a native job's worker, which has no figures of a compiler.
+    #: False for a worker of a native job, which has no figures of a compiler.
     compiled: bool = True
-    #: Given by the engine: the host that the file was found on.
+    #: The host on which the file was found. The engine sets it.
     host: str = ""
     rank: int = 0
     local_rank: int = 0
     world_size: int = 1
     pid: int = 0
-    #: PJRT's: CPU, CUDA, ...
+    #: PJRT's platform: CPU, CUDA, ...
     platform: str = ""
     torch: str = ""
     torch_xla: str = ""
@@ -173,7 +173,7 @@ class WorkerReport(Figures):
     updated_ms: int = 0
     #: Whether the process ended by itself (also with an exception); False for one that a signal ended.
     finished: bool = False
-    #: When it ended a step, or stepped an optimizer, last; 0: never.
+    #: When it last ended a step, or stepped an optimizer, in ms since the epoch. 0 if never.
     last_step_ms: int = 0
-    #: Since when it compiles; 0: it does not.
+    #: Since when it compiles, in ms since the epoch. 0 if it does not.
     compiling_since_ms: int = 0

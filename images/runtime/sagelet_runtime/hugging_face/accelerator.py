@@ -1,6 +1,6 @@
-"""Accelerate 0.1 to 0.34: arguments of `Accelerator`, DistributedType.TPU and functions that 1.x has no more.
+"""Restores what Accelerate 1.x removed of 0.1 to 0.34: arguments of `Accelerator`, DistributedType.TPU and functions.
 
-1.x still takes `split_batches` and does nothing with it (huggingface/accelerate #3177).
+1.x still takes `split_batches` and ignores it (huggingface/accelerate #3177).
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ RENAMED = {"logging_dir": "project_dir"}
 def translated(
     given: Mapping[str, Any], known: Iterable[str], configuration: Callable[..., Any] | None
 ) -> dict[str, Any]:
-    """Arguments of `Accelerator` in today's names. `configuration`: DataLoaderConfiguration; None where it is not."""
+    """Returns arguments of `Accelerator` under today's names.
+
+    `configuration`: the class DataLoaderConfiguration, or None in a release without it.
+    """
     known = set(known)
     found = dict(given)
     if "fp16" not in known and found.pop("fp16", False):
@@ -52,7 +55,7 @@ def install(module: Any) -> None:
 
 
 def install_types(module: Any) -> None:
-    """Patches accelerate.utils.dataclasses: what is XLA now was TPU."""
+    """Patches accelerate.utils.dataclasses: today's XLA was called TPU."""
     kind = module.DistributedType
     if not hasattr(kind, "TPU") and hasattr(kind, "XLA"):
         kind.TPU = kind.XLA
@@ -65,7 +68,7 @@ def install_utils(module: Any) -> None:
         return bool(module.is_torch_xla_available())
 
     def is_ipex_available() -> bool:
-        """Intel's extension; no image of AWS's had it."""
+        """Checks for Intel's extension. No image of AWS had it."""
         return False
 
     for function in (is_tpu_available, is_ipex_available):

@@ -1,21 +1,21 @@
-"""Which jobs get the old names, and the hooks that add them."""
+"""Decides which jobs get the old names, and installs the hooks that add them."""
 
 import importlib
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
-from sagelet_runtime.hook import PostImport
-from sagelet_runtime.say import say
+from sagelet_runtime.base.import_hook import PostImport
+from sagelet_runtime.base.say import say
 
-#: Set in jobs whose image had a Transformers of before the removals, or may have had. Its version; 0 if none is named.
+#: Set in jobs whose image had, or may have had, a Transformers from before the removals. Its version, or 0 if unknown.
 VARIABLE = "SAGELET_OLD_TRANSFORMERS"
-#: The version that stands in for it: the one that is there before requirements.txt is installed.
+#: The version that stands in for it: the one installed before requirements.txt.
 STANDS_IN = "SAGELET_STAND_IN_TRANSFORMERS"
-#: The version that the old names are measured against.
+#: The version with which the old names are compared.
 MEASURED = "4.57"
 
-#: Module that a script imports, our module that patches it, and the function there.
+#: The module that a script imports, sagelet's module that patches it, and the function there.
 HOOKS = (
     ("transformers.utils.import_utils", "names", "install_package"),
     ("transformers.utils", "names", "install_utils"),
@@ -33,19 +33,19 @@ HOOKS = (
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables, where an image is stood in for and its scripts may need the names."""
-    from sagelet_runtime import image, installed
+    """Returns the variables. Empty unless this image stands in for another whose scripts may need the names."""
+    from sagelet_runtime.base import image, installed
 
     uri, there = environ.get("SAGELET_TRAINING_IMAGE"), installed.version("transformers")
     if not uri or there is None:
         return {}
-    # The PyTorch images leave the version of Transformers to the script's requirements.
+    # In the PyTorch images, requirements.txt decides the version of Transformers.
     asked = image.versions_of(uri).get("transformers", "0")
     return {VARIABLE: asked, STANDS_IN: there} if image.numbers(asked) < image.numbers(MEASURED) else {}
 
 
 def activate() -> None:
-    """Installs the hooks in this process. Until a script imports Hugging Face this is all that happens."""
+    """Installs the hooks in this process. Nothing else happens until a script imports Hugging Face's libraries."""
     from sagelet_runtime.hugging_face import moved
 
     for name, part, function in HOOKS:
@@ -54,7 +54,7 @@ def activate() -> None:
 
 
 def _patch(part: str, function: str) -> Callable[[ModuleType], None]:
-    """A part that does not fit the package that is there is named in the log; the import goes on."""
+    """Returns the patch. If it does not fit the installed package, it is named in the log, and the import goes on."""
 
     def patch(module: ModuleType) -> None:
         try:

@@ -1,7 +1,7 @@
-"""`training_args.local_rank` of a script that nobody started as a worker: -1, as up to Transformers 4.29.
+"""Makes `training_args.local_rank` -1 in a script that no launcher started, as up to Transformers 4.29.
 
-Later releases say 0, so a script of then prints "distributed training: True" in a job of one worker. In a compiled job
-LOCAL_RANK is set for accelerate, and the releases before read that.
+Later releases say 0, so an older script prints "distributed training: True" in a job of one worker. In a compiled job
+LOCAL_RANK is set for accelerate, and the earlier releases read that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""TrainingArguments of Transformers 4.11 to 4.26 that 4.57 refuses: the difference of the two lists of fields.
+"""Translates TrainingArguments of Transformers 4.11 to 4.26 that 4.57 refuses: the difference of the lists of fields.
 
-The other deprecated ones (no_cuda, per_gpu_train_batch_size, fp16_backend, adafactor, push_to_hub_*) 4.57 still takes.
+4.57 still takes the other deprecated ones (no_cuda, per_gpu_train_batch_size, fp16_backend, adafactor, push_to_hub_*).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from sagelet_runtime.say import say_once
+from sagelet_runtime.base.say import say_once
 
 RENAMED = {"evaluation_strategy": "eval_strategy"}
-#: Without a meaning today, and why the training is the same without them.
+#: Arguments without a meaning today, and why the training is the same without them.
 DROPPED = {
     "sharded_ddp": "fairscale's sharding saved memory and changed no result",
     "xpu_backend": "it was for Intel's accelerators",
     "use_ipex": "the Intel extension changed no result",
 }
-#: Values of names that are still there. "auto" is what cuda_amp and amp were: torch's own autocast.
+#: Old values of names that still exist. "auto" means torch's own autocast, as cuda_amp and amp did.
 VALUES = {
     "optim": {"adamw_hf": "adamw_torch"},
     "half_precision_backend": {"cuda_amp": "auto", "amp": "auto"},
@@ -31,7 +31,10 @@ _MARK = "_sagelet_takes_old_names"
 
 
 def new_name(name: str, known: Iterable[str]) -> str | None:
-    """What `name` is called today; None if it is to be dropped. `name` itself wherever `known` has it, or we do not."""
+    """Returns today's name of the argument `name`, or None if it is dropped.
+
+    Returns `name` itself if `known` has it, or if no list here has it.
+    """
     known = set(known)
     if name in known:
         return name
@@ -43,7 +46,7 @@ def new_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def new_value(name: str, value: Any) -> Any:
-    """`value` of the argument `name`, as Transformers spells it today."""
+    """Returns `value` of the argument `name` in today's spelling."""
     text = getattr(value, "value", value)
     if not isinstance(text, str) or text in _accepted.get(name, ()):
         return value
@@ -51,7 +54,7 @@ def new_value(name: str, value: Any) -> Any:
 
 
 def translated(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
-    """Keyword arguments with today's names and values. A name given in both spellings keeps both, and fails as ever."""
+    """Returns keyword arguments with today's names and values. An argument given under both names still fails."""
     known = set(known)
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -62,7 +65,7 @@ def translated(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]
 
 
 def install(module: ModuleType) -> None:
-    """Patches `TrainingArguments`, and each subclass when it is first made: a dataclass has an __init__ of its own."""
+    """Patches `TrainingArguments`, and each subclass when it is first used: a dataclass has its own __init__."""
     base = module.TrainingArguments
     original = base.__new__
 
@@ -83,7 +86,7 @@ def install(module: ModuleType) -> None:
 
 
 class _SignatureOfInit:
-    """`inspect.signature` of the class, which would else be that of our `__new__`."""
+    """Makes `inspect.signature` of the class show its __init__. Otherwise it would show sagelet's `__new__`."""
 
     def __get__(self, instance: object, owner: Any) -> inspect.Signature:
         return inspect.signature(functools.partial(owner.__init__, owner))
@@ -94,7 +97,7 @@ def _wrap_init(cls: Any) -> None:
     if init is None or hasattr(init, _MARK):
         return
     kinds = inspect.signature(init).parameters
-    # One that takes any keyword hands them on to an __init__ that is wrapped.
+    # An __init__ that takes any keyword passes it on to another __init__, which is wrapped.
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in kinds.values()):
         return
     cls.__init__ = _with_old_names(init, set(kinds))
@@ -110,5 +113,5 @@ def _with_old_names(init: Callable[..., None], known: set[str]) -> Callable[...,
 
 
 def _alias(new: str) -> property:
-    """Scripts read `training_args.evaluation_strategy`, too."""
+    """Makes an old name readable, too: scripts read `training_args.evaluation_strategy`."""
     return property(lambda self: getattr(self, new), lambda self, value: setattr(self, new, value))

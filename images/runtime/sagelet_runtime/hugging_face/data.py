@@ -1,4 +1,4 @@
-"""datasets 1 and 2: `use_auth_token` (now `token`), `load_metric` (now evaluate.load), and what has no meaning now."""
+"""Restores names of datasets 1 and 2: `use_auth_token` (now `token`), `load_metric` (now evaluate.load) and others."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sagelet_runtime.say import say_once
+from sagelet_runtime.base.say import say_once
 
-#: Removed in 3.0 and 4.0; what they governed is not done any more.
+#: Arguments removed in 3.0 and 4.0, together with what they controlled.
 _DROPPED = ("task", "ignore_verifications", "trust_remote_code", "use_auth_token")
 _LOADERS = ("load_dataset", "load_dataset_builder")
 
 
 def translated(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of load_dataset in today's names."""
+    """Returns arguments of load_dataset under today's names."""
     found = {name: value for name, value in given.items() if name not in _DROPPED}
     if given.get("use_auth_token") is not None:
         found.setdefault("token", given["use_auth_token"])
@@ -28,7 +28,7 @@ def translated(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def install(datasets: Any) -> None:
-    """Does nothing to a module of the script's own by this name, or to a release that still has the names."""
+    """Patches `datasets`. Leaves a script's own module of this name alone, and a release that still has the names."""
     if not hasattr(datasets, "load_dataset") or hasattr(datasets, "load_metric"):
         return
     for name in _LOADERS:

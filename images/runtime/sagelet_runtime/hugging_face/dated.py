@@ -1,8 +1,8 @@
-"""Transformers before 4.39 and Accelerate before 0.28 themselves, not their names: which device their Trainer takes.
+"""Makes the Trainer of an installed Transformers before 4.39 or Accelerate before 0.28 choose the right device.
 
-They take an XLA device as soon as torch_xla can be imported, whatever USE_TORCH_XLA says. And until Transformers 4.30
-made Accelerate its base, its Trainer wrapped a model in DistributedDataParallel wherever LOCAL_RANK was set (AWS's
-launcher for XLA set none), and knew no workers without GPUs but those of MPI.
+These releases use an XLA device as soon as torch_xla can be imported, whatever USE_TORCH_XLA says. Before Transformers
+4.30, which is based on Accelerate, the Trainer wrapped a model in DistributedDataParallel wherever LOCAL_RANK was set.
+AWS's launcher for XLA did not set it. And that Trainer knew no workers without GPUs except MPI's.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from sagelet_runtime import image, installed
+from sagelet_runtime.base import image, installed
 from sagelet_runtime.hugging_face import names
 
-#: The first release of each library that heeds the variable.
+#: The first release of each library that heeds USE_TORCH_XLA.
 HEEDS = {"transformers": (4, 39), "accelerate": (0, 28)}
 VARIABLE = "USE_TORCH_XLA"
-#: Since then the Trainer asks Accelerate who it is.
+#: The first release whose Trainer asks Accelerate for its rank and device.
 ON_ACCELERATE = (4, 30)
 _RANK = "LOCAL_RANK"
 
 
 def hide_torch_xla(library: str) -> None:
-    """Called before `library` is imported in a native job: torch_xla is not there for a release that heeds nothing.
+    """Hides torch_xla from a release that ignores USE_TORCH_XLA. Called before a native job imports `library`.
 
-    AWS's native images had none. A script that has imported it knows what it does.
+    AWS's native images had no torch_xla. A script that has already imported torch_xla keeps it.
     """
     if os.environ.get(VARIABLE, "0") not in ("0", "false", "no", "off") or "torch_xla" in sys.modules:
         return
     found = installed.version(library)
     if found is not None and image.numbers(found) < HEEDS[library]:
-        # What importlib documents for "not found", for `import` and find_spec alike.
+        # None in sys.modules means "not found", as importlib documents for `import` and find_spec.
         sys.modules["torch_xla"] = None  # type: ignore[assignment]
 
 
 def install(training_args: ModuleType) -> None:
-    """In a compiled job: the Trainer of before 4.30 sees no LOCAL_RANK, and so trains on XLA and not in DDP."""
+    """Hides LOCAL_RANK from the Trainer before 4.30 in a compiled job, so that it trains on XLA and not in DDP."""
     if _is_on_accelerate():
         return
     kind = training_args.TrainingArguments
@@ -48,7 +48,7 @@ def install(training_args: ModuleType) -> None:
 
 
 def install_native(training_args: ModuleType) -> None:
-    """In a native job whose workers have no GPU: they train on the CPU, over gloo, where the Trainer takes NCCL."""
+    """Makes workers without a GPU train on the CPU over gloo in a native job. The Trainer would use NCCL."""
     if os.environ.get(names.USE_CPU) != "true" or _is_on_accelerate():
         return
     devices = functools.cached_property(_on_cpu)
@@ -61,7 +61,7 @@ def _is_on_accelerate() -> bool:
 
 
 def _on_cpu(arguments: Any) -> Any:
-    """TrainingArguments' own answer to which device is this worker's, with its side effects."""
+    """Replaces TrainingArguments' own choice of this worker's device, with the same side effects."""
     import torch
     import torch.distributed as dist
 

@@ -1,8 +1,8 @@
 """fp16=True of Transformers and accelerate where CPUs stand in for GPUs.
 
-Transformers up to 4.43 and accelerate before 1.x refuse it, later ones compute in float32 and say nothing. A native
-job computes in float32 and says so. A compiled one computes in bfloat16 (`sagelet_runtime.amp`, which says so), once it
-gets past the refusal. `training_args.fp16` stays as the script has it: it names lengths and lines of the log by it.
+Transformers up to 4.43 and accelerate before 1.x refuse it. Later releases compute in float32 and say nothing. Here a
+native job computes in float32 and says so. A compiled job gets past the refusal and computes in bfloat16 (`amp.py` says
+so). `training_args.fp16` keeps the script's value: scripts choose padding lengths and log lines by it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sagelet_runtime import amp, image, installed, missing_gpu
-from sagelet_runtime.say import say_for_all
+from sagelet_runtime.base import image, installed
+from sagelet_runtime.base.say import say_for_all
+from sagelet_runtime.gpu import missing_gpu
+from sagelet_runtime.torch_xla import amp
 
-#: The first releases that refuse nothing: of TrainingArguments, and of the Trainer (which went by torch's before).
+#: The first releases that do not refuse: of TrainingArguments, and of the Trainer (which used torch's rule before).
 _TAKES, _TRAINER_TAKES = (4, 44), (4, 41)
 
 
@@ -29,7 +31,7 @@ def install_arguments(module: Any) -> None:
     @functools.wraps(original)
     def __post_init__(self: Any) -> None:
         if self.fp16_full_eval:
-            # Half the digits are no gain on a CPU, which computes them slower.
+            # float16 is no gain on a CPU, which computes it more slowly.
             self.fp16_full_eval = False
             missing_gpu.say_float32()
         with _hidden(self, refuses):
@@ -72,7 +74,7 @@ def install_state(module: Any) -> None:
 
 
 def install_compiled(module: Any) -> None:
-    """Patches transformers.training_args in a compiled job: on AWS its XLA device is a GPU."""
+    """Patches transformers.training_args in a compiled job, whose XLA device would be a GPU on AWS."""
     device = os.environ.get("PJRT_DEVICE", "")
     original: Callable[[Any], str | None] | None = getattr(module, "get_xla_device_type", None)
     if original is not None and device in ("CUDA", *amp.WITHOUT_HALF):
@@ -99,7 +101,7 @@ def _release() -> tuple[int, ...]:
 
 @contextmanager
 def _hidden(arguments: Any, wanted: bool) -> Iterator[None]:
-    """Meanwhile `arguments` ask for no float16."""
+    """Hides the request for float16 in `arguments` while the body runs."""
     if not wanted or not arguments.fp16:
         yield
         return
@@ -113,7 +115,7 @@ def _hidden(arguments: Any, wanted: bool) -> Iterator[None]:
 
 #: The module to patch once a script of a compiled job imports it.
 MODULE = "transformers.training_args"
-#: Modules that a script imports, and what patches each in a native job.
+#: Modules that a script imports, and the patch of each in a native job.
 NATIVE = (
     (MODULE, install_arguments),
     ("transformers.trainer", install_trainer),

@@ -1,10 +1,13 @@
-"""Clients of 2021 and 2022 at the hub that HF_ENDPOINT names. Those of today find it by themselves, and get no patch.
+"""Brings Hugging Face clients of 2021 and 2022 to the hub that HF_ENDPOINT names.
 
-- transformers before 4.18 and huggingface_hub before 0.6 have the address of the Hub in a constant of theirs.
-- datasets of 2021 looks for a name without an organisation on GitHub, and datasets before 2.14 knows no configurations
-  but those of a script, so that `load_dataset("glue", "sst2")` of a data set without one takes all files. Both get the
-  files of the configuration, as its card says, and the reader that `datasets` has for them.
-- Clients before huggingface_hub 0.10 keep to themselves what the hub answers to a miss: its command is said in the log.
+Today's clients find it by themselves and need no patch, except for the log line about a miss.
+
+- transformers before 4.18 and huggingface_hub before 0.6 have the Hub's address in a constant.
+- datasets of 2021 looks on GitHub for a name without an organisation. datasets before 2.14 knows configurations only
+  from scripts, so `load_dataset("glue", "sst2")` takes all files of a data set without a script. Both get the files
+  that the data set's card lists for the configuration, and the matching reader of `datasets`.
+- If something is missing, the log names the command that adds it. Clients before huggingface_hub 0.10 do not show the
+  hub's answer. Libraries on top of today's clients (datasets, transformers) raise errors that point to the real Hub.
 """
 
 from __future__ import annotations
@@ -20,22 +23,25 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import urlopen
 
-from sagelet_runtime.say import say_once
+from sagelet_runtime.base.say import say_once
 
 ENDPOINT = "HF_ENDPOINT"
 REAL = "https://huggingface.co"
 _TIMEOUT = 60
-#: The reader for files, by how they end.
+#: The reader for files, by their suffix.
 _READERS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".txt": "text"}
 
 
 def activate() -> None:
-    """Installs the hooks in this process; without those imports nothing happens."""
-    from sagelet_runtime.hook import PostImport
+    """Installs the hooks in this process. Nothing else happens until a script imports one of the modules."""
+    from sagelet_runtime.base.import_hook import PostImport
 
     for name, after in (
         ("transformers.file_utils", install_transformers),
         ("transformers.utils.hub", tell_misses),
+        # The module of the function today, and its module in 2022.
+        ("huggingface_hub.utils._http", tell_misses),
+        ("huggingface_hub.utils._errors", tell_misses),
         ("huggingface_hub.constants", install_huggingface_hub),
         ("datasets.load", install_datasets),
     ):
@@ -52,20 +58,24 @@ def install_transformers(module: Any) -> None:
 
 
 def tell_misses(module: Any) -> None:
-    own = getattr(module, "_raise_for_status", None)
-    if own is None:
-        return  # 4.22 and later leave that to huggingface_hub.
+    """Prints what the hub has answered when huggingface_hub, or transformers before 4.22, raises an error."""
+    for name in ("hf_raise_for_status", "_raise_for_status"):
+        own = getattr(module, name, None)
+        if own is not None:
+            setattr(module, name, _telling(own))
 
+
+def _telling(own: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(own)
-    def raise_for_status(response: Any) -> None:
+    def raise_for_status(response: Any, *more: Any, **others: Any) -> None:
         _tell(response.headers)
-        own(response)
+        own(response, *more, **others)
 
-    module._raise_for_status = raise_for_status
+    return raise_for_status
 
 
 def _tell(headers: Mapping[str, str]) -> None:
-    """A missing file may be one that need not be there; a missing repository never is."""
+    """Prints the hub's message if a repository is missing. A missing file may be optional, so it is not printed."""
     if headers.get("X-Error-Code") in ("RepoNotFound", "RevisionNotFound"):
         say_once(headers.get("X-Error-Message", ""))
 
@@ -81,7 +91,7 @@ def install_huggingface_hub(module: Any) -> None:
 
 def install_datasets(module: Any) -> None:
     if hasattr(module, "MetadataConfigs"):
-        return  # 2.14 and later read the card.
+        return  # datasets 2.14 and later read the card themselves.
     module.load_dataset_builder = _at_the_hub(module.load_dataset_builder)
 
 
@@ -100,11 +110,13 @@ def _at_the_hub(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find(endpoint: str, path: str, name: str | None, revision: str) -> tuple[str, dict[str, list[str]] | None]:
-    """What to load in place of a data set: a reader and its files by split, or the data set under its full name.
+    """Returns what to load in place of a data set: a reader and its files by split, or the data set's full name.
 
-    One that the hub has not is left to the client, which says so.
+    A data set that the hub does not have is left to the client, which reports it.
     """
-    base = f"{endpoint}/api/datasets/{path}"
+    # `path` may be any text of a script, such as a directory that does not exist.
+    quoted = quote(str(path))
+    base = f"{endpoint}/api/datasets/{quoted}"
     try:
         known = json.loads(_read(f"{base}/revision/{quote(revision, safe='')}"))
     except HTTPError as error:
@@ -115,39 +127,51 @@ def find(endpoint: str, path: str, name: str | None, revision: str) -> tuple[str
     files = [one["rfilename"] for one in known["siblings"]]
     if f"{path.split('/')[-1]}.py" in files:
         return known["id"], None
-    chosen = _configuration(endpoint, path, known["sha"], files, name)
+    chosen = _configuration(f"{endpoint}/datasets/{quoted}/resolve/{known['sha']}", files, name)
     if chosen is None:
         return known["id"], None
     reader = next((_READERS[os.path.splitext(one)[1]] for found in chosen.values() for one in found), None)
-    root = f"{endpoint}/datasets/{path}/resolve/{known['sha']}"
+    root = f"{endpoint}/datasets/{quoted}/resolve/{known['sha']}"
     return reader or path, {split: [f"{root}/{quote(one)}" for one in found] for split, found in chosen.items()}
 
 
-def _configuration(
-    endpoint: str, path: str, commit: str, files: list[str], name: str | None
-) -> dict[str, list[str]] | None:
-    """Files by split, as the data set's card has them; None: it says nothing of this configuration."""
+def _configuration(root: str, files: list[str], name: str | None) -> dict[str, list[str]] | None:
+    """Returns the files by split from the data set's card, or None if it has nothing usable on this configuration."""
     if "README.md" not in files:
         return None
     import yaml  # type: ignore[import-untyped]  # huggingface_hub needs it, too
 
-    text = _read(f"{endpoint}/datasets/{path}/resolve/{commit}/README.md").decode("utf-8", "replace")
+    text = _read(f"{root}/README.md").decode("utf-8", "replace")
     if not text.startswith("---"):
         return None
-    card = yaml.safe_load(text[3:].split("\n---", 1)[0]) or {}
-    configurations = {one["config_name"]: one.get("data_files") for one in card.get("configs", ())}
+    try:
+        told = _told(yaml.safe_load(text[3:].split("\n---", 1)[0]), name)
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError):
+        return None  # Today's `datasets` would not accept this card either.
+    found = {split: _matching(patterns, files) for split, patterns in told.items()}
+    readable = all(os.path.splitext(one)[1] in _READERS for several in found.values() for one in several)
+    return found if found and readable and all(found.values()) else None
+
+
+def _told(card: Any, name: str | None) -> dict[str, list[str]]:
+    """Returns patterns by split from any form that a card may have. Empty if the card says nothing.
+
+    Raises AttributeError, KeyError or TypeError for YAML of another form.
+    """
+    configurations = {one.get("config_name", "default"): one.get("data_files") for one in card.get("configs") or ()}
     if name is None and len(configurations) == 1:
         name = next(iter(configurations))
     told = configurations.get(name or "default")
-    if not isinstance(told, list):
-        return None
-    found = {str(one["split"]): _matching(one, files) for one in told}
-    readable = all(os.path.splitext(one)[1] in _READERS for several in found.values() for one in several)
-    return found if readable and all(found.values()) else None
+    if told is None:
+        return {}
+    if isinstance(told, dict):
+        told = [{"split": split, "path": patterns} for split, patterns in told.items()]
+    if isinstance(told, str) or not any(isinstance(one, dict) for one in told):
+        told = [{"split": "train", "path": told}]
+    return {str(one["split"]): [one["path"]] if isinstance(one["path"], str) else [*one["path"]] for one in told}
 
 
-def _matching(told: Mapping[str, Any], files: list[str]) -> list[str]:
-    patterns = [told["path"]] if isinstance(told["path"], str) else told["path"]
+def _matching(patterns: list[str], files: list[str]) -> list[str]:
     return [one for one in files if any(fnmatch.fnmatchcase(one, pattern) for pattern in patterns)]
 
 

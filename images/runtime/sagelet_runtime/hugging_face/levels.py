@@ -1,7 +1,7 @@
 """The level of the Trainer's log in Transformers 4.9 to 4.26: INFO in the first process, WARNING in the others.
 
-`log_level="passive"`, the default, leaves the level as it is since 4.27 (huggingface/transformers #21700). Scripts of
-then would lose "***** Running training *****", and their own INFO lines where they ask get_process_log_level.
+Since 4.27 `log_level="passive"`, the default, leaves the level as it is (huggingface/transformers #21700). Older
+scripts would lose "***** Running training *****", and their own INFO lines if they use get_process_log_level.
 """
 
 import functools
@@ -11,22 +11,22 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from sagelet_runtime import image, installed
+from sagelet_runtime.base import image, installed
 from sagelet_runtime.hugging_face import activation
 
-#: The first release with `log_level`, and the first in which "passive" is what it says.
+#: The first release with `log_level`, and the first in which "passive" leaves the level alone.
 SINCE, UNTIL = (4, 9), (4, 27)
 
 
 def is_info(asked: str, there: str) -> bool:
-    """Whether "passive" was INFO in the version `asked` for and is so no more in the one that is `there`."""
+    """True if "passive" was INFO in the version `asked` for and no longer is in `there`, the installed version."""
     return SINCE <= image.numbers(asked) < UNTIL <= image.numbers(there)
 
 
 def install(module: ModuleType) -> None:
-    """Patches `TrainingArguments` of transformers.training_args, where it is of the version that stands in.
+    """Patches `TrainingArguments` of transformers.training_args, if its version is the image's own.
 
-    Another one is of the script's requirements.txt. On AWS, too, it took the place of the image's.
+    Another version comes from the script's requirements.txt. On AWS it replaced the image's version, too.
     """
     there = installed.version("transformers") or ""
     if there != os.environ.get(activation.STANDS_IN) or not is_info(os.environ.get(activation.VARIABLE, ""), there):

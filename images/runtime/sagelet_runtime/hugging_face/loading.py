@@ -1,13 +1,13 @@
-"""What accelerate knows of a loader goes by the batch that the script has, not by the thread that loads ahead.
+"""Keeps accelerate's state of a loader in step with the script's batch, not with the thread that loads ahead.
 
-On XLA accelerate hands its loader to torch_xla's MpDeviceLoader, whose thread runs through it up to 24 batches ahead of
-the script. The loader tells accelerate from that thread where the script is: which loader it reads, whether this is
-the last batch, how many samples of it are no padding. So a short loader is over before the script has its first batch:
+On XLA accelerate passes its loader to torch_xla's MpDeviceLoader, whose thread reads up to 24 batches ahead of the
+script. From that thread the loader tells accelerate which loader is being read, whether this is the last batch, and how
+many of its samples are no padding. So a short loader is finished before the script has its first batch. Then
 gather_for_metrics keeps the padding, and gradient accumulation updates at each batch. See
 docs/explanation/compiled-training.md.
 
-Here the thread runs through a copy of the loader. What the copy did to its state, and said to accelerate, is kept with
-each batch, and is done to the script's loader when the script gets that batch.
+Here the thread reads a copy of the loader. The copy's changes to its state, and its calls to accelerate, are kept with
+each batch. They are applied to the script's loader when the script gets that batch.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from multiprocessing.sharedctypes import RawValue
 from types import ModuleType
 from typing import Any
 
-from sagelet_runtime.say import say_for_all
+from sagelet_runtime.base.say import say_for_all
 
 #: The module to patch once a script imports it.
 MODULE = "accelerate.data_loader"
 
 
 def install(module: ModuleType) -> None:
-    """Patches the loader that accelerate makes on XLA devices; elsewhere it has none."""
+    """Patches the loader that accelerate makes on XLA devices. Does nothing if this release has none."""
     wrapper = getattr(module, "MpDeviceLoaderWrapper", None)
     if wrapper is None:
         return
@@ -51,7 +51,7 @@ def install(module: ModuleType) -> None:
 
 @dataclass
 class _Change:
-    """What a loader did between two batches."""
+    """What a loader changed between two batches."""
 
     #: New values of its attributes.
     state: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class _Change:
 
 
 class Pass:
-    """One run through a loader: the thread iterates over this, the script over `handed_out`."""
+    """One run through a loader. The thread iterates over this object, the script over `handed_out`."""
 
     def __init__(self, loader: Any, size_of: Callable[[Any], int | None]) -> None:
         self._loader = loader
@@ -71,7 +71,7 @@ class Pass:
         self._copy.__dict__["gradient_state"] = _Recorded(loader.gradient_state, self._calls)
         self._seen = dict(self._copy.__dict__)
         self._counted = _counted(self._copy)
-        #: One for each batch that is under way to the script, and one for the end.
+        #: One change for each batch on its way to the script, and one for the end.
         self._changes: deque[_Change] = deque()
 
     def __getattr__(self, name: str) -> Any:
@@ -89,7 +89,7 @@ class Pass:
         self._changes.append(self._change())
 
     def handed_out(self, ahead: Iterable[Any]) -> Iterator[Any]:
-        """`ahead`: the batches of this pass as they come from the thread, in their order."""
+        """Yields the batches to the script. `ahead`: the batches of this pass from the thread, in their order."""
         for batch in ahead:
             self._apply()
             yield batch
@@ -104,7 +104,7 @@ class Pass:
         return change
 
     def _apply(self) -> None:
-        """Nothing is left to apply where the thread ended by an error, which the script gets instead of a batch."""
+        """Applies the next change. There is none if the thread ended by an error, which the script gets."""
         if not self._changes:
             return
         change = self._changes.popleft()
@@ -115,7 +115,7 @@ class Pass:
 
 
 class _Recorded:
-    """accelerate's GradientState as the copy sees it: what changes it is kept for later."""
+    """accelerate's GradientState as the copy sees it. Calls that would change it are kept for later."""
 
     def __init__(self, state: Any, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
         self._state = state
@@ -128,10 +128,10 @@ class _Recorded:
 
 
 def _counted(loader: Any) -> Callable[[int | None], int] | None:
-    """How many samples of the last batch of all workers are no padding, from the size of this worker's.
+    """Returns a function that counts the samples of the last batch of all workers that are no padding.
 
-    For datasets without an index, whose length nobody knows before their end; None for others. Natively accelerate
-    reads those in one process and counts there.
+    It takes the size of this worker's batch. It is for datasets without an index, whose length is unknown before their
+    end. None for others. Natively accelerate reads such datasets in one process and counts there.
     """
     dataset = loader.dataset
     kinds = {kind.__name__ for kind in type(dataset).__mro__}
@@ -140,7 +140,7 @@ def _counted(loader: Any) -> Callable[[int | None], int] | None:
     if "IterableDatasetShard" not in kinds:
         return _size if _is_alone() else None
     if loader.num_workers > 1:
-        # Each of them pads the end of what it reads, so the padding is in the midst of the data, too.
+        # Each loading process pads the end of its part, so padding is in the middle of the data, too.
         say_for_all(
             f"num_workers={loader.num_workers} for a dataset without a length: each of these processes fills up its "
             "last batch, so evaluations over several workers count samples twice. With num_workers=1 or 0 none is"
@@ -154,7 +154,7 @@ def _counted(loader: Any) -> Callable[[int | None], int] | None:
 
 
 def _size(size: int | None) -> int:
-    """accelerate's -1: nobody knows."""
+    """Returns the size, or accelerate's -1 for an unknown one."""
     return -1 if size is None else size
 
 
@@ -165,11 +165,11 @@ def _is_alone() -> bool:
 
 
 class _Samples:
-    """A dataset that counts what is read of it, in this process or in the one that loads (`num_workers`)."""
+    """A dataset that counts the samples read from it, in this process or in a loading process (`num_workers`)."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        #: Only one process writes it. Read at the last batch, when that process has come to the end.
+        #: The count. Only one process writes it. It is read at the last batch, when that process is finished.
         self.seen = RawValue("q", 0)
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Modules of Transformers under the names of then."""
+"""Finds modules of Transformers under their old names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import abc, machinery
 from types import ModuleType
 
-#: Modules that moved, and where to.
+#: Modules that moved, and their new names.
 MOVED = {
     "transformers.deepspeed": "transformers.integrations.deepspeed",
     "transformers.generation_utils": "transformers.generation.utils",
@@ -18,7 +18,7 @@ MOVED = {
 
 
 class Moved(abc.MetaPathFinder):
-    """Last on sys.meta_path: finds modules under their old names, when nothing else does."""
+    """Finds modules under their old names. It is last on sys.meta_path, so only if no other finder does."""
 
     def find_spec(
         self,
@@ -30,7 +30,7 @@ class Moved(abc.MetaPathFinder):
 
 
 class _Copy(abc.Loader):
-    """A module with the names of another."""
+    """Loads a module with the names of another."""
 
     def __init__(self, source: str) -> None:
         self._source = source

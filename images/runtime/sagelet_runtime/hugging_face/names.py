@@ -1,13 +1,13 @@
-"""Functions and classes of Transformers that scripts of then import."""
+"""Functions and classes of Transformers that old scripts import."""
 
 import importlib
 import os
 from typing import Any
 
-#: Names of the package `transformers`, and the modules of it that have them.
+#: Names of the package `transformers`, and its modules that have them today.
 _OF_PACKAGE = {"AdamW": "optimization", "is_torch_tpu_available": "utils"}
 
-#: Accelerate's variable. Without it native workers that find no GPU train alone, each for itself, and nothing says so.
+#: Accelerate's variable. Without it, native workers that find no GPU train alone, and no message says so.
 USE_CPU = "ACCELERATE_USE_CPU"
 
 
@@ -17,13 +17,13 @@ def install_package(import_utils: Any) -> None:
 
 
 def _leave_out_smddp(import_utils: Any) -> None:
-    """What the Trainer does for SageMaker's library needs GPUs. Workers on CPUs exchange by gloo all the same."""
+    """Hides SageMaker's library from the Trainer on CPUs, whose code for it needs GPUs. Workers use gloo anyway."""
     if os.environ.get(USE_CPU) == "true":
         import_utils._smdistributed_available = False
 
 
 def _add_names(import_utils: Any) -> None:
-    """In the class of the package, for `transformers` puts more than one object of it into sys.modules in its time."""
+    """Adds the names to the package's class, because `transformers` puts several objects of it into sys.modules."""
     lazy = import_utils._LazyModule
     original = lazy.__getattr__
 
@@ -40,7 +40,7 @@ def install_utils(utils: Any) -> None:
         return bool(utils.is_torch_xla_available())
 
     def send_example_telemetry(*_: Any, **__: Any) -> None:
-        """Told Hugging Face that an example runs. Nothing leaves the machine."""
+        """Does nothing. The original told Hugging Face that an example runs."""
 
     for function in (is_torch_tpu_available, send_example_telemetry):
         if not hasattr(utils, function.__name__):
@@ -48,7 +48,7 @@ def install_utils(utils: Any) -> None:
 
 
 def install_file_utils(file_utils: Any) -> None:
-    """The module that `utils` was until 4.17 re-exports a part of it."""
+    """Patches file_utils. It was `utils` until 4.17, and re-exports a part of `utils` today."""
     if not hasattr(file_utils, "is_torch_tpu_available"):
         utils = importlib.import_module("transformers.utils")
         file_utils.is_torch_tpu_available = utils.is_torch_tpu_available

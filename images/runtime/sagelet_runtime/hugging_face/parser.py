@@ -1,4 +1,4 @@
-"""HfArgumentParser takes the old names, on the command line and from a dict or JSON file."""
+"""Lets HfArgumentParser take the old names, on the command line and from a dict or JSON file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from sagelet_runtime.hugging_face import arguments
 
-#: A field that only TrainingArguments has: other dataclasses are none of our business.
+#: A field that only TrainingArguments has. Other dataclasses are left alone.
 _OURS = "eval_strategy"
 
 
 def new_words(words: Sequence[str], options: Iterable[str]) -> list[str]:
-    """`--evaluation_strategy no` as `--eval_strategy no`. A dropped option goes with its value.
+    """Turns `--evaluation_strategy no` into `--eval_strategy no`. A dropped option is removed with its value.
 
-    `options` are those that the parser knows (`--eval_strategy`); they stay, whatever their names.
+    `options` are those that the parser knows (`--eval_strategy`). They stay, whatever their names.
     """
     known = {option.removeprefix("--") for option in options if option.startswith("--")}
     found: list[str] = []

@@ -1,6 +1,6 @@
-"""Subclasses of Trainer whose methods have the signatures of then.
+"""Makes subclasses of Trainer work whose methods have old signatures.
 
-The Trainer of today passes `num_items_in_batch` to training_step and compute_loss, and `start_time` to log.
+Today's Trainer passes `num_items_in_batch` to training_step and compute_loss, and `start_time` to log.
 """
 
 import functools
@@ -36,7 +36,7 @@ def _without(method: Callable[..., Any], added: str, of_loss: bool) -> Callable[
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         kwargs.pop(added, None)
         if of_loss:
-            # The loss is then a mean of its own batch, which the Trainer divides by the accumulated steps.
+            # The loss is then the mean over its own batch, and the Trainer divides it by the accumulated steps.
             self.model_accepts_loss_kwargs = False
         return method(self, *args[:count], **kwargs)
 

@@ -1,5 +1,5 @@
 """What a worker did and how long it took, written to `SAGELET_REPORT_DIR/worker-RANK.json` while it trains.
 
-The script is not asked and not changed: what it calls anyway is counted on the way. Nothing here may fail it, change
-what it computes, or cost more than it can measure; `docs/reference/compiler-report.md` says what each figure means.
+The script is not changed: the calls that it makes anyway are counted. Nothing here may fail the script, change what it
+computes, or cost a measurable time. `docs/reference/compiler-report.md` says what each figure means.
 """

@@ -1,4 +1,4 @@
-"""Whose report a file is, where several processes have the variables of one worker: its script may start others."""
+"""Decides which process writes a worker's report. A script may start others, which have the worker's variables, too."""
 
 import errno
 import fcntl
@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-#: Another process has the lock.
+#: Errors that mean that another process has the lock.
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 
 
 class Claim:
-    """The report is that of the first process that trains, until that one ends; then another may take its place.
+    """Gives the report to the first process that trains, until that process ends. Then another may take its place.
 
-    A lock of the kernel's says who it is: it goes with its process, however that ends, and a fork does not inherit it.
+    A lock of the kernel tells which process that is. The lock ends with its process, and a fork does not inherit it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -22,11 +22,14 @@ class Claim:
         self._held: set[str] = set()
 
     def forked(self) -> None:
-        """In a new child process, which holds nothing."""
+        """Forgets the locks. Called in a new child process, which holds none."""
         self._held.clear()
 
     def may_write(self, name: str, document: dict[str, Any]) -> bool:
-        """Whether this process may replace the report `name`. One that does not train gives way to one that did."""
+        """True if this process may replace the report `name`.
+
+        A process that does not train may not replace the report of one that did.
+        """
         if document.get("optimizer_steps"):
             return self._hold(name)
         return not self._trained_elsewhere(name)
@@ -34,7 +37,7 @@ class Claim:
     def _hold(self, name: str) -> bool:
         if name in self._held:
             return True
-        # Kept open: the lock ends with the file.
+        # The file stays open, because the lock ends when it is closed.
         opened = os.open(self._directory / f".{name}.owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -42,7 +45,7 @@ class Claim:
             os.close(opened)
             if error.errno in _TAKEN:
                 return False
-            # A file system without locks: then each process writes.
+            # The file system has no locks, so each process writes.
         self._held.add(name)
         return True
 

@@ -1,4 +1,4 @@
-"""What the workers exchanged, as the module that exchanges it has counted."""
+"""Reports what the workers exchanged, as counted by the module that exchanges it."""
 
 from __future__ import annotations
 
@@ -6,52 +6,53 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-#: Where this process has joined a world of several workers on CPUs.
-MODULE = "sagelet_runtime.world.counters"
-#: Of the bytes of a step's gradients: they may travel in half of their precision; the mean of a loss has a few bytes.
+#: The module that counts. It is imported if this process is one of several workers on CPUs.
+MODULE = "sagelet_runtime.collectives.counters"
+#: The share of a step's gradient bytes that must go out to count as their exchange. Gradients may travel in half
+#: precision. The mean of a loss has only a few bytes.
 GRADIENT_SHARE = 0.5
 
 
 def counted() -> Any | None:
-    """Figures since the process began; None: it has joined no world."""
+    """Returns the figures since the process began, or None if it is not one of several workers."""
     module = sys.modules.get(MODULE)
     return None if module is None else module.figures()
 
 
 class Exchanges:
-    """Counts the optimizer steps that gradients were exchanged for: since the step before, enough bytes went out.
+    """Counts the optimizer steps with an exchange of gradients: enough bytes went out since the step before.
 
-    What went out before the first step does not count: weights are sent to all workers then. What came after the last
-    one does: there are scripts that average the weights once in a while.
+    Bytes before the first step do not count, because weights are sent to all workers then. Bytes after the last step
+    count, because some scripts average the weights once in a while.
     """
 
     def __init__(self, figures: Callable[[], Any | None] = counted) -> None:
         self._figures = figures
-        #: Of the optimizer with the smallest gradients; 0: not known.
+        #: Gradient bytes of the optimizer with the smallest gradients. 0 if unknown.
         self._gradient_bytes = 0
         self._of_gradients = 0
-        #: Bytes that had gone out when an optimizer stepped last; None: none has.
+        #: Bytes that had gone out at the last step of an optimizer, or None if no optimizer has stepped.
         self._bytes_at: int | None = None
 
     def seconds(self) -> float:
-        """In collectives, so far."""
+        """Returns the seconds in collectives so far."""
         figures = self._figures()
         return 0.0 if figures is None else float(figures.seconds)
 
     def size(self, gradient_bytes: int) -> None:
-        """`gradient_bytes`: of an optimizer's parameters when it first stepped."""
+        """Notes the size of an optimizer's gradients, in bytes, at its first step."""
         if gradient_bytes:
             self._gradient_bytes = min(gradient_bytes, self._gradient_bytes or gradient_bytes)
 
     def stepped(self) -> None:
-        """An optimizer did."""
+        """Notes that an optimizer stepped."""
         figures = self._figures()
         if figures is not None:
             self._of_gradients += self._exchanged(figures)
             self._bytes_at = figures.bytes
 
     def document(self, share: float) -> dict[str, Any]:
-        """`share`: of the steps' time."""
+        """Returns the report's figures. Empty if there are none. `share`: the collectives' share of the steps' time."""
         figures = self._figures()
         if figures is None:
             return {}
@@ -65,7 +66,7 @@ class Exchanges:
         }
 
     def _exchanged(self, figures: Any) -> bool:
-        """Whether enough for gradients went out since the last step."""
+        """True if enough bytes for gradients went out since the last step."""
         if self._bytes_at is None:
             return False
         sent = figures.bytes - self._bytes_at

@@ -1,4 +1,4 @@
-"""The report of a worker that trains on an XLA device."""
+"""Makes the report of a worker that trains on an XLA device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sagelet_runtime import hook
+from sagelet_runtime.base import import_hook
 from sagelet_runtime.reporting import evaluations, graphs, inputs, memory, saves, stepping
 from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.inputs import Batches
@@ -16,13 +16,13 @@ from sagelet_runtime.reporting.writer import DIRECTORY, Periodic, Writer
 
 
 def install(torch_xla: Any) -> None:
-    """Nothing is counted where SAGELET_REPORT_DIR is not set."""
+    """Begins to count. Does nothing if SAGELET_REPORT_DIR is not set."""
     directory = os.environ.get(DIRECTORY)
     if not directory:
         return
     import torch
 
-    recorder = Recorder(hook.STARTED_MS, lambda: Periodic(writer, worker.look).start())
+    recorder = Recorder(import_hook.STARTED_MS, lambda: Periodic(writer, worker.look).start())
     counters = Counters(torch_xla)
     worker = CompiledWorker(torch_xla, torch.__version__, counters, recorder)
     writer = Writer(Path(directory), recorder, worker.document)
@@ -38,7 +38,7 @@ def install(torch_xla: Any) -> None:
 
 
 class CompiledWorker:
-    """What this process has to report."""
+    """The report of this process."""
 
     def __init__(self, torch_xla: Any, torch_version: str, counters: Counters, recorder: Recorder) -> None:
         self._native = torch_xla._XLAC
@@ -48,14 +48,14 @@ class CompiledWorker:
         self._compiling_since_ms = 0
 
     def look(self) -> None:
-        """Notices when a compilation begins and ends."""
+        """Notices when a compilation begins or ends."""
         if not self._counters.compiling:
             self._compiling_since_ms = 0
         elif not self._compiling_since_ms:
             self._compiling_since_ms = time.time_ns() // 1_000_000
 
     def document(self) -> dict[str, Any] | None:
-        """None in a process that has not used XLA: a launcher, a tool."""
+        """Returns the report, or None in a process that has not used XLA, such as a launcher or a tool."""
         if not self._native._xla_runtime_is_initialized():
             return None
         self.look()

@@ -1,22 +1,22 @@
-"""torch_xla's own counters and metrics, as figures of the report."""
+"""Turns torch_xla's own counters and metrics into figures of the report."""
 
 from collections.abc import Callable
 from typing import Any
 
-from sagelet_runtime import compile_cache
+from sagelet_runtime.gpu import compile_cache
 from sagelet_runtime.reporting.untraced import untraced
 
 
 class Counters:
-    """Reads them; what this torch_xla does not have is 0.
+    """Reads counters and metrics. One that this torch_xla lacks is 0.
 
-    Scripts clear them, and so does torch_xla for torch.compile: what they were then is carried on.
+    Scripts clear them, and so does torch_xla for torch.compile. Their values from before are then added.
     """
 
     def __init__(self, torch_xla: Any) -> None:
         self._native = torch_xla._XLAC
         self._value = self._native._xla_counter_value
-        #: The smallest number of programs seen under way; not all ways to compile count both ends.
+        #: The smallest number of unfinished compilations seen. Some ways to compile count only one of the two ends.
         self._idle = 0
         self._carried: dict[str, int] = {}
         self._carried_timed: dict[str, tuple[int, float]] = {}
@@ -26,22 +26,22 @@ class Counters:
         self._native._clear_xla_metrics = self._cleared_metrics(self._native._clear_xla_metrics)
 
     def dispatched(self) -> int:
-        """Graphs that ran since the counters were last cleared, compiled for it or not."""
+        """Returns the number of graphs that ran since the counters were last cleared, newly compiled or not."""
         return (self._value("CachedCompile") or 0) + (self._value("UncachedCompile") or 0)
 
     def compiled(self) -> int:
-        """Programs that were compiled."""
+        """Returns the number of programs that were compiled."""
         return self._count("CreateCompileHandles")
 
     @property
     def compiling(self) -> bool:
-        """Whether a program is being compiled now."""
+        """True while a program is being compiled."""
         under_way = self._count("UncachedCompile") - self._timed("CompileTime")[0]
         self._idle = min(self._idle, under_way)
         return under_way > self._idle
 
     def document(self, breaks: int, steps: int) -> dict[str, Any]:
-        """`breaks`: graphs that ran because a value was read."""
+        """Returns the report's figures. `breaks`: the number of graphs that ran because a value was read."""
         compiles, compile_seconds = self._timed("CompileTime")
         runs = [self._timed(name) for name in ("ExecuteTime", "ExecuteReplicatedTime")]
         return {
@@ -64,7 +64,7 @@ class Counters:
         }
 
     def platform(self) -> str:
-        """PJRT's: CPU, CUDA, ..."""
+        """Returns PJRT's name of the platform: CPU, CUDA, ..."""
         return str(self._native._xla_get_devices()[0]).partition(":")[0]
 
     def _cleared_counters(self, clear: Callable[[], None]) -> Callable[[], None]:
@@ -73,7 +73,7 @@ class Counters:
             names = {*self._native._xla_counter_names(), *self._carried}
             before = {name: self._count(name) for name in names}
             clear()
-            # Not all are cleared.
+            # Some counters are not cleared.
             self._carried = {name: before[name] - (self._value(name) or 0) for name in names}
 
         return cleared
@@ -112,7 +112,7 @@ class Counters:
         return {"count": count, "bytes": int(self._metric(sized)[1]), "seconds": seconds}
 
     def _fallbacks(self) -> dict[str, int]:
-        """Without the reading of a scalar, which torch_xla counts as one."""
+        """Counts fallbacks to the CPU, without the reading of a scalar, which torch_xla counts as one."""
         carried = {name for name, count in self._carried.items() if count and name.startswith("aten::")}
         names = {*self._native._get_executed_fallback_ops(), *carried}
         return {name: self._count(name) for name in sorted(names) if name != "aten::_local_scalar_dense"}

@@ -1,4 +1,4 @@
-"""Where values of XLA tensors are read: the graph so far has to run for each, and Python waits for it."""
+"""Notes where values of XLA tensors are read. For each, the graph so far has to run, and Python waits for it."""
 
 import functools
 import sys
@@ -14,7 +14,7 @@ _READS = ("item", "tolist", "numpy", "cpu", "__repr__", "__format__", "__bool__"
 
 def install(torch: Any, recorder: Recorder) -> None:
     local = recorder.reading
-    # Subclasses may have a __torch_function__, which sees every attribute that is asked for.
+    # Subclasses may have a __torch_function__, which sees every attribute access.
     plain = frozenset((torch.Tensor, torch.nn.Parameter))
     for name in _READS:
         setattr(torch.Tensor, name, _reading(getattr(torch.Tensor, name), name, plain, local, recorder))

@@ -1,4 +1,4 @@
-"""Where the script, or a library for it, ends a graph."""
+"""Notes where the script, or a library that it uses, ends a graph."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.untraced import untraced
 
-#: Run what is pending: `_xla_step_marker` at the end of a step, the others in between.
+#: Functions that run what is pending: `_xla_step_marker` at the end of a step, the others in between.
 _SYNCS = ("_xla_sync_live_tensors", "_xla_sync_multi")
 
 

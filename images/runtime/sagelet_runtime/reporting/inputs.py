@@ -1,6 +1,6 @@
-"""Batches: how long the script waits for each, their shapes, and how many rows it trains on.
+"""Measures batches: how long the script waits for each, their shapes, and how many rows it trains on.
 
-A batch counts as trained on when a backward pass follows it, so those of an evaluation do not.
+A batch counts as trained on when a backward pass follows it. So batches of an evaluation do not count.
 """
 
 import threading
@@ -15,12 +15,12 @@ _DEEPEST = 4
 
 
 class _Loading(threading.local):
-    #: This thread loads ahead for an MpDeviceLoader: the script does not wait for it.
+    #: True if this thread loads ahead for an MpDeviceLoader. The script does not wait for it.
     ahead = False
 
 
 class Batches:
-    """The batch that the script has in hand."""
+    """Follows the batch that the script is using."""
 
     def __init__(self, recorder: Recorder, tensor: type) -> None:
         self._recorder = recorder
@@ -29,7 +29,7 @@ class Batches:
         self._loading = _Loading()
 
     def waiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A call that returns the next batch."""
+        """Wraps a call that returns the next batch, and measures the wait."""
 
         @untraced
         def wait(*args: Any, **kwargs: Any) -> Any:
@@ -44,7 +44,7 @@ class Batches:
         return wait
 
     def ahead(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """What a thread that loads ahead runs."""
+        """Wraps the function of a thread that loads ahead."""
 
         @untraced
         def load(*args: Any, **kwargs: Any) -> Any:
@@ -54,7 +54,7 @@ class Batches:
         return load
 
     def used(self) -> None:
-        """A backward pass, or an optimizer step: what the batch was for."""
+        """Counts the batch as trained on. Called at a backward pass or an optimizer step."""
         shape, self._pending = self._pending, None
         if shape is not None:
             self._recorder.trained_on(shape)
@@ -82,7 +82,7 @@ def install(torch: Any, batches: Batches) -> None:
 
 
 def install_parallel(batches: Batches) -> None:
-    """Loaders of torch_xla: threads load from the DataLoader, the script waits for their queue."""
+    """Patches torch_xla's loaders: threads load from the DataLoader, and the script waits for their queue."""
     from torch_xla.distributed.parallel_loader import ParallelLoader
 
     ParallelLoader._loader_worker = batches.ahead(ParallelLoader._loader_worker)
@@ -90,7 +90,7 @@ def install_parallel(batches: Batches) -> None:
 
 
 def _first(value: Any, tensor: type, depth: int = 0) -> Any:
-    """The first tensor in a batch, as collate functions nest them."""
+    """Returns the first tensor in a batch, in any nest that collate functions make. None if there is no tensor."""
     if isinstance(value, tensor):
         return value
     if depth > _DEEPEST:

@@ -1,4 +1,4 @@
-"""The most memory that the process, or its accelerator, held."""
+"""Reads the most memory that the process, or its accelerator, held."""
 
 import resource
 import sys
@@ -6,13 +6,13 @@ from typing import Any
 
 
 def of_process() -> dict[str, Any]:
-    """Resident pages; the kernel keeps the maximum, in KiB (on macOS in bytes)."""
+    """Returns the maximum of resident memory. The kernel keeps it in KiB (on macOS in bytes)."""
     unit = 1 if sys.platform == "darwin" else 1024
     return {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, "kind": "rss"}
 
 
 def of_xla_device(platform: str) -> dict[str, Any]:
-    """Of the accelerator where PJRT tells; its CPU client does not."""
+    """Returns the accelerator's memory. Empty if PJRT does not report it, as its CPU client does not."""
     if platform == "CPU":
         return of_process()
     import torch_xla.core.xla_model as xm
@@ -26,7 +26,7 @@ def of_xla_device(platform: str) -> dict[str, Any]:
 
 
 def of_native(torch: Any) -> dict[str, Any]:
-    """Of the GPU that a native job trains on."""
+    """Returns the memory of the GPU that a native job trains on."""
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return of_process()
     limit = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory

@@ -1,4 +1,7 @@
-"""The report of a worker that trains without XLA: its steps by its optimizers' steps. No thread, no wrapped tensors."""
+"""Makes the report of a worker that trains without XLA. It counts the steps of optimizers.
+
+It starts no thread and wraps no tensors.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sagelet_runtime import hook
+from sagelet_runtime.base import import_hook
 from sagelet_runtime.reporting import inputs, memory, stepping
 from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
@@ -14,15 +17,15 @@ from sagelet_runtime.reporting.writer import DIRECTORY, Writer
 
 
 def install(torch: Any) -> None:
-    """Nothing is counted where SAGELET_REPORT_DIR is not set."""
+    """Begins to count. Does nothing if SAGELET_REPORT_DIR is not set."""
     directory = os.environ.get(DIRECTORY)
     if not directory:
         return
-    recorder = Recorder(hook.STARTED_MS)
+    recorder = Recorder(import_hook.STARTED_MS)
     batches = Batches(recorder, torch.Tensor)
 
     def document() -> dict[str, Any] | None:
-        """None in a process that does not train."""
+        """Returns the report, or None in a process that does not train."""
         if not recorder.steps.optimizer_steps:
             return None
         known = {"compiled": False, "torch": torch.__version__, "memory": memory.of_native(torch)}

@@ -1,4 +1,4 @@
-"""Calls by the line of the user's script that made them."""
+"""Counts calls by the line of the user's script that made them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, Optional
 
-#: Different places that are kept; a script that makes up code as it goes must not fill the memory.
+#: Different places kept, at most: a script that generates code must not fill the memory.
 MOST = 256
-#: Frames that are walked: from a library's innards to the script.
+#: Frames to walk, at most, from the inside of a library to the script.
 _DEEPEST = 100
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -20,13 +20,13 @@ _STANDARD = tuple(os.path.join(sysconfig.get_paths()[name], "") for name in ("st
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _TORCH = ("torch" + os.sep, "torch_xla" + os.sep)
 
-#: Code and line in the script, and `package/file.py:line` of the library that made the call, if one did.
+#: Code and line in the script, and `package/file.py:line` of the library if a library made the call.
 Where = tuple[Optional[CodeType], int, str]
 
 
 @dataclass
 class _Calls:
-    #: As it is to be shown: Python forgets where the script was before its exit handlers run.
+    #: The place as it is shown. Python forgets the script's directory before its exit handlers run.
     file: str
     count: int = 0
     seconds: float = 0.0
@@ -39,7 +39,7 @@ class Places:
         self._found: dict[tuple[str, Where], _Calls] = {}
 
     def add(self, call: str, frame: FrameType | None, seconds: float = 0.0) -> None:
-        """`frame`: whoever made the call."""
+        """Counts a call. `frame` is the caller's."""
         key = (call, _where(frame))
         calls = self._found.get(key)
         if calls is None:
@@ -51,7 +51,7 @@ class Places:
         calls.seconds += seconds
 
     def listed(self) -> list[dict[str, Any]]:
-        """JSON-ready, the largest count first."""
+        """Returns the places, ready for JSON, the largest count first."""
         entries = sorted(self._found.copy().items(), key=lambda item: -item[1].count)
         return [
             {
@@ -68,7 +68,7 @@ class Places:
 
 
 def _where(frame: FrameType | None) -> Where:
-    """The innermost frame of the script, and of the libraries between it and the call the innermost but torch's."""
+    """Finds the script's innermost frame, and the innermost frame between it and the call that is not torch's."""
     via = ""
     for _ in range(_DEEPEST):
         if frame is None:
@@ -93,7 +93,7 @@ def _kind(filename: str) -> str:
 
 
 def _within(filename: str) -> str:
-    """`transformers/trainer.py` of a package's file, `logging/__init__.py` of one of Python's own."""
+    """Shortens a path to `transformers/trainer.py` in a package, and `logging/__init__.py` in Python's own library."""
     for directory in _PACKAGES:
         _, found, below = filename.rpartition(directory)
         if found:
@@ -102,7 +102,7 @@ def _within(filename: str) -> str:
 
 
 def shown(filename: str) -> str:
-    """Relative to the directory of the script, or of the working directory; else as it is."""
+    """Returns the path relative to the script's directory or the working directory, or unchanged outside of both."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     roots = [os.path.dirname(os.path.abspath(main))] if main else []
     for root in (*roots, os.getcwd()):

@@ -1,4 +1,4 @@
-"""All that is counted in this process."""
+"""Holds everything that is counted in this process."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from sagelet_runtime.base.say import say_once
 from sagelet_runtime.reporting.collectives import Exchanges
 from sagelet_runtime.reporting.places import Places
 from sagelet_runtime.reporting.steps import Steps
-from sagelet_runtime.say import say_once
 
-#: Shapes of batches that are kept.
+#: Different shapes of batches kept, at most.
 MOST_SHAPES = 256
 
 
 class Reading(threading.local):
-    #: Within a call that is noted: `__repr__` calls `cpu`, too, and is one evaluation.
+    #: True within a call that is counted. `__repr__` calls `cpu`, too, and is one evaluation.
     inside = False
 
 
 class Recorder:
-    """Counts; `document` may be called by another thread meanwhile."""
+    """Counts. Another thread may call `document` meanwhile."""
 
     def __init__(self, started_ms: int, in_use: Callable[[], None] | None = None) -> None:
-        """`in_use`: called once in a process that trains, or opens a device to."""
+        """`in_use` is called once in a process that trains, or that opens a device to train."""
         self.started_ms = started_ms
         self._in_use = in_use
         self.reading = Reading()
@@ -34,7 +34,7 @@ class Recorder:
 
     def _begin(self) -> None:
         self.pid = os.getpid()
-        #: This process is a fork of the one that it counted for, and has not trained yet.
+        #: True if this process is a fork of the one that was counted, and has not trained yet.
         self.inherited = False
         self._used = False
         self.exchanges = Exchanges()
@@ -47,11 +47,11 @@ class Recorder:
         self.parameters = {"cpu": 0, "xla": 0}
 
     def forked(self) -> None:
-        """In a new child process: a worker of a data loader has nothing to report, one that trains counts afresh."""
+        """Called in a new child process. A data loader's worker reports nothing. A training process counts from 0."""
         self.inherited = True
 
     def use(self) -> None:
-        """This process trains, or is about to."""
+        """Notes that this process trains, or is about to."""
         if self.inherited:
             self._begin()
             self.started_ms = time.time_ns() // 1_000_000
@@ -61,11 +61,11 @@ class Recorder:
                 self._in_use()
 
     def failed(self, error: Exception) -> None:
-        """The script goes on; what went wrong is said once."""
+        """Prints once what went wrong. The script goes on."""
         say_once(f"the compile report is incomplete: {error!r}")
 
     def trained_on(self, shape: tuple[int, ...]) -> None:
-        """A batch whose first tensor has this shape."""
+        """Counts a batch whose first tensor has this shape."""
         if shape in self.shapes or len(self.shapes) < MOST_SHAPES:
             self.shapes[shape] = self.shapes.get(shape, 0) + 1
         self.steps.samples += shape[0] if shape else 0

@@ -1,4 +1,7 @@
-"""Checkpoints of XLA tensors, by torch.save (the file cannot be loaded where there is no torch_xla) or xm.save."""
+"""Notes checkpoints of XLA tensors, made by torch.save or xm.save.
+
+A file of torch.save with XLA tensors cannot be loaded without torch_xla.
+"""
 
 import functools
 import sys
@@ -10,7 +13,7 @@ from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.untraced import untraced
 
 _DEEPEST = 6
-#: `xm.save` hands torch.save tensors that it has brought to the CPU.
+#: `xm.save` copies tensors to the CPU before it calls torch.save.
 _XM = "torch_xla.core.xla_model"
 
 
@@ -21,7 +24,7 @@ def install(torch: Any, recorder: Recorder) -> None:
     @functools.wraps(original)
     def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1)
-        # xm.mesh_reduce uses torch.save, too, to exchange values.
+        # xm.mesh_reduce also uses torch.save, to exchange values.
         by_xm = caller.f_code.co_name == "save" and caller.f_globals.get("__name__") == _XM
         if not by_xm and not _holds_xla(obj, torch.Tensor):
             return original(obj, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Optimizer steps, of all optimizers of the process."""
+"""Counts the steps of all optimizers of the process."""
 
 import time
 import weakref
@@ -8,21 +8,21 @@ from typing import Any
 from sagelet_runtime.reporting.recorder import Recorder
 from sagelet_runtime.reporting.untraced import untraced
 
-#: Optimizers that are named.
+#: Optimizers named in the report, at most.
 MOST = 16
 After = Callable[[], None]
 
 
 def install(recorder: Recorder, after: After) -> None:
-    """`after`: called after each step."""
+    """Counts optimizer steps from now on. `after` is called after each step."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     register_optimizer_step_post_hook(observer(recorder, after))
 
 
 def observer(recorder: Recorder, after: After) -> Callable[[Any, Any, Any], None]:
-    """What torch calls after each step of any optimizer."""
-    #: By id: an optimizer may compare as it likes. Not kept alive, so another may get the id of one that is gone.
+    """Returns the function that torch calls after each step of any optimizer."""
+    #: Optimizers by id, because one may define equality. They are not kept alive, so an id may be used again.
     known: dict[int, weakref.ref[Any]] = {}
 
     @untraced
@@ -59,6 +59,6 @@ def _note(optimizer: Any, recorder: Recorder) -> None:
 
 
 def _rate(group: dict[str, Any]) -> float:
-    """0 where it is a tensor: to read it would run the graph."""
+    """Returns the learning rate, or 0 if it is a tensor: reading a tensor would run the graph."""
     rate = group.get("initial_lr", group.get("lr"))
     return float(rate) if isinstance(rate, (int, float)) else 0.0

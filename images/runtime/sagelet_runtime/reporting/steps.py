@@ -5,29 +5,29 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: Steps that the median is of.
+#: The number of last steps from which the median is taken.
 WINDOW = 2048
-#: Numbers of compiling steps that are kept.
+#: Numbers of compiling steps kept, at most.
 MOST_COMPILING = 256
 
 
 class Steps:
-    """Times steps from one end to the next: the end of a graph, or of an optimizer step, that follows one.
+    """Times steps from one end to the next. A step ends with the first graph that ends after an optimizer step.
 
-    What is called in each step adds numbers and nothing more.
+    In a script that ends no graph, it ends with the optimizer step. The calls in each step only add numbers.
     """
 
     def __init__(self, exchanged: Callable[[], float] = lambda: 0.0) -> None:
-        """`exchanged`: seconds in collectives so far."""
+        """`exchanged` returns the seconds in collectives so far."""
         self._exchanged = exchanged
         self.steps = 0
         self.optimizer_steps = 0
         #: Graphs that the script ended.
         self.markers = 0
-        #: Graphs that ran in between, because a value was read; and those that had run when one was last ended.
+        #: Graphs that ran in between because a value was read, and the number that had run when one was last ended.
         self.breaks = 0
         self.graphs = 0
-        #: Seconds that the script waited for batches so far, and rows of those that it trained on.
+        #: Seconds that the script waited for batches so far, and rows that it trained on.
         self.waited = 0.0
         self.samples = 0
         self.compiling_steps: list[int] = []
@@ -36,7 +36,7 @@ class Steps:
         #: When the first step ended, ms since the epoch.
         self.first_ended_ms = 0
         self.last_ended = 0.0
-        #: When an optimizer stepped last; a script that ends no graph has only that. On time.perf_counter.
+        #: The last optimizer step, by time.perf_counter. A script that ends no graph has only that.
         self.optimizer_stepped = 0.0
         self._began: float | None = None
         self._counted_at = 0
@@ -44,21 +44,27 @@ class Steps:
         self._waited_at = 0.0
         self._samples_at = 0
         self._exchanged_at = 0.0
-        #: Seconds, seconds waiting for the batch, rows, seconds in collectives: of the steps that compiled nothing.
+        #: For each step that compiled nothing: seconds, seconds waiting for the batch, rows, seconds in collectives.
         self._window: collections.deque[tuple[float, float, int, float]] = collections.deque(maxlen=WINDOW)
 
     def broken(self, graphs: int) -> None:
-        """`graphs`: that have run until now, where the script, or we, end another. Fewer when they were cleared."""
+        """Counts the graphs that ran since a graph was last ended. Called when the script or sagelet ends another.
+
+        `graphs`: the number that have run so far. It is smaller than before if the counters were cleared.
+        """
         self.breaks += max(0, graphs - self.graphs)
         self.graphs = graphs
 
     def about_to_begin(self) -> None:
-        """The first step has not begun before: its device was opened, its batch came, a graph before it ended."""
+        """Sets the start of the first step to now. Called when the device is opened, a batch comes or a graph ends."""
         if self.steps == 0 and self.optimizer_steps == 0:
             self._began = time.perf_counter()
 
     def graph_ended(self, compiles: int) -> None:
-        """`compiles`: programs that were compiled so far; a step in which one was is no measure of the others."""
+        """Notes the end of a graph. `compiles`: the number of programs compiled so far.
+
+        A step that compiled a program is left out of the times of the others.
+        """
         self.markers += 1
         if self.optimizer_steps != self._counted_at:
             self.step_ended(compiles)
@@ -85,13 +91,13 @@ class Steps:
         self._waited_at, self._samples_at, self._exchanged_at = self.waited, self.samples, exchanged
 
     def exchange_share(self) -> float:
-        """Of the time of the steps that compiled nothing, what collectives took; 0 where there is no such step."""
+        """Returns the collectives' share of the time of the steps that compiled nothing. 0 if there is no such step."""
         window = list(self._window)
         seconds = sum(entry[0] for entry in window)
         return min(1.0, sum(entry[3] for entry in window) / seconds) if seconds else 0.0
 
     def _last_step_ms(self) -> int:
-        """ms since the epoch; 0: there was none."""
+        """Returns ms since the epoch, or 0 if there was no step."""
         last = max(self.last_ended, self.optimizer_stepped)
         return time.time_ns() // 1_000_000 - round((time.perf_counter() - last) * 1000) if last else 0
 

@@ -1,4 +1,4 @@
-"""Functions that torch.compile leaves alone: it would try to compile what we put around torch's own, and say so."""
+"""Keeps torch.compile off sagelet's wrappers of torch's functions. It would try to compile them, and warn."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -7,10 +7,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def untraced(function: F) -> F:
-    """The function itself. Dynamo runs it, and what it calls, as Python does."""
+    """Returns the function itself. Dynamo runs it, and what it calls, as plain Python."""
     try:
         from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
-    except ImportError:  # Another torch, or none: nothing but a warning of Dynamo's is lost.
+    except ImportError:  # Another torch, or none. Then Dynamo may warn, and nothing else changes.
         return function
     set_code_exec_strategy(function.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
     return function

@@ -1,4 +1,4 @@
-"""Puts a worker's report into its file, now and then and when the process ends."""
+"""Writes a worker's report into its file from time to time and when the process ends."""
 
 import atexit
 import itertools
@@ -10,37 +10,40 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional
 
+from sagelet_runtime.base.say import say_once
 from sagelet_runtime.reporting.claim import Claim
 from sagelet_runtime.reporting.recorder import Recorder
-from sagelet_runtime.say import say_once
 
 DIRECTORY = "SAGELET_REPORT_DIR"
-#: Seconds between two writings. A process that a signal ends leaves what it had then.
+#: Seconds between two writes. A process that a signal ends leaves its last one.
 EVERY = 1.0
-#: Seconds that a process waits at most, at its end, for a thread of its own that writes.
+#: Seconds, at most, that a process waits at its end for its own writing thread.
 PATIENCE = 10.0
 
-#: The report, JSON-ready; None: there is nothing to report yet.
+#: The report, JSON-ready, or None if there is nothing to report yet.
 Compose = Callable[[], Optional[dict[str, Any]]]
 
 
 class Writer:
-    """`worker-RANK.json`, replaced as a whole: who reads it never sees a half. Failures are said once, not raised."""
+    """Writes `worker-RANK.json`, always as a whole, so readers never see half of it.
+
+    Failures are printed once and not raised.
+    """
 
     def __init__(self, directory: Path, recorder: Recorder, compose: Compose) -> None:
         self._directory = directory
         self._recorder = recorder
         self._compose = compose
         self._claim = Claim(directory)
-        # A signal's handler may end the process while the thread that it interrupted is writing.
+        # Reentrant: a signal's handler may end the process while the thread that it interrupted is writing.
         self._guard = threading.RLock()
         self._drafts = itertools.count()
         self._written = 0.0
-        #: The last word has been said.
+        #: True once the final report is written.
         self._ended = False
 
     def install(self) -> None:
-        """Writes when the process ends: by itself, with an exception, by os._exit."""
+        """Writes when the process ends: by itself, with an exception or by os._exit."""
         atexit.register(self.write, finished=True)
         os.register_at_fork(after_in_child=self._forked)
         leave = os._exit
@@ -94,10 +97,10 @@ class Writer:
 
 
 class Periodic(threading.Thread):
-    """Writes while the script trains, and watches what a blocked script cannot tell."""
+    """Writes while the script trains, and watches for compilations, during which the script is blocked."""
 
     def __init__(self, writer: Writer, look: Callable[[], None]) -> None:
-        """`look`: called a few times a second."""
+        """`look` is called before each write that may be due, every EVERY / 4 seconds."""
         super().__init__(name="sagelet-report", daemon=True)
         self._writer = writer
         self._look = look

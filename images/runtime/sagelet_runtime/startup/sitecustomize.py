@@ -1,8 +1,8 @@
-"""First on PYTHONPATH of the processes of jobs.
+"""Sets up a Python process of a job. This file is first on PYTHONPATH there.
 
-Readies the hooks of torch_xla, transformers and the Hub's clients, the stand-ins of packages and the workers' notes,
-has the installation of SDK v3's driver watched, then runs the sitecustomize that it hides. Every Python of the job
-imports this at start, so it stays small. In a native job it readies what counts steps.
+It installs the hooks of torch_xla, transformers and the Hub's clients, the stand-ins for packages and the notes of
+workers. It has the installation of SDK v3's driver watched. In a native job it installs the hooks that count steps.
+Then it runs the sitecustomize that it hides. Every Python of the job imports it at start, so keep it small.
 """
 
 import os
@@ -28,11 +28,11 @@ def _activate() -> None:
     if util.find_spec("sagelet_runtime") is None:
         sys.path.append(_ROOT)
     if driven:
-        from sagelet_runtime import driver_install
+        from sagelet_runtime.requirements import driver_install
 
         driver_install.watch_if_it_is_this_process()
     if several:
-        from sagelet_runtime.workers import deaths
+        from sagelet_runtime.workers import worker_failures as deaths
 
         deaths.install(os.environ)
     if hub:
@@ -43,11 +43,13 @@ def _activate() -> None:
         from sagelet_runtime.hugging_face import activation
 
         activation.activate()
-    if stands_in:
-        from sagelet_runtime import missing_gpu
+    from sagelet_runtime import stand_ins
+    from sagelet_runtime.base import command_line, import_hook, processes
+    from sagelet_runtime.entry import patches as hook
+    from sagelet_runtime.torch_xla import spawn_modules
 
-        missing_gpu.activate()
-    from sagelet_runtime import command_line, hook, processes, spawn_modules, stand_ins
+    if stands_in:
+        hook.activate_without_gpu()
 
     command = command_line.of_this_process()
     if spawn_modules.stand_in(command):
@@ -60,9 +62,9 @@ def _activate() -> None:
     if processes.is_torchrun(command):
         from sagelet_runtime.workers import whole_lines
 
-        hook.after(whole_lines.MODULE, whole_lines.install)
+        import_hook.after(whole_lines.MODULE, whole_lines.install)
     if debugged:
-        from sagelet_runtime import attach
+        from sagelet_runtime.entry import attach
 
         if attach.is_wanted(os.environ, command):
             attach.listen(os.environ)

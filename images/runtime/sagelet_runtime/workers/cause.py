@@ -1,4 +1,4 @@
-"""The `ErrorMessage` of a job of several workers: the first one's own error, and which worker it was."""
+"""Makes the `ErrorMessage` of a job of several workers: the error of the worker that failed first, and its name."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sagelet_runtime.failure import ERROR_BUDGET, fit
-from sagelet_runtime.workers import deaths
-from sagelet_runtime.workers.deaths import Death
-from sagelet_runtime.workers.world import VARIABLE, from_json
+from sagelet_runtime.base.failure import ERROR_BUDGET, explained
+from sagelet_runtime.base.hub_misses import HubMisses
+from sagelet_runtime.base.world import VARIABLE, from_json
+from sagelet_runtime.workers import worker_failures as deaths
+from sagelet_runtime.workers.worker_failures import Death
 
-#: torchrun's own report of a worker that a signal ended; such a one leaves no note.
+#: torchrun's own report of a worker that was ended by a signal. Such a worker leaves no note.
 _TORCHRUN_KILLED = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\n\s*exitcode\s*:\s*-(\d+)")
 
 
-def explain(environ: Mapping[str, str], code: int, lines: Sequence[str]) -> str | None:
-    """The text for a host whose launcher ended with `code`; None: its workers say nothing. `lines`: the output."""
+def explain(environ: Mapping[str, str], code: int, lines: Sequence[str], misses: HubMisses | None = None) -> str | None:
+    """Returns the text for a host whose launcher ended with `code`, or None if its workers left no error.
+
+    `lines`: the launcher's output.
+    """
     if not code or deaths.DIRECTORY not in environ:
         return None
     directory = Path(environ[deaths.DIRECTORY])
@@ -26,7 +30,7 @@ def explain(environ: Mapping[str, str], code: int, lines: Sequence[str]) -> str 
         if death is None:
             return None
         deaths.publish(directory, death)
-    return _text(_name(environ, death.rank), death, code)
+    return _text(_name(environ, death.rank), death, code, misses or HubMisses())
 
 
 def _killed_under_torchrun(lines: Sequence[str]) -> Death | None:
@@ -42,11 +46,12 @@ def _name(environ: Mapping[str, str], rank: int) -> str:
         return f"worker {rank}"
 
 
-def _text(name: str, death: Death, code: int) -> str:
-    """In the form of AWS's toolkit: lines joined by a line feed and a space."""
+def _text(name: str, death: Death, code: int, misses: HubMisses) -> str:
+    """Returns the text in the form of AWS's toolkit: lines joined by a line feed and a space."""
     if not death.text:
         return f"{name} left with exit code {code}"
     lines = death.text.split("\n")
     if len(lines) == 1:
         return f"{name} was {death.text}" if death.killed or death.text.startswith("killed") else f"{name}: {lines[0]}"
-    return "\n ".join([f"{name}:", *(line.strip() for line in fit(lines, ERROR_BUDGET - len(name) - 3))])
+    fitted = explained(lines, misses, ERROR_BUDGET - len(name) - 3)
+    return "\n ".join([f"{name}:", *(line.strip() for line in fitted)])

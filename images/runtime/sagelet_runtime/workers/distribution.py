@@ -1,18 +1,18 @@
-"""Which launcher a job's `distribution=` asks for, and the world it starts."""
+"""Finds the launcher that a job's `distribution=` asks for, and the workers that it starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from sagelet_runtime import compiler
-from sagelet_runtime.workers.world import World, gpus_of
+from sagelet_runtime.base import compiler
+from sagelet_runtime.base.world import World, gpus_of
 
 XLA, DDP, SMDDP, TORCHRUN, MPI = "pytorchxla", "pytorchddp", "smdistributed", "torch_distributed", "mpi"
-#: Those whose workers train natively, unless the job is compiled.
+#: Distributions whose workers train natively, unless the job is compiled.
 NATIVE = (DDP, SMDDP, TORCHRUN)
 
-#: Framework parameters and what the SDK calls them, in the order in which AWS's module for PyTorch looks at them
+#: Framework parameters and the SDK's names for them, in the order in which AWS's module for PyTorch checks them
 #: (sagemaker_pytorch_container/training.py).
 FLAGS = {
     "sagemaker_mpi_enabled": MPI,
@@ -24,9 +24,9 @@ FLAGS = {
 
 
 def chosen(job: Any) -> str | None:
-    """The distribution of this host's instance group; None: the script runs alone.
+    """Returns the distribution of this host's instance group, or None if the script runs alone.
 
-    Raises CompilerConfigurationError for a flag that is no boolean.
+    Raises CompilerConfigurationError for a flag that is not a boolean.
     """
     parameters = job.additional_framework_parameters
     if job.current_instance_group not in job.distribution_instance_groups:
@@ -35,15 +35,15 @@ def chosen(job: Any) -> str | None:
 
 
 def has_smddp(parameters: Mapping[str, object]) -> bool:
-    """torchrun's jobs may have SageMaker's library, too."""
+    """True if the job asks for SageMaker's library. Jobs of torchrun may have it, too."""
     flag = "sagemaker_distributed_dataparallel_enabled"
     return compiler.parse_flag(flag, parameters.get(flag, False))
 
 
 def world_of(job: Any, environ: Mapping[str, str], address: str, port: int) -> World:
-    """The hosts of the job's distribution, one worker for each GPU of their instance types, at least one.
+    """Returns the distribution's hosts, with one worker for each GPU of their instance types and at least one.
 
-    Without a distribution, or outside of its instance groups: all hosts, for a launcher that the script may start.
+    Without a distribution, or outside of its instance groups, it has all hosts, for a launcher that the script starts.
     """
     types = {
         host: group["instance_type"]
@@ -56,7 +56,7 @@ def world_of(job: Any, environ: Mapping[str, str], address: str, port: int) -> W
 
 
 def announcement(name: str, world: World, instance_type: str, gpus: int, threads: int) -> str:
-    """The job's line about its workers. `gpus`: those that this host has."""
+    """Returns the line about the workers in the job's log. `gpus`: the number of GPUs of this host."""
     hosts = f"on each of {len(world.hosts)} hosts" if len(world.hosts) > 1 else "on one host"
     if len(set(world.workers)) > 1:
         hosts = f"on {len(world.hosts)} hosts ({', '.join(map(str, world.workers))})"

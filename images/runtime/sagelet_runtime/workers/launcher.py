@@ -1,7 +1,8 @@
 """Starts the workers of one host and ends them together: what mpirun and AWS's xla_spawn do.
 
-The first worker that fails ends the others, SIGTERM first; its exit code is the launcher's. A stop request goes to
-every worker once, and then each ends in its own time. When the launcher is killed the kernel kills the workers.
+When one worker fails, the others are ended, with SIGTERM first. The launcher exits with the failed worker's exit code.
+A stop request goes to every worker once, and then each ends in its own time. When the launcher is killed, the kernel
+kills the workers.
 """
 
 import contextlib
@@ -16,23 +17,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from sagelet_runtime import device, signals
-from sagelet_runtime.lines import LineSplitter
-from sagelet_runtime.say import say
-from sagelet_runtime.workers import deaths, parent
-from sagelet_runtime.workers.world import World
+from sagelet_runtime.base import signals
+from sagelet_runtime.base.lines import LineSplitter
+from sagelet_runtime.base.say import say
+from sagelet_runtime.base.world import World
+from sagelet_runtime.gpu import device
+from sagelet_runtime.workers import parent
+from sagelet_runtime.workers import worker_failures as deaths
 
 #: Seconds between SIGTERM and SIGKILL for workers whose peer has failed.
 GRACE = 5.0
 #: Seconds between looks at the workers while nobody prints.
 LOOK = 0.1
-#: Seconds without output after which the pipes of ended workers are given up: a daemon of theirs holds them.
+#: Seconds without output after which the pipes of ended workers are abandoned: a daemon of theirs holds them.
 QUIET = 1.0
-#: Seconds that a daemon's output is passed on after the last worker's end, when it prints without end.
+#: Seconds after the last worker's end for which the output of a daemon that prints without end is passed on.
 LATE = 10.0
 _CHUNK = 256 * 1024
 
-#: From a local rank and `stdout` or `stderr` to what stands before each line.
+#: Maps a local rank, and `stdout` or `stderr`, to the prefix of each line.
 Tag = Callable[[int, str], bytes]
 
 
@@ -41,7 +44,7 @@ def no_tag(_local_rank: int, _stream: str) -> bytes:
 
 
 def mpi_tag(world: World) -> Tag:
-    """As AWS's toolkit prints the lines of mpirun's workers."""
+    """Returns the prefixes with which AWS's toolkit prints the lines of mpirun's workers."""
 
     def tag(local_rank: int, stream: str) -> bytes:
         return f"[1,mpirank:{world.first_rank + local_rank},{world.current}]<{stream}>:".encode()
@@ -67,12 +70,15 @@ class Launcher:
         self._notes = Path(environ[deaths.DIRECTORY]) if deaths.DIRECTORY in environ else None
         self._selector = selectors.DefaultSelector()
         self._workers: list[subprocess.Popen[bytes]] = []
-        #: Exit codes, by local rank, of workers that failed before anybody ended them.
+        #: Exit codes, by local rank, of workers that failed before the launcher ended any.
         self._failed: dict[int, int] = {}
         self._kill_at: float | None = None
 
     def run(self, extra: Callable[[int], dict[str, str]] = lambda _: {}) -> int:
-        """Runs the workers to their end. `extra`: variables of a local rank beside the world's. The exit code."""
+        """Runs the workers to their end. Returns the exit code.
+
+        `extra` returns the variables of a local rank beyond those of `World.environment`.
+        """
         signals.install()
         try:
             for local_rank in range(self._world.local_size):
@@ -104,7 +110,7 @@ class Launcher:
             self._selector.register(pipe, selectors.EVENT_READ, _Stream(self._tag(local_rank, name), out.buffer))
 
     def _pass_on(self, timeout: float) -> bool:
-        """Hands on whole lines that have come in; False: nothing came."""
+        """Passes on the whole lines that have come in. False if no pipe was ready."""
         ready = self._selector.select(timeout) if self._selector.get_map() else []
         if not self._selector.get_map():
             time.sleep(0 if all(worker.poll() is not None for worker in self._workers) else timeout)
@@ -117,7 +123,7 @@ class Launcher:
         return bool(ready)
 
     def _attend(self) -> None:
-        """Ends the others when one has failed. A stop that came before leaves each its own time."""
+        """Ends the others when one worker has failed. After a stop request each worker ends in its own time."""
         if self._kill_at is None:
             if signals.stop_requested():
                 return
@@ -152,7 +158,7 @@ class Launcher:
         self._signal(signal.SIGKILL)
 
     def _verdict(self) -> int:
-        """The exit code of the first worker that failed, 128 + N for a signal N, as a shell has it."""
+        """Returns the exit code of the first worker that failed. It is 128 + N for a signal N, as in a shell."""
         codes = self._failed or {
             local_rank: worker.returncode for local_rank, worker in enumerate(self._workers) if worker.returncode
         }

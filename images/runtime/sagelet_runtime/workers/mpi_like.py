@@ -1,10 +1,10 @@
-"""`python -m sagelet_runtime.workers.mpi_like COMMAND ARGUMENT...`: mpirun's part in native data parallel jobs."""
+"""`python -m sagelet_runtime.workers.mpi_like COMMAND ARGUMENT...`: replaces mpirun in native data parallel jobs."""
 
 import os
 import sys
 
+from sagelet_runtime.base.world import from_environment
 from sagelet_runtime.workers.launcher import Launcher, mpi_tag
-from sagelet_runtime.workers.world import from_environment
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A child that does not outlive its parent."""
+"""Makes a child process end with its parent."""
 
 import ctypes
 import os
@@ -11,13 +11,13 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def die_with(parent: int) -> Callable[[], None]:
-    """A `preexec_fn`: the kernel kills the child when the thread that started it ends. On Linux only."""
+    """Returns a `preexec_fn` by which the kernel kills the child when the thread that started it ends. Linux only."""
 
     def prepare() -> None:
         if _LIBC is None:
             return
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before
+        if os.getppid() != parent:  # The parent has ended already.
             os._exit(128 + signal.SIGKILL)
 
     return prepare

@@ -1,4 +1,4 @@
-"""AWS's toolkit's runners of several workers, where they need what is only in AWS's images."""
+"""The toolkit's runners of several workers, without what is only in AWS's images."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from sagemaker_training import errors, process, pytorch_xla, runner, torch_distributed
 
-from sagelet_runtime import installed
+from sagelet_runtime.base import installed
+from sagelet_runtime.base.world import World
 from sagelet_runtime.workers import distribution
-from sagelet_runtime.workers.world import World
 
 
 class XlaRunner(pytorch_xla.PyTorchXLARunner):  # type: ignore[misc]
-    """The toolkit's, without its `import torch_xla`, which would take half a gigabyte for the length of the job."""
+    """The toolkit's runner without its `import torch_xla`, which would take half a gigabyte until the job ends."""
 
     def _check_for_torch_xla(self) -> None:
         try:
@@ -24,18 +24,18 @@ class XlaRunner(pytorch_xla.PyTorchXLARunner):  # type: ignore[misc]
             raise errors.SMTrainingCompilerConfigurationError(str(error)) from error
 
     def _check_for_sagemaker_integration(self) -> None:
-        """Ours (`sagelet_runtime.spawn_modules`)."""
+        """Checks nothing: the launcher is sagelet's (`sagelet_runtime.torch_xla.spawn_modules`)."""
 
 
 class DataParallelRunner(process.ProcessRunner):  # type: ignore[misc]
-    """In the place of mpirun and smddprun: a launcher of ours on each host, so no ssh between them."""
+    """Runs sagelet's launcher on each host, in place of mpirun and smddprun. So it needs no ssh between hosts."""
 
     def _create_command(self) -> list[str]:
         return [sys.executable, "-m", "sagelet_runtime.workers.mpi_like", *super()._create_command()]
 
 
 class TorchrunRunner(torch_distributed.TorchDistributedRunner):  # type: ignore[misc]
-    """torchrun, as AWS calls it, but for the port: hosts that are processes share this machine's ports."""
+    """Calls torchrun as AWS does, except for the port: hosts that are processes share this machine's ports."""
 
     def __init__(self, *arguments: Any, world: World, shared_ports: bool, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -55,7 +55,7 @@ class TorchrunRunner(torch_distributed.TorchDistributedRunner):  # type: ignore[
 
 
 def make(name: str | None, job: Any, variables: Mapping[str, str], world: World | None) -> Any:
-    """The runner for a distribution. Raises the toolkit's errors."""
+    """Returns the runner for a distribution. Raises the toolkit's errors."""
     if name is None or world is None:
         return runner.ProcessRunnerType
     own = (job.user_entry_point, job.to_cmd_args(), dict(variables), world.local_size)

@@ -1,6 +1,6 @@
-"""How a worker runs the user's script: as itself; one that only defines `_mp_fn` gets that called with the rank.
+"""Runs the user's script in a worker. If the script only defines `_mp_fn`, calls that with the rank.
 
-AWS's xla_spawn imports the script and calls `_mp_fn(index)`; scripts with a `__main__` guard do the same below it.
+AWS's xla_spawn imports the script and calls `_mp_fn(index)`. Scripts with a `__main__` guard do the same below it.
 """
 
 import ast
@@ -17,11 +17,11 @@ def command(script: str, arguments: list[str]) -> list[str]:
 
 
 def calls_for_mp_fn(script: Path) -> bool:
-    """Whether the script defines `_mp_fn` and would do nothing with it when it is run."""
+    """True if the script defines `_mp_fn` and would not call it when it is run."""
     try:
         body = ast.parse(script.read_bytes()).body
     except (OSError, SyntaxError, ValueError):
-        return False  # Python says what is wrong with it
+        return False  # Python itself says what is wrong with the script.
     defines = any(isinstance(node, ast.FunctionDef) and node.name == "_mp_fn" for node in body)
     guarded = any(isinstance(node, ast.If) and "__name__" in _names(node.test) for node in body)
     return defines and not guarded and not any("_mp_fn" in _names(node) for node in body)

@@ -1,6 +1,6 @@
 """`python -m torch_xla.distributed.sm_dist [--training_script] SCRIPT ARGUMENT...`, the launcher up to PyTorch 1.10.
 
-The documents' launcher script passes all hyperparameters on, so the script's name may stand anywhere among them.
+The launcher script in AWS's documents passes all hyperparameters on, so the script's name may be anywhere among them.
 """
 
 import os
@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def split(arguments: list[str]) -> tuple[str, list[str]]:
-    """The script and its own arguments. Raises ValueError when no script is named."""
+    """Returns the script and its own arguments. Raises ValueError if no script is named."""
     for at, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name in FLAGS and equals:

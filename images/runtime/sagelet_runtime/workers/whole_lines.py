@@ -1,8 +1,8 @@
-"""Whole lines of torchrun's workers.
+"""Keeps the lines of torchrun's workers whole.
 
-torchrun hands its own output to all of its workers, which write to it at once: Python prints a text and its line feed
-one after another, so lines of two workers come as one. Here each worker writes to pipes of its own, and a thread of
-torchrun's process for each passes whole lines on.
+torchrun's workers inherit its output and write to it at the same time. Python writes a text and its line feed one after
+the other, so the lines of two workers may mix. Here each worker writes to its own pipes, and a thread in torchrun's
+process passes whole lines on from each pipe.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from sagelet_runtime.lines import LineSplitter
+from sagelet_runtime.base.lines import LineSplitter
 from sagelet_runtime.workers.launcher import LATE, QUIET
 
-#: The module of torch's launcher that starts a worker, to patch once torchrun imports it.
+#: The module of torch's launcher that starts workers. It is patched once torchrun imports it.
 MODULE = "torch.distributed.elastic.multiprocessing.api"
 _CHUNK = 256 * 1024
 _LOOK = 0.05
@@ -28,7 +28,7 @@ _writing = threading.Lock()
 
 
 class Passing(threading.Thread):
-    """From a pipe to the file descriptor `out`, to the end of the pipe."""
+    """Copies whole lines from a pipe to the file descriptor `out` until the pipe ends."""
 
     def __init__(self, pipe: int, out: int) -> None:
         super().__init__(name="whole-lines", daemon=True)
@@ -44,19 +44,19 @@ class Passing(threading.Thread):
                 self._write(splitter.feed(chunk))
             self._write(splitter.close())
         finally:
-            # A worker that goes on when nobody reads torchrun's output any more ends as it would without the pipe.
+            # Nobody reads torchrun's output any more. A worker that writes on ends as it would without the pipe.
             os.close(self._pipe)
 
     def _write(self, lines: list[bytes]) -> None:
         data = b"".join(line + b"\n" for line in lines)
-        # The kernel keeps only short writes together, and without a buffer Python's own files have no lock.
+        # The kernel keeps only short writes together, and Python's own unbuffered files have no lock.
         with _writing:
             while data:
                 data = data[os.write(self._out, data) :]
 
 
 def install(module: Any) -> None:
-    """Patches `SubprocessHandler`. What torchrun is asked to write to files stays as it is."""
+    """Patches `SubprocessHandler`. Output that torchrun writes to files stays as it is."""
     handler = module.SubprocessHandler
     original = handler._popen
 
@@ -81,7 +81,7 @@ def install(module: Any) -> None:
 
 
 def drain() -> None:
-    """Waits for what ended workers have written. A daemon that one of them left behind holds its pipe."""
+    """Waits until the output of ended workers is passed on. A daemon that one of them left behind holds its pipe."""
     begin = time.monotonic()
     for one in _passing:
         while one.is_alive() and time.monotonic() < min(begin + LATE, max(begin, one.last_read) + QUIET):
@@ -89,7 +89,7 @@ def drain() -> None:
 
 
 def _after_the_workers(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """torchrun's report of a failed worker comes after that worker's own lines."""
+    """Wraps `hook` so that torchrun's report of a failed worker comes after that worker's own lines."""
 
     def excepthook(*error: Any) -> None:
         drain()

@@ -1,4 +1,4 @@
-"""`python -m torch_xla.distributed.xla_spawn --num_gpus N SCRIPT ARGUMENT...`: AWS's launcher, one call a host."""
+"""`python -m torch_xla.distributed.xla_spawn --num_gpus N SCRIPT ARGUMENT...`: AWS's launcher, called on each host."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import argparse
 import os
 import sys
 
+from sagelet_runtime.base.world import from_environment
 from sagelet_runtime.workers import script
 from sagelet_runtime.workers.launcher import Launcher
-from sagelet_runtime.workers.world import from_environment
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def run(program: str, arguments: list[str], workers: int | None) -> int:
-    """Starts this host's workers; `workers` None: one for each GPU of the instance type. The exit code."""
+    """Starts this host's workers, one for each GPU of the instance type if `workers` is None. Returns the exit code."""
     return Launcher(from_environment(os.environ, workers), script.command(program, arguments), os.environ).run()
 
 

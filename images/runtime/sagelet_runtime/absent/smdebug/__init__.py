@@ -1,11 +1,11 @@
-"""Stands in for SageMaker Debugger's library where it is not installed: its names are there, and nothing is saved."""
+"""Stands in for SageMaker Debugger's library where it is not installed. It has the names and saves nothing."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Any
 
-from sagelet_runtime.say import say
+from sagelet_runtime.base.say import say
 
 say("smdebug is a stand-in here: its names are there, no tensor is saved and no rule runs (docs/reference/packages.md)")
 
@@ -44,7 +44,7 @@ class SaveConfig(SaveConfigMode):
 
 
 class ReductionConfig:
-    """What to save in a tensor's place."""
+    """What to save in place of a tensor."""
 
     def __init__(self, **settings: Any) -> None:
         self.__dict__.update(settings)
@@ -58,13 +58,13 @@ class Collection:
         self.__dict__.update(settings)
 
     def include(self, *_names: Any) -> None:
-        """Names tensors; none is saved."""
+        """Names tensors. No tensor is saved."""
 
     def add(self, *_tensors: Any) -> None:
-        """Names tensors; none is saved."""
+        """Names tensors. No tensor is saved."""
 
     def add_module_tensors(self, *_modules: Any, **_settings: Any) -> None:
-        """Names tensors; none is saved."""
+        """Names tensors. No tensor is saved."""
 
 
 class CollectionKeys:

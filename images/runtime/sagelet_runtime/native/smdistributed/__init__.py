@@ -1,1 +1,1 @@
-"""Stands in for SageMaker's smdistributed in the jobs that ask for its data parallel library."""
+"""Stands in for SageMaker's smdistributed in jobs that ask for its data parallel library."""

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Hook:
-    """Takes all that a script gives it, and saves nothing."""
+    """Accepts everything that a script gives it, and saves nothing."""
 
     def __init__(self, out_dir: str | None = None, **settings: Any) -> None:
         self.out_dir = out_dir
@@ -38,22 +38,22 @@ class Hook:
         return Hook()
 
     def register_module(self, module: Any) -> None:
-        """A hook of smdebug's adds forward hooks here."""
+        """smdebug's hook adds forward hooks here. This one does nothing."""
 
     def register_hook(self, module: Any) -> None:
-        """register_module's name of before 0.7."""
+        """The name of register_module before smdebug 0.7."""
 
     def register_loss(self, loss_module: Any) -> None:
-        """A hook of smdebug's saves the loss."""
+        """smdebug's hook saves the loss. This one does nothing."""
 
     def record_tensor_value(self, tensor_name: str, tensor_value: Any) -> None:
-        """A hook of smdebug's saves the tensor."""
+        """smdebug's hook saves the tensor. This one does nothing."""
 
     def save_tensor(self, tensor_name: str, tensor_value: Any, collections_to_write: Any = None) -> None:
-        """A hook of smdebug's saves the tensor."""
+        """smdebug's hook saves the tensor. This one does nothing."""
 
     def save_scalar(self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None) -> None:
-        """A hook of smdebug's saves the number."""
+        """smdebug's hook saves the number. This one does nothing."""
 
     def set_mode(self, mode: modes) -> None:
         self.mode = mode
@@ -68,17 +68,17 @@ class Hook:
         self._collections[collection.name] = collection
 
     def start_profiling_parameter(self, *_given: Any) -> None:
-        """The profiler does not run."""
+        """Does nothing: the profiler does not run."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no file is open."""
 
 
 def get_hook(
     json_config_path: str | None = None,  # noqa: ARG001 - part of the name's contract
     create_if_not_exists: bool = False,  # noqa: ARG001 - part of the name's contract
 ) -> Hook | None:
-    """None: AWS's library makes a hook by a configuration file, which sagelet gives to no job."""
+    """Returns None. AWS's library makes a hook from a configuration file, and sagelet gives no job such a file."""
     return None
 
 
@@ -87,4 +87,4 @@ def create_hook(*_given: Any, **settings: Any) -> Hook:
 
 
 def del_hook() -> None:
-    """There is none."""
+    """Does nothing: no hook is kept."""

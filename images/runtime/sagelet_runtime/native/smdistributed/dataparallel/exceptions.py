@@ -6,4 +6,4 @@ class SMDDPError(Exception):
 
 
 class SMDDPConfigurationError(SMDDPError):
-    """The job's workers do not know each other."""
+    """The variables by which the job's workers find each other are missing."""

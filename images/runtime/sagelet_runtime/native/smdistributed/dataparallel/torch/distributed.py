@@ -1,4 +1,4 @@
-"""The library's own API of its first version: torch.distributed's names, and the local ranks."""
+"""The API of the library's first version: torch.distributed's names, and the local ranks."""
 
 import os
 from typing import Any
@@ -10,7 +10,7 @@ from smdistributed.dataparallel.torch import torch_smddp
 
 
 def init_process_group(*arguments: Any, **options: Any) -> None:
-    """Joins all workers of the job; does nothing when that has been done."""
+    """Joins all workers of the job. Does nothing if they are joined already."""
     if dist.is_initialized():
         return
     if "backend" not in options and not arguments:
@@ -19,10 +19,10 @@ def init_process_group(*arguments: Any, **options: Any) -> None:
 
 
 def get_local_rank() -> int:
-    """This worker's number on its host."""
+    """Returns this worker's number on its host."""
     return int(os.environ["LOCAL_RANK"])
 
 
 def get_local_size() -> int:
-    """Workers of this host."""
+    """Returns the number of workers of this host."""
     return int(os.environ["LOCAL_WORLD_SIZE"])

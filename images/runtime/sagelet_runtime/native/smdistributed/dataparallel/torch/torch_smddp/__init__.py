@@ -1,6 +1,7 @@
-"""`import smdistributed.dataparallel.torch.torch_smddp` makes the backend `smddp` known to torch.distributed.
+"""`import smdistributed.dataparallel.torch.torch_smddp` registers the backend `smddp` with torch.distributed.
 
-NCCL where the process has a GPU, gloo elsewhere: the collectives are the same, AWS's speed on EFA is not to be had.
+The backend is NCCL where the process has a GPU and gloo elsewhere. The collectives are the same, without AWS's speed
+on EFA.
 """
 
 from datetime import timedelta

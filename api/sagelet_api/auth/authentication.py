@@ -1,0 +1,118 @@
+"""Authenticates requests: signatures against the key pair, keys of IAM and STS, and the sessions of jobs.
+
+Where signatures are not required (on loopback without `--auth`), any key is accepted, but not any session: whoever
+shows a job's session token is that job, and may do what its role may. A session of STS is checked and expires, too.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from sagelet_api.auth import signature_errors as errors
+from sagelet_api.auth.callers import Callers, Secret
+from sagelet_api.auth.signature_v2 import check_version_2, is_version_2
+from sagelet_api.auth.signatures import check, check_time, read_claim
+from sagelet_api.auth.signed_bodies import payload_of, protect
+from sagelet_api.protocol.aws_errors import AccessDenied, MissingAuthenticationToken
+from sagelet_api.protocol.calls import FROM_CONTAINERS, FROM_PAGE, MAX_BODY, NEEDS_LOGIN, Call, Environ
+from sagelet_api.protocol.credentials import is_session_token
+from sagelet_engine.model.job import Job
+
+_log = logging.getLogger(__name__)
+
+
+class Authentication:
+    """`everywhere`: signatures are checked on loopback, too (`--auth`)."""
+
+    def __init__(
+        self,
+        callers: Callers,
+        *,
+        everywhere: bool,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        self._callers = callers
+        self._everywhere = everywhere
+        self._now = now
+
+    def admit(self, call: Call, environ: Environ) -> Call:
+        """The call with its account, and with what it may do. Raises AwsError for a signature that does not hold."""
+        if not (self._checks(environ) or is_session_token(call.token)):
+            return call
+        secret = self._verified(call, environ)
+        known = replace(call, account=secret.account, job=secret.job, session=secret.session)
+        if not self._callers.is_limited(secret.job, secret.session):
+            return known
+        return replace(known, permit=lambda *what: self._permit(known, *what))
+
+    def admit_to_control(self, call: Call, environ: Environ, *, public: bool) -> None:
+        """The control endpoints are the owner's. `public`: what everybody may see. Raises AwsError."""
+        if is_session_token(call.token):
+            raise AccessDenied("The credentials of a training job or a role do not reach sagelet's control endpoints.")
+        if not self._checks(environ) or (public and call.credential is None):
+            return
+        if call.credential is None:
+            raise MissingAuthenticationToken(
+                "Missing Authentication Token: this server checks signatures. sagelet's own commands sign with the key "
+                "pair of its data directory: name that with --data (SAGELET_DATA)."
+            )
+        if not self._verified(call, environ).owner:
+            raise AccessDenied("sagelet's control endpoints take the key pair of its data directory, and no other key.")
+
+    def admit_to_page(self, call: Call, environ: Environ) -> None:
+        """The pages are the owner's. A browser does not sign: where signatures are checked it has to log in."""
+        if is_session_token(call.token):
+            raise AccessDenied("The credentials of a training job or a role do not reach sagelet's pages.")
+        environ[NEEDS_LOGIN] = self._checks(environ)
+
+    def _checks(self, environ: Environ) -> bool:
+        return self._everywhere or bool(environ.get(FROM_CONTAINERS) or environ.get(FROM_PAGE))
+
+    def _verified(self, call: Call, environ: Environ) -> Secret:
+        """Whose key the request is signed with."""
+        assert call.credential is not None
+        access_key, token = call.credential.access_key, call.token
+        secret = self._callers.secret_of(call.credential, token)
+        if secret is None:
+            _log.warning(
+                "Refused an access key that nobody here gave out, request %s. `sagelet run` and `sagelet env` bring "
+                "the right one; it is in the data directory's file `credentials`.",
+                call.request_id,
+            )
+            if is_session_token(token):
+                raise errors.invalid_token(call, access_key)
+            raise errors.unknown_key(call, access_key)
+        self._check_signature(call, environ, secret)
+        if token != secret.token:
+            raise errors.invalid_token(call, access_key)
+        ended = secret.expires_ms is not None and self._now().timestamp() * 1000 >= secret.expires_ms
+        if secret.expired or ended:
+            raise errors.expired_token(call)
+        return secret
+
+    def _check_signature(self, call: Call, environ: Environ, secret: Secret) -> None:
+        if is_version_2(call):
+            check_version_2(call, environ, secret, self._now())
+            return
+        claim = read_claim(call)
+        check_time(call, claim, self._now())
+        payload = payload_of(call, environ, claim, MAX_BODY)
+        protect(call, environ, payload, check(call, environ, claim, secret, payload))
+
+    def _permit(self, call: Call, action: str, resource: str) -> None:
+        if not self._callers.allows(call.job, call.session, action, resource):
+            raise errors.not_authorized(call, _arn(call), action, resource)
+
+
+def _arn(call: Call) -> str:
+    if call.session is not None:
+        return call.session.principal
+    return "" if call.job is None else session_arn(call.job)
+
+
+def session_arn(job: Job) -> str:
+    """The caller that SageMaker's session of a job's role is."""
+    role = job.spec.role
+    partition = role.split(":")[1]
+    return f"arn:{partition}:sts::{job.key.account}:assumed-role/{role.rpartition('/')[2]}/SageMaker"

@@ -1,0 +1,151 @@
+"""Evaluates IAM policies, as far as the credentials of jobs need it, and has the policy of every job.
+
+Conditions are not evaluated: a statement with a condition allows nothing, and denies what it names. Resources count for
+S3 and for roles that are assumed or passed. For other services an allowing statement about any resource allows, and a
+denial counts if it names all resources.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from sagelet_api.protocol.calls import Call
+
+#: Services whose name in policies differs from their signing name.
+_PREFIXES = {"monitoring": "cloudwatch"}
+#: S3's operations whose permission has another name
+#: (docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html).
+_S3_ACTIONS = {
+    "ListBuckets": "ListAllMyBuckets",
+    "ListObjects": "ListBucket",
+    "ListObjectsV2": "ListBucket",
+    "HeadBucket": "ListBucket",
+    "ListObjectVersions": "ListBucketVersions",
+    "HeadObject": "GetObject",
+    "CopyObject": "PutObject",
+    "CreateMultipartUpload": "PutObject",
+    "UploadPart": "PutObject",
+    "UploadPartCopy": "PutObject",
+    "CompleteMultipartUpload": "PutObject",
+    "ListParts": "ListMultipartUploadParts",
+    "ListMultipartUploads": "ListBucketMultipartUploads",
+    "DeleteObjects": "DeleteObject",
+}
+#: Actions whose resource is known when they are authorised.
+_EXACT = ("s3:", "sts:AssumeRole", "iam:PassRole")
+
+
+@dataclass(frozen=True)
+class Policy:
+    statements: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "Policy":
+        """What is no policy allows nothing."""
+        try:
+            document = json.loads(text)
+        except ValueError:
+            return cls(())
+        given = document.get("Statement") if isinstance(document, dict) else None
+        return cls(tuple(one for one in _listed(given) if isinstance(one, dict)))
+
+
+def action_of(service: str, operation: str) -> str:
+    """`logs`, `PutLogEvents` -> `logs:PutLogEvents`.
+
+    An operation that only the route tells is `?`, which no policy names: `*` alone has it.
+    """
+    if service == "s3":
+        operation = _S3_ACTIONS.get(operation, operation)
+    return f"{_PREFIXES.get(service, service)}:{operation or '?'}"
+
+
+def resource_of(call: Call) -> str:
+    """What an operation of any service but S3 is about, as far as policies are asked: all that the account has."""
+    return f"arn:aws:{call.service}:{call.region}:{call.account}:*"
+
+
+def allows(policies: Sequence[Policy], action: str, resource: str) -> bool:
+    """IAM's rule: a denial wins, and what nothing allows is denied."""
+    statements = [one for policy in policies for one in policy.statements if _names(one, "Action", action, fold=True)]
+    exact = action.startswith(_EXACT)
+    if any(one.get("Effect") == "Deny" and _about(one, resource, exact, deny=True) for one in statements):
+        return False
+    return any(
+        one.get("Effect") == "Allow" and not one.get("Condition") and _about(one, resource, exact, deny=False)
+        for one in statements
+    )
+
+
+def _about(statement: dict[str, Any], resource: str, exact: bool, *, deny: bool) -> bool:
+    if exact:
+        return _names(statement, "Resource", resource, fold=False)
+    return "*" in _listed(statement.get("Resource")) if deny else True
+
+
+def _names(statement: dict[str, Any], element: str, value: str, *, fold: bool) -> bool:
+    if f"Not{element}" in statement:
+        return not _matches(statement[f"Not{element}"], value, fold)
+    return _matches(statement.get(element), value, fold)
+
+
+def _matches(patterns: Any, value: str, fold: bool) -> bool:
+    """`*` and `?` are wildcards; a bracket is itself."""
+    value = value.lower() if fold else value
+    texts = [one for one in _listed(patterns) if isinstance(one, str)]
+    return any(fnmatchcase(value, (one.lower() if fold else one).replace("[", "[[]")) for one in texts)
+
+
+def _listed(value: Any) -> list[Any]:
+    """IAM writes a list of one as the one."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+#: What a job's role needs (docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html, "CreateTrainingJob API:
+#: Execution Role Permissions"), with what AmazonSageMakerFullAccess has for S3 objects and for experiments, which
+#: training scripts use. Not in it: starting, changing or seeing jobs, roles and users.
+TRAINING_POLICY_TEXT = json.dumps(
+    {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Action": [
+                    "s3:GetObject*",
+                    "s3:PutObject*",
+                    "s3:DeleteObject*",
+                    "s3:ListBucket*",
+                    "s3:ListAllMyBuckets",
+                    "s3:GetBucketLocation",
+                    "s3:CreateBucket",
+                    "s3:ListMultipartUploadParts",
+                    "s3:AbortMultipartUpload",
+                    "logs:CreateLogGroup",
+                    "logs:CreateLogStream",
+                    "logs:PutLogEvents",
+                    "logs:DescribeLogStreams",
+                    "cloudwatch:PutMetricData",
+                    "ecr:GetAuthorizationToken",
+                    "ecr:BatchCheckLayerAvailability",
+                    "ecr:GetDownloadUrlForLayer",
+                    "ecr:BatchGetImage",
+                    "sagemaker:BatchPutMetrics",
+                    "sagemaker:BatchGetMetrics",
+                    "sagemaker:*TrialComponent*",
+                    "sagemaker:*Trial",
+                    "sagemaker:*Trials",
+                    "sagemaker:*Experiment",
+                    "sagemaker:*Experiments",
+                    "sagemaker:*Association*",
+                    "sagemaker:*Artifact*",
+                    # Needs no permission on AWS.
+                    "sts:GetCallerIdentity",
+                ],
+                "Resource": "*",
+            }
+        ],
+    }
+)
+TRAINING_POLICY = Policy.parse(TRAINING_POLICY_TEXT)

@@ -1,0 +1,129 @@
+"""Decides which requests may come in at all, before anybody asks whose they are.
+
+sagelet starts containers, so a web page that reaches it through a visitor's browser would run code on the visitor's
+machine. Three rules keep pages out, whatever they send. The request is signed: a page cannot sign without reading the
+key file, and a header that it adds makes the browser ask first, which nothing here ever answers. Its Host is one of our
+names: else a page could rebind its own domain name to 127.0.0.1 and be same-origin. And it does not come from another
+site: browsers say so in Origin and Sec-Fetch-Site, which no script can change. No CORS header is ever sent. The rules
+follow the Fetch Metadata policy (https://web.dev/articles/fetch-metadata).
+
+Names in front of ours (`s3.localhost`, `BUCKET.localhost`) are the origins of objects, which may contain scripts. A
+browser reads objects there, with a URL that is signed where a page has the link, and does nothing else.
+"""
+
+from collections.abc import Iterable
+
+from sagelet_api.auth.authentication import Authentication
+from sagelet_api.auth.objects_origin import as_file, is_read_by_browser, objects_host
+from sagelet_api.protocol.aws_errors import AccessDenied, MissingAuthenticationToken
+from sagelet_api.protocol.calls import FROM_PAGE, Call, Environ, StartResponse
+from sagelet_api.protocol.header_rules import LOCAL_NAMES, host_name, is_address
+
+_REQUEST_IDS = frozenset({"x-amzn-requestid", "x-amz-request-id"})
+_POLICY = "content-security-policy"
+_SANDBOX = "sandbox; frame-ancestors 'none'"
+_ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
+
+
+class RequestGuard:
+    """Decides who comes in. `names`: addresses and names beside LOCAL_NAMES that clients may use as Host.
+
+    Without `authentication` any key opens.
+    """
+
+    def __init__(self, names: Iterable[str] = (), authentication: Authentication | None = None) -> None:
+        self._authentication = authentication
+        given = {name.strip("[]").lower().rstrip(".") for name in names}
+        self._names = LOCAL_NAMES | given - _ANY_ADDRESS
+        # An address as Host cannot be rebound; who listens everywhere is reached by any address of the machine.
+        self._any_address = bool(given & _ANY_ADDRESS)
+
+    def check_origin(self, call: Call) -> None:
+        """Raises AccessDenied unless Host is the server's and no other site is behind the request."""
+        host = call.headers.get("host", "")
+        if not self._is_ours(host_name(host)):
+            raise AccessDenied(
+                f"Host {host!r} is no name of this sagelet server. Use localhost, or start it with this name allowed."
+            )
+        apart = self.is_apart(call)
+        origin = call.headers.get("origin")
+        own = () if apart else (f"http://{host}".lower(), f"https://{host}".lower())
+        if origin is not None and origin.lower() not in own:
+            raise AccessDenied(f"Requests from other origins ({origin!r}) are refused: web pages may not call sagelet.")
+        site = call.headers.get("sec-fetch-site", "none")
+        if site != "none" and not (is_read_by_browser(call) if apart else site == "same-origin"):
+            raise AccessDenied(f"Sec-Fetch-Site is {site!r}: web pages of other sites may not call sagelet.")
+
+    def admit(self, call: Call, environ: Environ) -> Call:
+        """The call with who makes it. Raises AwsError unless the request is signed, or a presigned URL."""
+        if call.credential is None:
+            raise MissingAuthenticationToken(
+                "Missing Authentication Token: sign the request (`sagelet run` brings a key) or presign its URL."
+            )
+        if call.service != "s3" and call.headers.get("sec-fetch-mode") == "navigate":
+            # A link that somebody is talked into opening names an operation of the Query protocol: CreateUser, say.
+            raise AccessDenied("A browser is shown objects and pages, and calls no other operation: use an SDK.")
+        # A page's link: only sagelet's pages know the key pair, which signs whether or not others have to.
+        environ[FROM_PAGE] = self.is_apart(call) and call.headers.get("sec-fetch-site", "none") != "none"
+        return call if self._authentication is None else self._authentication.admit(call, environ)
+
+    def check_control(self, call: Call, environ: Environ, *, public: bool) -> None:
+        """See Authentication.admit_to_control."""
+        if self._authentication is not None:
+            self._authentication.admit_to_control(call, environ, public=public)
+
+    def check_page(self, call: Call, environ: Environ) -> None:
+        """For the pages: what changes something comes from one of them, which a browser says in Origin."""
+        if call.method not in ("GET", "HEAD") and "origin" not in call.headers:
+            raise AccessDenied(
+                "Only sagelet's own pages may ask for this: a request without Origin comes from no page."
+            )
+        if self._authentication is not None:
+            self._authentication.admit_to_page(call, environ)
+
+    def elsewhere(self, call: Call) -> str | None:
+        """The host that a browser is sent to for an object, or None if the request is answered here."""
+        return objects_host(call.headers.get("host", "")) if self.shows_here(call) else None
+
+    def shows_here(self, call: Call) -> bool:
+        """Whether a browser would show an object on the origin of our pages."""
+        return is_read_by_browser(call) and not self.is_apart(call)
+
+    def is_apart(self, call: Call) -> bool:
+        """Whether Host is a subdomain of a name of the server: S3's virtual-host style, and not the pages' origin."""
+        name = host_name(call.headers.get("host", ""))
+        return name not in self._names and not is_address(name)
+
+    def _is_ours(self, name: str) -> bool:
+        if name in self._names:
+            return True
+        if is_address(name):
+            return self._any_address
+        # BUCKET.localhost: S3's virtual-host style. An address has no subdomains.
+        return any(name.endswith(f".{ours}") for ours in self._names if not is_address(ours))
+
+
+def accepts_page(call: Call) -> bool:
+    """Whether a browser asks for something to show: it says so, and no SDK does."""
+    return call.method in ("GET", "HEAD") and "text/html" in call.headers.get("accept", "")
+
+
+def guarded(call: Call, start_response: StartResponse, *, file: bool) -> StartResponse:
+    """A start_response that drops the CORS headers that moto adds for S3 buckets with a CORS configuration, and gives
+    every answer a request id.
+
+    What a browser shows that is no page of ours (an object in S3, behind a presigned URL) has no scripts: it is in a
+    sandbox. `file`: it would be of our pages' origin, and is not shown at all.
+    """
+
+    def start(status: str, headers: list[tuple[str, str]], *rest: object) -> object:
+        kept = [one for one in headers if not one[0].lower().startswith("access-control-")]
+        names = {name.lower() for name, _ in kept}
+        if (accepts_page(call) or is_read_by_browser(call)) and _POLICY not in names:
+            kept += [("Content-Security-Policy", _SANDBOX), ("X-Content-Type-Options", "nosniff")]
+            kept = as_file(status, kept) if file else kept
+        if not names & _REQUEST_IDS:
+            kept.append(("x-amzn-RequestId", call.request_id))
+        return start_response(status, kept, *rest)
+
+    return start

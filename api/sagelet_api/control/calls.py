@@ -1,0 +1,39 @@
+"""What the control endpoints share: which job or account a request means."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
+from sagelet_engine.base.errors import JobNotFound
+from sagelet_engine.model.job import JobKey
+
+if TYPE_CHECKING:
+    from werkzeug.exceptions import NotFound
+
+
+def place_asked_for() -> tuple[str, str]:
+    """Account and region of `?account=&region=` of the request, or the ones that sagelet takes for granted."""
+    from flask import request
+
+    return request.args.get("account", DEFAULT_ACCOUNT), request.args.get("region", DEFAULT_REGION)
+
+
+@contextmanager
+def known_job(name: str) -> Iterator[JobKey]:
+    """The job that the request's path and `?account=&region=` name. A missing job becomes a 404."""
+    account, region = place_asked_for()
+    key = JobKey(account, region, name)
+    try:
+        yield key
+    except JobNotFound as error:
+        raise no_such_job(key) from error
+
+
+def no_such_job(key: JobKey) -> "NotFound":
+    from werkzeug.exceptions import NotFound
+
+    return NotFound(
+        f"Account {key.account} has no training job {key.name} in {key.region}: `sagelet jobs` lists them; --account "
+        "and --region name others"
+    )

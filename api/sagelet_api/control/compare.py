@@ -1,0 +1,63 @@
+"""The control endpoint of comparisons."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sagelet_api.control.calls import no_such_job, place_asked_for
+from sagelet_engine.base.errors import JobNotFound
+from sagelet_engine.comparison.comparing import CannotCompare, NotComparable
+from sagelet_engine.model.job import JobKey
+
+if TYPE_CHECKING:
+    from flask import Blueprint
+
+    from sagelet_engine.engine import Engine
+
+
+_ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):(?P<account>\d{12}):training-job/(?P<name>[^/]+)")
+
+
+def job_key(name_or_arn: str, account: str, region: str) -> JobKey:
+    """A job by its name in an account and region, or by its ARN, which says both itself."""
+    match = _ARN.fullmatch(name_or_arn)
+    return JobKey(match["account"], match["region"], match["name"]) if match else JobKey(account, region, name_or_arn)
+
+
+def keys_asked_for(engine: "Engine") -> list[JobKey]:
+    """The jobs of the request's query, `?job=A&job=B&account=&region=`. Raises a 404 for a missing job."""
+    from flask import request
+
+    account, region = place_asked_for()
+    keys = [job_key(name, account, region) for name in request.args.getlist("job") if name]
+    for key in keys:
+        try:
+            engine.jobs.get(key)
+        except JobNotFound as error:
+            raise no_such_job(key) from error
+    return keys
+
+
+def anyway_asked_for() -> bool:
+    """`?anyway=1`: also jobs that are not comparable."""
+    from flask import request
+
+    return request.args.get("anyway", "") not in ("", "0", "false")
+
+
+def blueprint(engine: "Engine") -> "Blueprint":
+    from flask import Blueprint
+    from werkzeug.exceptions import BadRequest, Conflict
+
+    routes = Blueprint("compare", __name__, url_prefix="/_sagelet")
+
+    @routes.get("/compare")
+    def compare() -> dict[str, Any]:
+        """Jobs against the first of them (docs/how-to/compare.md)."""
+        try:
+            return engine.reports.compare(keys_asked_for(engine), anyway=anyway_asked_for()).to_json()
+        except CannotCompare as error:
+            raise BadRequest(str(error)) from error
+        except NotComparable as error:
+            raise Conflict(str(error)) from error
+
+    return routes

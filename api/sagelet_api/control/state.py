@@ -1,0 +1,73 @@
+"""The control endpoints of the data directory.
+
+`POST /_sagelet/reset`: the server releases its data directory, empties it and starts anew. `/_sagelet/gc`: it removes
+what nobody needs any more.
+
+The caller proves that the directory is theirs by a file that they made in it: a job's container reaches this endpoint,
+too, but not the directory.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sagelet_engine.retention.gc import Keep
+from sagelet_engine.state.contents import SCOPES
+from sagelet_engine.state.garbage import Garbage, Rules
+
+if TYPE_CHECKING:
+    from flask import Blueprint
+
+#: Takes the scope of the reset, of SCOPES, and returns at once.
+OnReset = Callable[[str], None]
+#: Collects garbage by rules; a dry run if the second argument says so.
+OnGarbage = Callable[[Rules, bool], Garbage]
+#: A file in the data directory.
+PROOF = re.compile(r"\.proof-[0-9a-f]{32}")
+#: What a body of `gc` may say, as Keep and Rules have it: seconds or bytes, or null: without end.
+LIMITS = ("files_seconds", "files_bytes", "jobs_seconds", "uploads_seconds")
+
+
+def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage) -> "Blueprint":
+    """`on_reset`: None for a server that lives in somebody else's program."""
+    from flask import Blueprint, request
+    from werkzeug.exceptions import BadRequest, Conflict, Forbidden
+
+    state = Blueprint("state", __name__)
+
+    def said() -> dict[str, Any]:
+        body = request.get_json(silent=True)
+        return body if isinstance(body, dict) else {}
+
+    def check_proof(body: dict[str, Any]) -> None:
+        proof = body.get("proof")
+        if not isinstance(proof, str) or not PROOF.fullmatch(proof) or not (data / proof).is_file():
+            raise Forbidden(f"The server's data directory is {data}: name that with --data, on the server's machine")
+        (data / proof).unlink()
+
+    @state.post("/_sagelet/gc")
+    def collect() -> dict[str, Any]:
+        body = said()
+        limits = [body.get(name) for name in LIMITS]
+        for name, limit in zip(LIMITS, limits, strict=True):
+            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+                raise BadRequest(f"{name}: must be a whole number, not negative, or null")
+        check_proof(body)
+        *keep, uploads = limits
+        return asdict(on_garbage(Rules(Keep(*keep), uploads), body.get("dry_run") is True))
+
+    @state.post("/_sagelet/reset")
+    def reset() -> tuple[dict[str, Any], int]:
+        body = said()
+        scope = body.get("scope")
+        if not isinstance(scope, str) or scope not in SCOPES:
+            raise BadRequest(f"scope: must be one of {', '.join(SCOPES)}")
+        if on_reset is None:
+            raise Conflict("This server is part of another program: stop that, then reset the data directory")
+        check_proof(body)
+        on_reset(scope)
+        return {"scope": scope}, 202
+
+    return state

@@ -1,0 +1,106 @@
+"""Throttles calls on purpose, for people's own tests of retries.
+
+The control endpoint asks for it. It is kept in memory: a restart of the server forgets it.
+"""
+
+import re
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from sagelet_api.protocol.aws_errors import RATE_EXCEEDED, ThrottlingException
+from sagelet_api.protocol.calls import Call
+from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
+from sagelet_api.protocol.validation import rule_book
+from sagelet_engine.base.errors import SageletError
+
+#: Services of AWS JSON, where a header names the operation.
+SERVICES = ("sagemaker", "logs")
+#: Every operation of a service.
+ANY = "*"
+#: More would be a slip of the pen.
+MOST_CALLS = 1_000_000
+_ACCOUNT = re.compile(r"\d{12}", re.ASCII)
+
+
+class ThrottlingRefused(SageletError):
+    """A throttling that was asked for in the wrong way."""
+
+
+@dataclass(frozen=True)
+class Throttled:
+    """Which calls are throttled."""
+
+    service: str
+    #: `DescribeTrainingJob`, or ANY.
+    operation: str
+    account: str
+    region: str
+
+    @classmethod
+    def read(cls, body: Any) -> "tuple[Throttled, int]":
+        """From `{"operation": ..., "calls": N}`, perhaps with service, account and region. Raises ThrottlingRefused."""
+        fields: dict[str, Any] = {
+            "service": "sagemaker",
+            "operation": None,
+            "account": DEFAULT_ACCOUNT,
+            "region": DEFAULT_REGION,
+        }
+        if not isinstance(body, dict) or not body.keys() <= {*fields, "calls"}:
+            raise ThrottlingRefused(f"Give a JSON object with operation and calls, and of {[*fields]} what differs")
+        calls = body.get("calls")
+        if type(calls) is not int or not 1 <= calls <= MOST_CALLS:
+            raise ThrottlingRefused(f"calls: {calls!r} is no number of calls between 1 and {MOST_CALLS}")
+        which = cls(**{name: body.get(name, default) for name, default in fields.items()})
+        which._check()
+        return which, calls
+
+    def _check(self) -> None:
+        if self.service not in SERVICES:
+            raise ThrottlingRefused(f"service: {self.service!r} cannot be throttled; there are {', '.join(SERVICES)}")
+        if self.operation not in (ANY, *rule_book(self.service).operations()):
+            raise ThrottlingRefused(
+                f"operation: {self.service} has no operation {self.operation!r}; "
+                f"give its name as in AWS's API reference (DescribeTrainingJob), or {ANY!r} for every one"
+            )
+        if not isinstance(self.account, str) or not _ACCOUNT.fullmatch(self.account):
+            raise ThrottlingRefused(f"account: {self.account!r} is no account number of 12 digits")
+        if not isinstance(self.region, str) or not self.region:
+            raise ThrottlingRefused(f"region: {self.region!r} is no region; give one such as {DEFAULT_REGION}")
+
+
+class Throttling:
+    """How many calls of which operation are still to be throttled."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._left: dict[Throttled, int] = {}
+
+    def put(self, which: Throttled, calls: int) -> None:
+        """The next `calls` of these calls are throttled; takes the place of what was asked for them before."""
+        with self._guard:
+            self._left[which] = calls
+
+    def clear(self) -> None:
+        with self._guard:
+            self._left.clear()
+
+    def left(self) -> list[dict[str, Any]]:
+        """JSON-ready: what is still to be throttled."""
+        with self._guard:
+            return [{**vars(which), "calls": calls} for which, calls in self._left.items()]
+
+    def check(self, call: Call) -> None:
+        """Raises ThrottlingException for a call that is to be throttled, and counts it."""
+        if not self._left:
+            return
+        for operation in (call.operation, ANY):
+            if self._take(Throttled(call.service, operation, call.account, call.region)):
+                raise ThrottlingException(RATE_EXCEEDED)
+
+    def _take(self, which: Throttled) -> bool:
+        with self._guard:
+            calls = self._left.pop(which, 0)
+            if calls > 1:
+                self._left[which] = calls - 1
+            return calls > 0

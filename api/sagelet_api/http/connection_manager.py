@@ -1,0 +1,270 @@
+"""Connections that no worker serves now: new ones, idle ones, and those whose request is incomplete.
+
+cheroot gives a connection to a worker with its first byte, so as many slow clients as there are workers keep all others
+out. Here one thread waits for all connections, and a worker gets only complete requests.
+
+Loopback and all other addresses have half of the places each. What one does not use, the other may take. So no flood
+from containers, or from another machine, takes the places of programs on this one. Connections are ordered by how long
+they have waited, so the oldest is found at once.
+"""
+
+import errno
+import os
+import resource
+import select
+import selectors
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from cheroot.connections import ConnectionManager
+from cheroot.server import HTTPConnection
+
+from sagelet_api.http.request_reader import Incoming
+from sagelet_api.http.response_writer import Outgoing
+from sagelet_api.http.strict_request import StrictRequest
+from sagelet_api.protocol.header_rules import is_loopback
+
+
+class Waiting:
+    """`add` in the order of `last_used`. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        #: By whether loopback, and whether the first byte of a request came: within one the longest-waiting is first.
+        self._lines: dict[tuple[bool, bool], OrderedDict[Any, None]] = {
+            (near, begun): OrderedDict() for near in (True, False) for begun in (True, False)
+        }
+        self._line_of: dict[Any, OrderedDict[Any, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._line_of)
+
+    def add(self, conn: Any) -> None:
+        """Also for a connection that is here already and has begun its request since."""
+        self.remove(conn)
+        line = self._lines[is_loopback(conn.remote_addr), conn.rfile.has_data()]
+        line[conn] = None
+        self._line_of[conn] = line
+
+    def remove(self, conn: Any) -> None:
+        line = self._line_of.pop(conn, None)
+        if line is not None:
+            del line[conn]
+
+    def surplus(self) -> Any:
+        """The connection to close to make room: the longest-waiting of the side with more places, or None if nothing
+        waits.
+        """
+        near = self._count(True) >= self._count(False)
+        fronts = [next(iter(self._lines[near, begun])) for begun in (True, False) if self._lines[near, begun]]
+        return min(fronts, key=lambda conn: conn.last_used, default=None)
+
+    def expired(self, before: float, *, begun: bool) -> list[Any]:
+        """Those that have waited since before a moment. `begun`: those that brought a part of a request."""
+        found = []
+        for near in (True, False):
+            for conn in self._lines[near, begun]:
+                if conn.last_used > before:
+                    break
+                found.append(conn)
+        return found
+
+    def _count(self, near: bool) -> int:
+        return len(self._lines[near, True]) + len(self._lines[near, False])
+
+
+#: Milliseconds that a worker waits for the next request of its connection while no other connection waits for a worker.
+LINGER_MS = 2
+
+
+class Connection(HTTPConnection):
+    RequestHandlerClass = StrictRequest
+    #: Whether something of the client's is left that nobody will read.
+    unread = False
+
+    def __init__(self, server: Any, sock: socket.socket, _makefile: Any = None) -> None:
+        def file(sock: socket.socket, mode: str, _size: int) -> Incoming | Outgoing:
+            return Incoming(sock, server.max_request_header_size) if "r" in mode else Outgoing(sock)
+
+        super().__init__(server, sock, file)
+
+    def gather(self) -> bool:
+        """Takes in what is there; whether a worker has something to do now."""
+        began = self.rfile.has_data()
+        complete = bool(self.rfile.gather())
+        if not began and self.rfile.has_data():
+            # However long the connection was idle, its next request has all of its time.
+            self.last_used = time.time()
+        return complete
+
+    def has_pending(self) -> bool:
+        """Whether something came that makes the socket readable no more."""
+        return bool(self.rfile.has_data())
+
+    def communicate(self) -> bool:
+        """Answers requests as long as they come at once; whether the connection stays open.
+
+        Through the thread that waits for connections, and the queue, the next request would go by two other threads.
+        """
+        while self._answer():
+            if not self.comes_soon():
+                return True
+        return False
+
+    def comes_soon(self) -> bool:
+        """Whether the next request is there in a moment. No other connection may wait for this thread meanwhile."""
+        if self.server.requests.qsize or self.has_pending():
+            return False
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        if not poll.poll(LINGER_MS):
+            return False
+        self.rfile.begin()
+        return self.gather()
+
+    def _answer(self) -> bool:
+        """One request; whether the connection stays open."""
+        self.rfile.begin()
+        stays = bool(super().communicate())  # type: ignore[no-untyped-call]
+        self.unread = self.unread or (not stays and self.rfile.has_data())
+        return stays
+
+    def close(self) -> None:
+        if self.unread:
+            with suppress(OSError):
+                self.socket.shutdown(socket.SHUT_WR)
+            self.rfile.drop_unread()
+        super().close()
+
+
+#: Connections of an address kept open at most. All addresses take half of the files that the process may open.
+MOST_CONNECTIONS = 4096
+#: Connections taken in a row before the others are looked at.
+ACCEPTED = 64
+#: Seconds that a request may wait for a worker before there is another worker.
+STARVED = 1.0
+#: Workers made at once.
+MORE = 16
+#: Seconds that a connection may stay open without a request. Longer than the minute after which clients' waiters ask
+#: again: one that asked while its connection is closed would have to start over.
+IDLE = 75.0
+_TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class Arrivals(ConnectionManager):
+    """The selector thread's part of a server. `addresses`: how many the process listens on."""
+
+    #: cheroot's, which its stubs leave out.
+    _selector: Any
+    _stop_requested: bool
+    _from_server_socket: Callable[[Any], Any]
+
+    def __init__(self, server: Any, addresses: int = 1) -> None:
+        super().__init__(server)
+        self._most = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 // addresses)
+        #: What the selector has but for the server's own socket; both change under the guard.
+        self._waiting = Waiting()
+        self._guard = threading.Lock()
+        server.socket.setblocking(False)
+
+    def put(self, conn: Any) -> None:
+        """Called by workers: the request is answered, and the connection stays."""
+        conn.last_used = time.time()
+        conn.rfile.begin()
+        # What came behind the last request makes no socket readable.
+        if conn.has_pending() and conn.gather():
+            self.server.process_conn(conn)
+        else:
+            self._keep(conn)
+
+    def _run(self, expiration_interval: float) -> None:
+        checked = time.time()
+        while not self._stop_requested:
+            try:
+                active = list(self._selector.select(timeout=expiration_interval))
+            except OSError:
+                self._remove_invalid_sockets()
+                continue
+            for _, conn in active:
+                if conn is self.server:
+                    self._accept()
+                elif conn.socket.fileno() >= 0:  # Else it made room for another just now.
+                    self._gather(conn)
+            now = time.time()
+            if now - checked > expiration_interval:
+                self._expire(now)
+                self.server.relieve()
+                checked = now
+
+    def _gather(self, conn: Any) -> None:
+        began = conn.rfile.has_data()
+        if conn.gather():
+            self._release(conn)
+            self.server.process_conn(conn)
+        elif conn.rfile.has_data() != began:
+            with self._guard:
+                self._waiting.add(conn)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED):
+            try:
+                conn = self._from_server_socket(self.server.socket)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                self._make_room()
+                return
+            if conn is None:
+                return
+            conn.last_used = time.time()
+            if conn.gather():
+                self.server.process_conn(conn)
+                continue
+            self._keep(conn)
+            if len(self._waiting) > self._most:
+                self._make_room()
+
+    def _keep(self, conn: Any) -> None:
+        with self._guard:
+            self._waiting.add(conn)
+            self._selector.register(conn.socket.fileno(), selectors.EVENT_READ, data=conn)
+
+    def _release(self, conn: Any) -> None:
+        with self._guard:
+            self._waiting.remove(conn)
+            self._selector.unregister(conn.socket.fileno())
+
+    def _make_room(self) -> None:
+        """Ends the connection that has kept us waiting longest: a request that comes at once is never kept out."""
+        with self._guard:
+            conn = self._waiting.surplus()
+        if conn is not None:
+            self._release(conn)
+            conn.close()
+
+    def _expire(self, now: float) -> None:
+        """Ends what has brought no request for IDLE, or no whole one since its first byte for the server's timeout."""
+        with self._guard:
+            silent = self._waiting.expired(now - IDLE, begun=False)
+            slow = self._waiting.expired(now - self.server.timeout, begun=True)
+        for conn in (*silent, *slow):
+            self._release(conn)
+            if conn.rfile.has_data():
+                with suppress(OSError):
+                    conn.socket.settimeout(0)
+                    conn.socket.send(_TIMED_OUT)
+            conn.close()
+
+    def _remove_invalid_sockets(self) -> None:
+        """Forgets the connections whose sockets were closed behind our back."""
+        for descriptor, conn in list(self._selector.connections):
+            try:
+                os.fstat(descriptor)
+            except OSError:
+                with self._guard:
+                    self._waiting.remove(conn)
+                    self._selector.unregister(descriptor)

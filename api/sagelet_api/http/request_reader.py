@@ -1,0 +1,164 @@
+"""Collects what a client sends until a worker can go on without waiting for the client."""
+
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+
+#: Bodies up to this size are waited for without a worker, too; larger ones are read by it as they come.
+GATHERED = 64 * 1024
+#: Bytes taken from the kernel at once.
+CHUNK = 256 * 1024
+#: Seconds a client may keep a worker waiting in all within one request, beside LEAST_RATE.
+PATIENCE = 30.0
+#: Bytes a second that a body has to bring, once PATIENCE is used up: who sends less holds a worker on purpose.
+LEAST_RATE = 1024
+
+#: Threads that wait for what a client sends.
+WAITING: set[int] = set()
+
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
+_EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
+_LINE_ENDS = (b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", b"\r\n\r\n")
+
+
+class Incoming:
+    """The reading side of a connection. What of it cheroot uses is a file's: `read`, `readline`, `close`."""
+
+    def __init__(self, connection: socket.socket, most_head: int) -> None:
+        """`most_head`: bytes of a request line and headers."""
+        self._socket = connection
+        self._most_head = most_head
+        self._buffer = bytearray()
+        #: Up to where no end of a head was found.
+        self._searched = 0
+        self._ended = False
+        self._waited = 0.0
+        self._arrived = 0
+        self.bytes_read = 0
+        self.closed = False
+
+    def has_data(self) -> bool:
+        return bool(self._buffer)
+
+    def gather(self) -> bool:
+        """Takes in what is there; whether a worker has something to do now: a request, or an end."""
+        patience = self._socket.gettimeout()
+        self._socket.settimeout(0)
+        try:
+            while not self.ready():
+                data = self._socket.recv(CHUNK)
+                self._buffer += data
+                self._ended = not data
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False
+        except OSError:
+            self._ended = True
+        finally:
+            self._socket.settimeout(patience)
+        return True
+
+    def ready(self) -> bool:
+        """Whether the next request is here up to its body, with a small body, or can only be refused."""
+        if self._ended:
+            return True
+        end = self._buffer.find(b"\r\n\r\n", self._searched)
+        if end < 0:
+            self._searched = max(0, len(self._buffer) - 3)
+            return len(self._buffer) > self._most_head or self._is_no_request()
+        self._searched = end
+        head = bytes(self._buffer[: end + 2])
+        length = _LENGTH.search(head)
+        if length is None or int(length[1]) > GATHERED or _EXPECT.search(head):
+            return True
+        return len(self._buffer) >= end + 4 + int(length[1])
+
+    def begin(self) -> None:
+        """A worker takes up the next request."""
+        self._searched, self._waited, self._arrived = 0, 0.0, 0
+
+    def read(self, size: int) -> bytes:
+        """`size` bytes, or less at the end of the stream. Raises OSError, also for a client that is too slow."""
+        parts = [self._take(size)]
+        left = size - len(parts[0])
+        while left and (data := self._receive(min(left, CHUNK))):
+            parts.append(data)
+            left -= len(data)
+        self.bytes_read += size - left
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def readinto(self, buffer: memoryview) -> int:
+        """What is there, up to as many bytes as fit; 0 at the end of the stream. Raises OSError, as `read` does."""
+        if self._buffer:
+            data = self._take(len(buffer))
+            buffer[: len(data)] = data
+            count = len(data)
+        else:
+            count = self._await(lambda: self._socket.recv_into(buffer))
+        self.bytes_read += count
+        return count
+
+    def readline(self, size: int) -> bytes:
+        """Up to a line's end, `size` bytes, or the end of the stream."""
+        while (end := self._buffer.find(b"\n", 0, size)) < 0 and len(self._buffer) < size:
+            data = self._receive(CHUNK)
+            if not data:
+                break
+            self._buffer += data
+        line = self._take(size if end < 0 else end + 1)
+        self.bytes_read += len(line)
+        return line
+
+    def drop_unread(self) -> None:
+        """Takes what is there and drops it: a socket closed before that takes the answer away from its client."""
+        self._buffer.clear()
+        try:
+            self._socket.settimeout(0)
+            for _ in range(16):
+                if not self._socket.recv(CHUNK):
+                    return
+        except OSError:
+            return
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _is_no_request(self) -> bool:
+        """A first line that no HTTP/1 client sends: nobody knows whether more is to come, so it is answered now."""
+        end = self._buffer.find(b"\n", 2)
+        return end >= 0 and not bytes(self._buffer[: end + 1]).endswith(_LINE_ENDS)
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    def _receive(self, most: int) -> bytes:
+        data = b""
+
+        def receive() -> int:
+            nonlocal data
+            data = self._socket.recv(most)
+            return len(data)
+
+        self._await(receive)
+        return data
+
+    def _await(self, receive: Callable[[], int]) -> int:
+        """How many bytes came; 0 at the end of the stream. Raises TimeoutError for a client that is too slow."""
+        if self._ended:
+            return 0
+        began, thread = time.monotonic(), threading.get_ident()
+        WAITING.add(thread)
+        try:
+            count = receive()
+        finally:
+            WAITING.discard(thread)
+        self._waited += time.monotonic() - began
+        self._arrived += count
+        self._ended = not count
+        if self._waited > PATIENCE + self._arrived / LEAST_RATE:
+            raise TimeoutError(f"the client sends less than {LEAST_RATE} bytes a second")
+        return count

@@ -1,0 +1,48 @@
+"""Sends the head of an answer together with the beginning of its body."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: Bytes that are copied into one piece; more is not.
+MOST_JOINED = 64 * 1024
+
+
+class Outgoing:
+    """The writing side of a connection. What of it cheroot uses is a file's: `write`, `close`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._held: list[bytes] | None = None
+        self.bytes_written = 0
+        self.closed = False
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Holds what is written until the end: a client should not wake up for a head alone. Raises OSError."""
+        held: list[bytes] = []
+        self._held = held
+        try:
+            yield
+        finally:
+            self._held = None
+            for data in [b"".join(held)] if sum(map(len, held)) <= MOST_JOINED else held:
+                self._send(data)
+
+    def write(self, data: bytes) -> int:
+        """Raises OSError, also for a client that takes nothing for as long as the socket's timeout."""
+        if self._held is None:
+            self._send(data)
+        else:
+            self._held.append(data)
+        self.bytes_written += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _send(self, data: bytes) -> None:
+        # Not `sendall`: its timeout is for all of the data, however slow a client may be.
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._socket.send(rest) :]

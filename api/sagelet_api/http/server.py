@@ -1,0 +1,222 @@
+"""The HTTP server: cheroot on loopback, and on the address by which containers reach the machine."""
+
+import errno
+import logging
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from cheroot import wsgi
+
+from sagelet_api.http.connection_manager import MORE, STARVED, Arrivals, Connection
+from sagelet_api.http.request_reader import WAITING
+from sagelet_api.http.tls import Certificate, TlsAdapter, TlsConnection
+from sagelet_api.protocol.calls import FROM_CONTAINERS, WsgiApp
+from sagelet_api.protocol.file_body import FileBody
+from sagelet_api.protocol.header_rules import check_head
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.machine.ports import listener
+
+_log = logging.getLogger(__name__)
+
+#: Requests worked on at once on each address; more wait in line.
+THREADS = 32
+#: When they wait although no machine is that slow: clients hold the workers, and there are more of them for a while.
+MOST_THREADS = 256
+#: Share of a core from which on the process is what requests wait for.
+BUSY = 0.7
+#: Connections the kernel holds before they are accepted.
+BACKLOG = 2048
+#: Seconds that a client may be silent within a request; until its head is whole, from its first byte on.
+TIMEOUT = 30
+MAX_HEADER_BYTES = 256 * 1024
+
+
+class AddressInUse(SettingsError):
+    """Another process listens on the address."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(
+            f"{host}:{port} is in use by {listener(port)}. Stop it, or choose another port with --port (SAGELET_PORT)."
+        )
+
+
+class Server:
+    """Serves one WSGI app on `host` and on `extra_hosts`, where containers come in, on one port; 0: a free one.
+
+    The port is open when `start` returns. Usable as a context manager.
+    """
+
+    def __init__(
+        self,
+        app: WsgiApp,
+        host: str,
+        port: int,
+        extra_hosts: Sequence[str] = (),
+        certificate: Certificate | None = None,
+    ) -> None:
+        self._app = app
+        self._extra_hosts = tuple(extra_hosts)
+        self._certificate = certificate
+        self._servers: list[_HttpServer] = []
+        self._threads: list[threading.Thread] = []
+        self.host = host
+        #: The port that is open, once started.
+        self.port = port
+
+    @property
+    def endpoint(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self._certificate is None else 'https'}://{host}:{self.port}"
+
+    def start(self) -> None:
+        """Raises AddressInUse, or SettingsError for an address that is not this machine's."""
+        try:
+            self._listen(self.host, for_containers=False)
+            for host in self._extra_hosts:
+                self._listen(host, for_containers=True)
+        except SettingsError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Closes the port, lets the requests in work end (2 s at most) and returns. May be called twice."""
+        for server in self._servers:
+            server.stop()
+        for thread in self._threads:
+            thread.join()
+        self._servers, self._threads = [], []
+
+    def __enter__(self) -> "Server":
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def _listen(self, host: str, *, for_containers: bool) -> None:
+        server = _HttpServer(
+            (host, self.port),
+            self._app,
+            numthreads=THREADS,
+            max=MOST_THREADS,
+            request_queue_size=BACKLOG,
+            timeout=TIMEOUT,
+            shutdown_timeout=2,
+            server_name="sagelet",
+        )
+        server.gateway = _Gateway
+        server.ConnectionClass = Connection if self._certificate is None else TlsConnection
+        if self._certificate is not None:
+            server.ssl_adapter = TlsAdapter(self._certificate)
+        server.for_containers = for_containers
+        server.addresses = 1 + len(self._extra_hosts)
+        try:
+            server.prepare()
+        except OSError as error:
+            if f"Errno {errno.EADDRINUSE}]" in str(error):
+                raise AddressInUse(host, self.port) from error
+            raise SettingsError(f"Cannot listen on {host}:{self.port} (--host, --port): {error}") from error
+        self.port = server.bind_addr[1]
+        thread = threading.Thread(target=server.serve, name=f"sagelet-http-{host}", daemon=True)
+        thread.start()
+        self._servers.append(server)
+        self._threads.append(thread)
+
+
+class _Gateway(wsgi.Gateway_10):
+    """Keeps the names of headers as they were sent (WSGI's variables cannot tell `_` from `-`), sends files as such.
+
+    Whatever answers, its head goes through `start_response`: what could be read as two answers is written nowhere else.
+    """
+
+    def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        """Raises IllegalHeader."""
+        check_head(status, headers)
+        return super().start_response(status, headers, exc_info)
+
+    def respond(self) -> None:
+        """cheroot's own way copies each chunk three times on its way to the socket."""
+        response = self.req.server.wsgi_app(self.env, self.start_response)
+        try:
+            if isinstance(response, FileBody):
+                self.req.ensure_headers_sent()
+                if not self.req.chunked_write:
+                    response.send(self.req.conn.socket)
+                    return
+            for chunk in filter(None, response):
+                with self.req.conn.wfile.together():
+                    self.write(chunk)
+            self.req.ensure_headers_sent()
+        finally:
+            if hasattr(response, "close"):
+                response.close()
+
+    def get_environ(self) -> Any:
+        environ: Any = super().get_environ()  # type: ignore[no-untyped-call]
+        names = {name.decode("latin-1").lower(): value for name, value in self.req.inheaders.items()}
+        environ["sagelet.headers"] = headers = {name: value.decode("latin-1") for name, value in names.items()}
+        environ["sagelet.metadata"] = {name: value for name, value in headers.items() if name.startswith("x-amz-meta-")}
+        environ[FROM_CONTAINERS] = self.req.server.for_containers
+        return environ
+
+
+class _HttpServer(wsgi.Server):
+    """cheroot with our limits and our log. Objects are large, so a body has no limit here; handlers have theirs."""
+
+    nodelay = True
+    #: What comes in here comes from the hosts of jobs.
+    for_containers = False
+    #: How many of these the process has.
+    addresses = 1
+    max_request_header_size = MAX_HEADER_BYTES
+    #: How often it looks for idle connections, in seconds; also how long `stop` may wait.
+    expiration_interval = 0.2
+    #: cheroot's 10 are for workers that wait for connections; here a thread waits for all of them.
+    keep_alive_conn_limit: int | None = None  # type: ignore[assignment]  # cheroot's documentation allows it
+    _connections: Any
+    #: When `relieve` looked last, and the processor time that the process had taken by then; both in seconds.
+    _looked = (0.0, 0.0)
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._connections._selector.close()
+        self._connections = Arrivals(self, self.addresses)
+
+    def process_conn(self, conn: Any) -> None:
+        conn.queued = time.monotonic()
+        super().process_conn(conn)
+
+    def relieve(self) -> None:
+        """More workers while requests wait too long for clients or disks, and fewer when that is over.
+
+        Where they wait for the processor, more workers would get less done; unless most of those that there are wait.
+        """
+        pool = self.requests
+        busy = self._is_busy() and len(WAITING) <= len(pool._threads) // 2
+        with pool._queue.mutex:
+            first = next((conn for conn in pool._queue.queue if hasattr(conn, "queued")), None)
+        if first is None:
+            if len(pool._threads) > pool.min and pool.idle > len(pool._threads) // 2:
+                pool.shrink(MORE)
+        elif not busy and time.monotonic() - first.queued > STARVED:
+            for _ in range(min(MORE, pool.max - len(pool._threads))):
+                pool._threads.append(pool._spawn_worker())
+
+    def _is_busy(self) -> bool:
+        """Whether the process computed for most of the time since the last look."""
+        before, self._looked = self._looked, (time.monotonic(), time.process_time())
+        elapsed, computed = (now - then for now, then in zip(self._looked, before, strict=True))
+        return computed > BUSY * elapsed
+
+    @classmethod
+    def prepare_socket(cls, *arguments: Any, **options: Any) -> socket.socket:
+        """cheroot leaves SO_REUSEADDR out for port 0; then a restart on the same port fails for a minute."""
+        opened: socket.socket = super().prepare_socket(*arguments, **options)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return opened
+
+    def error_log(self, msg: str = "", level: int = 20, traceback: bool = False) -> None:
+        _log.log(level, msg, exc_info=traceback)

@@ -1,0 +1,158 @@
+"""AWS's errors as exceptions. Raise one anywhere below a handler; the client gets it in its own protocol."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
+
+class AwsError(Exception):
+    """An error the client sees: `code`, HTTP `status` and the message, which names the remedy where there is one."""
+
+    code: str = "InternalFailure"
+    status: int = 500
+    #: What S3's errors say in elements of their own.
+    details: Mapping[str, str] = MappingProxyType({})
+    #: Member that carries the text in AWS JSON. Coral's own errors use either case, modelled shapes the model's.
+    message_member: ClassVar[str] = "message"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InternalFailure(AwsError):
+    """A bug or a full disk. sagelet has to repair it, and the client may repeat the call."""
+
+
+class NotImplementedOperation(AwsError):
+    """An AWS operation outside JSON protocols that neither sagelet nor moto has. 501: SDKs do not repeat it."""
+
+    code = "NotImplemented"
+    status = 501
+
+
+class ClientError(AwsError):
+    """Base of what the client can repair."""
+
+    status = 400
+
+
+class ValidationException(ClientError):
+    code = "ValidationException"
+
+
+class SerializationException(ClientError):
+    """The body is no JSON, or a value has the wrong JSON type."""
+
+    code = "SerializationException"
+    message_member = "Message"
+
+
+class UnknownOperationException(ClientError):
+    code = "UnknownOperationException"
+
+
+class AmbiguousOperation(UnknownOperationException):
+    """The request names two operations, or one of them twice: what is checked would not be what runs."""
+
+
+class MissingAction(ClientError):
+    """AWS's Query protocol: a form without `Action`."""
+
+    code = "MissingAction"
+
+
+class InvalidAction(ClientError):
+    """AWS's Query protocol: the service has no such operation."""
+
+    code = "InvalidAction"
+
+
+class MalformedQueryString(ClientError):
+    """AWS's Query protocol: fields that can be read in two ways."""
+
+    code = "MalformedQueryString"
+    status = 404
+
+
+class IncompleteBody(ClientError):
+    """The body ended or stalled before the length it announced, or its chunks are garbled."""
+
+    code = "IncompleteBody"
+
+
+class ThrottlingException(ClientError):
+    """SDKs try again after it. AWS's text is RATE_EXCEEDED, from SageMaker and CloudWatch Logs alike."""
+
+    code = "ThrottlingException"
+
+
+RATE_EXCEEDED = "Rate exceeded"
+
+
+class RequestEntityTooLarge(ClientError):
+    code = "RequestEntityTooLargeException"
+    status = 413
+
+
+class AccessDenied(ClientError):
+    code = "AccessDeniedException"
+    status = 403
+
+
+class MissingAuthenticationToken(ClientError):
+    code = "MissingAuthenticationTokenException"
+    status = 403
+
+
+class SageMakerError(ClientError):
+    """Base of the error shapes in SageMaker's service model; their member is called `Message`."""
+
+    message_member = "Message"
+
+
+class ResourceInUse(SageMakerError):
+    code = "ResourceInUse"
+
+
+class ResourceNotFound(SageMakerError):
+    code = "ResourceNotFound"
+
+
+class ResourceLimitExceeded(SageMakerError):
+    code = "ResourceLimitExceeded"
+
+
+class ConflictException(SageMakerError):
+    code = "ConflictException"
+
+
+class NoSuchEntity(ClientError):
+    """IAM's: the user, group, role or policy is not there."""
+
+    code = "NoSuchEntity"
+    status = 404
+
+
+class MalformedPolicyDocument(ClientError):
+    """STS's error for a session policy that is not a policy."""
+
+    code = "MalformedPolicyDocument"
+
+
+class LogsResourceNotFound(ClientError):
+    """CloudWatch Logs' shape, whose member is called `message`."""
+
+    code = "ResourceNotFoundException"
+
+
+class LogsInvalidParameter(ClientError):
+    code = "InvalidParameterException"
+
+
+class LogsResourceAlreadyExists(ClientError):
+    code = "ResourceAlreadyExistsException"
+
+
+class LogsTooManyTags(ClientError):
+    code = "TooManyTagsException"

@@ -1,0 +1,184 @@
+"""Turns a WSGI request into a `Call`: who calls which operation of which service, in which protocol."""
+
+import io
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from urllib.parse import parse_qsl
+
+from sagelet_api.protocol.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
+from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION, Credential, StsSession, find_credential
+from sagelet_engine.model.job import Job
+
+#: Puts what comes next into memory: how many bytes, 0 at the end.
+ReadInto = Callable[[memoryview], int]
+
+
+def reader_into(source: Any) -> ReadInto:
+    """`readinto` of a stream, also of one that can only `read`, such as cheroot's of chunked bodies."""
+    if hasattr(source, "readinto"):
+        found: ReadInto = source.readinto
+        return found
+
+    def read_into(buffer: memoryview) -> int:
+        data: bytes = source.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    return read_into
+
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+WsgiApp = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+#: Set by the server for what comes in from the hosts of jobs, which are containers: signatures are always checked.
+FROM_CONTAINERS = "sagelet.from_containers"
+#: Set by the request guard for what a page of another origin has a browser ask for: signatures are always checked.
+FROM_PAGE = "sagelet.from_page"
+#: Set by the request guard for the pages: whether the browser has to be logged in.
+NEEDS_LOGIN = "sagelet.needs_login"
+#: The largest body of a request that is not S3's: ECR's layer parts are 20 MB in base64.
+MAX_BODY = 32 * 1024 * 1024
+
+
+class Protocol(Enum):
+    """How a client wants its errors."""
+
+    JSON = "json"
+    CBOR = "rpc-v2-cbor"
+    S3 = "s3"
+    QUERY = "query"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, without its body: an object's bytes stay in the WSGI stream (`read_body` takes small ones)."""
+
+    #: Signing name, `sagemaker`, `logs`, `s3`, ...; empty when the request is not signed.
+    service: str
+    #: `CreateTrainingJob`, as `operation_names.py` finds it after the request guard; empty if the request names none.
+    operation: str
+    account: str
+    region: str
+    method: str
+    path: str
+    query: Mapping[str, str]
+    #: Lower-case names.
+    headers: Mapping[str, str]
+    request_id: str
+    protocol: Protocol
+    credential: Credential | None
+    #: The job whose credentials these are, and what refuses an action on a resource that it may not do (AwsError).
+    #: None for an owner, who may do everything.
+    job: Job | None = None
+    permit: Callable[[str, str], None] | None = None
+    #: Whose session token came with the request, or None if it was not given out here.
+    session: StsSession | None = None
+    #: botocore's name of the service whose operation it is. Empty for an unknown service.
+    model: str = ""
+    #: Whether method and path are what names the operation.
+    routed: bool = False
+
+    @property
+    def token(self) -> str:
+        """The session token that came with the request; empty: none."""
+        return self.headers.get("x-amz-security-token") or self.query.get("X-Amz-Security-Token", "")
+
+    @property
+    def job_token(self) -> str:
+        """The session token of the training job behind the request. Empty if no job is."""
+        if self.job is None:
+            return ""
+        return self.session.job_token if self.session else self.token
+
+
+def parse_call(environ: Environ) -> Call:
+    """Never raises: an unsigned or garbled request is a Call without a credential, which the request guard refuses."""
+    headers = _headers(environ)
+    question = environ.get("QUERY_STRING", "")
+    query = dict(parse_qsl(question, keep_blank_values=True)) if question else {}
+    credential = find_credential(headers, query)
+    service = credential.service if credential else ""
+    return Call(
+        service=service,
+        operation="",
+        account=credential.account if credential else DEFAULT_ACCOUNT,
+        region=credential.region if credential else DEFAULT_REGION,
+        method=environ["REQUEST_METHOD"],
+        path=environ.get("PATH_INFO", "") or "/",
+        query=query,
+        headers=headers,
+        request_id=str(uuid.uuid4()),
+        protocol=_protocol(service, headers, query),
+        credential=credential,
+    )
+
+
+def read_body(environ: Environ, limit: int) -> bytes:
+    """The whole body. Raises IncompleteBody, and RequestEntityTooLarge before it reads more than `limit` bytes."""
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    if not length and not environ.get("wsgi.input_terminated"):
+        return b""
+    too_large = RequestEntityTooLarge(f"The request body is larger than the {limit} bytes that this operation takes.")
+    if length > limit:
+        raise too_large
+    try:
+        body: bytes = environ["wsgi.input"].read(length or limit + 1)
+    except (OSError, ValueError) as error:
+        raise IncompleteBody(f"The request body did not arrive whole: {error}") from error
+    if len(body) > limit:
+        raise too_large
+    return body
+
+
+def rewind(environ: Environ, body: bytes) -> None:
+    """Puts a body that was read back, for the next to read."""
+    environ["wsgi.input"] = io.BytesIO(body)
+    environ["CONTENT_LENGTH"] = str(len(body))
+    environ["wsgi.input_terminated"] = True
+
+
+def parse_json(body: bytes) -> dict[str, Any]:
+    """The members of an AWS JSON body; an empty body is an empty structure. Raises SerializationException."""
+    if not body:
+        return {}
+    try:
+        text = body.decode("utf-8")
+        value = _READER.decode(text)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # A lone surrogate: no store could keep it.
+    except (ValueError, RecursionError) as error:
+        raise SerializationException(f"The request body is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise SerializationException("Start of structure or map expected at the top of the request body")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_READER = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _headers(environ: Environ) -> dict[str, str]:
+    headers = {k[5:].replace("_", "-").lower(): v for k, v in environ.items() if k.startswith("HTTP_")}
+    for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        if environ.get(name):
+            headers[name.replace("_", "-").lower()] = environ[name]
+    return headers
+
+
+def _protocol(service: str, headers: Mapping[str, str], query: Mapping[str, str]) -> Protocol:
+    if service in ("s3", "s3express"):
+        return Protocol.S3
+    if headers.get("smithy-protocol") == "rpc-v2-cbor":
+        return Protocol.CBOR
+    if "x-amz-target" in headers:
+        return Protocol.JSON
+    is_form = headers.get("content-type", "").strip().lower().startswith("application/x-www-form-urlencoded")
+    return Protocol.QUERY if is_form or "Action" in query else Protocol.JSON

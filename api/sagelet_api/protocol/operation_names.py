@@ -1,0 +1,161 @@
+"""Which operation a request names, found once: authorisation and execution go by the same answer.
+
+AWS's protocols put the name into a header (AWS JSON), the path (CBOR), method and path (REST, S3), the query string or
+a form (Query). A request that names an operation in two of these places would mean one thing to the check and another
+to the handler, so it is refused, whoever sends it. So is a name that is not spelled as in botocore's model of the
+service: moto takes `delete_alarms` for `DeleteAlarms`, and a policy does not.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from urllib.parse import parse_qsl
+
+from sagelet_api.protocol.aws_errors import (
+    AmbiguousOperation,
+    AwsError,
+    InvalidAction,
+    MalformedQueryString,
+    UnknownOperationException,
+)
+from sagelet_api.protocol.calls import Call, Environ, Protocol, read_body, rewind
+from sagelet_api.protocol.operations import RestOperation
+from sagelet_api.protocol.service_models import ServiceModel, models_of
+from sagelet_api.protocol.unpacking import unpack
+
+#: Forms are small; CloudFormation templates of 1 MB are the largest.
+MAX_FORM = 8 * 1024 * 1024
+_FORM = "application/x-www-form-urlencoded"
+_OPERATION = "/operation/"
+RestTable = Mapping[tuple[str, str, str], RestOperation]
+#: botocore's names of REST services, and a request -> service and operation that its method and path are, if any.
+Routes = Callable[[Sequence[str], Environ], tuple[str, str] | None]
+#: Where Query's `Action` stands.
+_FIELDS = ("the query string", "the form")
+#: Place, and what it says.
+Name = tuple[str, str]
+
+
+def no_routes(_models: Sequence[str], _environ: Environ) -> tuple[str, str] | None:
+    """No routes, for a server with no REST services but its own."""
+    return None
+
+
+def name_operation(call: Call, environ: Environ, rest: RestTable, routes: Routes = no_routes) -> Call:
+    """The call with its `operation`, and its `model` if a known service has the operation.
+
+    Raises AwsError for a request that names two operations, or an operation that the service does not have.
+    """
+    if call.service == "s3":
+        return _of_s3(call, environ)
+    models = models_of(call.service)
+    named = [*_names(call, environ)]
+    routed = _route(call, environ, rest, models, routes, named=bool(named))
+    found = [*named, *([] if routed is None else [("the path", routed[1])])]
+    if len(found) > 1:
+        raise AmbiguousOperation(
+            f"The request names {len(found)} operations ({', '.join(f'{where}: {name}' for where, name in found)}): "
+            "send one name, in one place."
+        )
+    if routed is not None:
+        return replace(call, model=routed[0], operation=routed[1], routed=True)
+    if not named:
+        return call
+    if named[0][0] in _FIELDS:
+        _refuse_repeated(environ)
+    return _checked(call, models, *named[0])
+
+
+def _names(call: Call, environ: Environ) -> Iterator[Name]:
+    """Each place that names one, with the name. Names are of a caller's making: they may be of any text."""
+    if target := call.headers.get("x-amz-target"):
+        yield "X-Amz-Target", target
+    if "smithy-protocol" in call.headers and _OPERATION in call.path:
+        yield "the path", call.path
+    query = parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+    yield from (("the query string", value) for name, value in query if name == "Action" and value)
+    yield from (("the form", value) for name, value in form_fields(environ) if name == "Action" and value)
+
+
+def _route(
+    call: Call, environ: Environ, rest: RestTable, models: Sequence[ServiceModel], routes: Routes, *, named: bool
+) -> tuple[str, str] | None:
+    if one := rest.get((call.service, call.method, call.path)):
+        return one.model, one.operation
+    candidates = [model.name for model in models if model.rest]
+    # The other protocols have every request at the root, and no REST service has an operation of a POST there.
+    return routes(candidates, environ) if candidates and not (named and call.path == "/") else None
+
+
+def _checked(call: Call, models: Sequence[ServiceModel], where: str, text: str) -> Call:
+    """The call with the name, if the service has such an operation, reached so."""
+    prefix, name = _split(where, text)
+    if not models:
+        # Nobody here knows the service.
+        return replace(call, operation=name)
+    if where in ("X-Amz-Target", "the path"):
+        model = next((one for one in models if one.prefix == prefix and name in one.operations), None)
+        if model is None:
+            raise UnknownOperationException(f"{call.service} has no operation {name!r} of {prefix!r}")
+    else:
+        model = next((one for one in models if one.query and name in one.operations), None)
+        if model is None:
+            raise _no_action(call, name)
+    # A queue's URL is where SQS's clients may send to.
+    if where != "the path" and call.path != "/" and call.service != "sqs":
+        raise UnknownOperationException(f"{call.service} {name} is asked for at /, not at {call.path}")
+    if where == "X-Amz-Target" and call.method != "POST":
+        raise UnknownOperationException(
+            f"{call.service} {name} is a POST to / with X-Amz-Target, not {call.method} {call.path}"
+        )
+    return replace(call, model=model.name, operation=name)
+
+
+def _split(where: str, text: str) -> tuple[str, str]:
+    """What stands before the name (`SageMaker`), and the name."""
+    if where == "X-Amz-Target":
+        prefix, _, name = text.rpartition(".")
+        return prefix, name
+    if where == "the path":
+        prefix, _, name = text.removeprefix("/service/").rpartition(_OPERATION)
+        return prefix, name
+    return "", text
+
+
+def _no_action(call: Call, name: str) -> AwsError:
+    if call.protocol is Protocol.QUERY and any(one.query for one in models_of(call.service)):
+        return InvalidAction(f"Could not find operation {name} of {call.service}")
+    return UnknownOperationException(f"{call.service} has no operation {name!r} that an Action names")
+
+
+def _refuse_repeated(environ: Environ) -> None:
+    """Query's fields have numbers where there are several of a kind; of two with one name, readers choose."""
+    fields = parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True) + form_fields(environ)
+    for name, times in Counter(name for name, _ in fields).items():
+        if times > 1:
+            raise MalformedQueryString(f"The parameter {name} is there {times} times.")
+
+
+def _of_s3(call: Call, environ: Environ) -> Call:
+    """S3's routes look at the query and at headers, too."""
+    from sagelet_api.protocol.s3 import request
+    from sagelet_api.protocol.s3.errors import method_not_allowed
+    from sagelet_api.protocol.s3.request import find_operation
+
+    environ[request.PARSED] = asked = request.parse(call, environ)
+    operation = find_operation(call.method, asked.bucket, asked.key, asked.query, asked.headers)
+    if operation is None:
+        raise method_not_allowed()
+    return replace(call, model="s3", operation=operation)
+
+
+def form_fields(environ: Environ) -> list[tuple[str, str]]:
+    """The fields of a body that is a form; it is put back for the next to read.
+
+    One that was compressed no longer is. Raises IncompleteBody, RequestEntityTooLarge.
+    """
+    if not str(environ.get("CONTENT_TYPE") or "").strip().lower().startswith(_FORM):
+        return []
+    body = unpack(environ, read_body(environ, MAX_FORM), MAX_FORM)
+    rewind(environ, body)
+    return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)

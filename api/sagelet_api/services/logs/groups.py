@@ -1,0 +1,188 @@
+"""CloudWatch Logs' operations on the log group of training jobs as a whole, and DescribeLogGroups for all groups."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sagelet_api.protocol import page_tokens
+from sagelet_api.protocol.aws_errors import (
+    LogsInvalidParameter,
+    LogsResourceAlreadyExists,
+    LogsResourceNotFound,
+    LogsTooManyTags,
+)
+from sagelet_api.protocol.operations import Context, Handler, Operations, Parameters, SharedOperation
+from sagelet_api.protocol.validation import constraint_error
+from sagelet_engine.engine import Engine
+from sagelet_engine.model.job import JobKind
+from sagelet_engine.model.log_events import LogGroup
+
+Request = Mapping[str, Any]
+#: Account and region -> the groups of others, as DescribeLogGroups shows them.
+OtherGroups = Callable[[str, str], Sequence[dict[str, Any]]]
+
+GROUP = JobKind.TRAINING.log_group
+MAX_GROUPS = 50
+MAX_TAGS = 50
+#: PutRetentionPolicy: the values that AWS takes.
+RETENTION_DAYS = (
+    1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
+)  # fmt: skip
+#: On our group these would meet moto, which knows nothing of it and says that it does not exist.
+REFUSED = (
+    "AssociateKmsKey", "CreateExportTask", "CreateLogStream", "DisassociateKmsKey", "PutLogEvents", "PutMetricFilter",
+    "PutSubscriptionFilter", "StartLiveTail", "StartQuery",
+)  # fmt: skip
+#: With pattern instead of prefix "only arn, creationTime, and logGroupName are included in the response".
+PATTERN_MEMBERS = ("arn", "creationTime", "logGroupName")
+
+
+class LogGroupOperations:
+    """Handlers: each takes the call and its validated request, returns the members of the answer."""
+
+    def __init__(self, engine: Engine, others: OtherGroups) -> None:
+        self._groups = engine.logs.groups
+        self._others = others
+
+    def describe_log_groups(self, context: Context, request: Request) -> dict[str, Any]:
+        """Ours and moto's, merged: "ASCII-sorted by log group name"."""
+        prefix, pattern = request.get("logGroupNamePrefix", ""), request.get("logGroupNamePattern")
+        if prefix and pattern:
+            raise LogsInvalidParameter(
+                "LogGroup name prefix and LogGroup name pattern are mutually exclusive parameters."
+            )
+        after = _after(request)
+        wanted = [
+            group
+            for group in self._all(context)
+            if group["logGroupName"].startswith(prefix)
+            and (pattern or "") in group["logGroupName"]
+            and group["logGroupClass"] == request.get("logGroupClass", group["logGroupClass"])
+            and group["logGroupName"] > after
+        ]
+        limit = request.get("limit", MAX_GROUPS)
+        page = wanted[:limit]
+        if pattern:
+            page = [{member: group[member] for member in PATTERN_MEMBERS} for group in page]
+        answer: dict[str, Any] = {"logGroups": page}
+        if len(wanted) > limit:
+            answer["nextToken"] = page_tokens.encode(page[-1]["logGroupName"])
+        return answer
+
+    def create_log_group(self, context: Context, request: Request) -> None:
+        if self._groups.get(context.account, context.region) is not None:
+            raise LogsResourceAlreadyExists("The specified log group already exists")
+        self._groups.create(context.account, context.region, request.get("tags", {}))
+
+    def delete_log_group(self, context: Context, _request: Request) -> None:
+        self._existing(context)
+        self._groups.delete(context.account, context.region)
+
+    def put_retention_policy(self, context: Context, request: Request) -> None:
+        days = request["retentionInDays"]
+        if days not in RETENTION_DAYS:
+            listed = ", ".join(map(str, RETENTION_DAYS))
+            error = constraint_error("retentionInDays", days, f"Member must satisfy enum value set: [{listed}]")
+            raise LogsInvalidParameter(f"1 validation error detected: {error}")
+        self._existing(context)
+        self._groups.set_retention(context.account, context.region, days)
+
+    def delete_retention_policy(self, context: Context, _request: Request) -> None:
+        self._existing(context)
+        self._groups.set_retention(context.account, context.region, None)
+
+    def tag(self, context: Context, request: Request) -> None:
+        tags = {**self._existing(context).tags, **request["tags"]}
+        if len(tags) > MAX_TAGS:
+            raise LogsTooManyTags("A resource can have no more than 50 tags.")
+        self._groups.set_tags(context.account, context.region, tags)
+
+    def untag(self, context: Context, request: Request) -> None:
+        gone = {*request.get("tags", ()), *request.get("tagKeys", ())}
+        tags = {key: value for key, value in self._existing(context).tags.items() if key not in gone}
+        self._groups.set_tags(context.account, context.region, tags)
+
+    def list_tags(self, context: Context, _request: Request) -> dict[str, Any]:
+        return {"tags": dict(self._existing(context).tags)}
+
+    def no_subscription_filters(self, context: Context, _request: Request) -> dict[str, Any]:
+        self._existing(context)
+        return {"subscriptionFilters": []}
+
+    def operations(self) -> Operations:
+        """The table for the front."""
+        handlers: dict[str, Handler] = {
+            "CreateLogGroup": self.create_log_group,
+            "DeleteLogGroup": self.delete_log_group,
+            "PutRetentionPolicy": self.put_retention_policy,
+            "DeleteRetentionPolicy": self.delete_retention_policy,
+            "TagLogGroup": self.tag,
+            "TagResource": self.tag,
+            "UntagLogGroup": self.untag,
+            "UntagResource": self.untag,
+            "ListTagsLogGroup": self.list_tags,
+            "ListTagsForResource": self.list_tags,
+            "DescribeSubscriptionFilters": self.no_subscription_filters,
+            **{name: _refusal(name) for name in REFUSED},
+        }
+        shared = {name: SharedOperation(handler, is_training_log) for name, handler in handlers.items()}
+        return {"DescribeLogGroups": self.describe_log_groups, **shared}
+
+    def _all(self, context: Context) -> list[dict[str, Any]]:
+        groups = {group["logGroupName"]: group for group in self._others(context.account, context.region)}
+        ours = self._groups.get(context.account, context.region)
+        if ours is not None:
+            groups[GROUP] = _group(context, ours)
+        return [{"logGroupClass": "STANDARD", **groups[name]} for name in sorted(groups)]
+
+    def _existing(self, context: Context) -> LogGroup:
+        group = self._groups.get(context.account, context.region)
+        if group is None:
+            raise LogsResourceNotFound("The specified log group does not exist.")
+        return group
+
+
+def is_training_log(context: Context, request: Parameters) -> bool:
+    """Whether a request is about the log group of training jobs, by name, identifier or ARN."""
+    values = [request.get(member) for member in ("logGroupName", "logGroupIdentifier", "resourceArn")]
+    for member in ("logGroupNames", "logGroupIdentifiers"):
+        listed = request.get(member)
+        values += listed if isinstance(listed, list) else []
+    return any(isinstance(value, str) and _names_group(context, value) for value in values)
+
+
+def _names_group(context: Context, value: str) -> bool:
+    arn = f":logs:{context.region}:{context.account}:log-group:{GROUP}"
+    return value == GROUP or (value.startswith("arn:") and value.removesuffix(":*").endswith(arn))
+
+
+def _refusal(operation: str) -> Handler:
+    def refuse(_context: Context, _request: Parameters) -> None:
+        raise LogsInvalidParameter(
+            f"sagelet does not have {operation} for {GROUP}, which holds what training jobs print and nothing else; "
+            "use a log group of your own"
+        )
+
+    return refuse
+
+
+def _after(request: Request) -> str:
+    """The name that the page before ended with."""
+    if "nextToken" not in request:
+        return ""
+    values = page_tokens.decode(request["nextToken"], str)
+    if values is None:
+        raise LogsInvalidParameter("The specified nextToken is invalid.")
+    return str(values[0])
+
+
+def _group(context: Context, group: LogGroup) -> dict[str, Any]:
+    arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{GROUP}"
+    answer: dict[str, Any] = {
+        "logGroupName": GROUP,
+        "creationTime": group.created_ms,
+        "metricFilterCount": 0,
+        "arn": f"{arn}:*",
+        "logGroupArn": arn,
+        "storedBytes": group.bytes,
+    }
+    return answer if group.retention_days is None else answer | {"retentionInDays": group.retention_days}

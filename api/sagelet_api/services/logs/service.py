@@ -1,0 +1,200 @@
+"""CloudWatch Logs for the streams and events of training jobs, from the engine's own store."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sagelet_api.protocol import page_tokens
+from sagelet_api.protocol.aws_errors import LogsInvalidParameter, LogsResourceNotFound
+from sagelet_api.protocol.operations import Context, Handler, Operations, SharedOperation
+from sagelet_api.services.logs.groups import GROUP, LogGroupOperations, OtherGroups, is_training_log
+from sagelet_api.services.logs.patterns import compile_pattern
+from sagelet_engine.engine import Engine
+from sagelet_engine.model.log_events import LogEvent, LogStream
+
+Request = Mapping[str, Any]
+
+#: GetLogEvents: "as many log events as can fit in a response size of 1 MB, up to 10,000 log events".
+PAGE_EVENTS = 10_000
+PAGE_BYTES = 1_048_576
+MAX_STREAMS = 50
+#: FilterLogEvents looks at no more events for one page, so that it answers in time.
+SCAN_EVENTS = 100_000
+#: An end of time that SQLite can count up to and beyond.
+FOR_EVER = 2**62
+
+#: Direction and sequence number. AWS's tokens are as long.
+TOKEN = re.compile(r"([fb])/([0-9]{1,56})", re.ASCII)
+
+
+class TrainingLogs:
+    """Handlers: each takes the call and its validated request, returns the members of the answer."""
+
+    def __init__(self, engine: Engine, others: OtherGroups) -> None:
+        self._engine = engine
+        self._groups = LogGroupOperations(engine, others)
+
+    def describe_log_streams(self, context: Context, request: Request) -> dict[str, Any]:
+        self._require_group(context)
+        by_time = request.get("orderBy") == "LastEventTime"
+        if by_time and "logStreamNamePrefix" in request:
+            raise LogsInvalidParameter("Cannot order by LastEventTime with a logStreamNamePrefix.")
+        limit = min(request.get("limit", MAX_STREAMS), MAX_STREAMS)
+        streams = self._engine.logs.streams(
+            context.account,
+            context.region,
+            request.get("logStreamNamePrefix", ""),
+            by_time=by_time,
+            descending=request.get("descending", False),
+            after=_values(request, int, str),
+            limit=limit + 1,
+        )
+        answer: dict[str, Any] = {"logStreams": [_stream(context, stream) for stream in streams[:limit]]}
+        if len(streams) > limit:
+            last = streams[limit - 1]
+            answer["nextToken"] = page_tokens.encode(last.last_ms or 0, last.name)
+        return answer
+
+    def get_log_events(self, context: Context, request: Request) -> dict[str, Any]:
+        """Pages by sequence number, so tokens stay valid and the last forward token yields what comes later."""
+        stream = self._stream(context, request["logStreamName"])
+        place = _place(request)
+        backward = "below" in place or (not place and not request.get("startFromHead", False))
+        events = self._engine.logs.events(
+            stream,
+            start_ms=max(
+                request.get("startTime", 0), self._engine.logs.groups.oldest_ms(context.account, context.region)
+            ),
+            end_ms=request.get("endTime", FOR_EVER),
+            limit=min(request.get("limit", PAGE_EVENTS), PAGE_EVENTS),
+            max_bytes=PAGE_BYTES,
+            newest_first=backward,
+            **place,
+        )
+        if backward:
+            events.reverse()
+        here = next(iter(place.values()), 0)
+        return {
+            "events": [_event(event) for event in events],
+            "nextForwardToken": f"f/{events[-1].seq + 1 if events else here:056d}",
+            "nextBackwardToken": f"b/{events[0].seq if events else here:056d}",
+        }
+
+    def filter_log_events(self, context: Context, request: Request) -> dict[str, Any]:
+        """A page may be short of `limit`, or empty, and have a nextToken: so it is on AWS when little matches."""
+        matches = compile_pattern(request.get("filterPattern", ""))
+        start_ms, end_ms = self._window(context, request)
+        chosen = self._chosen(context, request, start_ms, end_ms)
+        names = {stream.id: stream.name for stream in chosen}
+        found = self._engine.logs.merged_events(
+            chosen,
+            start_ms=start_ms,
+            end_ms=end_ms,
+            after=_values(request, int, int, int) or (),
+            matches=matches,
+            scan=SCAN_EVENTS,
+            limit=min(request.get("limit", PAGE_EVENTS), PAGE_EVENTS),
+            max_bytes=PAGE_BYTES,
+            newest_first=not request.get("startFromHead", True),
+        )
+        answer: dict[str, Any] = {
+            "events": [
+                {**_event(event), "logStreamName": names[stream_id], "eventId": f"{stream_id:019d}{event.seq:037d}"}
+                for stream_id, event in found.events
+            ],
+            "searchedLogStreams": [],
+        }
+        if found.place is not None:
+            answer["nextToken"] = page_tokens.encode(*found.place)
+        return answer
+
+    def delete_log_stream(self, context: Context, request: Request) -> None:
+        self._require_group(context)
+        self._engine.logs.groups.delete_stream(self._stream(context, request["logStreamName"]))
+
+    def operations(self) -> Operations:
+        """The table for the front."""
+        handlers: dict[str, Handler] = {
+            "DescribeLogStreams": self.describe_log_streams,
+            "GetLogEvents": self.get_log_events,
+            "FilterLogEvents": self.filter_log_events,
+            "DeleteLogStream": self.delete_log_stream,
+        }
+        shared = {name: SharedOperation(handler, is_training_log) for name, handler in handlers.items()}
+        return {**self._groups.operations(), **shared}
+
+    def _window(self, context: Context, request: Request) -> tuple[int, int]:
+        """The times that FilterLogEvents asks for; unlike GetLogEvents' its endTime is included."""
+        oldest = self._engine.logs.groups.oldest_ms(context.account, context.region)
+        return max(request.get("startTime", 0), oldest), min(request.get("endTime", FOR_EVER), FOR_EVER) + 1
+
+    def _chosen(self, context: Context, request: Request, start_ms: int, end_ms: int) -> list[LogStream]:
+        """The streams that FilterLogEvents asks for, without those that have no event in its window."""
+        self._require_group(context)
+        names, prefix = request.get("logStreamNames"), request.get("logStreamNamePrefix")
+        if names and prefix:
+            raise LogsInvalidParameter("Parameters logStreamNames and logStreamNamePrefix are mutually exclusive.")
+        if names:
+            chosen = [self._stream(context, name) for name in dict.fromkeys(names)]
+        else:
+            chosen = self._engine.logs.streams(context.account, context.region, prefix or "")
+        return [
+            stream
+            for stream in chosen
+            if stream.first_ms is not None and stream.first_ms < end_ms and (stream.last_ms or 0) >= start_ms
+        ]
+
+    def _require_group(self, context: Context) -> None:
+        if not self._engine.logs.groups.exists(context.account, context.region):
+            raise LogsResourceNotFound("The specified log group does not exist.")
+
+    def _stream(self, context: Context, name: str) -> LogStream:
+        stream = self._engine.logs.stream(context.account, context.region, name)
+        if stream is None:
+            raise LogsResourceNotFound("The specified log stream does not exist.")
+        return stream
+
+
+def _place(request: Request) -> dict[str, int]:
+    """Where a page of GetLogEvents starts: at a sequence number, or right before one; empty without a token."""
+    if "nextToken" not in request:
+        return {}
+    match = TOKEN.fullmatch(request["nextToken"])
+    number = int(match[2]) if match else 2**62
+    if match is None or number >= 2**62:
+        raise _invalid_token()
+    return {"at_least" if match[1] == "f" else "below": number}
+
+
+def _values(request: Request, *kinds: type[str] | type[int]) -> tuple[Any, ...] | None:
+    """What the request's nextToken holds, or None if it has none."""
+    if "nextToken" not in request:
+        return None
+    values = page_tokens.decode(request["nextToken"], *kinds)
+    if values is None:
+        raise _invalid_token()
+    return values
+
+
+def _invalid_token() -> LogsInvalidParameter:
+    return LogsInvalidParameter("The specified nextToken is invalid.")
+
+
+def _event(event: LogEvent) -> dict[str, Any]:
+    return {"timestamp": event.time_ms, "message": event.text, "ingestionTime": event.ingested_ms}
+
+
+def _stream(context: Context, stream: LogStream) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "logStreamName": stream.name,
+        "creationTime": stream.created_ms,
+        "arn": f"arn:aws:logs:{context.region}:{context.account}:log-group:{GROUP}:log-stream:{stream.name}",
+        "uploadSequenceToken": str(stream.events),
+        "storedBytes": 0,
+    }
+    times = {
+        "firstEventTimestamp": stream.first_ms,
+        "lastEventTimestamp": stream.last_ms,
+        "lastIngestionTime": stream.ingested_ms,
+    }
+    return answer | {name: time for name, time in times.items() if time is not None}

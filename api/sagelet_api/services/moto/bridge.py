@@ -1,0 +1,40 @@
+"""moto by the roles that it has here. Nothing outside this package touches moto.
+
+Its signatures move between releases, so the distribution pins it and `tests/unit/api/test_moto_bridge.py` is the
+contract.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sagelet_api.services.moto.buckets import MotoBuckets
+from sagelet_api.services.moto.events import MotoEvents
+from sagelet_api.services.moto.iam import MotoIam
+from sagelet_api.services.moto.metrics import MotoMetrics
+from sagelet_api.services.moto.process import MotoProcess
+from sagelet_api.services.moto.requests import MotoRequests
+
+
+class MotoBridge:
+    """`process` loads moto; the others are its roles."""
+
+    def __init__(self) -> None:
+        self.process = MotoProcess()
+        self.iam = MotoIam(self.process)
+        self.requests = MotoRequests(self.process, self.iam)
+        self.buckets = MotoBuckets(self.process, self.requests)
+        self.metrics = MotoMetrics(self.process.backend)
+        self.events = MotoEvents(self.process.backend)
+
+    def log_groups(self, account: str, region: str) -> Sequence[dict[str, Any]]:
+        """moto's own log groups, as DescribeLogGroups shows them."""
+        groups = self.process.backend("logs")[account][region].groups
+        return [group.to_describe_dict() for group in [*dict.values(groups)]]
+
+    def has_repository(self, account: str, region: str, name: str) -> bool:
+        """Whether ECR has the repository. False in a region that does not exist."""
+        registry = self.process.backend("ecr")[account]
+        return region in registry and name in registry[region].repositories
+
+    def has_trial_component(self, account: str, region: str, name: str) -> bool:
+        return name in self.process.backend("sagemaker")[account][region].trial_components

@@ -1,0 +1,116 @@
+"""Makes moto run the operation that was authorised, and no other.
+
+moto looks for an operation's name in the form, the query string, a JSON body that it takes for a form, a header named
+`Action` and the target, in an order of its own. Here it is told the name that `operation_names.py` found. Where method
+and path name the operation (REST), moto's router says before the authorisation what it will say again when it
+dispatches, and the two are compared.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any
+
+from sagelet_api.protocol.aws_errors import AmbiguousOperation
+from sagelet_api.protocol.calls import Call, Environ
+from sagelet_api.protocol.service_models import signing_name_of
+
+_CALL: ContextVar[Call | None] = ContextVar("sagelet_call", default=None)
+_MARK = "sagelet_dispatch"
+#: They take the last part of the path for the operation (`/v1/createjobqueue`), whatever the router says.
+_BY_PATH = frozenset({"moto.batch.responses", "moto.polly.responses"})
+#: Functions that choose a class and have it dispatch.
+_DISPATCHING = frozenset({"api_version_elb_backend"})
+
+
+@contextmanager
+def dispatching(call: Call) -> Iterator[None]:
+    """What moto runs within the block is this call's operation."""
+    token = _CALL.set(call)
+    try:
+        yield
+    finally:
+        _CALL.reset(token)
+
+
+def bind() -> None:
+    """Once moto can be imported, and before it answers. May be repeated."""
+    response: Any = import_module("moto.core.responses").BaseResponse
+    if hasattr(response, _MARK):
+        return
+    setattr(response, _MARK, True)
+    _name_actions(response)
+    _check_actions(response)
+    _check_views(response)
+
+
+def route(models: Sequence[str], environ: Environ) -> tuple[str, str] | None:
+    """Which operation of which of these services method and path are: moto's router, over botocore's model."""
+    routing, http = import_module("moto.core.routing"), import_module("werkzeug.exceptions")
+    request = import_module("moto.core.request").Request({**environ, "CONTENT_TYPE": ""})
+    for model in models:
+        try:
+            operation, _ = routing.get_service_router(model).match(request)
+        except (http.HTTPException, NotImplementedError):
+            continue
+        return model, str(operation.name)
+    return None
+
+
+def _name_actions(response: Any) -> None:
+    find = response._get_action
+
+    def get_action(self: Any) -> Any:
+        call = _CALL.get()
+        if call is None or not (call.model or call.operation):
+            return find(self)
+        # The router also finds the parameters that are in a path.
+        return self._get_action_from_method_and_request_uri(self.normalized_request) if call.routed else call.operation
+
+    response._get_action = get_action
+
+
+def _check_actions(response: Any) -> None:
+    """Right before the operation runs."""
+    authorize = response._authenticate_and_authorize_normal_action
+
+    def authorize_action(self: Any, resource: str = "*") -> None:
+        call = _CALL.get()
+        if call is not None and call.model:
+            action = _action(self, call)
+            if action != call.operation:
+                raise _ambiguous(call, action or "nothing")
+            service = signing_name_of(self.boto3_service_name)
+            if service not in (None, call.service):
+                raise _ambiguous(call, f"{self.boto3_service_name} {action}")
+        authorize(self, resource)
+
+    response._authenticate_and_authorize_normal_action = authorize_action
+
+
+def _action(response: Any, call: Call) -> str:
+    if type(response).__module__ in _BY_PATH and call.routed:
+        found = response._get_action_from_method_and_request_uri(response.normalized_request)
+    else:
+        found = response._get_action()
+    return found or ""
+
+
+def _check_views(response: Any) -> None:
+    """A few routes lead to functions of their own, past all of the above. What they run cannot be seen beforehand."""
+    view: Any = import_module("moto.core.utils").convert_to_flask_response
+    answer, dispatch = view.__call__, response.dispatch.__func__
+
+    def check_and_answer(self: Any, args: Any = None, **kwargs: Any) -> Any:
+        call = _CALL.get()
+        is_plain = getattr(self.callback, "__func__", None) is dispatch or self.callback.__name__ in _DISPATCHING
+        if call is not None and call.permit is not None and not is_plain and call.service != "s3":
+            raise _ambiguous(call, f"the route {call.method} {call.path}")
+        return answer(self, args, **kwargs)
+
+    view.__call__ = check_and_answer
+
+
+def _ambiguous(call: Call, other: str) -> AmbiguousOperation:
+    return AmbiguousOperation(f"The request names {call.operation}, and its path names {other}: send one of them.")

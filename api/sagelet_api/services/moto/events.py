@@ -1,0 +1,91 @@
+"""Passes events to the rules of moto's EventBridge, and on to their targets.
+
+moto's own PutEvents fires disabled rules, stops at the first target that fails, and leaves the account out.
+"""
+
+import copy
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sagelet_api.services.moto.event_input import target_input
+
+_log = logging.getLogger(__name__)
+
+Event = Mapping[str, Any]
+#: moto's backends of a service, by account and region.
+Backends = Callable[[str], Any]
+
+
+def deliver(backends: Backends, account: str, region: str, event: Event, passed: tuple[str, ...] = ()) -> None:
+    """To every target of every rule of the default bus that matches, in the order of the rules.
+
+    A target that fails is logged, and keeps nobody from getting the event. `passed`: ARNs of the buses that the event
+    has been on, where the last of them is the one that it is on now.
+    """
+    buses = backends("events")[account][region].event_buses
+    name = passed[-1].rpartition("/")[2] if passed else "default"
+    if name not in buses:
+        raise LookupError(f"there is no event bus {name} in account {account} and region {region}")
+    bus = buses[name]
+    # In one step: other threads put rules.
+    for rule in list(dict.values(bus.rules)):
+        if rule.state == "DISABLED" or not _matches(rule, event):
+            continue
+        for target in list(rule.targets):
+            try:
+                _send(backends, rule, target, event, passed or (bus.arn,))
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}"
+                _log.warning("EventBridge rule %s: target %s did not get an event: %s", rule.name, target["Arn"], why)
+
+
+def _matches(rule: Any, event: Event) -> bool:
+    """A rule without a pattern runs on a schedule; moto would let it match everything."""
+    try:
+        return bool(rule.event_pattern.get_pattern()) and rule.event_pattern.matches_event(event)
+    except Exception as error:
+        _log.warning("EventBridge rule %s: moto cannot match its pattern: %s: %s", rule.name, type(error), error)
+        return False
+
+
+def _send(backends: Backends, rule: Any, target: Mapping[str, Any], event: Event, passed: tuple[str, ...]) -> None:
+    arn = target["Arn"]
+    _, _, service, region, account, resource = arn.split(":", 5)
+    if service == "sqs":
+        text = target_input(target, event, {"name": rule.name, "arn": rule.arn})
+        group = (target.get("SqsParameters") or {}).get("MessageGroupId")
+        backends("sqs")[account][region].send_message(queue_name=resource, message_body=text, group_id=group)
+    elif service == "logs":
+        text = target_input(target, event, {"name": rule.name, "arn": rule.arn})
+        _log_line(backends("logs")[account][region], resource.removeprefix("log-group:").removesuffix(":*"), text)
+    elif service == "events" and resource.startswith("event-bus/"):
+        if arn not in passed:
+            deliver(backends, account, region, event, (*passed, arn))
+    elif service != "events" or resource.strip(":"):
+        raise LookupError("sagelet delivers to SQS queues, CloudWatch log groups, event buses and archives only")
+    else:
+        # An archive, which is moto's own business. It counts time in seconds.
+        alone = copy.copy(rule)
+        alone.targets = [target]
+        now = time.time()
+        alone.send_to_targets({**event, "time": now, "ingestion-time": now})
+
+
+def _log_line(logs: Any, group: str, text: str) -> None:
+    """EventBridge gives each event a stream of its own."""
+    stream = str(uuid.uuid4())
+    logs.create_log_stream(group, stream)
+    logs.put_log_events(group, stream, [{"timestamp": round(time.time() * 1000), "message": text}])
+
+
+class MotoEvents:
+    """An EventBus: hands events to the rules of an account's default event bus."""
+
+    def __init__(self, backends: Backends) -> None:
+        self._backends = backends
+
+    def put_event(self, account: str, region: str, event: Event) -> None:
+        deliver(self._backends, account, region, event)

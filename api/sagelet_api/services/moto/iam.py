@@ -1,0 +1,130 @@
+"""Users, roles and policies, which moto's IAM keeps. Every account has SageMaker's execution roles from the start."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sagelet_api.auth.permissions import TRAINING_POLICY_TEXT
+from sagelet_api.services.iam import execution_role
+from sagelet_api.services.iam.identity import Role
+from sagelet_api.services.iam.trust import Caller, trusts
+from sagelet_api.services.moto.process import MotoProcess
+
+#: The principal that runs training jobs.
+SERVICE = "sagemaker.amazonaws.com"
+PARTITIONS = frozenset({"aws", "aws-cn", "aws-us-gov", "aws-iso", "aws-iso-b"})
+_SEEDED = "sagelet_execution_roles"
+
+
+class MotoIam:
+    def __init__(self, moto: MotoProcess) -> None:
+        self._moto = moto
+
+    def may_assume(self, account: str, role: str) -> bool:
+        """Whether IAM has the role, by its ARN, in the account, and its trust policy lets SageMaker assume it."""
+        found = self.of(account, role.split(":")[1]).roles.values()
+        caller = Caller.service(SERVICE)
+        return any(one.arn == role and trusts(one.assume_role_policy_document, caller) for one in list(found))
+
+    def user_of_key(self, access_key: str) -> str | None:
+        """The ARN of the user whose key it is, or None for any other key."""
+        for iam in self._every_iam():
+            if access_key in iam.access_keys:
+                return next((user.arn for user in [*iam.users.values()] if _has_key(user, access_key)), None)
+        return None
+
+    def secret_of(self, access_key: str) -> tuple[str, str] | None:
+        """Secret and account of a user's active key, or None if nobody has such a key."""
+        if not self._moto.is_loaded:
+            return None
+        for iam in self._every_iam():
+            key = iam.access_keys.get(access_key)
+            if key is not None and key.status == "Active":
+                return key.secret_access_key, iam.account_id
+        return None
+
+    def _every_iam(self) -> list[Any]:
+        return [iam for account in [*self._moto.backend("iam").values()] for iam in [*account.values()]]
+
+    def role(self, arn: str) -> Role | None:
+        """A role by its ARN, or None if there is no such role."""
+        found = self._role(arn)
+        if found is None:
+            return None
+        return Role(found.id, found.name, found.assume_role_policy_document, int(found.max_session_duration or 3600))
+
+    def _role(self, arn: str) -> Any:
+        parts = arn.split(":", 5)
+        if len(parts) != 6 or not parts[4].isdecimal() or parts[1] not in PARTITIONS:
+            return None
+        return next((one for one in [*self.of(parts[4], parts[1]).roles.values()] if one.arn == arn), None)
+
+    def role_policies(self, arn: str) -> Sequence[str]:
+        """The policies of a role as JSON, inline and attached. Empty for a role that IAM does not know."""
+        role = self._role(arn)
+        if role is None:
+            return []
+        attached = [_default_version(policy) for policy in [*role.managed_policies.values()]]
+        return [*role.policies.values(), *attached]
+
+    def role_id(self, account: str, region: str, name: str) -> str | None:
+        """`AROA...`, or None if there is no such role."""
+        roles = [*self.of(account, self._moto.partition(region)).roles.values()]
+        return next((role.id for role in roles if role.name == name), None)
+
+    def has_principal(self, account: str, region: str, arn: str) -> bool:
+        """Whether the user, group or role is there."""
+        iam = self.of(account, self._moto.partition(region))
+        return any(one.arn == arn for kind in (iam.roles, iam.users, iam.groups) for one in [*kind.values()])
+
+    def policy(self, account: str, region: str, arn: str) -> str | None:
+        """A managed policy as JSON, or None if there is no such policy."""
+        found = self.of(account, self._moto.partition(region)).managed_policies.get(arn)
+        return None if found is None else _default_version(found)
+
+    def partition(self, region: str) -> str:
+        """`aws`, `aws-cn`, ..."""
+        return self._moto.partition(region)
+
+    def of(self, account: str, partition: str) -> Any:
+        """moto's IAM of an account, which has the execution roles from the first time that anybody asks for it."""
+        iam = self._moto.backend("iam")[account][partition]
+        with self._moto.seeding:
+            _seed(iam, account, partition)
+        return iam
+
+
+def _seed(iam: Any, account: str, partition: str) -> None:
+    """Makes the execution roles, once for each of moto's backends: the mark is moto's, and goes when moto forgets."""
+    if getattr(iam, _SEEDED, False):
+        return
+    make = iam.create_role
+    for name, path in execution_role.ROLES.items():
+        make(
+            name,
+            execution_role.trust_policy(account, partition),
+            path,
+            permissions_boundary=None,
+            description=execution_role.DESCRIPTION,
+            tags=[],
+            max_session_duration="3600",
+        )
+        iam.put_role_policy(name, execution_role.POLICY, TRAINING_POLICY_TEXT)
+    ours = {role.id for role in iam.roles.values() if role.name in execution_role.ROLES}
+
+    def create_role(role_name: str, *details: Any, **more: Any) -> Any:
+        # A script that makes its own SageMakerRole, as on a fresh account of AWS, gets that one.
+        for role in [iam.roles[known] for known in ours & set(iam.roles) if iam.roles[known].name == role_name]:
+            ours.discard(role.id)
+            del iam.roles[role.id]
+        return make(role_name, *details, **more)
+
+    iam.create_role = create_role
+    setattr(iam, _SEEDED, True)
+
+
+def _has_key(user: Any, access_key: str) -> bool:
+    return any(key.access_key_id == access_key for key in [*user.access_keys])
+
+
+def _default_version(policy: Any) -> str:
+    return next((one.document for one in policy.versions if one.version_id == policy.default_version_id), "")

@@ -1,0 +1,161 @@
+"""Bounds the metric points that moto's CloudWatch keeps in memory: only the newest stay, of jobs and of all others.
+
+GetMetricData and GetMetricStatistics are computed here (`metric_queries`): moto answers some metric math with an empty
+result, and counts periods from the first point.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from sagelet_api.services.metric_queries.answer import QueryRefused, results
+from sagelet_api.services.metric_queries.datapoints import StatisticsRefused, Wanted, datapoints
+from sagelet_api.services.metric_queries.search import Metric
+from sagelet_engine.model.sinks import NAMESPACE, MetricPoint
+
+#: Points of jobs that CloudWatch shows of an account in a region; one takes 430 bytes.
+MOST_POINTS = 50_000
+#: Points of all other namespaces together.
+MOST_PUT = 100_000
+#: The list is walked once in so many points: not for each.
+_SHARE = 0.1
+#: Where a backend of moto's says how long its list may become before it is walked again.
+_NEXT = "sagelet_next_walk"
+_walking = threading.Lock()
+
+
+def publish(cloudwatch: Any, job_name: str, points: Sequence[MetricPoint]) -> None:
+    """Points of a job. NaN and infinity are left out, which CloudWatch refuses."""
+    together: dict[tuple[str, str, int], list[float]] = {}
+    for name, value, time_ms, host in points[-MOST_POINTS:]:
+        if math.isfinite(value):
+            together.setdefault((name, host, time_ms), []).append(value)
+    data = [_datum(job_name, *which, values) for which, values in together.items()]
+    cloudwatch.put_metric_data(NAMESPACE, data)
+
+
+def bound(models: ModuleType) -> None:
+    """Takes `moto.cloudwatch.models`, as soon as that is loaded."""
+    backend: Any = vars(models)["CloudWatchBackend"]
+    put = backend.put_metric_data
+
+    def put_metric_data(self: Any, namespace: str, metric_data: list[dict[str, Any]]) -> None:
+        put(self, namespace, [part for datum in metric_data for part in _counted(datum)])
+        _forget_oldest(self)
+
+    backend.put_metric_data = put_metric_data
+    backend.get_metric_data = _get_metric_data
+
+
+def _get_metric_data(
+    self: Any, queries: list[dict[str, Any]], start_time: datetime, end_time: datetime, scan_by: str = ""
+) -> list[dict[str, Any]]:
+    """In the place of moto's method of this name; the first two errors are moto's."""
+    error = _error("ValidationError")
+    start, end = start_time.replace(microsecond=0), end_time.replace(microsecond=0)
+    if start > end:
+        raise error("The parameter EndTime must be greater than StartTime.")
+    if start == end:
+        raise error("The parameter StartTime must not equal parameter EndTime.")
+    newest_first = scan_by != "TimestampAscending"
+    try:
+        return results(list(self.get_all_metrics()), queries, start, end, newest_first=newest_first)
+    except QueryRefused as refused:
+        raise error(str(refused)) from refused
+
+
+def answer_statistics(responses: ModuleType) -> None:
+    """Takes `moto.cloudwatch.responses`, as soon as that is loaded: its periods begin wherever the first point is, it
+    walks through all that there are from the first point to the last, and has no percentiles.
+    """
+    response: Any = vars(responses)["CloudWatchResponse"]
+    result: Any = vars(responses)["ActionResult"]
+
+    def get_metric_statistics(self: Any) -> Any:
+        wanted = _wanted(self._get_param)
+        try:
+            found = datapoints(list(self.cloudwatch_backend.get_all_metrics()), wanted)
+        except StatisticsRefused as refused:
+            raise _error(refused.code)(str(refused)) from refused
+        return result({"Label": wanted.metric.name, "Datapoints": found})
+
+    response.get_metric_statistics = get_metric_statistics
+
+
+def _wanted(parameter: Callable[..., Any]) -> Wanted:
+    for name in ("Namespace", "MetricName", "StartTime", "EndTime", "Period"):
+        if parameter(name) is None:
+            raise _error("InvalidParameterValue")(f"The parameter {name} is required.")
+    pairs = tuple(sorted((one["Name"], one["Value"]) for one in parameter("Dimensions", [])))
+    return Wanted(
+        Metric(parameter("Namespace"), parameter("MetricName"), pairs), parameter("StartTime"), parameter("EndTime"),
+        int(parameter("Period")), parameter("Statistics", []), parameter("ExtendedStatistics", []), parameter("Unit"),
+    )  # fmt: skip
+
+
+def _error(code: str) -> Any:
+    """moto's class of this name."""
+    return getattr(import_module("moto.cloudwatch.exceptions"), code)
+
+
+def _counted(datum: dict[str, Any]) -> list[dict[str, Any]]:
+    """Values with counts as statistics: moto would keep each as often as its count says, a billion times perhaps."""
+    values, counts = datum.get("Values"), datum.get("Counts")
+    if not values or not counts:
+        return [datum]
+    if "Value" in datum or len(counts) != len(values) or any(math.isnan(float(value)) for value in values):
+        # moto refuses it.
+        return [datum]
+    rest = {name: value for name, value in datum.items() if name not in ("Values", "Counts")}
+    if all(float(count) == 1 for count in counts):
+        return [{**rest, "Values": values}]
+    return [{**rest, "StatisticValues": _statistics(float(v), float(c))} for v, c in zip(values, counts, strict=True)]
+
+
+def _statistics(value: float, count: float) -> Mapping[str, float]:
+    return {"SampleCount": count, "Sum": value * count, "Minimum": value, "Maximum": value}
+
+
+def _forget_oldest(cloudwatch: Any) -> None:
+    stored: list[Any] = cloudwatch.metric_data
+    if len(stored) < getattr(cloudwatch, _NEXT, min(MOST_POINTS, MOST_PUT) * (1 + _SHARE)):
+        return
+    with _walking:
+        # Others may append meanwhile.
+        seen = len(stored)
+        left = {True: MOST_POINTS, False: MOST_PUT}
+        kept = []
+        for datum in reversed(stored[:seen]):
+            ours = datum.namespace == NAMESPACE
+            left[ours] -= 1
+            if left[ours] >= 0:
+                kept.append(datum)
+        stored[:seen] = reversed(kept)
+        setattr(cloudwatch, _NEXT, len(kept) + max(1, int(min(MOST_POINTS, MOST_PUT) * _SHARE)))
+
+
+def _datum(job_name: str, metric: str, host: str, time_ms: int, values: list[float]) -> dict[str, Any]:
+    """AWS: instance metrics have Host, what a metric definition finds has TrainingJobName."""
+    name, value = ("Host", f"{job_name}/{host}") if host else ("TrainingJobName", job_name)
+    return {
+        "MetricName": metric,
+        "Dimensions": [{"Name": name, "Value": value}],
+        **({"Unit": "Percent"} if host else {}),
+        "Timestamp": datetime.fromtimestamp(time_ms / 1000, timezone.utc).replace(tzinfo=None),
+        "Values": values,
+    }
+
+
+class MotoMetrics:
+    """A MetricSink: puts points into CloudWatch, which shows the newest."""
+
+    def __init__(self, backends: Callable[[str], Any]) -> None:
+        """`backends` gives moto's of a service, by account and region."""
+        self._backends = backends
+
+    def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
+        publish(self._backends("cloudwatch")[account][region], job_name, points)

@@ -1,0 +1,64 @@
+"""moto in this process: loaded once, by the first call that needs it (0.5 s). Its backends come from here."""
+
+import sys
+import threading
+from importlib import import_module
+from typing import Any
+
+from sagelet_api.loading import LOADING
+from sagelet_api.services.moto.confined import confine
+from sagelet_api.services.moto.dispatch import bind
+
+
+class MotoProcess:
+    """`seeding` is held while an account's backend gets what it begins with."""
+
+    def __init__(self) -> None:
+        self.seeding = threading.Lock()
+        self._app: Any = None
+
+    @property
+    def is_loaded(self) -> bool:
+        """False until a call has needed moto: nobody has set anything in it yet."""
+        return self._app is not None
+
+    def warm_up(self) -> None:
+        """Loads moto in the background, so that the first call that it answers does not wait for it."""
+        threading.Thread(target=self.app, name="sagelet-moto-warm-up", daemon=True).start()
+
+    def forget(self) -> None:
+        """Empties every service of moto's: its state is this process's, and a server in it may not be the first."""
+        if not self.is_loaded and "moto.core.base_backend" not in sys.modules:
+            return
+        with LOADING, self.seeding:
+            import_module("moto.core.base_backend").BackendDict.reset()
+            import_module("moto.core.model_instances").reset_model_data()
+
+    def app(self) -> Any:
+        """moto's WSGI application."""
+        with LOADING:
+            if self._app is None:
+                self._app = _load()
+            return self._app
+
+    def backend(self, service: str) -> Any:
+        """A service's backends, by account and region."""
+        self.app()
+        # Two threads that import two of moto's packages at once meet in a third and deadlock.
+        with LOADING:
+            return import_module("moto.backends").get_backend(service)
+
+    def partition(self, region: str) -> str:
+        """`aws`, `aws-cn`, ..."""
+        self.app()
+        return str(import_module("moto.utilities.utils").get_partition(region))
+
+
+def _load() -> Any:
+    # Read once, when moto's WSGI module loads. CORS is for the request guard alone, which has none.
+    settings: Any = import_module("moto.settings")
+    settings.DISABLE_GLOBAL_CORS = True
+    confine()
+    bind()
+    moto_server = import_module("moto.moto_server.werkzeug_app")
+    return moto_server.DomainDispatcherApplication(moto_server.create_backend_app)

@@ -1,0 +1,110 @@
+"""SageMaker Metrics (`sagemaker-metrics`, rest-json): metrics put to a trial component, and read back.
+
+A trial component is moto's (CreateTrialComponent), or a training job's own: AWS makes `JOB-aws-training-job` for every
+job, and with EnableSageMakerMetricsTimeSeries puts what the metric definitions find into it. Their values are durable
+here, though moto forgets the component itself when the server ends.
+
+AWS documents neither its error for an unknown component, nor the unit of Start, End and the x-axis in time, nor which
+periods go with which x-axis. Here: ResourceNotFound; epoch seconds; IterationNumber goes with IterationNumber only.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sagelet_api.protocol.aws_errors import ResourceNotFound
+from sagelet_api.protocol.operations import Context, RestOperation
+from sagelet_engine.base.errors import JobNotFound
+from sagelet_engine.engine import Engine
+from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.series import STATISTICS, Sample, by_step, by_time
+from sagelet_engine.model.training import TrainingJob
+
+Request = Mapping[str, Any]
+#: Account, region and name -> whether moto has the trial component.
+HasComponent = Callable[[str, str, str], bool]
+
+JOB_SUFFIX = "-aws-training-job"
+PERIOD_SECONDS = {"OneMinute": 60, "FiveMinute": 300, "OneHour": 3600}
+BY_STEP = "IterationNumber"
+
+
+class SageMakerMetrics:
+    """Handlers: each takes the call and its validated request, returns the members of the answer."""
+
+    def __init__(self, engine: Engine, has_component: HasComponent) -> None:
+        self._engine = engine
+        self._has_component = has_component
+
+    def batch_put_metrics(self, context: Context, request: Request) -> dict[str, Any]:
+        """All or nothing: `Errors` never comes back, since what the model lets through can be stored."""
+        component = request["TrialComponentName"]
+        job = self._job_of(context, component)
+        if job is None and not self._has_component(context.account, context.region, component):
+            raise ResourceNotFound(
+                f"Trial component '{component}' does not exist. Make it with CreateTrialComponent, or name the one of "
+                f"a training job: its name in lower case and {JOB_SUFFIX}"
+            )
+        named = [
+            (entry["MetricName"], Sample(round(entry["Timestamp"] * 1000), entry["Value"], entry.get("Step")))
+            for entry in request["MetricData"]
+        ]
+        self._engine.metrics.put_component(context.account, context.region, component, job, named)
+        return {}
+
+    def batch_get_metrics(self, context: Context, request: Request) -> dict[str, Any]:
+        return {"MetricQueryResults": [self._answer(context, query) for query in request["MetricQueries"]]}
+
+    def operations(self) -> list[RestOperation]:
+        """The table for the front."""
+        model = "sagemaker-metrics"
+        return [
+            RestOperation("sagemaker", "PUT", "/BatchPutMetrics", model, "BatchPutMetrics", self.batch_put_metrics),
+            RestOperation("sagemaker", "POST", "/BatchGetMetrics", model, "BatchGetMetrics", self.batch_get_metrics),
+        ]
+
+    def _answer(self, context: Context, query: Request) -> dict[str, Any]:
+        steps = query["XAxisType"] == BY_STEP
+        if steps != (query["Period"] == BY_STEP):
+            return _invalid(f"Period {query['Period']} does not go with XAxisType {query['XAxisType']}")
+        samples = self._samples(context, query)
+        if samples is None:
+            return _invalid(f"There is no trial component or training job {query['ResourceArn']}")
+        reduce, start, end = STATISTICS[query["MetricStat"]], query.get("Start"), query.get("End")
+        if steps:
+            found = by_step(samples, start, end, reduce)
+        else:
+            found = by_time(samples, PERIOD_SECONDS[query["Period"]], start, end, reduce)
+        return {"Status": "Complete", "XAxisValues": [x for x, _ in found], "MetricValues": [y for _, y in found]}
+
+    def _samples(self, context: Context, query: Request) -> list[Sample] | None:
+        """What the metric of a resource holds, or None if there is no such resource of the caller's."""
+        _, _, _, region, account, resource = query["ResourceArn"].split(":", 5)
+        kind, _, name = resource.partition("/")
+        if (account, region) != (context.account, context.region):
+            return None
+        if kind == "training-job":
+            component = f"{name.lower()}{JOB_SUFFIX}"
+        elif kind == "experiment-trial-component":
+            component = name.lower()
+        else:
+            return None
+        job = self._job_of(context, component)
+        if job is None and (kind == "training-job" or not self._has_component(account, region, component)):
+            return None
+        put = self._engine.metrics.of_component(account, region, component, query["MetricName"])
+        if job is None or not job.spec.metrics_time_series:
+            return put
+        return [*self._engine.metrics.of_job(job, query["MetricName"]), *put]
+
+    def _job_of(self, context: Context, component: str) -> TrainingJob | None:
+        """The training job that a trial component is of; its name's case does not matter."""
+        if not component.endswith(JOB_SUFFIX):
+            return None
+        try:
+            return self._engine.jobs.get(JobKey(context.account, context.region, component.removesuffix(JOB_SUFFIX)))
+        except JobNotFound:
+            return None
+
+
+def _invalid(message: str) -> dict[str, Any]:
+    return {"Status": "ValidationError", "Message": message, "XAxisValues": [], "MetricValues": []}

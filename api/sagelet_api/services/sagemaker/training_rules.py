@@ -1,0 +1,263 @@
+"""What CreateTrainingJob demands beyond the service model.
+
+Where AWS's own text is known it comes from `sagelet_engine.model.aws_texts`; the others are ours.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sagelet_api.protocol.aws_errors import ResourceLimitExceeded, ValidationException
+from sagelet_api.protocol.shapes import NOT_NULL
+from sagelet_api.protocol.validation import constraint_error, validation_errors
+from sagelet_api.services.sagemaker import input_rules
+from sagelet_engine.base.errors import ClientFault, FaultError, ScheduleError
+from sagelet_engine.data import staging
+from sagelet_engine.data.channels.sources import no_objects
+from sagelet_engine.model import aws_texts, faults, interruptions
+from sagelet_engine.model.file_systems import FileSystemSource
+from sagelet_engine.model.objects import S3Uri
+from sagelet_engine.model.spec import CheckpointSpec
+from sagelet_engine.telemetry.metrics import InvalidMetricRegex, compile_regex
+
+Request = Mapping[str, Any]
+
+#: Optional in today's model (serverless jobs have none), demanded of every job that has instances.
+NEEDED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
+#: 28 days (shape StoppingCondition).
+LONGEST_RUN = 28 * 86_400
+#: Shape ProfilerConfig, ProfilingIntervalInMilliseconds.
+PROFILING_INTERVALS = (100, 200, 500, 1000, 5000, 60000)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the rules have to know of this server."""
+
+    region: str
+    #: The most hosts that one job can have.
+    max_hosts: int
+    #: Whether there is an object under an S3 prefix.
+    holds: Callable[[S3Uri], bool]
+    #: Raises ClientFault when no directory stands in for a file system.
+    check_file_system: Callable[[FileSystemSource], None]
+
+
+def check(request: Request, site: Site) -> None:
+    """Refuses a body that passed the service model but cannot become a job.
+
+    Raises ValidationException, ResourceLimitExceeded.
+    """
+    _refuse(_unsupported_jobs(request))
+    _needed_members(request)
+    _refuse(_problems(request))
+    _refuse(_unsupported_members(request))
+    _limits(request["ResourceConfig"], site.max_hosts)
+    _refuse(_inputs(request, site))
+
+
+def _refuse(problems: Iterator[str]) -> None:
+    for problem in problems:
+        raise ValidationException(problem)
+
+
+def _needed_members(request: Request) -> None:
+    """The wording AWS uses for a member that is required: it was, before serverless jobs."""
+    resources = request.get("ResourceConfig", {})
+    missing = [f"{name[0].lower()}{name[1:]}" for name in NEEDED if name not in request]
+    if "ResourceConfig" in request:
+        missing += [
+            f"resourceConfig.{name[0].lower()}{name[1:]}"
+            for name in ("InstanceType", "InstanceCount")
+            if name not in resources and "InstanceGroups" not in resources
+        ]
+    if missing:
+        raise validation_errors([constraint_error(path, None, NOT_NULL) for path in missing])
+
+
+def _problems(request: Request) -> Iterator[str]:
+    yield from _algorithm(request["AlgorithmSpecification"])
+    yield from _resources(request["ResourceConfig"])
+    yield from _times(request)
+    yield from _warm_pool(request)
+    yield from _instance_groups(request)
+    yield from input_rules.channel_problems(request)
+    yield from _uris(request)
+    yield from _checkpoints(request)
+    yield from profiler_problems(request)
+    yield from tag_problems([tag["Key"] for tag in request.get("Tags", [])])
+
+
+def _limits(resources: Request, max_hosts: int) -> None:
+    """AWS's text, with our remedy. AWS counts by instance type; this machine is one, so all hosts count together."""
+    groups = resources.get("InstanceGroups") or [resources]
+    count = sum(group["InstanceCount"] for group in groups)
+    if count > max_hosts:
+        largest = max(groups, key=lambda group: int(group["InstanceCount"]))
+        limit = aws_texts.too_many_instances(largest["InstanceType"], max_hosts, count)
+        raise ResourceLimitExceeded(f"{limit} (sagelet: start it with a higher --max-hosts)")
+
+
+def _algorithm(algorithm: Request) -> Iterator[str]:
+    if bool(algorithm.get("TrainingImage")) == bool(algorithm.get("AlgorithmName")):
+        yield "AlgorithmSpecification must have exactly one of TrainingImage and AlgorithmName"
+    for definition in algorithm.get("MetricDefinitions", []):
+        try:
+            compile_regex(definition["Regex"])
+        except InvalidMetricRegex as error:
+            yield f"The regex of the metric definition {definition['Name']!r} is not valid: {error}"
+
+
+def _resources(resources: Request) -> Iterator[str]:
+    if "InstanceGroups" in resources:
+        if "InstanceType" in resources or "InstanceCount" in resources:
+            yield "ResourceConfig must have either InstanceGroups or InstanceType and InstanceCount, not both"
+        names = [group["InstanceGroupName"] for group in resources["InstanceGroups"]]
+        if not names:
+            yield "ResourceConfig.InstanceGroups must have at least one instance group"
+        for name in _duplicates(names):
+            yield f"Duplicate InstanceGroupName {name!r} in ResourceConfig.InstanceGroups"
+        for group in resources["InstanceGroups"]:
+            if group["InstanceCount"] < 1:
+                yield f"InstanceCount of the instance group {group['InstanceGroupName']!r} must be at least 1"
+    elif resources["InstanceCount"] < 1:
+        # The model's minimum is 0, for instance groups.
+        yield "ResourceConfig.InstanceCount must be at least 1"
+
+
+def _warm_pool(request: Request) -> Iterator[str]:
+    """The rules are the developer guide's, the texts ours. Its maximum of one hour is older than the model's of six."""
+    resources = request["ResourceConfig"]
+    if not resources.get("KeepAlivePeriodInSeconds"):
+        return
+    if request.get("EnableManagedSpotTraining"):
+        yield "KeepAlivePeriodInSeconds cannot be used with EnableManagedSpotTraining: spot instances make no warm pool"
+    if "InstanceGroups" in resources:
+        yield "KeepAlivePeriodInSeconds cannot be used with InstanceGroups: use InstanceType and InstanceCount"
+
+
+def _times(request: Request) -> Iterator[str]:
+    condition = request["StoppingCondition"]
+    runtime, wait = condition.get("MaxRuntimeInSeconds", 86_400), condition.get("MaxWaitTimeInSeconds")
+    if runtime > LONGEST_RUN:
+        yield f"Invalid MaxRuntimeInSeconds. It must be less than or equal to {LONGEST_RUN}"
+    if not request.get("EnableManagedSpotTraining"):
+        if wait is not None:
+            yield aws_texts.WAIT_WITHOUT_SPOT
+    elif wait is None or wait < runtime:
+        # The rule is documented (shape StoppingCondition).
+        yield (
+            "Invalid MaxWaitTimeInSeconds. It must be present and be greater than or equal to MaxRuntimeInSeconds "
+            "when EnableManagedSpotTraining is set to true"
+        )
+
+
+def check_tags(tags: Mapping[str, str], *, spot: bool) -> None:
+    """Raises ValidationException for a tag that means something to sagelet and cannot be honoured."""
+    if interruptions.TAG in tags and not spot:
+        raise ValidationException(f"The tag {interruptions.TAG} needs EnableManagedSpotTraining")
+    for tag, read in ((interruptions.TAG, interruptions.schedule), (faults.TAG, faults.parse)):
+        try:
+            if tag in tags:
+                read(tags[tag])
+        except (ScheduleError, FaultError) as error:
+            raise ValidationException(str(error)) from error
+
+
+def _instance_groups(request: Request) -> Iterator[str]:
+    """Which instance groups the channels go to."""
+    channels = request.get("InputDataConfig", [])
+    wanted = {
+        channel["ChannelName"]: channel["DataSource"].get("S3DataSource", {}).get("InstanceGroupNames", [])
+        for channel in channels
+    }
+    with_groups = [name for name, groups in wanted.items() if groups]
+    without = [name for name, groups in wanted.items() if not groups]
+    if with_groups and without:
+        yield aws_texts.some_channels_without_groups(with_groups, without)
+    known = {group["InstanceGroupName"] for group in request["ResourceConfig"].get("InstanceGroups", [])}
+    for channel, groups in wanted.items():
+        for group in groups:
+            if group not in known:
+                yield f"Channel {channel!r}: ResourceConfig.InstanceGroups has no instance group {group!r}"
+
+
+def _uris(request: Request) -> Iterator[str]:
+    uris = [request["OutputDataConfig"]["S3OutputPath"], request.get("CheckpointConfig", {}).get("S3Uri")]
+    for channel in request.get("InputDataConfig", []):
+        uris.append(channel["DataSource"].get("S3DataSource", {}).get("S3Uri"))
+    for uri in uris:
+        if uri is None:
+            continue
+        try:
+            S3Uri.parse(uri)
+        except ValueError as error:
+            yield str(error)
+
+
+def _checkpoints(request: Request) -> Iterator[str]:
+    try:
+        staging.check_checkpoint_path(CheckpointSpec.of(request.get("CheckpointConfig", {})))
+    except ClientFault as error:
+        yield str(error)
+
+
+def profiler_problems(request: Request) -> Iterator[str]:
+    """What is wrong with ProfilerConfig; the values are documented."""
+    interval = request.get("ProfilerConfig", {}).get("ProfilingIntervalInMilliseconds")
+    if interval is not None and interval not in PROFILING_INTERVALS:
+        yield f"ProfilerConfig.ProfilingIntervalInMilliseconds {interval} must be one of {list(PROFILING_INTERVALS)}"
+
+
+def tag_problems(keys: Iterable[str]) -> Iterator[str]:
+    """What is wrong with the keys of tags; the rules are AWS's tagging rules."""
+    keys = list(keys)
+    for key in _duplicates(keys):
+        yield f"Duplicate tag key {key!r}"
+    for key in keys:
+        if key.lower().startswith("aws:"):
+            yield f"Tag key {key!r}: the prefix aws: is reserved for AWS; choose another key"
+
+
+def _inputs(request: Request, site: Site) -> Iterator[str]:
+    for channel in request.get("InputDataConfig", []):
+        source = channel["DataSource"]
+        if "FileSystemDataSource" in source:
+            try:
+                site.check_file_system(FileSystemSource.of(source["FileSystemDataSource"]))
+            except ClientFault as fault:
+                yield f"Channel {channel['ChannelName']!r}: {fault}"
+            continue
+        uri = source["S3DataSource"]["S3Uri"]
+        if not site.holds(S3Uri.parse(uri)):
+            yield no_objects(uri, site.region, request["RoleArn"])
+
+
+def _duplicates(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+# Members that AWS takes and sagelet refuses: ignored, they would make it another job. Each problem names the remedy.
+
+
+def _unsupported_jobs(request: Request) -> Iterator[str]:
+    """Members that make other members optional; asked before those are missed. Needs what the model has checked."""
+    if "ServerlessJobConfig" in request:
+        yield (
+            "ServerlessJobConfig is not supported by sagelet, which has no models of AWS's to customize; "
+            "use AlgorithmSpecification and ResourceConfig"
+        )
+    resources = request.get("ResourceConfig", {})
+    for name in ("SelectedInstanceType", "SelectedInstanceCount"):
+        if name in resources:
+            # The rule is documented (shape ResourceConfig).
+            yield f"ResourceConfig.{name} is read-only and isn't accepted in CreateTrainingJob requests"
+    if "InstancePreferences" in resources:
+        yield "ResourceConfig.InstancePreferences is not supported by sagelet yet; use InstanceType and InstanceCount"
+
+
+def _unsupported_members(request: Request) -> Iterator[str]:
+    """The rest, of a request that AWS would take."""
+    if "AlgorithmName" in request["AlgorithmSpecification"]:
+        yield "AlgorithmSpecification.AlgorithmName is not supported: sagelet has no algorithms; use TrainingImage"

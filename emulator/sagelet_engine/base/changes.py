@@ -1,0 +1,34 @@
+"""Wakes threads of this process that wait for a change."""
+
+import threading
+
+
+class Changes:
+    """Counts changes; `wait` ends with the next one."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+        #: Set by `close`.
+        self.over = False
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def note(self) -> None:
+        with self._changed:
+            self._count += 1
+            self._changed.notify_all()
+
+    def wait(self, seen: int, seconds: float) -> int:
+        """Waits until the count differs from `seen`, `seconds` are over, or `close` was called. Returns the count."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.over or self._count != seen, seconds)
+            return self._count
+
+    def close(self) -> None:
+        """Ends all waits, now and later."""
+        with self._changed:
+            self.over = True
+            self._changed.notify_all()

@@ -1,0 +1,379 @@
+"""What the databases of a data directory have in common: connections, transactions, schema versions. No SQL of tables.
+
+SQLite in write-ahead-log mode. A connection is borrowed for one statement or one transaction, so there are never more
+than threads that use a database at once. Writers take turns by our own lock: SQLite's lock lets them sleep and retry.
+A commit goes to the log without a flush (`synchronous = NORMAL`). A caller that asked for a durable commit waits for a
+flush of the log, which is what `synchronous = FULL` does for each commit alone, with the lock held.
+
+A database may come from somebody else (an import, a copy). So its schema is compared with the schema that the
+migrations of its version make, before a statement could run a foreign trigger or view (sqlite.org/security.html).
+
+Commits of several threads become durable with one flush of the disk.
+"""
+
+import os
+import sqlite3
+import stat
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sagelet_engine.base import held_files
+from sagelet_engine.base.concurrency import TURNS
+from sagelet_engine.base.errors import SageletError
+
+
+class Flusher:
+    """Flushes a file that other file descriptors write to. Thread-safe.
+
+    A flush takes milliseconds, in which other threads write: the next one is for all of them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._counting = threading.Lock()
+        self._asked = 0
+        self._flushing = threading.Lock()
+        #: Everybody who asked so far, or before, has what he wrote on the disk.
+        self._flushed = 0
+
+    def flush(self) -> None:
+        """Returns when what this thread wrote is on the disk. Raises OSError."""
+        with self._counting:
+            self._asked += 1
+            mine = self._asked
+        with TURNS.away(), self._flushing:
+            if self._flushed >= mine:
+                return
+            with self._counting:
+                everybody = self._asked
+            self._sync()
+            self._flushed = everybody
+
+    def _sync(self) -> None:
+        # Opened anew: the file may have been replaced.
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(file)
+        finally:
+            os.close(file)
+
+
+class StoreUnavailable(SageletError):
+    """The database cannot be read or written just now: locked for long, or its disk is full. May be tried again."""
+
+
+class NotFlushed(StoreUnavailable):
+    """A change was made and all can see it, but a crash of the machine might lose it."""
+
+
+class DatabaseDamaged(StoreUnavailable):
+    """The file is no sound database of sagelet's."""
+
+    def __init__(self, path: Path, why: object) -> None:
+        super().__init__(f"{path} is damaged: {str(why).rstrip('.')}. {REPAIR}")
+        self.path = path
+
+
+#: What helps against damage.
+REPAIR = "Stop the server, and run `sagelet check --repair`: it keeps the damaged file, and saves what can be read"
+
+#: Connections kept open; each has megabytes of pages. More are open while more threads ask at once.
+MOST_IDLE = 8
+
+
+class NewerSchema(SageletError):
+    """The data directory was written by a newer sagelet."""
+
+
+class Database:
+    """One file. `migrations`: a script per schema version, applied in order; `PRAGMA user_version` counts them.
+
+    Raises StoreUnavailable, and NewerSchema when it is opened.
+    """
+
+    def __init__(self, path: Path, migrations: Sequence[str]) -> None:
+        self._path = path
+        self._writing = threading.Lock()
+        self._log = Flusher(path.with_name(f"{path.name}-wal"))
+        #: File systems without shared memory have no write-ahead log: there each commit is flushed by SQLite.
+        self._has_log = True
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._closed = False
+        self._guard = threading.Lock()
+        #: Open connections, plus one for the object itself until it is closed.
+        self._open = 1
+        #: Device and inode: a file that took the database's place meanwhile is not written to.
+        self._file = self._held = _make_private(path)
+        try:
+            self._migrate(migrations)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the idle connections. A connection in use is closed when it comes back."""
+        with self._guard:
+            first, self._closed = not self._closed, True
+        self._close_idle()
+        if first:
+            self._count(-1)
+
+    def compact(self) -> int:
+        """Gives the disk what deleted rows took; writers wait meanwhile. Returns bytes. Needs room for a copy.
+
+        Raises StoreUnavailable.
+        """
+        before = self._bytes()
+        with self._writing, self._connection() as db:
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return max(0, before - self._bytes())
+
+    def _bytes(self) -> int:
+        paths = (self._path, self._path.with_name(self._path.name + "-wal"))
+        return sum(path.stat().st_size for path in paths if path.exists())
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._disconnect(self._idle.pop())
+
+    def _disconnect(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        self._count(-1)
+
+    def _count(self, more: int) -> None:
+        with self._guard:
+            if not self._open:
+                # Somebody asks after it was closed.
+                self._held = held_files.hold(self._path)
+            self._open += more
+            if not self._open:
+                held_files.release(self._held)
+
+    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        with self._connection() as db:
+            return db.execute(sql, parameters).fetchall()
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        with _as_ours(self._path):
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self._connect()
+        try:
+            with _as_ours(self._path):
+                yield connection
+        finally:
+            self._idle.append(connection)
+            if self._closed:
+                self._close_idle()
+            elif len(self._idle) > MOST_IDLE:
+                with suppress(IndexError):
+                    self._disconnect(self._idle.popleft())
+
+    def _connect(self) -> sqlite3.Connection:
+        if _identity(self._path) != self._file:
+            raise StoreUnavailable(f"{self._path} was removed or replaced while it was in use. Start the server again")
+        connection = connect(self._path, isolation_level=None, check_same_thread=False)
+        self._count(1)
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            self._has_log = mode == "wal"
+            connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._has_log else 'FULL'}")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            self._disconnect(connection)
+            raise
+        return connection
+
+    @contextmanager
+    def _write(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """A transaction. `durable`: flushed to the disk when it returns. Raises NotFlushed when that failed."""
+        with self._writing, self._connection() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+        if durable and self._has_log:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            self._log.flush()
+        except FileNotFoundError:
+            # The last connection was closed meanwhile: SQLite brought the log into the database, with flushes.
+            return
+        except OSError as error:
+            raise NotFlushed(f"{self._path}: {error}. Look at its disk, then try again") from error
+
+    def _migrate(self, migrations: Sequence[str]) -> None:
+        ((version,),) = self._rows("PRAGMA user_version")
+        if version > len(migrations):
+            raise NewerSchema(
+                f"{self._path} has schema {version}, this sagelet knows up to {len(migrations)}: "
+                "use the newer sagelet, or another --data directory"
+            )
+        with self._connection() as db:
+            if (foreign := foreign_schema(db, migrations[:version])) is not None:
+                raise DatabaseDamaged(self._path, foreign)
+        for number, script in enumerate(migrations[version:], start=version + 1):
+            with self._connection() as db:
+                try:
+                    db.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number}; COMMIT;")
+                except BaseException:
+                    db.rollback()
+                    raise
+
+
+def remove_database(path: Path) -> None:
+    """Deletes a database that nobody has open, and what SQLite keeps beside it. May be repeated. Raises OSError."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+
+
+def schema_of(path: Path) -> int | None:
+    """The schema version of a database, which others may be writing to, or None if there is no file.
+
+    Raises StoreUnavailable for a file that is no database.
+    """
+    if not path.is_file():
+        return None
+    with opened(path) as db:
+        return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def connect(path: Path, **options: Any) -> sqlite3.Connection:
+    """A connection to a file that is there, which trusts nothing that its schema says. Raises sqlite3's errors."""
+    connection: sqlite3.Connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=rw", uri=True, timeout=30, **options
+    )
+    try:
+        if _can_distrust():
+            connection.execute("PRAGMA trusted_schema = OFF")
+        if (configure := getattr(connection, "setconfig", None)) is not None:  # Python 3.12
+            configure(getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE"), True)  # noqa: B009 - unknown to Python 3.10
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@cache
+def _can_distrust() -> bool:
+    """Whether this SQLite counts the JSON functions, which our own schema uses, among those that do no harm.
+
+    One that does not would refuse our schema, too. There the schema's comparison with ours has to be enough: before it
+    nothing is asked of a file but the schema's text.
+    """
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute("PRAGMA trusted_schema = OFF")
+        try:
+            db.executescript(
+                "CREATE TABLE t (a); CREATE INDEX i ON t (json_extract(a, '$.b')); INSERT INTO t VALUES (1)"
+            )
+        except sqlite3.DatabaseError:
+            return False
+    return True
+
+
+def foreign_schema(db: sqlite3.Connection, migrations: Sequence[str]) -> str | None:
+    """What in a database's schema is not of these migrations, or is missing, in words, or None if the schema is as it
+    should be.
+    """
+    found, wanted = _schema(db), _schema_of(tuple(migrations))
+    for kind, name in sorted(found.keys() - wanted.keys()):
+        return f"it has a {kind} {name!r}, which is not sagelet's"
+    for kind, name in sorted(wanted.keys() - found.keys()):
+        return f"its {kind} {name!r} is missing"
+    for kind, name in sorted(one for one in wanted if wanted[one] != found[one]):
+        return f"its {kind} {name!r} is not as sagelet makes it"
+    return None
+
+
+@cache
+def _schema_of(migrations: tuple[str, ...]) -> dict[tuple[str, str], str]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        for script in migrations:
+            db.executescript(script)
+        return _schema(db)
+
+
+def _schema(db: sqlite3.Connection) -> dict[tuple[str, str], str]:
+    rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    return {(kind, name): f"{table}: {' '.join((sql or '').split())}" for kind, name, table, sql in rows}
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _make_private(path: Path) -> held_files.Identity:
+    """For its owner alone, whatever the directory's mode: SQLite gives a database's mode to its other files.
+
+    Returns which file it is; it is held.
+    """
+    try:
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreUnavailable(f"{path} is no file: move away what is there, and run `sagelet check --repair`")
+        if status.st_nlink > 1:
+            raise StoreUnavailable(
+                f"{path} has a second name (a hard link), under which another program may write to it: "
+                "copy it (`cp`), and put the copy in its place"
+            )
+        for file in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
+            with suppress(FileNotFoundError):
+                file.chmod(0o600)
+        return held_files.hold(path)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path}: {error.strerror}. Make it the server's user's own, or name another --data"
+        ) from error
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """A copy as of one moment, whoever writes to the source meanwhile. Raises StoreUnavailable."""
+    with opened(source) as db, closing(sqlite3.connect(target)) as copy:
+        db.backup(copy)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Not through Database, which would bring the file to today's schema under a server that may be an older one.
+
+    Raises StoreUnavailable.
+    """
+    with _as_ours(path), closing(connect(path)) as db:
+        yield db
+
+
+@contextmanager
+def _as_ours(path: Path) -> Iterator[None]:
+    """Turns what SQLite says into what people can do about it. Errors of a statement pass as they are."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise StoreUnavailable(f"{path}: {error}. Free space on its disk, or try again") from error
+    except sqlite3.DatabaseError as error:
+        # Subclasses are of one statement; this class alone is of the file (SQLITE_CORRUPT, SQLITE_NOTADB).
+        if type(error) is sqlite3.DatabaseError:
+            raise DatabaseDamaged(path, error) from error
+        raise

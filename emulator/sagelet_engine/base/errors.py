@@ -1,0 +1,82 @@
+"""The errors of the engine. The message is what the user reads, so it names the remedy."""
+
+
+class SageletError(Exception):
+    """Base of every error that sagelet raises on purpose."""
+
+
+class SettingsError(SageletError):
+    """A setting is wrong. Raised at start, naming the setting."""
+
+
+class DataDirectoryInUse(SageletError):
+    """Another server owns the data directory."""
+
+
+class JobNotFound(SageletError):
+    """No training job has this name in this account and region."""
+
+
+class JobNameInUse(SageletError):
+    """A training job with this name (names are compared without case) exists already."""
+
+    def __init__(self, arn: str) -> None:
+        super().__init__(f"A training job with this name already exists ({arn})")
+        self.arn = arn
+
+
+class JobNotStoppable(SageletError):
+    """StopTrainingJob on a job that has ended."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"The training job is in status {status}")
+        self.status = status
+
+
+class JobNotInterruptible(SageletError):
+    """A spot interruption of a job that has no spot instances now."""
+
+
+class ScheduleError(SageletError):
+    """The tag that schedules spot interruptions cannot be read."""
+
+
+class FaultError(SageletError):
+    """The tag that gives a job faults cannot be read."""
+
+
+class JobNotDeletable(SageletError):
+    """DeleteTrainingJob on a job that has not ended."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"The training job is in status {status}")
+        self.status = status
+
+
+class WarmPoolAvailable(SageletError):
+    """DeleteTrainingJob on a job whose warm pool waits for the next one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"The training job {name} retains a warm pool in status Available; end it with UpdateTrainingJob "
+            "(ResourceConfig KeepAlivePeriodInSeconds 0), then delete the job"
+        )
+
+
+class TooManyTags(SageletError):
+    """A job would have more tags than it can have. No tag was added."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"A training job can have {limit} tags; delete some first")
+
+
+class ClientFault(SageletError):
+    """The job cannot run because of what the request asks for; becomes a FailureReason `ClientError: ...`."""
+
+
+class OutputTooLong(ClientFault):
+    """A host has printed more than is kept of it."""
+
+
+class RuntimeUnavailable(SageletError):
+    """The engine behind a runtime (the Docker daemon, say) does not answer. The work may be tried again."""

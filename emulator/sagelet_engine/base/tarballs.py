@@ -1,0 +1,103 @@
+"""Tar files in and out. Nothing lands outside the directory asked for; devices, pipes and sockets stay out."""
+
+import gzip
+import os
+import stat
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path, PurePath
+from typing import BinaryIO
+
+from sagelet_engine.base import members, nofollow
+from sagelet_engine.base.members import TooLarge
+from sagelet_engine.base.packing import Padded
+
+__all__ = ["TooLarge", "merged", "opened", "pack", "unpack"]
+
+#: Checkpoints hardly compress; a higher level costs minutes for a few percent.
+COMPRESS_LEVEL = 1
+_CHUNK = 1024 * 1024
+
+
+def nobody(_name: str) -> None:
+    """Hears of what is left out, and says nothing."""
+
+
+def pack(directories: Sequence[Path], target: Path | BinaryIO, left_out: Callable[[str], None] = nobody) -> None:
+    """Writes the content of directories, merged as the archive's root, as a .tar.gz; a stream need not seek.
+
+    Names may be of any bytes. `left_out`: see `merged`.
+    """
+    with ExitStack() as stack:
+        out = stack.enter_context(target.open("wb")) if isinstance(target, Path) else target
+        packed = stack.enter_context(gzip.GzipFile("", "wb", COMPRESS_LEVEL, out))
+        archive = stack.enter_context(tarfile.open(fileobj=packed, mode="w|", bufsize=_CHUNK))
+        for name, path in merged(directories, left_out):
+            _add(archive, name, path)
+            # tarfile keeps what it wrote, which would grow with the number of files.
+            archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
+
+
+def merged(directories: Sequence[Path], left_out: Callable[[str], None] = nobody) -> Iterator[tuple[str, Path]]:
+    """All entries of directories taken as one, by name, a directory before what is in it; links are not followed.
+
+    Directories of one name are merged; of anything else the last directory's entry is taken. `left_out` is called
+    with the name of each that the system does not open by its path (4,096 bytes on Linux).
+    """
+    # No function that calls itself: a script makes directories in one another to any depth.
+    waiting = [("", list(directories), iter(_names(directories)))]
+    while waiting:
+        below, here, names = waiting[-1]
+        name = next(names, None)
+        if name is None:
+            waiting.pop()
+            continue
+        there = [path for directory in here if os.path.lexists(path := directory / name)]
+        if not there:
+            left_out(f"{below}{name}")
+            continue
+        yield f"{below}{name}", there[-1]
+        if _is_directory(there[-1]):
+            inner = [path for path in there if _is_directory(path)]
+            waiting.append((f"{below}{name}/", inner, iter(_names(inner))))
+
+
+def _names(directories: Sequence[Path]) -> list[str]:
+    return sorted({entry for directory in directories for entry in os.listdir(directory)})
+
+
+def unpack(archive: Path, directory: Path, most: int | None = None) -> None:
+    """Extracts a tar file, plain or compressed by gzip, as the toolkit of SageMaker's containers does.
+
+    `most`: bytes that it may take; of itself what the disk has left. Raises TooLarge beyond that, and tarfile.TarError
+    when a member would leave the directory or the archive is cut, damaged or no archive.
+    """
+    try:
+        with archive.open("rb") as packed:
+            zipped = packed.read(2) == b"\x1f\x8b"
+            packed.seek(0)
+            # tarfile's own way through a compression stops at nothing.
+            members.extract(members.Reader(gzip.GzipFile(fileobj=packed) if zipped else packed), directory, most)
+    except gzip.BadGzipFile as error:
+        raise tarfile.ReadError(f"the archive is damaged: {error}") from error
+
+
+def opened(name: str, path: Path) -> BinaryIO:
+    """A file that `merged` has found, through no link below the directory that it was found in."""
+    return nofollow.open_path(path, len(PurePath(name).parts))
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
+    member = archive.gettarinfo(path, name)
+    # gettarinfo returns None for a socket.
+    if member is not None and (member.isdir() or member.issym() or member.islnk()):
+        archive.addfile(member)
+    elif member is not None and member.isreg():
+        with opened(name, path) as data:
+            member.size = os.fstat(data.fileno()).st_size
+            archive.addfile(member, Padded(data, member.size))  # type: ignore[arg-type]
+
+
+def _is_directory(path: Path) -> bool:
+    return stat.S_ISDIR(path.lstat().st_mode)

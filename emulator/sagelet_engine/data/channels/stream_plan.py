@@ -1,0 +1,29 @@
+"""The protocol between a server and the feeder of a job's pipes. Standard library only."""
+
+from typing import TypedDict
+
+#: The file of a spool that lists the units of a channel: a line of JSON each, a list of parts.
+UNITS = "units.jsonl"
+
+
+class Part(TypedDict, total=False):
+    """A part of a unit: a text, or a file of the spool with its size in bytes."""
+
+    text: str
+    file: str
+    size: int
+
+
+class StreamPlan(TypedDict):
+    """What a feeder gets for one channel of one host. Paths are relative to the feeder's directory."""
+
+    channel: str
+    #: Where the FIFOs are.
+    directory: str
+    spool: str
+    #: This host's place among those that share the channel, and how many share it.
+    host: int
+    hosts: int
+    #: ShuffleConfig.Seed, or None for no shuffling.
+    seed: int | None
+    record_io: bool

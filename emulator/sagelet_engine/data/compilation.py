@@ -1,0 +1,60 @@
+"""Whether a job asks to be compiled, and whether its hosts say that it was."""
+
+from dataclasses import replace
+from typing import Any
+
+from sagelet_engine.base import nofollow
+from sagelet_engine.data import sdk_v3
+from sagelet_engine.data.layout import HostDirectories, JobDirectories
+from sagelet_engine.model.spec import TrainingSpec
+from sagelet_engine.model.training import Compilation, TrainingJob
+
+#: In /opt/ml/output; written by images/runtime, compilation.py.
+FILE = "sagelet/compilation.json"
+#: Bytes; it holds a sentence.
+LIMIT = 64 * 1024
+#: Characters of a reason that a status message has room for.
+SHOWN = 300
+_TRUE = frozenset({"true", "1", "yes"})
+
+
+def asks_for_compiler(spec: TrainingSpec) -> bool:
+    """As images/runtime, compiler.py reads it; SDK v3's jobs may ask by their image alone."""
+    asked = sdk_v3.compiler_parameters(spec) if sdk_v3.has_driver(spec) else spec.hyperparameters
+    return str(asked.get(sdk_v3.ENABLED, "")).strip().strip("\"'").strip().lower() in _TRUE
+
+
+def noticed(job: TrainingJob, directories: JobDirectories) -> TrainingJob:
+    """The job with what its hosts say of their compilation; a host that is not compiled outweighs those that are."""
+    if not asks_for_compiler(job.spec) or (job.compilation is not None and not job.compilation.compiled):
+        return job
+    said = [found for name in job.hosts if (found := read(directories.host(name))) is not None]
+    if not said:
+        return job
+    told = min(said, key=lambda one: one.compiled)
+    if told == job.compilation:
+        return job
+    changed = replace(job, compilation=told)
+    if told.compiled:
+        return changed
+    current = job.transitions[-1]
+    marked = replace(current, message=f"{current.message} ({marking(told)})")
+    return replace(changed, transitions=(*job.transitions[:-1], marked))
+
+
+def marking(compilation: Compilation) -> str:
+    """For a status message."""
+    reason = compilation.reason if len(compilation.reason) <= SHOWN else compilation.reason[: SHOWN - 1] + "…"
+    return f"NOT COMPILED, training natively: {reason}"
+
+
+def read(host: HostDirectories) -> Compilation | None:
+    """What a host says, or None if it says nothing that can be understood. The host may put anything there."""
+    try:
+        content: Any = nofollow.read_json(host.opt_ml, f"output/{FILE}", LIMIT)
+        compiled, platform, reason = content["compiled"], content["platform"], content["reason"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not isinstance(compiled, bool) or not isinstance(platform, str) or not isinstance(reason, str):
+        return None
+    return Compilation(compiled, platform[:100], reason[:LIMIT])

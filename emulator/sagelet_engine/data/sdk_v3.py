@@ -1,0 +1,62 @@
+"""Jobs of the SageMaker SDK v3, whose driver takes the place of AWS's toolkit.
+
+The toolkit would have read the hyperparameters of the Training Compiler; the driver makes command line flags of them,
+which a strict argparse refuses. So they are hidden from the driver and reach `sagelet_runtime.command` instead, which
+prepares what the toolkit would have prepared and then runs the driver.
+"""
+
+import json
+from collections.abc import Mapping
+
+from sagelet_engine.images.facts import facts_of
+from sagelet_engine.images.variants import is_training_image
+from sagelet_engine.model.spec import TrainingSpec
+from sagelet_engine.model.training import TrainingJob
+
+#: The channel that ModelTrainer puts its driver into.
+DRIVER_CHANNEL = "sm_drivers"
+ENABLED = "sagemaker_training_compiler_enabled"
+#: Read by the Training Compiler of our training image (images/runtime, compiler.py).
+COMPILER_KEYS = (ENABLED, "sagemaker_training_compiler_debug_mode", "sagemaker_pytorch_xla_multi_worker_enabled")
+#: Carries them to `sagelet_runtime.command`, as JSON.
+VARIABLE = "SAGELET_COMPILER_PARAMETERS"
+COMMAND = ("python3", "-m", "sagelet_runtime.command")
+
+
+def has_driver(spec: TrainingSpec) -> bool:
+    """Whether SDK v3's driver is the entry point."""
+    return bool(spec.entrypoint) and any(channel.name == DRIVER_CHANNEL for channel in spec.channels)
+
+
+def is_driven(job: TrainingJob) -> bool:
+    """Whether the driver runs in an image that has our runtime; not known before the image is."""
+    return has_driver(job.spec) and is_training_image(job.image)
+
+
+def entrypoint(job: TrainingJob) -> tuple[str, ...]:
+    """The job's ContainerEntrypoint, run by `sagelet_runtime.command` if need be."""
+    asked = job.spec.entrypoint
+    return (*COMMAND, *asked) if is_driven(job) else asked
+
+
+def environment(job: TrainingJob) -> dict[str, str]:
+    return {VARIABLE: json.dumps(compiler_parameters(job.spec))} if is_driven(job) else {}
+
+
+def hyperparameters(job: TrainingJob) -> Mapping[str, str]:
+    """What the container finds in hyperparameters.json."""
+    asked = job.spec.hyperparameters
+    if not is_driven(job):
+        return asked
+    return {name: value for name, value in asked.items() if name not in COMPILER_KEYS}
+
+
+def compiler_parameters(spec: TrainingSpec) -> dict[str, str]:
+    """From the hyperparameters, else from Environment, where their names are in capitals.
+
+    Where neither says anything an image of the Training Compiler compiles: there is no other reason to name it.
+    """
+    asked = {name.lower(): value for name, value in spec.environment.items() if name.isupper()}
+    asked |= spec.hyperparameters
+    default = {ENABLED: "true"} if facts_of(spec.image).training_compiler else {}
+    return default | {name: asked[name] for name in COMPILER_KEYS if name in asked}

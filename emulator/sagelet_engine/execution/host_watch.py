@@ -1,0 +1,245 @@
+"""Watches the hosts of one attempt until all have ended.
+
+It ends them itself when the record says so, when a time limit is over, or when one host has failed.
+"""
+
+import logging
+from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.data.removal import DirectoryStays, remove_tree
+from sagelet_engine.execution.job_context import Detached, JobContext, SupervisorDeps
+from sagelet_engine.execution.log_recorder import Follower, Mailbox, Recorder
+from sagelet_engine.execution.metering import usage_sampler
+from sagelet_engine.execution.work import JobWork
+from sagelet_engine.model import faults, interruptions, lifecycle, verdict
+from sagelet_engine.model.job import SecondaryStatus, StopCause, Verdict
+from sagelet_engine.model.runtime import Handle, Observation
+from sagelet_engine.model.training import TrainingJob
+
+log = logging.getLogger(__name__)
+RUNNING = lifecycle.RUNNING
+#: Statuses before Training: no host of the attempt has been started.
+STARTS = (SecondaryStatus.STARTING, SecondaryStatus.PENDING, SecondaryStatus.DOWNLOADING)
+
+#: Seconds between looks at the clock and at the job's record while nothing happens.
+PULSE = 0.5
+#: Lines that go into the store at once.
+BATCH = 5000
+#: Seconds between SIGTERM and SIGKILL for the hosts that still run when another has failed. AWS documents none.
+REMAINING_GRACE_SECONDS = 10
+
+
+class HostWatch:
+    """The hosts of one attempt. `work` runs beside them and ends with them."""
+
+    def __init__(self, services: SupervisorDeps, context: JobContext, work: JobWork) -> None:
+        self._services = services
+        self._job_context = context
+        self._work = work
+        self._directories = work.directories
+        self._asked_to_stop = False
+        self._killed = False
+        #: When a host was seen to have failed while others ran, ms since the epoch.
+        self._failed_ms: int | None = None
+
+    @property
+    def _job(self) -> TrainingJob:
+        return self._job_context.job
+
+    def until_down(self, handles: list[Handle]) -> dict[str, Observation]:
+        """Takes in the hosts' output until all are down. Enforces stops and MaxRuntimeInSeconds meanwhile.
+
+        If a host ends well, the others go on. If a host fails, the others are ended, since the job has failed.
+        """
+        services, job = self._services, self._job
+        recorders = {
+            handle.host: Recorder(services.store, services.metrics, services.clock, job, handle) for handle in handles
+        }
+        by_host = {handle.host: handle for handle in handles}
+        mailbox = Mailbox(services.closing)
+        found = self._lost(by_host)
+        services.disk.watch(job.id, self._directories.root)
+        sampler = usage_sampler(
+            job, self._directories, handles, self._work.streamed, runtime=services.runtime, store=services.store,
+            sink=services.metrics,
+            clock=services.clock, closing=services.closing,
+        )  # fmt: skip
+        sampler.start()
+        try:
+            with self._work.watching(), closing(mailbox):
+                for handle in handles:
+                    Follower(services.runtime, handle, recorders[handle.host].position, mailbox).start()
+                while by_host.keys() - found.keys():
+                    self._take_in(mailbox, by_host, recorders, found)
+                    self._enforce([handle for handle in handles if handle.host not in found], found)
+        finally:
+            sampler.stop()
+            services.disk.forget(job.id)
+        found = {host: found[host] for host in job.hosts if host in found}
+        failpoint(Failpoint.AFTER_HOSTS)
+        self._conclude(recorders, found)
+        failpoint(Failpoint.AFTER_REPORT)
+        return found
+
+    def _take_in(
+        self,
+        mailbox: Mailbox,
+        handles: Mapping[str, Handle],
+        recorders: Mapping[str, Recorder],
+        found: dict[str, Observation],
+    ) -> None:
+        """Records what the hosts have printed, and adds hosts that are down to `found`. Waits a moment for lines."""
+        for output in mailbox.drain(BATCH, PULSE):
+            if output.fault is not None:
+                raise output.fault
+            if output.lines is None:
+                found[output.host] = self._observe(handles[output.host])
+            else:
+                recorders[output.host].record(output.lines)
+        for host, text in self._work.warnings():
+            if host in recorders:
+                recorders[host].warn([text])
+        if self._job.secondary in RUNNING:
+            self._work.observe()
+
+    def _conclude(self, recorders: Mapping[str, Recorder], found: dict[str, Observation]) -> None:
+        """Adds the work's lines to the end of the first host's log, once all hosts are down.
+
+        If the kernel killed a process of a host that went on without it, the end of that host's log says so.
+        """
+        ends = bool(found) and self._job.secondary not in lifecycle.ENDING_ATTEMPT
+        lines = self._work.conclude(partial(self.judge, found) if ends else None, found)
+        for host, recorder in recorders.items():
+            recorder.note([*_missing(host, found.get(host)), *(lines if host == self._job.hosts[0] else ())])
+
+    def _lost(self, there: Mapping[str, Handle]) -> dict[str, Observation]:
+        """Returns the end of each host of a launched job that the runtime does not know any more."""
+        error = f"the runtime {self._services.runtime.name!r} lost the host"
+        lost = [host for host in self._job.hosts if host not in there] if self._job.launched else []
+        return {host: Observation(running=False, error=error) for host in lost}
+
+    def _enforce(self, running: list[Handle], found: Mapping[str, Observation]) -> None:
+        """Detaches, stops or kills the hosts that still run, as the record and the clock demand."""
+        services = self._services
+        if services.closing.is_set():
+            raise Detached
+        if running:
+            self._work.check()
+        self._job_context.reload()
+        if running and interruptions.due(self._job, services.clock.now_ms()):
+            self._job_context.move(SecondaryStatus.INTERRUPTED)
+        if running:
+            services.disk.check(self._job.id)
+            faults.training(self._job, services.clock.now_ms())
+        if self._job.secondary in RUNNING:
+            self._job_context.enforce_limits()
+            self._heed_cluster(found)
+            self._notice_failure(found)
+        deadline = self._deadline()
+        if deadline is not None:
+            self._take_down(running, deadline)
+
+    def _heed_cluster(self, found: Mapping[str, Observation]) -> None:
+        """Handles hosts that the cluster took away. The job has not failed: its time is over, or it starts again."""
+        now = self._services.clock.now_ms()
+        if any(host.time_over for host in found.values()):
+            self._job_context.apply(lambda job: lifecycle.request_stop(job, StopCause.MAX_RUNTIME, now))
+            return
+        cause = next((host.error for host in found.values() if host.interrupted), None)
+        if cause is not None and self._job.secondary in lifecycle.RULES[SecondaryStatus.INTERRUPTED].follows:
+            self._job_context.move(SecondaryStatus.INTERRUPTED, f"The instances were taken away: {cause}")
+
+    def _notice_failure(self, found: Mapping[str, Observation]) -> None:
+        if self._failed_ms is None and any(verdict.failed(found[host], self._failure_file(host)) for host in found):
+            self._failed_ms = self._services.clock.now_ms()
+
+    def _deadline(self) -> int | None:
+        """Returns when hosts that were asked to end are killed, ms since the epoch. None if nothing ends them."""
+        deadlines = []
+        if self._failed_ms is not None:
+            deadlines.append(self._failed_ms + REMAINING_GRACE_SECONDS * 1000)
+        if self._job.secondary not in RUNNING:
+            since = self._job.stop_ms or self._job.transitions[-1].start_ms
+            deadlines.append(since + self._services.settings.stop_grace_seconds * 1000)
+        return min(deadlines, default=None)
+
+    def _take_down(self, running: list[Handle], deadline: int) -> None:
+        """Sends SIGTERM, and SIGKILL after the grace, which began with the stop, the interruption or the failure."""
+        if not self._asked_to_stop:
+            self._asked_to_stop = True
+            self._signal(running, force=False)
+        elif not self._killed and self._services.clock.now_ms() >= deadline:
+            self._killed = True
+            self._signal(running, force=True)
+
+    def _signal(self, handles: list[Handle], *, force: bool) -> None:
+        for handle in handles:
+            failpoint(Failpoint.BEFORE_SIGNAL)
+            self._job_context.patiently(partial(self._services.runtime.stop, handle, force=force))
+            failpoint(Failpoint.AFTER_SIGNAL)
+
+    def _observe(self, handle: Handle) -> Observation:
+        return self._job_context.patiently(lambda: self._services.runtime.observe(handle))
+
+    def judge(self, found: dict[str, Observation]) -> Verdict:
+        if not found and self._job.stop_cause is None:
+            return verdict.internal_error(f"the runtime {self._services.runtime.name!r} lost the job's hosts")
+        return verdict.judge(self._job, found, {host: self._failure_file(host) for host in found})
+
+    def _failure_file(self, host: str) -> Path:
+        return self._directories.host(host).failure_file
+
+    def find(self) -> list[Handle]:
+        return self._job_context.patiently(lambda: self._services.runtime.find(self._job.launch_id))
+
+    def reap(self) -> None:
+        self._job_context.patiently(lambda: self._services.runtime.reap(self._job.launch_id))
+        self._remove_scratch()
+        self._work.release()
+        failpoint(Failpoint.AFTER_REAP)
+
+    def _remove_scratch(self) -> None:
+        for name in self._job.hosts:
+            try:
+                remove_tree(self._directories.host(name).scratch)
+            except DirectoryStays as error:
+                log.warning("%s: %s", self._job.key.name, error)
+
+    def abandon(self) -> None:
+        """Ends all hosts after an internal error.
+
+        It waits for a runtime that does not answer, however long: the job keeps its place and its GPUs as long as it
+        may have hosts. Raises Detached.
+        """
+        while True:
+            try:
+                self._services.runtime.reap(self._job.launch_id)
+                self._remove_scratch()
+                break
+            except RuntimeUnavailable as error:
+                if self._job.secondary in STARTS:
+                    break
+                log.warning("%s: its hosts cannot be removed for now: %s", self._job.key.name, error)
+                if self._services.closing.wait(1.0):
+                    raise Detached from None
+            except Exception:
+                log.exception("%s: its hosts could not be removed", self._job.key.name)
+                break
+        try:
+            self._conclude({}, {})
+        except StoreUnavailable as error:
+            log.warning("%s: its compile report is not final: %s", self._job.key.name, error)
+        self._work.release()
+
+
+def _missing(host: str, seen: Observation | None) -> list[str]:
+    """Returns the line about a process that the kernel killed. If the command did not fail, nothing else shows it."""
+    if seen is None or not seen.out_of_memory or seen.exit_code != 0:
+        return []
+    return [f"sagelet: the kernel killed a process of {host} for memory; its command went on"]

@@ -1,0 +1,198 @@
+"""Turns a host's lines into log events and metric points. A thread follows each host."""
+
+import logging
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.errors import OutputTooLong, RuntimeUnavailable
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.model.log_events import LogEvent
+from sagelet_engine.model.runtime import Handle, Line, Runtime
+from sagelet_engine.model.sinks import MetricPoint, MetricSink, publish
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.store.jobs import Store
+from sagelet_engine.telemetry.metrics import MetricDefinitions
+
+log = logging.getLogger(__name__)
+
+#: Seconds until a host whose lines ended is followed again. The last value repeats. Most often the host is ending.
+FOLLOW_AGAIN_S = (0.005, 0.01, 0.02, 0.05, 0.1)
+#: Seconds until a host is followed again after a failure.
+RETRY_S = 1.0
+#: Batches of lines (at most 4,096 each) of all hosts of a job that may wait for the store.
+MOST_WAITING = 8
+#: Number of lines at the end of a stream that are searched for a line of sagelet.
+LOOK_BACK = 50
+#: Failures in a row after which the output of a host that is down is given up. Its job still gets its end.
+MOST_FAILURES = 10
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a follower reports: lines of a host, or None for its lines if the host is down and all lines are in."""
+
+    host: str
+    lines: list[Line] | None
+    #: Why the job has to end, or None.
+    fault: OutputTooLong | None = None
+
+
+class Mailbox:
+    """The queue into which followers put what they read. If it is full, they wait; if it is closed, they end."""
+
+    def __init__(self, closing: threading.Event) -> None:
+        """`closing` is set when the server goes down. That closes every mailbox."""
+        self._queue: queue.Queue[Output] = queue.Queue(maxsize=MOST_WAITING)
+        self._closing = closing
+        self._closed = threading.Event()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed.is_set() or self._closing.is_set()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def pause(self, seconds: float) -> None:
+        """Waits `seconds`, or until the mailbox is closed."""
+        self._closed.wait(seconds)
+
+    def put(self, output: Output) -> None:
+        """Waits for room. Drops the output if the mailbox is closed: the next follower reads it again."""
+        while not self.closed:
+            try:
+                self._queue.put(output, timeout=0.5)
+                return
+            except queue.Full:
+                continue
+
+    def drain(self, most: int, timeout: float) -> list[Output]:
+        """Waits for output and returns what came in, up to about `most` lines. Joins neighbouring batches of a host."""
+        drained: list[Output] = []
+        lines = 0
+        try:
+            while lines < most:
+                output = self._queue.get(timeout=timeout) if not drained else self._queue.get_nowait()
+                lines += len(output.lines or ())
+                last = drained[-1] if drained else None
+                if last and last.host == output.host and last.lines is not None and output.lines is not None:
+                    drained[-1] = Output(last.host, last.lines + output.lines)
+                else:
+                    drained.append(output)
+        except queue.Empty:
+            pass
+        return drained
+
+
+class Follower(threading.Thread):
+    """Follows one host's lines into a mailbox. A full mailbox makes it wait, so memory stays bounded.
+
+    It reports the end once the host is down and all its lines are in. A runtime's lines may end early, and Docker
+    closes its log before it reports the container's end. So an end of lines counts only after the host was seen down.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        handle: Handle,
+        position: str | None,
+        mailbox: Mailbox,
+    ) -> None:
+        super().__init__(name=f"follow-{handle.host}", daemon=True)
+        self._runtime = runtime
+        self._followed = handle
+        self._position = position
+        self._mailbox = mailbox
+
+    def run(self) -> None:
+        failures, down, pauses = 0, False, iter(FOLLOW_AGAIN_S)
+        while not self._mailbox.closed:
+            try:
+                down = not self._runtime.observe(self._followed).running
+                if self._follow():
+                    pauses = iter(FOLLOW_AGAIN_S)
+                if down:
+                    break
+                failures = 0
+            except OutputTooLong as fault:
+                self._mailbox.put(Output(self._followed.host, None, fault))
+                return
+            except RuntimeUnavailable as error:
+                log.warning("%s: its output cannot be followed for now: %s", self._followed.host, error)
+            except Exception:
+                failures += 1
+                log.exception("%s: following its output failed", self._followed.host)
+                if down and failures >= MOST_FAILURES:
+                    break
+            self._mailbox.pause(RETRY_S if failures else next(pauses, FOLLOW_AGAIN_S[-1]))
+        self._mailbox.put(Output(self._followed.host, None))
+
+    def _follow(self) -> bool:
+        """Follows the host once. True if there were lines."""
+        before = self._position
+        for lines in self._runtime.lines(self._followed, self._position):
+            if self._mailbox.closed:
+                break
+            if lines:
+                self._position = lines[-1].position
+                self._mailbox.put(Output(self._followed.host, lines))
+        return self._position != before
+
+
+class Recorder:
+    """Writes one host's output into the store and sends its metric points on to CloudWatch."""
+
+    def __init__(self, store: Store, sink: MetricSink, clock: Clock, job: TrainingJob, handle: Handle) -> None:
+        self._store = store
+        self._sink = sink
+        self._clock = clock
+        self._job = job
+        self._definitions = MetricDefinitions(job.spec.metric_definitions)
+        name = f"{job.key.name}/{handle.host}-{handle.started_ms // 1000}"
+        self._stream = store.open_stream(job, handle.host, name, handle.started_ms)
+        if job.stand_in and not self._stream.events:
+            self._append([LogEvent(handle.started_ms, f"sagelet: {job.stand_in}")], None, [])
+
+    @property
+    def position(self) -> str | None:
+        return self._stream.position
+
+    def record(self, lines: list[Line]) -> None:
+        events = [LogEvent(line.time_ms, line.text) for line in lines]
+        self._append(events, lines[-1].position, self._definitions.points(events))
+
+    def warn(self, texts: Sequence[str]) -> None:
+        """Adds sagelet's lines at the current end of the stream."""
+        if texts:
+            now = self._clock.now_ms()
+            self._append([LogEvent(now, text) for text in texts], None, [])
+
+    def note(self, texts: Sequence[str]) -> None:
+        """Adds sagelet's lines at the stream's end, unless they are there: after a crash the end is seen again.
+
+        Metric definitions do not apply to them, only to the script's lines.
+        """
+        last = self._store.events(self._stream.id, limit=1, newest_first=True)
+        if texts and (not last or last[0].text != texts[-1]):
+            now = self._clock.now_ms()
+            self._append([LogEvent(now, text) for text in texts], None, [])
+
+    def _append(self, events: list[LogEvent], position: str | None, points: list[MetricPoint]) -> None:
+        failpoint(Failpoint.BEFORE_LINES)
+        self._stream = self._store.append_output(self._stream, events, position, points, self._clock.now_ms())
+        failpoint(Failpoint.AFTER_LINES)
+        if points:
+            publish(self._sink, self._job.key, points)
+
+
+def note_after_end(store: Store, clock: Clock, job: TrainingJob, host: str, texts: Sequence[str]) -> None:
+    """Adds sagelet's lines to the stream of a host that is gone, unless a repeated step finds them near its end."""
+    now = clock.now_ms()
+    stream = store.open_stream(job, host, f"{job.key.name}/{host}-{now // 1000}", now)
+    there = {event.text for event in store.events(stream.id, limit=LOOK_BACK, newest_first=True)}
+    fresh = [LogEvent(now, text) for text in texts if text not in there]
+    if fresh:
+        store.append_output(stream, fresh, None, [], now)

@@ -1,0 +1,63 @@
+"""Tells the status sink every status that a job enters, in order.
+
+The store notes a status in the transaction that enters it, so a crash loses none. A note is dropped after the sink had
+it, so the last few may come twice. Jobs never wait for the sink.
+"""
+
+import logging
+import threading
+
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.model.sinks import StatusSink
+from sagelet_engine.store.jobs import Store
+
+log = logging.getLogger(__name__)
+
+#: Notes that are read and dropped in one go. So many may come twice after a crash.
+BATCH = 20
+#: Seconds until the next try after the store was unavailable.
+RETRY_SECONDS = 1.0
+
+
+class Outbox(threading.Thread):
+    def __init__(self, store: Store, sink: StatusSink) -> None:
+        super().__init__(name="announcer", daemon=True)
+        self._store = store
+        self._sink = sink
+        self._closing = threading.Event()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._store.status_noted.set()
+
+    def run(self) -> None:
+        while not self._closing.is_set():
+            self._store.status_noted.clear()
+            try:
+                more = self._announce_batch()
+            except Exception as error:
+                known = isinstance(error, StoreUnavailable)
+                log.warning("status changes are announced later: %s", error, exc_info=not known)
+                self._closing.wait(RETRY_SECONDS)
+                continue
+            if not more:
+                self._store.status_noted.wait()
+
+    def _announce_batch(self) -> bool:
+        """Announces the next notes. False if there was nothing to announce."""
+        notes = self._store.noted_statuses(BATCH)
+        last = 0
+        for number, job in notes:
+            if self._closing.is_set():
+                break
+            try:
+                self._sink.announce(job)
+            except Exception:
+                # A sink must not raise. A note that it cannot take is skipped, or it would stop all that follow.
+                log.exception("%s: its status %s was not announced", job.key.name, job.secondary.value)
+            last = number
+        if last:
+            failpoint(Failpoint.AFTER_ANNOUNCEMENT)
+            self._store.drop_noted_statuses(last)
+        return bool(notes)

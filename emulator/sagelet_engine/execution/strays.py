@@ -1,0 +1,46 @@
+"""Ends hosts that no job of this data directory knows, and hosts whose data directory is gone."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.model.runtime import Runtime
+from sagelet_engine.runtimes.lost_hosts import end_process, lost_processes
+from sagelet_engine.store.jobs import Store
+
+log = logging.getLogger(__name__)
+
+
+def end_strays(store: Store, runtimes: Sequence[Runtime], data: Path, *, dry_run: bool = False) -> tuple[str, ...]:
+    """Ends strays and returns texts about them. A dry run ends none. The caller must own the data directory.
+
+    Hosts with this directory's id but no job belong to jobs that were reset, deleted or lost with a database.
+    """
+    found: list[str] = []
+    for runtime in runtimes:
+        try:
+            # Hosts first, then jobs: a job created meanwhile is in the store before it has hosts.
+            there = runtime.jobs()
+            known = {job.launch_id for job in store.unfinished()}
+            for stray in sorted(there - known):
+                found.append(f"hosts of {stray}, a job that is not known here")
+                if not dry_run:
+                    runtime.reap(stray)
+            found += runtime.end_lost(dry_run=dry_run)
+        except (RuntimeUnavailable, StoreUnavailable) as error:
+            log.warning("hosts without a job could not be looked for: %s", error)
+    return (*found, *_end_processes(store, data, dry_run=dry_run))
+
+
+def _end_processes(store: Store, data: Path, *, dry_run: bool) -> list[str]:
+    """Ends lost processes of this machine: keepers of the process runtime, and feeders of every runtime."""
+    try:
+        lost = lost_processes(data, lambda: {job_id for _, _, job_id in store.job_places()})
+    except StoreUnavailable as error:
+        log.warning("processes without a job could not be looked for: %s", error)
+        return []
+    for one in () if dry_run else lost:
+        end_process(one)
+    return [str(one) for one in lost]

@@ -1,0 +1,283 @@
+"""Drives one job to its end, in a thread of its own.
+
+Each step loads the record, works with no transaction open, and applies the outcome guarded by the record's version.
+Steps are idempotent. So after `kill -9` a job goes on from its record and from what is true outside: the runtime's
+hosts, and files.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import ClientFault
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.volume import FULL, remedy
+from sagelet_engine.data.removal import DirectoryStays, remove_tree
+from sagelet_engine.execution.disk_watch import DiskFull
+from sagelet_engine.execution.host_watch import PULSE, HostWatch
+from sagelet_engine.execution.job_context import Detached, JobContext, SupervisorDeps
+from sagelet_engine.execution.log_recorder import note_after_end
+from sagelet_engine.execution.training_work import TrainingWork
+from sagelet_engine.execution.work import JobWork
+from sagelet_engine.instances.gpus import NoCapacity
+from sagelet_engine.model import faults, lifecycle, verdict
+from sagelet_engine.model.job import JobKind, SecondaryStatus, Verdict
+from sagelet_engine.model.runtime import Handle
+from sagelet_engine.model.training import TrainingJob
+
+log = logging.getLogger(__name__)
+S = SecondaryStatus
+
+#: Seconds until a step that found the store unavailable is repeated.
+RETRY_SECONDS = 1.0
+
+_WORK: Mapping[JobKind, Callable[[SupervisorDeps, JobContext], JobWork]] = {JobKind.TRAINING: TrainingWork}
+
+
+class Superseded(Exception):
+    """The job has left the status for which the current step runs."""
+
+
+class Displaced(Exception):
+    """The job gave its place back and waits for a place for its next attempt."""
+
+
+class Supervisor(threading.Thread):
+    """Drives one placed job to its end, or until it has to wait for a place again. Then it calls `ended`."""
+
+    def __init__(self, services: SupervisorDeps, job: TrainingJob, ended: Callable[[TrainingJob], None]) -> None:
+        super().__init__(name=f"job-{job.key.name}", daemon=True)
+        self._services = services
+        self._job_context = JobContext(services, job)
+        self._ended = ended
+        self._begin_attempt()
+        self._steps: dict[SecondaryStatus, Callable[[], None]] = {
+            S.STARTING: self._begin,
+            S.PENDING: self._begin,
+            S.DOWNLOADING: self._download,
+            S.TRAINING: self._train,
+            S.INTERRUPTED: self._restart,
+            S.RESTARTING: self._restart,
+            S.STOPPING: self._wind_down,
+            S.UPLOADING: self._upload,
+        }
+
+    def _begin_attempt(self) -> None:
+        self._work = _WORK[self._job.key.kind](self._services, self._job_context)
+        self._hosts = HostWatch(self._services, self._job_context, self._work)
+
+    @property
+    def _job(self) -> TrainingJob:
+        return self._job_context.job
+
+    def notify(self) -> None:
+        """Says that the record was changed from outside, so that the supervisor looks at it soon."""
+        self._job_context.notify()
+
+    def run(self) -> None:
+        # The record may be older than a stop that came before this supervisor could be notified.
+        self._job_context.notify()
+        try:
+            while not self._job.terminal:
+                self._step()
+        except Detached:
+            return
+        except Displaced:
+            log.info("%s: waits for its nodes again", self._job.key.name)
+        failpoint(Failpoint.AFTER_END)
+        self._ended(self._job)
+
+    def _step(self) -> None:
+        """Runs one step. Steps are idempotent, so one that hits StoreUnavailable is retried."""
+        try:
+            self._job_context.reload()
+            self._do_step()
+        except StoreUnavailable as error:
+            log.warning("%s: trying again: %s", self._job.key.name, error)
+            self._job_context.notify()
+            if self._services.closing.wait(RETRY_SECONDS):
+                raise Detached from None
+
+    def _do_step(self) -> None:
+        if self._services.closing.is_set():
+            raise Detached
+        try:
+            # A job in Training is judged by its hosts, which may have ended in time.
+            if self._job.secondary in (S.STARTING, S.PENDING, S.DOWNLOADING):
+                self._job_context.enforce_limits()
+            self._steps[self._job.secondary]()
+        except (Detached, Displaced, StoreUnavailable):
+            raise
+        except DiskFull as fault:
+            self._hosts.abandon()
+            self._make_room()
+            self._job_context.conclude(verdict.client_error(str(fault)))
+        except ClientFault as fault:
+            self._hosts.abandon()
+            self._job_context.conclude(verdict.client_error(str(fault)))
+        except NoCapacity as error:
+            self._hosts.abandon()
+            self._job_context.conclude(verdict.capacity_error(str(error)))
+        except faults.InjectedFault as fault:
+            log.info("%s: %s (its tag %s)", self._job.key.name, fault, faults.TAG)
+            self._fail(fault.outcome)
+        except Exception as error:
+            if self._services.closing.is_set():
+                raise Detached from error
+            log.exception("%s: internal error", self._job.key.name)
+            self._fail(verdict.internal_error(self._told(error)))
+
+    def _told(self, error: Exception) -> str:
+        """Returns the status message about an internal error. For a full disk it names the remedy."""
+        told = f"{type(error).__name__}: {error}"
+        full = isinstance(error, OSError) and error.errno in FULL
+        return f"{told}. {remedy(self._work.directories.root.parent)}" if full else told
+
+    def _make_room(self) -> None:
+        """Removes what the hosts wrote, or the disk would stay full and end the next job, too."""
+        for name in self._job.hosts:
+            try:
+                remove_tree(self._work.directories.host(name).opt_ml)
+            except DirectoryStays as error:
+                log.warning("%s: %s", self._job.key.name, error)
+
+    def _fail(self, outcome: Verdict) -> None:
+        """Ends the job, or only the attempt if RetryStrategy grants another. None of its hosts runs on."""
+        self._hosts.abandon()
+        if not self._retry(outcome):
+            self._job_context.conclude(outcome)
+
+    # --- steps ------------------------------------------------------------------------------------------------
+
+    def _held_up(self) -> bool:
+        """Waits a moment if the job's tag makes its start slow. Raises InjectedFault if the tag makes it fail."""
+        due = faults.starting(self._job, self._services.clock.now_ms())
+        message = lifecycle.preparing(self._job) if due is None else due[0].message
+        shown = self._job.transitions[-1].message
+        if shown != message and (due is not None or shown in faults.DELAYS.values()):
+            self._job_context.move(self._job.secondary, message)
+        if due is not None:
+            self._job_context.wait(min(PULSE, due[1]))
+        return due is not None
+
+    def _begin(self) -> None:
+        if self._held_up():
+            return
+        image, stand_in = self._job_context.patiently(partial(self._services.images.choose, self._job))
+        if stand_in != self._job.stand_in:
+            message = f"{lifecycle.PREPARING_INSTANCES} ({stand_in})"
+            self._job_context.move(self._job.secondary, message, stand_in=stand_in)
+        self._job_context.move(S.DOWNLOADING, image=image)
+
+    def _download(self) -> None:
+        try:
+            self._work.stage(self._attend)
+        except Superseded:
+            return
+        except Exception:
+            if self._services.disk.full():
+                # Incomplete inputs are of no use, and other jobs need the room.
+                self._make_room()
+            raise
+        failpoint(Failpoint.AFTER_STAGING)
+        self._work.staged()
+        self._job_context.move(S.DOWNLOADING, message=lifecycle.DOWNLOADING_IMAGE)
+        self._job_context.move(S.TRAINING)
+
+    def _attend(self) -> None:
+        """Checks the record and the limits between two objects, so that a stop need not wait for all of the data."""
+        if self._services.closing.is_set():
+            raise Detached
+        self._job_context.reload()
+        self._job_context.enforce_limits()
+        if self._job.secondary is not S.DOWNLOADING:
+            raise Superseded
+
+    def _train(self) -> None:
+        if not self._job.launched:
+            plan = self._work.plan()
+            failpoint(Failpoint.BEFORE_LAUNCH)
+            handles = self._job_context.patiently(lambda: self._services.runtime.launch(plan))
+            failpoint(Failpoint.AFTER_LAUNCH)
+            self._job_context.apply(lambda job: replace(job, launched=True))
+            failpoint(Failpoint.AFTER_LAUNCHED)
+        else:
+            handles = self._hosts.find()
+        found = self._hosts.until_down(handles)
+        if self._job.secondary is not S.TRAINING:
+            return
+        outcome = self._hosts.judge(found)
+        if not self._retry(outcome):
+            self._job_context.move(S.UPLOADING, verdict=outcome)
+
+    def _retry(self, outcome: Verdict) -> bool:
+        """Begins another attempt after an internal fault, if RetryStrategy grants one."""
+        job = self._job
+        if not verdict.is_internal(outcome) or job.stop_cause is not None or not job.retries_left:
+            return False
+        if job.secondary not in lifecycle.RULES[S.RESTARTING].follows:
+            return False
+        self._job_context.move(S.RESTARTING, verdict.with_cause(lifecycle.RULES[S.RESTARTING].message, outcome))
+        return True
+
+    def _restart(self) -> None:
+        """Ends an attempt: takes its hosts down and saves its checkpoints. Then the job starts again on new hosts."""
+        ending = self._job.secondary
+        self._hosts.until_down(self._found())
+        if self._job.secondary is not ending:
+            return
+        if self._job.launched:
+            self._work.save()
+            self._warn()
+            failpoint(Failpoint.AFTER_FINAL_SYNC)
+        self._hosts.reap()
+        now, ended = self._services.clock.now_ms(), self._work.directories
+        keeps = self._services.keeps_places
+        self._job_context.apply(
+            lambda job: lifecycle.restart(job, now, keeps_place=keeps) if job.secondary is ending else job
+        )
+        if self._job.secondary is S.STARTING:
+            failpoint(Failpoint.AFTER_RESTART)
+            self._begin_attempt()
+            # Only after the record has left the attempt: an attempt without files looks as if the job had deleted
+            # them.
+            for name in self._job.hosts:
+                with suppress(DirectoryStays):
+                    remove_tree(ended.host(name).opt_ml)
+            if not keeps:
+                raise Displaced
+
+    def _found(self) -> list[Handle]:
+        """Returns the hosts of an attempt that is to end, also those started right before the server was killed."""
+        handles = self._hosts.find()
+        if handles and not self._job.launched:
+            self._job_context.apply(lambda job: replace(job, launched=True))
+        return handles
+
+    def _wind_down(self) -> None:
+        """Takes down the hosts of a job that is being stopped and uploads its results, all within Stopping."""
+        if self._job.verdict is None:
+            found = self._hosts.until_down(self._found())
+            self._job_context.apply(lambda job: replace(job, verdict=self._hosts.judge(found)))
+        self._upload()
+
+    def _upload(self) -> None:
+        self._hosts.reap()
+        if self._job.launched:
+            self._work.save()
+            self._warn(self._work.upload())
+            failpoint(Failpoint.AFTER_UPLOAD)
+        assert self._job.verdict is not None
+        self._job_context.conclude(self._job.verdict)
+
+    def _warn(self, results: Sequence[str] = ()) -> None:
+        """Says in logs what was left out: `results` in the first host's, checkpoints in the log of their own host."""
+        services = self._services
+        lines = [*self._work.warnings(), *((self._job.hosts[0], text) for text in results)]
+        for host in dict.fromkeys(host for host, _ in lines):
+            texts = [text for one, text in lines if one == host]
+            note_after_end(services.store, services.clock, self._job, host, texts)

@@ -1,0 +1,66 @@
+"""The supervisors of all jobs that run on this server."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sagelet_engine.execution.job_context import SupervisorDeps
+from sagelet_engine.execution.supervisor import Supervisor
+from sagelet_engine.model.training import TrainingJob
+
+
+class Joined(Protocol):
+    """A thread, or an object that has one."""
+
+    def is_alive(self) -> bool: ...
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+
+class Supervisors:
+    """One supervisor for each job that has its hosts."""
+
+    def __init__(self, closing: threading.Event) -> None:
+        self._closing = closing
+        self._by_job: dict[str, Supervisor] = {}
+        self._guard = threading.Lock()
+
+    def __len__(self) -> int:
+        """Number of jobs that have a supervisor."""
+        return len(self._by_job)
+
+    def start(self, services: SupervisorDeps, job: TrainingJob, ended: Callable[[TrainingJob], None]) -> None:
+        """Starts the job's supervisor, unless it has one or the server goes down. At its end it calls `ended`."""
+
+        def forget(job: TrainingJob) -> None:
+            with self._guard:
+                self._by_job.pop(job.id, None)
+            ended(job)
+
+        supervisor = Supervisor(services, job, forget)
+        with self._guard:
+            if job.id in self._by_job or self._closing.is_set():
+                return
+            self._by_job[job.id] = supervisor
+            supervisor.start()
+
+    def notify(self, job: TrainingJob) -> None:
+        """Tells the job's supervisor, if there is one, that the record was changed."""
+        with self._guard:
+            supervisor = self._by_job.get(job.id)
+        if supervisor is not None:
+            supervisor.notify()
+
+    def join(self, deadline: float) -> None:
+        """Waits for all supervisors until a moment of time.monotonic()."""
+        with self._guard:
+            supervisors = list(self._by_job.values())
+        join_all(supervisors, deadline)
+
+
+def join_all(threads: Sequence[Joined], deadline: float) -> None:
+    """Waits for started threads until a moment of time.monotonic()."""
+    for thread in threads:
+        if thread.is_alive():
+            thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,138 @@
+"""The work of a training job: channels, checkpoints, source and compiler on the way in, the model on the way out."""
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.keys import ca_file
+from sagelet_engine.data import compilation, inputconfig
+from sagelet_engine.data.artifacts import Uploader
+from sagelet_engine.data.channels.pipe_mode import PipeFeed
+from sagelet_engine.data.channels.sources import JobObjects
+from sagelet_engine.data.checkpoints import Checkpoints, Syncer
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.data.staging import Stager
+from sagelet_engine.execution.authorities import write_bundle
+from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
+from sagelet_engine.execution.launch import CA_BUNDLE, CA_FILE, launch_plan
+from sagelet_engine.execution.work import HostLine
+from sagelet_engine.model.job import Verdict
+from sagelet_engine.model.runtime import LaunchPlan, Observation
+from sagelet_engine.model.spec import InputMode
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.reports import compile_reports
+from sagelet_engine.reports.compile_reports import CompileReports, Findings
+from sagelet_engine.reports.consultation import Consultation, End
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.sampling import ReportSampler
+
+log = logging.getLogger(__name__)
+
+
+class TrainingWork:
+    """The work of one attempt of a training job. See JobWork for its methods."""
+
+    def __init__(self, services: SupervisorDeps, context: JobContext) -> None:
+        self._services = services
+        self._job_context = context
+        self.directories = JobDirectories.of(services.settings.data, self._job)
+        fast = (channel.name for channel in self._job.spec.channels if channel.mode is InputMode.FAST_FILE)
+        self.streamed = tuple(f"input/data/{name}" for name in fast)
+        self._checkpoints = Checkpoints(services.objects, self._job, self.directories)
+        self._pipes = PipeFeed(self._job, self.directories)
+        self._reports = CompileReports(services.store, services.metrics, services.clock, self.directories)
+        self._consultation = Consultation(services.store, services.settings.data)
+
+    @property
+    def _job(self) -> TrainingJob:
+        return self._job_context.job
+
+    def stage(self, attend: Callable[[], None]) -> None:
+        services, job = self._services, self._job
+        objects = JobObjects(services.objects, job, attend)
+        file_systems, protected = services.settings.file_systems, services.runtime.binds_read_only
+        for name in job.hosts:
+            host = self.directories.host(name)
+            Stager(services.objects, job, objects, file_systems, protected=protected).stage(host)
+            inputconfig.write(job, name, host)
+            if services.endpoint.tls:
+                shutil.copyfile(ca_file(services.settings.data), host.config / CA_FILE)
+                write_bundle(ca_file(services.settings.data), host.config / CA_BUNDLE)
+            failpoint(Failpoint.AFTER_STAGING_HOST)
+        services.cache.populate(job, self.directories)
+        self._pipes.stage(objects)
+
+    def staged(self) -> None:
+        self._checkpoints.begin()
+        failpoint(Failpoint.AFTER_CHECKPOINTS_BEGIN)
+
+    def plan(self) -> LaunchPlan:
+        self._pipes.start()
+        services = self._services
+        return launch_plan(
+            self._job,
+            self.directories,
+            services.runtime,
+            services.endpoint,
+            services.settings.file_systems,
+            cache=services.cache.serves(self._job),
+        )
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Syncs checkpoints and publishes the compile report."""
+        job, closing = self._job, self._services.closing
+        syncer = Syncer(self._checkpoints, job.key.name, closing)
+        reporter = ReportSampler(lambda: self._reports.look(job), closing)
+        syncer.start()
+        reporter.start()
+        try:
+            yield
+        finally:
+            reporter.stop()
+            syncer.stop()
+
+    def check(self) -> None:
+        """Raises what ended the feed of a Pipe channel."""
+        self._pipes.check()
+
+    def observe(self) -> None:
+        """Notes in the record that a job which asks for the compiler is not compiled, once its hosts know it."""
+        if compilation.noticed(self._job, self.directories) is not self._job:
+            self._job_context.apply(lambda job: compilation.noticed(job, self.directories))
+
+    def warnings(self) -> list[HostLine]:
+        """Returns lines about what the checkpoints have left out."""
+        return self._checkpoints.warnings()
+
+    def conclude(self, judge: Callable[[], Verdict] | None, found: Mapping[str, Observation]) -> Sequence[str]:
+        """Keeps the compile report. Only an attempt that is the job's end gets the doctor's findings."""
+
+        def consult(report: CompilerReport) -> Findings:
+            assert judge is not None
+            end = End(judge(), found)
+            return self._consultation.findings(self._job, report, self._services.clock.now_ms(), end)
+
+        try:
+            return self._reports.conclude(self._job, None if judge is None else consult)
+        except OSError as error:
+            log.warning("%s: its compile report could not be kept: %s", self._job.key.name, error)
+            return ()
+
+    def release(self) -> None:
+        """Ends the feeds of Pipe channels."""
+        self._pipes.end()
+
+    def save(self) -> None:
+        """Brings the checkpoints in S3 up to date."""
+        self._checkpoints.sync(final=True)
+
+    def upload(self) -> Sequence[str]:
+        """Uploads the model and the other outputs, and puts compiled programs back into the cache."""
+        self._services.cache.harvest(self._job, self.directories)
+        report = compile_reports.kept(self.directories)
+        compiled = report is not None and report.compiled
+        failpoint(Failpoint.BEFORE_UPLOAD)
+        return Uploader(self._services.objects, self._job, self.directories, with_report=compiled).upload()

@@ -1,0 +1,156 @@
+"""Chooses the runtime of a server, and says why."""
+
+import importlib.metadata
+import importlib.util
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.images.context import find_root
+from sagelet_engine.images.variants import PLUGIN, VARIANTS, training_image
+from sagelet_engine.model.confinement import Exceptions
+from sagelet_engine.model.runtime import Runtime
+from sagelet_engine.runtimes.node import kept_packages
+from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
+from sagelet_engine.settings import RuntimeChoice, Settings, SlurmFiles
+from sagelet_engine.state.identity import names_of
+
+if TYPE_CHECKING:
+    from sagelet_engine.runtimes.docker.engine import DockerFacts
+    from sagelet_engine.runtimes.docker.runtime import DockerRuntime
+
+#: What a training process imports beside sagelet's own runtime package (the extra `xla`).
+NEEDED_MODULES = ("sagemaker_training", "torch", "torch_xla")
+
+
+@dataclass(frozen=True)
+class Choice:
+    runtime: Runtime
+    #: For people: one phrase that says why it is this one.
+    reason: str
+    #: Addresses beside --host that the hosts of jobs reach this machine by.
+    listen: tuple[str, ...] = ()
+
+
+def choose(settings: Settings, clock: Clock) -> Choice:
+    """Docker when an engine answers and the training image is there, otherwise processes.
+
+    Raises SettingsError when the runtime that --runtime names cannot be used.
+    """
+    if settings.runtime is RuntimeChoice.PROCESS:
+        return _process(settings, clock, "--runtime is 'process'")
+    if settings.runtime is RuntimeChoice.SLURM:
+        return _slurm(settings, clock)
+    # docker-py takes half a second to load, with paramiko beside it: a server of processes does without.
+    from sagelet_engine.runtimes.docker.engine import probe
+
+    facts = probe()
+    if facts is None:
+        if settings.runtime is RuntimeChoice.DOCKER:
+            raise SettingsError(
+                "--runtime docker: no Docker Engine answers. Start it (or set DOCKER_HOST), or use --runtime process"
+            )
+        return _process(settings, clock, "no Docker Engine answers")
+    runtime = _docker_runtime(settings, clock)
+    if settings.runtime is RuntimeChoice.DOCKER or runtime.has_image(training_image()):
+        return _docker(runtime, facts)
+    return _process(settings, clock, f"the image {training_image()} is not there: `sagelet image build` makes it")
+
+
+def every_runtime(settings: Settings, clock: Clock) -> list[Runtime]:
+    """All that may have started jobs of this data directory and that can be asked now."""
+    from sagelet_engine.runtimes.docker.engine import probe
+
+    process = _process(settings, clock, "").runtime
+    if settings.runtime is RuntimeChoice.SLURM:
+        return [process, _slurm(settings, clock).runtime]
+    return [process] if probe() is None else [process, _docker_runtime(settings, clock)]
+
+
+def missing_modules(names: Sequence[str] = NEEDED_MODULES) -> list[str]:
+    """What the process runtime lacks to train here."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def gpu_variants() -> dict[str, bool]:
+    """The GPU variants of the training image by reference, and whether this Python has the packages of each."""
+    gpu = {one.reference for one in VARIANTS.values() if one.is_for_gpus}
+    return {reference: good for reference, good in variants_here().items() if reference in gpu}
+
+
+def variants_here() -> dict[str, bool]:
+    """All variants by reference but the image itself, and whether this Python has the packages of each."""
+    found = {name: _version(name) for name in ("torch", "torch_xla", PLUGIN)}
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {
+        one.reference: found == one.packages and (one.is_for_gpus or one.python == python)
+        for one in VARIANTS.values()
+        if one.name
+    }
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _docker_runtime(settings: Settings, clock: Clock) -> "DockerRuntime":
+    from sagelet_engine.runtimes.docker.engine import connect
+    from sagelet_engine.runtimes.docker.runtime import DockerRuntime
+
+    owner, *former = names_of(settings.data)
+    return DockerRuntime(
+        connect(),
+        owner,
+        clock,
+        Exceptions(settings.writable_images, settings.root_images),
+        settings.log_bytes,
+        former=former,
+        data=str(settings.data.resolve()),
+    )
+
+
+def _docker(runtime: "DockerRuntime", facts: "DockerFacts") -> Choice:
+    listen = (facts.bridge_gateway,) if facts.bridge_gateway and _is_local(facts.bridge_gateway) else ()
+    absent = "" if runtime.has_image(training_image()) else f", without {training_image()}: `sagelet image build`"
+    return Choice(runtime, f"Docker Engine {facts.version}{absent}", listen)
+
+
+def _slurm(settings: Settings, clock: Clock) -> Choice:
+    from sagelet_engine.runtimes.slurm.setup import set_up
+
+    found = set_up(settings, names_of(settings.data), _stand_in(settings), clock)
+    return Choice(found.runtime, found.reason, found.listen)
+
+
+def _stand_in(settings: Settings) -> StandIn:
+    # A node that does not share the data directory would keep packages that nobody takes away.
+    shared = settings.runtime is not RuntimeChoice.SLURM or settings.slurm_files is SlurmFiles.SHARED
+    keep = settings.data / kept_packages.DIRECTORY if shared else None
+    missing = tuple(missing_modules())
+    command = (sys.executable, "-m", "sagelet_runtime.train")
+    return StandIn(command, str(find_root() / "runtime"), training_image(), variants_here(), keep, missing)
+
+
+def _process(settings: Settings, clock: Clock, why: str) -> Choice:
+    stand_in = _stand_in(settings)
+    runtime = ProcessRuntime(settings.data / "runtime", stand_in, clock)
+    if stand_in.missing:
+        why += f"; {', '.join(stand_in.missing)} not installed: pip install 'sagelet[xla]'"
+    return Choice(runtime, why)
+
+
+def _is_local(address: str) -> bool:
+    """Whether this machine has the address. Docker Desktop's bridge is another machine's: there loopback is enough."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        try:
+            trial.bind((address, 0))
+        except OSError:
+            return False
+    return True

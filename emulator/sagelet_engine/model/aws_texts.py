@@ -1,0 +1,132 @@
+"""Every text of the training-job API that is known to be AWS's own, word for word, with where it was seen.
+
+This is the one place that tells AWS's words from ours: **a message that is not here is ours**, written because AWS's
+was not to be found in public. Two families that AWS's framework makes from a pattern have modules of their own in the
+API: broken constraints of the service model (`validation.py`, `shapes.py`) and values of a wrong JSON type
+(`wire_types.py`).
+
+Sources: issues of public repositories that quote an answer, DescribeTrainingJob outputs and SDK logs that people
+posted, and the clients that match a text (Terraform's AWS provider, botocore's waiters).
+"""
+
+# --- StatusMessage of SecondaryStatusTransitions (logs of SDK v2, 2024) -----------------------------------------------
+
+STARTING = "Starting the training job"
+WAITING_FOR_CAPACITY = "Training job waiting for capacity"
+PREPARING_INSTANCES = "Preparing the instances for training"
+DOWNLOADING_INPUT = "Downloading input data"
+DOWNLOADING_IMAGE = "Downloading the training image"
+TRAINING = "Training image download completed. Training in progress."
+UPLOADING = "Uploading generated training model"
+STOPPING = "Stopping the training job"
+COMPLETED = "Training job completed"
+FAILED = "Training job failed"
+STOPPED = "Training job stopped"
+
+# --- FailureReason ----------------------------------------------------------------------------------------------------
+
+#: One space between the sentences since 2024, two before; clients compare the whole text.
+INTERNAL_ERROR = "InternalServerError: We encountered an internal error. Please try again."
+#: Follows `CapacityError: `.
+NO_CAPACITY = "Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
+
+
+def algorithm_error(text: str, exit_code: int) -> str:
+    """The text for a container that failed. `text` is from its failure file."""
+    return f"AlgorithmError: {text}, exit code: {exit_code}"
+
+
+def partial_prefix(prefix: str, found: str) -> str:
+    """The text for a FastFile channel. It follows `ClientError: Data download failed:`."""
+    return (
+        "Failed to download data. For FastFile mode, partial S3 prefix is not supported. "
+        "S3 prefix has to end with a full file or folder. Add a trailing '/' to the S3 prefix if it ends with "
+        "a folder name that is also a prefix for other folders. "
+        f"Current S3 prefix: [{prefix}], found S3 object: [{found}]."
+    )
+
+
+# --- errors of the operations -----------------------------------------------------------------------------------------
+
+#: Every operation on a job that is not there: a ValidationException (boto/boto3#2808; Terraform matches it).
+NOT_FOUND = "Requested resource not found."
+#: sagify#111.
+WAIT_WITHOUT_SPOT = "Invalid MaxWaitTimeInSeconds. It is only supported when EnableManagedSpotTraining is set to true"
+PIPE_AND_FAST_FILE = "Cannot use both 'Pipe' and 'FastFile' TrainingInputMode on the same Training Job."
+#: For List and Search (moto quotes it from AWS).
+BAD_TOKEN = "Invalid pagination token"
+
+
+def name_taken(arn: str) -> str:
+    """ResourceInUse of CreateTrainingJob (amazon-sagemaker-examples#3108)."""
+    return (
+        "Training job names must be unique within an AWS account and region, and a training job with this "
+        f"name already exists ({arn})"
+    )
+
+
+def role_not_assumable(role: str) -> str:
+    """Terraform's AWS provider waits for it to go away (internal/service/sagemaker)."""
+    return (
+        f"Could not assume role {role}. Please ensure that the role exists and allows principal "
+        "'sagemaker.amazonaws.com' to assume the role."
+    )
+
+
+def no_objects(uri: str, bucket: str, region: str, role: str) -> str:
+    """An input has nothing under its prefix. Seen at creation (amazon-sagemaker-examples#2489) and in FailureReason."""
+    return (
+        f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the bucket exists in '
+        f"the selected region ({region}), that objects exist under that S3 prefix, and that the role "
+        f'"{role}" has "s3:ListBucket" permissions on bucket "{bucket}".'
+    )
+
+
+#: For an image in a registry other than ECR (aws/aws-sdk#117).
+PRIVATE_REGISTRY = (
+    "TrainingImageConfig with TrainingRepositoryAccessMode set to VPC must be provided when using a training image "
+    "from a private Docker registry. Please provide TrainingImageConfig and TrainingRepositoryAccessMode set to VPC "
+    "when using a training image from a private Docker registry."
+)
+
+
+def no_repository(name: str, registry: str, role: str) -> str:
+    """An image at creation (amazon-sagemaker-examples#2534), with AWS's punctuation."""
+    return (
+        f"Cannot find repository: {name} in registry ID: {registry} Please check if your ECR repository exists and "
+        f"role {role} has proper pull permissions for SageMaker: ecr:BatchCheckLayerAvailability, ecr:BatchGetImage, "
+        "ecr:GetDownloadUrlForLayer"
+    )
+
+
+def too_many_instances(instance_type: str, limit: int, count: int) -> str:
+    """ResourceLimitExceeded."""
+    return (
+        f"The account-level service limit '{instance_type} for training job usage' is {limit} Instances, "
+        f"with current utilization of 0 Instances and a request delta of {count} Instances. Please use AWS Service "
+        "Quotas to request an increase for this quota. If AWS Service Quotas is not available, contact AWS support to "
+        "request an increase for this quota."
+    )
+
+
+def some_channels_without_groups(with_groups: list[str], without: list[str]) -> str:
+    """sagemaker-python-sdk#6089."""
+    return (
+        f"Some channels have assigned instance groups: [{', '.join(with_groups)}] "
+        f"while others not: [{', '.join(without)}]"
+    )
+
+
+def has_ended(status: str) -> str:
+    """StopTrainingJob on a job that has ended (awslabs/benchmark-ai#928)."""
+    return f"The request was rejected because the training job is in status {status}."
+
+
+def unknown_property(name: str) -> str:
+    """Search, as moto quotes it from AWS."""
+    return f"Unknown property name: {name}"
+
+
+def compressed(channel: str, mode: str, kind: str) -> str:
+    """CompressionType is Pipe mode's (sagemaker-python-sdk#716)."""
+    return f"Invalid compression type for channel {channel}: {mode} mode only supports NONE, got {kind} instead"

@@ -1,0 +1,280 @@
+"""The record of a job of any kind: what sagelet knows of it. Immutable; `lifecycle.advance` makes the next one.
+
+What only training jobs have is in `training.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any, TypeVar
+
+from sagelet_engine.model.spec import JobSpec
+
+
+class JobKind(Enum):
+    """What AWS calls a kind of job. The value is the kind's name in ARNs."""
+
+    TRAINING = "training-job"
+
+    @property
+    def log_group(self) -> str:
+        """The CloudWatch Logs group of the kind's hosts, which is also the namespace of its instance metrics."""
+        return _LOG_GROUPS[self]
+
+
+J = TypeVar("J", bound="Job")
+
+_LOG_GROUPS = {JobKind.TRAINING: "/aws/sagemaker/TrainingJobs"}
+
+
+class JobStatus(str, Enum):
+    """TrainingJobStatus of DescribeTrainingJob (botocore shape TrainingJobStatus)."""
+
+    IN_PROGRESS = "InProgress"
+    STOPPING = "Stopping"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+    @property
+    def terminal(self) -> bool:
+        return self in (JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.STOPPED)
+
+
+class SecondaryStatus(str, Enum):
+    """SecondaryStatus of DescribeTrainingJob (botocore shape SecondaryStatus)."""
+
+    STARTING = "Starting"
+    PENDING = "Pending"
+    DOWNLOADING = "Downloading"
+    TRAINING = "Training"
+    UPLOADING = "Uploading"
+    STOPPING = "Stopping"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+    MAX_RUNTIME_EXCEEDED = "MaxRuntimeExceeded"
+    MAX_WAIT_TIME_EXCEEDED = "MaxWaitTimeExceeded"
+    INTERRUPTED = "Interrupted"
+    RESTARTING = "Restarting"
+
+
+class StopCause(str, Enum):
+    """Why a job is being stopped before its script ended by itself."""
+
+    USER = "user"
+    MAX_RUNTIME = "max-runtime"
+    MAX_WAIT = "max-wait"
+
+
+@dataclass(frozen=True)
+class JobKey:
+    """A job's name is unique for its kind in an account and region. Case does not count: the ARN is in lower case."""
+
+    account: str
+    region: str
+    name: str
+    kind: JobKind = JobKind.TRAINING
+
+    @property
+    def arn(self) -> str:
+        """AWS writes the job's name in lower case in its ARN."""
+        return f"arn:aws:sagemaker:{self.region}:{self.account}:{self.kind.value}/{self.name.lower()}"
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One entry of SecondaryStatusTransitions; times in ms since the epoch."""
+
+    status: SecondaryStatus
+    message: str
+    start_ms: int
+    #: None while the status lasts; equal to the start for a terminal status.
+    end_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt that ended before the job did; times in ms since the epoch."""
+
+    #: Start of its Downloading, or None if it never got so far.
+    start_ms: int | None
+    end_ms: int
+    #: Interrupted (spot) or Restarting (an internal fault, retried).
+    ended_by: SecondaryStatus
+    #: For people.
+    reason: str
+
+    @property
+    def run_ms(self) -> int:
+        return 0 if self.start_ms is None else self.end_ms - self.start_ms
+
+
+class PoolStatus(str, Enum):
+    """Status of a warm pool (botocore shape WarmPoolResourceStatus)."""
+
+    AVAILABLE = "Available"
+    IN_USE = "InUse"
+    REUSED = "Reused"
+    TERMINATED = "Terminated"
+
+
+@dataclass(frozen=True)
+class WarmPool:
+    """The warm pool that a job runs in or leaves behind; times in ms since the epoch. Its rules: `warm_pools.py`."""
+
+    status: PoolStatus
+    #: Names the hosts through all the jobs that have them: the id of the first one.
+    cluster: str
+    #: When the first job got them, or None if none ever did.
+    cluster_ms: int | None
+    #: Since when it waited for a matching job, or None while it never did.
+    available_ms: int | None = None
+    #: When it was reused or terminated.
+    ended_ms: int | None = None
+    #: Name of the job that has it now.
+    reused_by: str | None = None
+
+    @property
+    def retained_seconds(self) -> int | None:
+        """ResourceRetainedBillableTimeInSeconds: whole epoch seconds, known once the pool is gone."""
+        if self.ended_ms is None:
+            return None
+        return 0 if self.available_ms is None else self.ended_ms // 1000 - self.available_ms // 1000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How training ended, decided when the last host is down; made durable before the upload begins."""
+
+    status: SecondaryStatus
+    #: FailureReason of a failed job, already cut to AWS's 1024 characters.
+    failure_reason: str | None = None
+    #: Why sagelet failed the job, for people: AWS's text for a fault of the platform leaves no room for it.
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that is durable about one job, whatever its kind: `spec` says what it asks for."""
+
+    key: JobKey
+    #: Unique for all time; a deleted job's name may be used again. Names the job to runtimes.
+    id: str
+    #: The accepted body of the Create call (without Tags): the Describe call echoes it.
+    request: Mapping[str, Any]
+    created_ms: int
+    modified_ms: int
+    status: JobStatus = JobStatus.IN_PROGRESS
+    secondary: SecondaryStatus = SecondaryStatus.STARTING
+    transitions: tuple[Transition, ...] = ()
+    #: TrainingStartTime: the start of Downloading (AWS bills from there), or None if the job never got so far.
+    training_start_ms: int | None = None
+    training_end_ms: int | None = None
+    #: Attempts that were interrupted or failed by a fault of the platform, oldest first.
+    attempts: tuple[Attempt, ...] = ()
+    #: Start of Downloading of the attempt under way.
+    attempt_start_ms: int | None = None
+    #: Share of the running time that managed spot training does not bill, 0 <= share < 1; fixed at creation.
+    spot_discount: float = 0.0
+    #: Set once a stop was asked for; the grace period counts from here.
+    stop_ms: int | None = None
+    stop_cause: StopCause | None = None
+    verdict: Verdict | None = None
+    failure_reason: str | None = None
+    #: When the scheduler gave it its hosts, or None while it waits.
+    placed_ms: int | None = None
+    #: The hosts were started: from here on a missing host is a fault, not something to start.
+    launched: bool = False
+    #: Local reference of the image that stands in for TrainingImage; None until it is resolved.
+    image: str | None = None
+    #: GPUs leased to the job, by UUID.
+    gpus: tuple[str, ...] = ()
+    #: The warm pool that it runs in or has left, or None if it has none (yet).
+    warm_pool: WarmPool | None = None
+    #: What stands in for what was asked for (CPU workers for GPUs, say), for people; empty: nothing does.
+    stand_in: str = ""
+    #: Guards updates: an update of an older version is refused.
+    version: int = 0
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def terminal(self) -> bool:
+        return self.status.terminal
+
+    @property
+    def attempt(self) -> int:
+        """Number of the attempt under way, from 1."""
+        return len(self.attempts) + 1
+
+    @property
+    def launch_id(self) -> str:
+        """Names the hosts of this attempt to runtimes: an earlier attempt's hosts are never taken for them."""
+        return self.id if self.attempt == 1 else f"{self.id}-{self.attempt}"
+
+    @cached_property
+    def spec(self) -> JobSpec:
+        """What the job asks for. Raises NotImplementedError for a record without a kind."""
+        raise NotImplementedError
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """algo-1 .. algo-N, group by group."""
+        return self.spec.hosts
+
+    def without_attempt(self: J) -> J:
+        """The job without what its kind knows of the attempt that has just ended."""
+        return self
+
+    @property
+    def training_seconds(self) -> int | None:
+        """TrainingTimeInSeconds: whole epoch seconds, end minus start; fits every public Describe output.
+
+        At least 1 for spot: SDK v2 divides by it for the savings.
+        """
+        if self.training_start_ms is None or self.training_end_ms is None:
+            return None
+        return max(self.training_end_ms // 1000 - self.training_start_ms // 1000, int(self.spec.spot))
+
+    @property
+    def billable_seconds(self) -> int | None:
+        """BillableTimeInSeconds: all of the training time; with spot the attempts' running time less the discount."""
+        if self.training_seconds is None or not self.spec.spot:
+            return self.training_seconds
+        assert self.training_end_ms is not None
+        ran = self.running_ms(self.training_end_ms) / 1000
+        return max(1, min(self.training_seconds, int(ran * (1 - self.spot_discount))))
+
+    def running_ms(self, now_ms: int) -> int:
+        """Running time of all attempts, from the start of Downloading of each: what MaxRuntimeInSeconds limits."""
+        current = 0 if self.attempt_start_ms is None else now_ms - self.attempt_start_ms
+        return sum(attempt.run_ms for attempt in self.attempts) + current
+
+    @property
+    def max_wait_ms(self) -> int | None:
+        """When MaxWaitTimeInSeconds of a spot job is over, ms since the epoch, or None if there is no such limit."""
+        seconds = self.spec.max_wait_seconds
+        return self.created_ms + seconds * 1000 if self.spec.spot and seconds is not None else None
+
+    @property
+    def retries_left(self) -> int:
+        """How often the job may start again after an InternalServerError (RetryStrategy)."""
+        used = sum(attempt.ended_by is SecondaryStatus.RESTARTING for attempt in self.attempts)
+        return max(0, self.spec.retries - used)
+
+    @property
+    def cluster(self) -> str | None:
+        """Names the hosts of a job that runs in a warm pool or begins one. None if its hosts go when the job ends."""
+        if self.warm_pool is not None:
+            return self.warm_pool.cluster
+        return self.id if self.spec.keep_alive_seconds else None
+
+    @property
+    def pool_available(self) -> bool:
+        """Whether the job has ended and left its hosts to the next job that matches."""
+        return self.warm_pool is not None and self.warm_pool.status is PoolStatus.AVAILABLE
+
+    @property
+    def retained_seconds(self) -> int | None:
+        return None if self.warm_pool is None else self.warm_pool.retained_seconds

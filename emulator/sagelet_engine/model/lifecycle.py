@@ -1,0 +1,173 @@
+"""The life of a job: one table of statuses, and the one function that moves a job along it.
+
+Texts of `aws_texts` are AWS's; order and clock rules are those of public DescribeTrainingJob outputs:
+one transition per status with its message updated in place, each EndTime equal to the next StartTime,
+TrainingStartTime = start of Downloading, TrainingEndTime = start of the terminal status, or for a failed job the time
+when the failure was detected (botocore: DescribeTrainingJobResponse).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sagelet_engine.base.errors import JobNotInterruptible, SageletError
+from sagelet_engine.model import aws_texts, warm_pools
+from sagelet_engine.model.job import Attempt, J, Job, JobStatus, SecondaryStatus, StopCause, Transition
+
+S = SecondaryStatus
+
+WAITING_FOR_CAPACITY = aws_texts.WAITING_FOR_CAPACITY
+PREPARING_INSTANCES = aws_texts.PREPARING_INSTANCES
+DOWNLOADING_IMAGE = aws_texts.DOWNLOADING_IMAGE
+
+
+class IllegalTransition(SageletError):
+    """A bug in sagelet: the table does not allow this step."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What entering a secondary status means."""
+
+    job_status: JobStatus
+    message: str
+    follows: frozenset[SecondaryStatus]
+
+
+def _rule(job_status: JobStatus, message: str, *follows: SecondaryStatus) -> Rule:
+    return Rule(job_status, message, frozenset(follows))
+
+
+RUNNING = (S.STARTING, S.PENDING, S.DOWNLOADING, S.TRAINING)
+
+#: End an attempt of the job, not the job.
+ENDING_ATTEMPT = (S.INTERRUPTED, S.RESTARTING)
+
+RULES: dict[SecondaryStatus, Rule] = {
+    S.STARTING: _rule(JobStatus.IN_PROGRESS, aws_texts.STARTING, *ENDING_ATTEMPT),
+    # Only a job that has to wait gets this status. A job that finds capacity at once goes on from Starting.
+    S.PENDING: _rule(JobStatus.IN_PROGRESS, WAITING_FOR_CAPACITY, S.STARTING),
+    S.DOWNLOADING: _rule(JobStatus.IN_PROGRESS, aws_texts.DOWNLOADING_INPUT, S.STARTING, S.PENDING),
+    S.TRAINING: _rule(JobStatus.IN_PROGRESS, aws_texts.TRAINING, S.DOWNLOADING),
+    # These two last until the attempt's hosts are down.
+    S.INTERRUPTED: _rule(
+        JobStatus.IN_PROGRESS, "The managed spot training instances were interrupted", S.DOWNLOADING, S.TRAINING
+    ),
+    S.RESTARTING: _rule(JobStatus.IN_PROGRESS, "Restarting the training job", *RUNNING),
+    S.STOPPING: _rule(JobStatus.STOPPING, aws_texts.STOPPING, *RUNNING, S.UPLOADING, *ENDING_ATTEMPT),
+    # AWS uploads what is there for a failed job, too; a stopping job uploads within Stopping.
+    S.UPLOADING: _rule(JobStatus.IN_PROGRESS, aws_texts.UPLOADING, S.TRAINING),
+    S.COMPLETED: _rule(JobStatus.COMPLETED, aws_texts.COMPLETED, S.UPLOADING, S.STOPPING),
+    S.FAILED: _rule(JobStatus.FAILED, aws_texts.FAILED, *RUNNING, S.UPLOADING, S.STOPPING, *ENDING_ATTEMPT),
+    S.STOPPED: _rule(JobStatus.STOPPED, aws_texts.STOPPED, S.STOPPING),
+    S.MAX_RUNTIME_EXCEEDED: _rule(
+        JobStatus.STOPPED, "Training job runtime exceeded MaxRuntimeInSeconds provided", S.STOPPING
+    ),
+    S.MAX_WAIT_TIME_EXCEEDED: _rule(
+        JobStatus.STOPPED, "Training job runtime exceeded MaxWaitTimeInSeconds provided", S.STOPPING
+    ),
+}
+
+#: The terminal status of a stopped job, by what stopped it.
+STOPPED_AS = {
+    StopCause.USER: S.STOPPED,
+    StopCause.MAX_RUNTIME: S.MAX_RUNTIME_EXCEEDED,
+    StopCause.MAX_WAIT: S.MAX_WAIT_TIME_EXCEEDED,
+}
+
+
+def created(now_ms: int) -> tuple[Transition, ...]:
+    """The transitions of a job that has just been created."""
+    return (Transition(S.STARTING, RULES[S.STARTING].message, now_ms),)
+
+
+def advance(job: J, to: SecondaryStatus, now_ms: int, message: str | None = None, **changes: Any) -> J:
+    """The job after entering `to` (or, in `to` already, with a new message) at `now_ms`; `changes` are other fields.
+
+    Raises IllegalTransition when the table does not allow the step. A clock that went back does not make
+    the record go back: no time is less than the one before it.
+    """
+    current = job.transitions[-1]
+    now_ms = max(now_ms, job.modified_ms, current.start_ms)
+    if to is current.status:
+        renamed = replace(current, message=message or current.message)
+        return replace(job, transitions=(*job.transitions[:-1], renamed), modified_ms=now_ms, **changes)
+    rule = RULES[to]
+    if current.status not in rule.follows:
+        raise IllegalTransition(f"{job.key.name}: {current.status.value} -> {to.value}")
+    entered = Transition(to, message or rule.message, now_ms, now_ms if rule.job_status.terminal else None)
+    advanced = replace(
+        job,
+        status=rule.job_status,
+        secondary=to,
+        transitions=(*job.transitions[:-1], replace(current, end_ms=now_ms), entered),
+        modified_ms=now_ms,
+        **_clock(job, to, rule, now_ms),
+        **changes,
+    )
+    return replace(advanced, warm_pool=warm_pools.after_end(advanced)) if advanced.terminal else advanced
+
+
+def _clock(job: Job, to: SecondaryStatus, rule: Rule, now_ms: int) -> dict[str, Any]:
+    """What entering `to` does to the training clock, from which the bill follows."""
+    if to is S.DOWNLOADING:
+        first = now_ms if job.training_start_ms is None else job.training_start_ms
+        return {"training_start_ms": first, "attempt_start_ms": now_ms}
+    if rule.job_status.terminal and job.training_start_ms is not None:
+        # What made the job fail was known when its upload began, unless the upload itself failed.
+        detected = to is S.FAILED and job.verdict is not None and job.verdict.status is S.FAILED
+        return {"training_end_ms": job.transitions[-1].start_ms if detected else now_ms}
+    return {}
+
+
+def request_stop(job: J, cause: StopCause, now_ms: int) -> J:
+    """The job after a stop was asked for. A job that is being stopped already stays as it is."""
+    if job.stop_cause is not None:
+        return job
+    return advance(job, S.STOPPING, now_ms, stop_ms=now_ms, stop_cause=cause)
+
+
+def interrupt(job: J, now_ms: int) -> J:
+    """The job after its spot instances were taken away. Raises JobNotInterruptible when it has none."""
+    if not job.spec.spot:
+        raise JobNotInterruptible(f"{job.key.name} has no spot instances: submit it with EnableManagedSpotTraining")
+    if job.secondary not in RULES[S.INTERRUPTED].follows:
+        raise JobNotInterruptible(
+            f"{job.key.name} is in status {job.secondary.value}: only a job that downloads or trains can be interrupted"
+        )
+    return advance(job, S.INTERRUPTED, now_ms)
+
+
+def preparing(job: Job) -> str:
+    """The status message of a job that has its place and starts."""
+    return f"{PREPARING_INSTANCES} ({job.stand_in})" if job.stand_in else PREPARING_INSTANCES
+
+
+def restart(job: J, now_ms: int, *, keeps_place: bool = True) -> J:
+    """The next attempt of an interrupted or restarting job whose hosts are down.
+
+    It keeps its place and its GPUs, or goes back to where jobs wait.
+    """
+    place = {} if keeps_place else {"placed_ms": None, "gpus": (), "stand_in": ""}
+    now_ms = max(now_ms, job.modified_ms)
+    ended = Attempt(job.attempt_start_ms, now_ms, job.secondary, job.transitions[-1].message)
+    return advance(
+        job.without_attempt(),
+        S.STARTING,
+        now_ms,
+        preparing(job) if keeps_place else RULES[S.STARTING].message,
+        **place,
+        attempts=(*job.attempts, ended),
+        attempt_start_ms=None,
+        launched=False,
+    )
+
+
+def overdue(job: Job, now_ms: int) -> StopCause | None:
+    """The limit of StoppingCondition that the job has reached, or None, also if it is being stopped already."""
+    if job.stop_cause is not None:
+        return None
+    if job.running_ms(now_ms) >= job.spec.max_runtime_seconds * 1000:
+        return StopCause.MAX_RUNTIME
+    if job.max_wait_ms is not None and now_ms >= job.max_wait_ms:
+        return StopCause.MAX_WAIT
+    return None

@@ -1,0 +1,126 @@
+"""The port to S3: what jobs need from it. `sagelet_engine.s3` stores the bytes; tests use a stand-in."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from sagelet_engine.base.errors import SageletError
+
+
+class ObjectNotFound(SageletError):
+    """The bucket or the key does not exist."""
+
+
+class ObjectDamaged(SageletError):
+    """The bytes behind an object are gone, or are not those that were put."""
+
+
+@dataclass(frozen=True)
+class S3Uri:
+    """`s3://BUCKET/KEY`; the key may be empty and may be a prefix."""
+
+    bucket: str
+    key: str
+
+    @classmethod
+    def parse(cls, uri: str) -> "S3Uri":
+        """Raises ValueError when `uri` is not an s3:// URI with a bucket."""
+        scheme, separator, rest = uri.partition("://")
+        bucket, _, key = rest.partition("/")
+        if scheme != "s3" or not separator or not bucket:
+            raise ValueError(f"{uri!r} is not an S3 URI of the form s3://BUCKET/KEY")
+        return cls(bucket, key)
+
+    def __truediv__(self, part: str) -> "S3Uri":
+        return S3Uri(self.bucket, f"{self.key.rstrip('/')}/{part}" if self.key.strip("/") else part)
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    key: str
+    #: Bytes.
+    size: int
+    #: S3's ETag without quotes: the MD5 of an object that came in one piece.
+    etag: str = ""
+    #: When it was written, ms since the epoch; 0: not known.
+    modified_ms: int = 0
+
+
+class ObjectBatch(Protocol):
+    """Objects that come to be together."""
+
+    def create(self, key: str) -> AbstractContextManager[BinaryIO]:
+        """As `ObjectStore.create`; when its block fails this object is not among them."""
+        ...
+
+
+#: When a batch is committed: more objects save no more flushes, and bytes beyond this are most of the time anyway.
+BATCH_OBJECTS, BATCH_BYTES = 1000, 64 * 1024**2
+
+
+def batches(sized: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    """Names in batches, by (name, bytes)."""
+    names: list[str] = []
+    total = 0
+    for name, size in sized:
+        if names and (len(names) == BATCH_OBJECTS or total + size > BATCH_BYTES):
+            yield names
+            names, total = [], 0
+        names.append(name)
+        total += size
+    if names:
+        yield names
+
+
+class ObjectStore(Protocol):
+    """S3's bytes as one account sees them. Methods stream: memory does not grow with the size of an object."""
+
+    def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
+        """All objects under a prefix, in key order. Raises ObjectNotFound when the bucket does not exist."""
+        ...
+
+    def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+        """Writes one object to `target`, whose directory exists, and verifies it by its checksum.
+
+        Raises ObjectNotFound, ObjectDamaged.
+        """
+        ...
+
+    def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
+        """As `download`, but without a copy where the file system allows: nobody may write to `target`."""
+        ...
+
+    def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
+        """Stores a file as an object. Raises ObjectNotFound when the bucket does not exist."""
+        ...
+
+    def create(self, account: str, region: str, bucket: str, key: str) -> AbstractContextManager[BinaryIO]:
+        """A stream (it cannot seek) that becomes an object when the block ends well, and nothing otherwise.
+
+        Raises ObjectNotFound when the bucket does not exist.
+        """
+        ...
+
+    def batch(self, account: str, region: str, bucket: str) -> AbstractContextManager[ObjectBatch]:
+        """Many small objects, flushed and committed together when the block ends well. Otherwise no object is made.
+
+        Raises ObjectNotFound when the bucket does not exist.
+        """
+        ...
+
+    def delete(self, account: str, region: str, bucket: str, key: str) -> None:
+        """Removes an object. A missing object, or a missing bucket, is not an error."""
+        ...
+
+    def make_bucket(self, account: str, region: str, bucket: str) -> None:
+        """Makes a bucket. One that the account has already is not an error."""
+        ...
+
+    def has_bucket(self, account: str, bucket: str) -> bool:
+        """Whether the account has the bucket."""
+        ...

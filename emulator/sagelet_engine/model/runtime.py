@@ -1,0 +1,208 @@
+"""The runtime port: all that the rest of the engine knows about Docker, processes or Slurm.
+
+A *host* is one SageMaker instance of a job (`algo-1`, `algo-2`, ...). Every method may be called again after a
+crash of sagelet: a runtime keeps what it needs outside of this process (container labels, files of the host).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from sagelet_engine.model.cluster import Cluster
+
+#: Where AWS mounts a warm pool's persistent cache (developer guide, "SageMaker AI Managed Warm Pools"), in /opt/ml.
+WARM_POOL_CACHE = "sagemaker/warmpoolcache"
+#: Processes and threads of a host: generous for data loaders and compilers, and still an end to a fork bomb.
+MOST_PROCESSES = 16384
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A directory of this machine that the training code sees in its /opt/ml; nothing is copied."""
+
+    source: Path
+    #: Relative to /opt/ml; an empty directory is there already.
+    target: str
+    #: Where a runtime has no private mounts this cannot be enforced.
+    read_only: bool
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """One host to start."""
+
+    #: SageMaker's name of the host, `algo-1`; also its host name inside.
+    name: str
+    #: The directory that the training code sees as /opt/ml.
+    opt_ml: Path
+    #: sagelet's own files about this host (output, exit status); the training code never sees it.
+    run_dir: Path
+    #: Directories of /opt/ml that the training code can only read, relative to it (channels in FastFile mode).
+    read_only: tuple[str, ...] = ()
+    #: Kept from job to job (the persistent cache of a warm pool): seen as WARM_POOL_CACHE, where /opt/ml has a
+    #: directory for it.
+    cache: Path | None = None
+    mounts: tuple[Mount, ...] = ()
+    #: GPUs leased to this host, by UUID; empty: none.
+    gpu_uuids: tuple[str, ...] = ()
+    #: What its instance type has, as far as the catalogue knows it. On a smaller machine a host gets what that has.
+    vcpus: int | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """All that a runtime needs to start the hosts of one job."""
+
+    #: Unique for all time (a deleted job's name may be used again): the key of adoption.
+    job_id: str
+    #: For people: the TrainingJobName, goes into labels.
+    job_name: str
+    #: Reference of a local image; the process runtime runs without one.
+    image: str
+    hosts: tuple[HostPlan, ...]
+    #: ContainerEntrypoint of the request, or None for the image's own entry point.
+    entrypoint: tuple[str, ...] | None = None
+    #: Arguments after the entry point; SageMaker passes `train` when the request names neither.
+    arguments: tuple[str, ...] = ("train",)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: Shared memory of a host in bytes: PyTorch's data loader workers need more than Docker's 64 MiB.
+    shm_bytes: int = 2 * 1024**3
+    #: EnableNetworkIsolation: no traffic in or out, other than between the hosts of the job.
+    network_isolation: bool = False
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A host that was started. `ref` means something to its runtime only."""
+
+    host: str
+    ref: str
+    #: When the host was started, ms since the epoch.
+    started_ms: int
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What is true of a host now."""
+
+    running: bool
+    #: None while it runs; negative numbers never occur: a signal N reads 128 + N, as Docker says it.
+    exit_code: int | None = None
+    #: The kernel killed something in the host for memory; may be true with exit code 0 (a child died).
+    out_of_memory: bool = False
+    #: Why the host could not start or vanished, for people.
+    error: str | None = None
+    #: When it ended, ms since the epoch, as far as the runtime knows.
+    finished_ms: int | None = None
+    #: What `error` says is the request's, or the user's to mend: no other attempt would fare better.
+    refused: bool = False
+    #: Its machine was taken away for a job that goes first: the job may start again elsewhere.
+    interrupted: bool = False
+    #: It was ended because the time that the job had asked its cluster for was over.
+    time_over: bool = False
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a host takes of this machine."""
+
+    #: CPU time of all that ever ran in the host, in seconds of one core.
+    cpu_seconds: float
+    #: Memory that it holds now, without page cache that the kernel can drop.
+    memory_bytes: int
+    #: The most that it could hold: its own limit, or all memory of the machine.
+    memory_limit_bytes: int
+
+
+class Line(NamedTuple):
+    """One line that a host printed, without its line end."""
+
+    #: ms since the epoch, never less than the line before.
+    time_ms: int
+    text: str
+    #: Opaque to all but the runtime; `lines(handle, position)` continues right after this line.
+    position: str
+
+
+class Runtime(Protocol):
+    """Starts, watches and ends the hosts of training jobs."""
+
+    #: `process`, `docker`, ...
+    name: str
+    #: The name by which the hosts reach this machine, where sagelet's endpoint is.
+    endpoint_host: str
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """What the job's hosts have to be asked of before they are launched, or None if they run on this machine."""
+        ...
+
+    @property
+    def binds_read_only(self) -> bool:
+        """Whether no process of a host can write to the directories of HostPlan.read_only, not even as root."""
+        ...
+
+    @property
+    def knows_images(self) -> bool:
+        """Whether has_image tells what is there: not where the nodes of a cluster have the images."""
+        ...
+
+    def has_image(self, image: str) -> bool:
+        """Whether the image is there. Raises ClientFault when this runtime could not run it even if it were."""
+        ...
+
+    def launch(self, plan: LaunchPlan) -> list[Handle]:
+        """Starts every host of the plan; a host of this job id that exists already is returned, not started twice.
+
+        Raises ClientFault when the plan cannot run at all (the message says why and what to do) and
+        RuntimeUnavailable when the engine does not answer.
+        """
+        ...
+
+    def find(self, job_id: str) -> list[Handle]:
+        """The hosts of a job that exist, running or ended, e.g. after a restart of sagelet."""
+        ...
+
+    def jobs(self) -> set[str]:
+        """The ids of all jobs that have hosts by this data directory's id, or something else that `reap` removes.
+
+        Raises RuntimeUnavailable.
+        """
+        ...
+
+    def end_lost(self, *, dry_run: bool = False) -> list[str]:
+        """Ends hosts, of any data directory, whose directory was deleted, for certain; returns which, for people.
+
+        Raises RuntimeUnavailable.
+        """
+        ...
+
+    def observe(self, handle: Handle) -> Observation: ...
+
+    def usage(self, handle: Handle) -> Usage | None:
+        """What the host takes now, or None if it does not run. Cheap, but may take a second."""
+        ...
+
+    def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
+        """Follows what the host prints, in batches as they come: from after `position`, or from the start if None.
+
+        A batch may be empty (a heartbeat, at least one a second). Ends once the host has ended and its last line
+        is out. It may also end early (the Docker daemon restarts, or closes the log of a host that is about to be
+        down): believe the end only if `observe` said before the call that the host is down.
+
+        Raises OutputTooLong, after the lines that were read, for a host that has printed more than the runtime keeps.
+        """
+        ...
+
+    def stop(self, handle: Handle, *, force: bool = False) -> None:
+        """Asks the host to end (SIGTERM), or ends it (SIGKILL) with `force`. Returns at once; a dead host is fine."""
+        ...
+
+    def reap(self, job_id: str) -> None:
+        """Removes all that is left of a job's hosts, except their directories. A host that still runs is killed.
+
+        May be repeated, and for a job whose hosts have vanished.
+        """
+        ...

@@ -1,0 +1,117 @@
+"""Search as a query to the store: what a training job must satisfy, the order, and where to continue.
+
+Properties are those of the service model's shape TrainingJob. The caller has resolved their names and typed the values.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from sagelet_engine.model.training import TrainingJob
+
+
+class Kind(str, Enum):
+    """How the values of a property compare."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    #: Milliseconds since the epoch.
+    TIME = "time"
+    #: Text that compares as a number where it is one: hyperparameters.
+    PARAMETER = "parameter"
+    #: A structure, list or map: it is there or not.
+    GROUP = "group"
+
+
+class Operator(str, Enum):
+    """botocore shape Operator."""
+
+    EQUALS = "Equals"
+    NOT_EQUALS = "NotEquals"
+    GREATER_THAN = "GreaterThan"
+    GREATER_THAN_OR_EQUAL_TO = "GreaterThanOrEqualTo"
+    LESS_THAN = "LessThan"
+    LESS_THAN_OR_EQUAL_TO = "LessThanOrEqualTo"
+    CONTAINS = "Contains"
+    EXISTS = "Exists"
+    NOT_EXISTS = "NotExists"
+    IN = "In"
+
+
+Scalar = str | int | float
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property of training jobs.
+
+    `segments` are member names; each segment but the last ends at a list, whose items the next goes on from:
+    `InputDataConfig.ChannelName` is (("InputDataConfig",), ("ChannelName",)).
+    """
+
+    segments: tuple[tuple[str, ...], ...]
+    kind: Kind
+    #: The key, where the last segment ends at a map (`HyperParameters`, `Tags`, `Metrics`).
+    key: str | None = None
+    #: What DescribeTrainingJob shows where the request has no such member.
+    default: Scalar | None = None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A property, compared. `value`: in the type of the property's kind; a tuple for IN, or None for (NOT_)EXISTS."""
+
+    property: Property
+    operator: Operator
+    value: Scalar | tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class AnyItem:
+    """One item of a list satisfies all conditions; their properties start at the item."""
+
+    path: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """All of the terms, or (`every` False) one of them."""
+
+    terms: tuple["Condition | AnyItem | Group", ...]
+    every: bool = True
+
+
+Term = Condition | AnyItem | Group
+
+LAST_MODIFIED = Property((("LastModifiedTime",),), Kind.TIME)
+
+
+@dataclass(frozen=True)
+class SearchCursor:
+    """The last job of a page: its value of the property sorted by, or None if it has no value, and its id."""
+
+    value: Scalar | None
+    job_id: str
+
+
+@dataclass(frozen=True)
+class JobSearch:
+    """Jobs without the property that is sorted by count as less than all that have it."""
+
+    account: str
+    region: str
+    where: Group = Group(())
+    sort_by: Property = LAST_MODIFIED
+    ascending: bool = False
+    limit: int = 10
+    after: SearchCursor | None = None
+
+
+@dataclass(frozen=True)
+class SearchPage:
+    jobs: list[TrainingJob]
+    #: Matching jobs on all pages.
+    total: int
+    #: Where the next page starts, or None if this was the last.
+    next: SearchCursor | None

@@ -1,0 +1,50 @@
+"""Where metric points and statuses go beside sagelet's own store. The API provides both: CloudWatch and EventBridge."""
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from sagelet_engine.model.job import JobKey, JobKind
+from sagelet_engine.model.training import TrainingJob
+
+log = logging.getLogger(__name__)
+
+#: CloudWatch namespace of training metrics (AWS: "Monitor Amazon SageMaker with Amazon CloudWatch").
+NAMESPACE = JobKind.TRAINING.log_group
+
+
+class MetricPoint(NamedTuple):
+    """One value of one metric of a training job."""
+
+    name: str
+    value: float
+    #: ms since the epoch.
+    time_ms: int
+    #: `algo-1` for an instance metric, in percent; empty: a metric of the job as a whole.
+    host: str = ""
+
+
+class MetricSink(Protocol):
+    def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
+        """Puts points into namespace /aws/sagemaker/TrainingJobs.
+
+        Dimension: TrainingJobName; of an instance metric: Host=JOB/algo-N, unit Percent.
+        """
+        ...
+
+
+def publish(sink: MetricSink, key: JobKey, points: list[MetricPoint]) -> None:
+    """CloudWatch is a copy: the store has the points and brings them back at the next start."""
+    try:
+        sink.publish(key.account, key.region, key.name, points)
+    except Exception:
+        log.exception("%s: %d metric points did not reach CloudWatch", key.name, len(points))
+
+
+class StatusSink(Protocol):
+    def announce(self, job: TrainingJob) -> None:
+        """Takes a status that a job entered; `job` is its record as of then.
+
+        Each job's statuses come in order, those before a crash perhaps twice. Must not raise.
+        """
+        ...

@@ -1,0 +1,129 @@
+"""Decides how a job ended: from the facts about its hosts to a status and AWS's FailureReason."""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagelet_engine.base import nofollow
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.job import Job, SecondaryStatus, Verdict
+from sagelet_engine.model.lifecycle import STOPPED_AS
+from sagelet_engine.model.runtime import Observation
+
+#: botocore shape FailureReason.
+REASON_LIMIT = 1024
+
+#: Below /opt/ml/output: what the workers of a host say of their end.
+WORKERS = Path("sagelet", "workers")
+#: What a killed process gains on those that fail by its death: they notice at once, its launcher a little later.
+KILLED_BEFORE_MS = 2000
+#: 128 + SIGKILL.
+KILLED = 137
+
+#: As AWS words them, and nothing else: clients compare the whole text.
+INTERNAL = Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR)
+CAPACITY = Verdict(SecondaryStatus.FAILED, f"CapacityError: {aws_texts.NO_CAPACITY}")
+
+
+def judge(job: Job, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> Verdict:
+    """The verdict over a job whose hosts are all down.
+
+    A stopped job is stopped whatever its script returned; otherwise the host speaks that failed first: the others were
+    ended because of it. As on AWS a failure file fails the job even with exit code 0.
+
+    A host whose workers died says when the first of them did (images/runtime, workers/worker_failures.py): its peers on
+    other hosts fail by that at once, and their hosts may well end before its own.
+    """
+    if job.stop_cause is not None:
+        return Verdict(STOPPED_AS[job.stop_cause])
+    first = first_failed(hosts, failure_files)
+    if first is None:
+        return Verdict(SecondaryStatus.COMPLETED)
+    host = hosts[first]
+    if host.refused:
+        return client_error(f"{first}: {host.error}")
+    if host.exit_code is None:
+        return internal_error(f"{first}: {host.error or 'the host disappeared'}")
+    text = failure_text(failure_files[first])
+    return Verdict(SecondaryStatus.FAILED, algorithm_error(text or host_error(host), host.exit_code))
+
+
+def first_failed(hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> str | None:
+    """The host that failed first, of hosts that are down, or None if none failed."""
+    bad = [name for name, host in hosts.items() if failed(host, failure_files[name])]
+    # One whose end nobody knows has vanished: it comes before those that were ended for it.
+    return min(bad, key=lambda name: _failed_ms(hosts[name], failure_files[name]), default=None)
+
+
+def _failed_ms(host: Observation, failure_file: Path) -> int:
+    """When a host failed, ms since the epoch; one whose end nobody knows before all others."""
+    if not host.finished_ms:
+        return 0
+    died = _worker_died_ms(failure_file.parent)
+    if died is None:
+        # Killed as a whole, so without a word: its peers saw their connections close before it was seen to end.
+        return host.finished_ms - (KILLED_BEFORE_MS if host.exit_code == KILLED else 0)
+    return min(died, host.finished_ms)
+
+
+def _worker_died_ms(output: Path) -> int | None:
+    note = WORKERS / "failure.json"
+    text = failure_text(output / note, within=1 + len(note.parts))
+    try:
+        note = json.loads(text or "")
+        return int(note["time_ms"]) - (KILLED_BEFORE_MS if note["killed"] else 0)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # the container may write anything
+        return None
+
+
+def failed(host: Observation, failure_file: Path) -> bool:
+    """Whether a host that is down fails its job."""
+    return host.exit_code != 0 or failure_text(failure_file) is not None
+
+
+def algorithm_error(text: str, exit_code: int) -> str:
+    """`AlgorithmError: <failure file>, exit code: N`, cut within the text so that the exit code survives."""
+    room = REASON_LIMIT - len(aws_texts.algorithm_error("", exit_code))
+    return aws_texts.algorithm_error(text[:room], exit_code)
+
+
+def host_error(host: Observation) -> str:
+    """What the platform knows when the container left no failure file; AWS's text is empty then."""
+    if host.out_of_memory:
+        return "OutOfMemory: Process killed by SIGKILL (signal 9)"
+    return host.error or ""
+
+
+def internal_error(cause: str) -> Verdict:
+    return Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR, cause.strip().rstrip("."))
+
+
+def with_cause(message: str, verdict: Verdict) -> str:
+    """A StatusMessage that says what only sagelet knows."""
+    return f"{message} (sagelet: {verdict.cause})"[:REASON_LIMIT] if verdict.cause else message
+
+
+def is_internal(verdict: Verdict) -> bool:
+    """Whether RetryStrategy applies: AWS retries after an InternalServerError only."""
+    return (verdict.failure_reason or "").startswith("InternalServerError")
+
+
+def client_error(message: str) -> Verdict:
+    return Verdict(SecondaryStatus.FAILED, f"ClientError: {message}"[:REASON_LIMIT])
+
+
+def capacity_error(message: str) -> Verdict:
+    return Verdict(SecondaryStatus.FAILED, f"CapacityError: {message}"[:REASON_LIMIT])
+
+
+def failure_text(path: Path, within: int = 2) -> str | None:
+    """The failure file's first 1024 characters, or None if there is no such ordinary file.
+
+    `within`: how many names at its end are the container's to make.
+    """
+    try:
+        with nofollow.open_path(path, within) as file:
+            return io.TextIOWrapper(file, encoding="utf-8", errors="replace").read(REASON_LIMIT)
+    except nofollow.NoFile:
+        return None

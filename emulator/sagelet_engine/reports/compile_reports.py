@@ -1,0 +1,114 @@
+"""The compile report of one attempt of a job: read live from its hosts, kept as a file when they have ended.
+
+The file is in a directory of its own, which is removed with the job's, and which goes into output.tar.gz.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.doctor.text import log_lines
+from sagelet_engine.model.sinks import MetricSink, publish
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.store.jobs import Store
+from sagelet_engine.telemetry.compiler.points import points
+from sagelet_engine.telemetry.compiler.reading import workers_of
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.text import summary
+from sagelet_engine.telemetry.compiler.worker import WorkerReport
+
+FILE = "compiler-report.json"
+Findings = tuple[dict[str, Any], ...]
+Diagnose = Callable[[CompilerReport], Findings]
+
+
+def read(job: TrainingJob, directories: JobDirectories, *, final: bool = False) -> CompilerReport | None:
+    """Returns what the workers of the attempt have reported so far, or None if they have reported nothing.
+
+    `final`: its hosts are down.
+    """
+    workers = [worker for host in job.hosts for worker in workers_of(directories.host(host).opt_ml, host)]
+    return _of(job, workers, final=final) if workers else None
+
+
+def _of(job: TrainingJob, workers: Iterable[WorkerReport], *, final: bool) -> CompilerReport:
+    told = job.compilation
+    reason = told.reason if told is not None and not told.compiled else ""
+    return CompilerReport.of(job.key.name, workers, job.attempt, final=final, reason=reason)
+
+
+def kept(directories: JobDirectories) -> CompilerReport | None:
+    """Returns the report that was kept when the attempt's hosts were down, or as it was last seen."""
+    try:
+        text = (directories.report / FILE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return CompilerReport.from_json(json.loads(text))
+
+
+def current(data: Path, job: TrainingJob) -> CompilerReport | None:
+    """Returns the newest report of a job in any status, or None if no worker has reported."""
+    directories = JobDirectories.of(data, job)
+    saved = kept(directories)
+    if job.terminal or (saved is not None and saved.final and saved.attempt == job.attempt):
+        return saved
+    return read(job, directories) or saved
+
+
+class CompileReports:
+    """Keeps the report of the current attempt, and passes its figures on."""
+
+    def __init__(self, store: Store, sink: MetricSink, clock: Clock, directories: JobDirectories) -> None:
+        self._store = store
+        self._sink = sink
+        self._clock = clock
+        self._directories = directories
+        self._published: dict[str, float] = {}
+
+    def look(self, job: TrainingJob) -> None:
+        """Sends changed figures to CloudWatch while the hosts run."""
+        report = read(job, self._directories)
+        if report is not None:
+            self._keep(report)
+            self._publish(job, report)
+
+    def conclude(self, job: TrainingJob, diagnose: Diagnose | None = None) -> list[str]:
+        """Keeps the report of hosts that are down. Returns lines for the log of a compiled job. May be repeated.
+
+        Without `diagnose` it keeps the findings of an earlier call.
+        """
+        report = read(job, self._directories, final=True) or _of(job, (), final=True)
+        findings = self._earlier(job) if diagnose is None else diagnose(report)
+        if not report.workers and not findings:
+            return []
+        report = replace(report, findings=findings)
+        self._keep(report)
+        if report.workers:
+            self._publish(job, report)
+        own = [f"sagelet: {summary(report)}"] if report.compiled else []
+        return own + list(log_lines(job.key.name, findings))
+
+    def _earlier(self, job: TrainingJob) -> Findings:
+        saved = kept(self._directories)
+        return saved.findings if saved is not None and saved.attempt == job.attempt else ()
+
+    def _keep(self, report: CompilerReport) -> None:
+        directory = self._directories.report
+        directory.mkdir(parents=True, exist_ok=True)
+        scratch = self._directories.report_scratch
+        scratch.write_text(json.dumps(report.to_json(), indent=1), encoding="utf-8")
+        os.replace(scratch, directory / FILE)
+
+    def _publish(self, job: TrainingJob, report: CompilerReport) -> None:
+        changed = [
+            point for point in points(report, self._clock.now_ms()) if self._published.get(point.name) != point.value
+        ]
+        if changed:
+            self._store.points.put_host(job.id, changed)
+            publish(self._sink, job.key, changed)
+        self._published |= {point.name: point.value for point in changed}

@@ -1,0 +1,150 @@
+"""Collects what the doctor looks at: a job's request, scripts, report, last lines, and a native job to compare with."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sagelet_engine.data import sdk_v3
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup
+from sagelet_engine.doctor.diagnosis import diagnose
+from sagelet_engine.doctor.reading import read_sources
+from sagelet_engine.doctor.sources import Sources
+from sagelet_engine.model import verdict
+from sagelet_engine.model.job import JobStatus, SecondaryStatus, Verdict
+from sagelet_engine.model.listing import JobQuery
+from sagelet_engine.model.runtime import Observation
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.reports import compile_reports
+from sagelet_engine.store.jobs import Store
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+
+#: Directories of scripts, relative to /opt/ml: AWS's toolkit unpacks them into the first, SDK v3 has a channel.
+SOURCES = ("code", "input/data/code")
+#: Number of a host's last lines that may say why it failed.
+LAST_LINES = 300
+#: Number of newest jobs that are searched for a native one.
+RECENT_JOBS = 100
+DEBUG = "sagemaker_training_compiler_debug_mode"
+PROGRAM = "sagemaker_program"
+#: Parts of the names of hyperparameters that may differ between a native job and its compiled one.
+_VARIED = ("batch", "learning_rate", "lr", "epoch", "steps", "n_gpus", "num_gpus", "sagemaker_", "training_script")
+
+
+@dataclass(frozen=True)
+class End:
+    """How a job ends, once all its hosts are down."""
+
+    verdict: Verdict
+    hosts: Mapping[str, Observation]
+
+
+@dataclass(frozen=True)
+class Consultation:
+    """Asks the doctor about a job. `data`: the data directory."""
+
+    store: Store
+    data: Path
+
+    def findings(
+        self, job: TrainingJob, report: CompilerReport, now_ms: int, end: End | None = None
+    ) -> tuple[dict[str, Any], ...]:
+        """Returns the findings, JSON-ready. `end` is None while the job runs, and for a job that ended long ago."""
+        setup = setup_of(job)
+        sources = self._sources(job)
+        progress = self._progress(job, report, now_ms, end)
+        case = Case(report, sources, setup, progress, self._baseline(job, setup, sources))
+        return tuple(finding.to_json() for finding in diagnose(case))
+
+    def _sources(self, job: TrainingJob) -> Sources:
+        host = JobDirectories.of(self.data, job).host(job.hosts[0])
+        return read_sources(host.opt_ml, SOURCES)
+
+    def _progress(self, job: TrainingJob, report: CompilerReport, now_ms: int, end: End | None) -> Progress:
+        hosts: Mapping[str, Observation] = end.hosts if end else {}
+        directories = JobDirectories.of(self.data, job)
+        first = verdict.first_failed(hosts, {host: directories.host(host).failure_file for host in hosts})
+        lines, last_ms = self._last_lines(job, first or job.hosts[0])
+        if end is None and job.secondary is SecondaryStatus.TRAINING:
+            return _under_way(report, now_ms, lines, last_ms)
+        return Progress(
+            (end.verdict.status if end else job.status).value,
+            out_of_memory=any(host.out_of_memory for host in hosts.values()),
+            exit_code=hosts[first].exit_code if first else None,
+            last_lines=lines,
+        )
+
+    def _last_lines(self, job: TrainingJob, host: str) -> tuple[list[str], int]:
+        """Returns a host's last lines in this attempt, and when any host printed last, ms since the epoch."""
+        streams = self.store.streams(job.key.account, job.key.region, f"{job.key.name}/")
+        own = [stream for stream in streams if stream.job_id == job.id]
+        last_ms = max((stream.last_ms or stream.created_ms for stream in own), default=0)
+        newest = max((stream for stream in own if stream.host == host), key=lambda one: one.created_ms, default=None)
+        if newest is None:
+            return [], last_ms
+        events = self.store.events(newest.id, limit=LAST_LINES, newest_first=True)
+        return [event.text for event in reversed(events)], last_ms
+
+    def _baseline(self, job: TrainingJob, setup: Setup, sources: Sources) -> Baseline | None:
+        """Returns the newest completed native job with the same scripts and hyperparameters, but for `_VARIED`."""
+        if not setup.compiled or not sources:
+            return None
+        query = JobQuery(
+            job.key.account, job.key.region, status=JobStatus.COMPLETED, ascending=False, limit=RECENT_JOBS
+        )
+        for other in self.store.page(query).jobs:
+            theirs = setup_of(other)
+            if theirs.compiled or other.id == job.id or _compared(setup) != _compared(theirs):
+                continue
+            if self._sources(other).same_as(sources) and (report := compile_reports.current(self.data, other)):
+                return Baseline(other.key.name, report.workers)
+        return None
+
+
+def _compared(setup: Setup) -> dict[str, str]:
+    given = setup.hyperparameters
+    same = {name: value for name, value in given.items() if not any(part in name.lower() for part in _VARIED)}
+    return same | {PROGRAM: given.get(PROGRAM, "")}
+
+
+def setup_of(job: TrainingJob) -> Setup:
+    request = job.request
+    given = {name: _plain(value) for name, value in job.spec.hyperparameters.items()}
+    compiler = sdk_v3.compiler_parameters(job.spec) if sdk_v3.is_driven(job) else given
+    profiler = request.get("ProfilerConfig") or {}
+    return Setup(
+        instances=tuple((group.instance_type, len(group.hosts)) for group in job.spec.instance_groups),
+        hyperparameters=given,
+        compiled=_true(compiler.get(sdk_v3.ENABLED)),
+        debug=_true(compiler.get(DEBUG)),
+        debugger=bool(request.get("DebugHookConfig")),
+        profiler=bool(profiler) and not profiler.get("DisableProfiler"),
+    )
+
+
+def _plain(value: str) -> str:
+    """Removes the quotes of JSON: the SDK sends `"train.py"` with them."""
+    try:
+        decoded = json.loads(value)
+    except ValueError:
+        return value
+    return decoded if isinstance(decoded, str) else value
+
+
+def _true(value: str | None) -> bool:
+    return _plain(value or "").strip().lower() in ("true", "1", "yes")
+
+
+def _under_way(report: CompilerReport, now_ms: int, lines: list[str], last_ms: int) -> Progress:
+    """Returns the progress of a job that trains. `last_ms`: when it printed last."""
+    running = [worker for worker in report.workers if not worker.finished]
+    last_ms = max([last_ms, *(worker.last_step_ms for worker in running)])
+    since = max((worker.compiling_since_ms for worker in running), default=0)
+    return Progress(
+        "InProgress",
+        silent_seconds=max(0, now_ms - last_ms) / 1000 if last_ms else None,
+        compiling_seconds=max(0, now_ms - since) / 1000 if since else 0.0,
+        last_lines=lines,
+    )

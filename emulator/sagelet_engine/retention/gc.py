@@ -1,0 +1,185 @@
+"""Removes what ended jobs leave behind: their directories by age and size, their records by age.
+
+Packages that they installed from requirements files stay as long as directories do.
+
+On AWS the disks of a job's instances are gone when it ends. Here they stay for a while, because people look at them.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.errors import JobNotDeletable, JobNotFound, WarmPoolAvailable
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.data import removal
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.data.removal import DirectoryStays
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.reports import code_digest
+from sagelet_engine.retention.environments import Environment, Environments
+from sagelet_engine.store.jobs import EndedJob, StaleRecord, Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Keep:
+    """How long and how much is kept. None means without limit."""
+
+    #: Seconds since the job ended (or was last changed), or since kept packages were last used.
+    files_seconds: int | None = None
+    #: Bytes of the directories of ended jobs except the youngest, as `du` counts them. As much again for kept packages.
+    files_bytes: int | None = None
+    #: Seconds since the end after which the job itself is removed, with its logs and metrics.
+    jobs_seconds: int | None = None
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was removed, or would be in a dry run."""
+
+    #: Number of jobs that were forgotten.
+    jobs: int = 0
+    #: Number of jobs whose directories were removed, including forgotten jobs.
+    directories: int = 0
+    #: Their bytes on the disk, as `du` counts.
+    bytes: int = 0
+    #: Number of kept packages that were removed, and their bytes.
+    environments: int = 0
+    environment_bytes: int = 0
+    #: Why something could not be removed, for people.
+    stays: tuple[str, ...] = ()
+
+
+class Collector:
+    """Removes files and records. Only the process that owns the data directory may use it."""
+
+    def __init__(self, store: Store, data: Path, clock: Clock) -> None:
+        self._store = store
+        self._data = data
+        self._clock = clock
+        self._guard = threading.Lock()
+        #: Bytes of the directories of ended jobs by job id. They do not change any more.
+        self._sizes: dict[str, int] = {}
+        self._environments = Environments(data)
+
+    def forget(self, job: TrainingJob) -> None:
+        """Deletes a job that has ended: directory, then record, tags, logs and metrics. What is in S3 stays.
+
+        The directory goes first: a crash in between leaves a record that can be deleted again.
+        Raises JobNotFound, JobNotDeletable, WarmPoolAvailable, DirectoryStays.
+        """
+        while True:
+            if not job.terminal:
+                raise JobNotDeletable(job.status.value)
+            if job.pool_available:
+                raise WarmPoolAvailable(job.key.name)
+            with self._guard:
+                removal.remove_job(self._data, job)
+                failpoint(Failpoint.BEFORE_DELETE)
+            try:
+                self._store.delete(job)
+                failpoint(Failpoint.AFTER_DELETE)
+                return
+            except StaleRecord:
+                job = self._store.get_by_id(job.id)
+
+    def collect(self, keep: Keep, *, dry_run: bool = False) -> Collected:
+        """Removes what exceeds `keep`. Raises StoreUnavailable."""
+        ended = self._store.ended_jobs()
+        self._forget_sizes(ended)
+        sizes = {job.id: size for job in ended if (size := self._size(job))}
+        forgotten = self._before_ms(keep.jobs_seconds)
+        gone = {job.id for job in ended if job.modified_ms <= forgotten}
+        left = [job for job in ended if job.id not in gone and job.id in sizes]
+        files = _too_much(left, sizes, self._before_ms(keep.files_seconds), keep.files_bytes)
+        jobs = directories = freed = 0
+        stays: list[str] = []
+        for job in [*(one for one in ended if one.id in gone), *files]:
+            try:
+                removed = dry_run or (self._forget(job) if job.id in gone else self._remove_files(job))
+            except DirectoryStays as error:
+                stays.append(str(error))
+                continue
+            if removed:
+                jobs += job.id in gone
+                directories += job.id in sizes
+                freed += sizes.get(job.id, 0)
+        environments = self._environments_gone(keep, stays, dry_run=dry_run)
+        taken = sum(one.bytes for one in environments)
+        return Collected(jobs, directories, freed, len(environments), taken, tuple(stays))
+
+    def _environments_gone(self, keep: Keep, stays: list[str], *, dry_run: bool) -> list[Environment]:
+        before = self._before_ms(keep.files_seconds)
+        try:
+            return self._environments.trim(before, keep.files_bytes, dry_run=dry_run)
+        except (OSError, DirectoryStays) as error:
+            stays.append(f"packages that jobs installed stay: {error}")
+            return []
+
+    def _before_ms(self, seconds: int | None) -> int:
+        return -1 if seconds is None else self._clock.now_ms() - 1000 * seconds
+
+    def _forget(self, ended: EndedJob) -> bool:
+        try:
+            self.forget(self._store.get_by_id(ended.id))
+        except (JobNotFound, JobNotDeletable, WarmPoolAvailable) as error:
+            log.debug("%s is not forgotten: %s", ended.id, error)
+            return False
+        self._sizes.pop(ended.id, None)
+        return True
+
+    def _remove_files(self, ended: EndedJob) -> bool:
+        try:
+            job = self._store.get_by_id(ended.id)
+        except JobNotFound:
+            return False
+        if not job.terminal or job.pool_available:
+            return False
+        with self._guard:
+            code_digest.keep(self._data, job)
+            root = self._root(ended)
+            for path in _removable(root):
+                removal.remove(path)
+            # Most jobs have no report, and an empty directory takes a block of the disk.
+            removal.remove_empty(JobDirectories(root).report)
+            removal.remove_empty(root)
+        self._sizes[ended.id] = 0
+        return True
+
+    # --- sizes ------------------------------------------------------------------------------------------------
+
+    def _root(self, ended: EndedJob) -> Path:
+        return self._data / "jobs" / ended.account / ended.region / ended.id
+
+    def _size(self, ended: EndedJob) -> int:
+        """Returns the bytes on the disk that removing a job's files frees. A directory is walked once."""
+        if ended.id not in self._sizes:
+            self._sizes[ended.id] = sum(map(removal.bytes_below, _removable(self._root(ended))))
+        return self._sizes[ended.id]
+
+    def _forget_sizes(self, ended: list[EndedJob]) -> None:
+        known = {job.id for job in ended}
+        self._sizes = {job_id: size for job_id, size in self._sizes.items() if job_id in known}
+
+
+def _removable(root: Path) -> Iterator[Path]:
+    """Yields all of a job's directory but its report, which the doctor and the comparison need."""
+    try:
+        names = sorted(os.listdir(root))
+    except FileNotFoundError:
+        return
+    yield from (root / name for name in names if root / name != JobDirectories(root).report)
+
+
+def _too_much(jobs: list[EndedJob], sizes: Mapping[str, int], old_ms: int, most: int | None) -> Iterator[EndedJob]:
+    """Jobs whose files go, oldest first: those that are too old, and the oldest while all take too much."""
+    above = 0 if most is None else sum(sizes[job.id] for job in jobs) - most
+    for job in jobs:
+        if job.modified_ms <= old_ms or (above > 0 and job is not jobs[-1]):
+            above -= sizes[job.id]
+            yield job

@@ -1,0 +1,65 @@
+"""The log group as a whole: made, kept for some days, tagged, deleted."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.model.log_events import LogGroup, LogStream
+from sagelet_engine.store.jobs import Store
+
+DAY_MS = 86_400_000
+
+
+class LogKeeper:
+    """What can be done to the log group of training jobs of an account and region."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def get(self, account: str, region: str) -> LogGroup | None:
+        """Returns the group. None until it is made or a job has a log stream."""
+        return self._store.log_groups.get(account, region)
+
+    def exists(self, account: str, region: str) -> bool:
+        return self._store.log_groups.exists(account, region)
+
+    def create(self, account: str, region: str, tags: Mapping[str, str]) -> None:
+        """Makes the group before the first job does."""
+        self._store.log_groups.put(account, region, LogGroup(self._clock.now_ms(), tags=tags))
+
+    def set_retention(self, account: str, region: str, days: int | None) -> None:
+        """Keeps events for `days`, or for ever. Older ones are removed at once. The group must exist."""
+        self._store.log_groups.put(account, region, replace(self._existing(account, region), retention_days=days))
+        self._expire(account, region, days)
+
+    def set_tags(self, account: str, region: str, tags: Mapping[str, str]) -> None:
+        """Replaces all tags. The group must exist."""
+        self._store.log_groups.put(account, region, replace(self._existing(account, region), tags=tags))
+
+    def delete(self, account: str, region: str) -> None:
+        """Deletes the group with all streams. A running job makes both again with its next line."""
+        self._store.log_groups.delete(account, region)
+
+    def delete_stream(self, stream: LogStream) -> None:
+        self._store.log_groups.delete_stream(stream.id)
+
+    def oldest_ms(self, account: str, region: str) -> int:
+        """Returns the earliest time of events that are shown, in ms since the epoch."""
+        days = self._store.log_groups.retention_days(account, region)
+        return 0 if days is None else self._before_ms(days)
+
+    def expire(self) -> None:
+        """Removes every event that is older than its group's retention."""
+        for account, region, days in self._store.log_groups.limited():
+            self._expire(account, region, days)
+
+    def _existing(self, account: str, region: str) -> LogGroup:
+        return self._store.log_groups.get(account, region) or LogGroup(self._clock.now_ms())
+
+    def _expire(self, account: str, region: str, days: int | None) -> None:
+        if days is not None:
+            self._store.log_groups.expire(account, region, self._before_ms(days))
+
+    def _before_ms(self, days: int) -> int:
+        return self._clock.now_ms() - days * DAY_MS

@@ -1,0 +1,49 @@
+"""The thread that removes what is too old, or too much: log events, jobs' directories, jobs."""
+
+import logging
+import threading
+
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.retention.gc import Collector, Keep
+from sagelet_engine.retention.logs import LogKeeper
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks while no job ends. Log events that are too old are not shown in the meantime.
+LOOK_SECONDS = 3600.0
+#: Seconds between two looks while jobs end: a look costs some milliseconds per thousand ended jobs.
+PAUSE_SECONDS = 30.0
+
+
+class Tidying(threading.Thread):
+    """Looks at its start, after jobs have ended, and every LOOK_SECONDS, until the engine closes."""
+
+    def __init__(self, logs: LogKeeper, collector: Collector, keep: Keep, closing: threading.Event) -> None:
+        super().__init__(name="tidying", daemon=True)
+        self._logs = logs
+        self._collector = collector
+        self._keep = keep
+        self._closing = closing
+        self._due = threading.Event()
+
+    def wake(self) -> None:
+        """Says that a job has ended, or that the engine closes."""
+        self._due.set()
+
+    def run(self) -> None:
+        while not self._closing.is_set():
+            self._due.clear()
+            try:
+                self._logs.expire()
+                done = self._collector.collect(self._keep)
+            except StoreUnavailable as error:
+                log.warning("what is too old stays for now: %s", error)
+            else:
+                for message in done.stays:
+                    log.warning("%s", message)
+                if done.directories or done.jobs:
+                    log.info("%d directories of ended jobs and %d jobs are gone", done.directories, done.jobs)
+                if done.environments:
+                    log.info("packages of %d requirements files are gone", done.environments)
+            self._closing.wait(PAUSE_SECONDS)
+            self._due.wait(LOOK_SECONDS)

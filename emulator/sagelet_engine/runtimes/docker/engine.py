@@ -1,0 +1,132 @@
+"""The Docker Engine: the client that all jobs of a server share, and facts about the engine, if one answers."""
+
+import ipaddress
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import docker
+from docker.errors import DockerException, NotFound
+from requests.exceptions import RequestException
+
+from sagelet_engine.model.runtime import Usage
+
+#: Connections that are kept open; more may be used at once.
+KEPT_CONNECTIONS = 64
+#: The part of every address that docker-py gives a local engine.
+LOCAL = "http+docker://"
+
+
+def connect() -> docker.DockerClient:
+    """Returns a client of the engine that DOCKER_HOST names, or of the local one. Raises DockerException."""
+    client = docker.from_env(max_pool_size=KEPT_CONNECTIONS)
+    _keep_one_pool(client.api.adapters.get(LOCAL))
+    return client
+
+
+def _keep_one_pool(adapter: Any) -> None:
+    """Makes docker-py use one pool of connections. It keeps a pool for each path and closes the oldest of 25.
+
+    A request that has just got the closed pool fails with AttributeError. Jobs failed so when many ran at once.
+    """
+    if hasattr(adapter, "pools"):
+        adapter.get_connection = partial(_whatever_the_path, adapter.get_connection)
+
+
+def _whatever_the_path(connection: Any, _url: str, proxies: Any = None) -> Any:
+    return connection(f"{LOCAL}localhost", proxies)
+
+
+def usage(stats: Mapping[str, Any]) -> Usage | None:
+    """Reads an answer of `GET /containers/ID/stats`. None if the container does not run: then it has no memory.
+
+    Page cache that is not in use does not count, as in `docker stats`: cgroup v2 calls it inactive_file, v1
+    total_inactive_file.
+    """
+    memory = stats.get("memory_stats") or {}
+    if "usage" not in memory:
+        return None
+    details = memory.get("stats") or {}
+    cache = details.get("total_inactive_file", details.get("inactive_file", 0))
+    return Usage(
+        cpu_seconds=stats["cpu_stats"]["cpu_usage"]["total_usage"] / 1e9,
+        memory_bytes=max(0, memory["usage"] - cache),
+        memory_limit_bytes=memory["limit"],
+    )
+
+
+#: Seconds until an engine that does not answer counts as absent.
+PROBE_TIMEOUT_S = 3
+
+
+@dataclass(frozen=True)
+class DockerFacts:
+    """A Docker Engine."""
+
+    #: Version of the engine, `28.2.2`.
+    version: str
+    #: Address of this machine on Docker's default bridge, where containers reach it, or None if there is no such
+    #: bridge.
+    bridge_gateway: str | None
+    #: The NVIDIA container toolkit is set up (as a runtime or through CDI).
+    gpus: bool
+    #: The engine runs as an ordinary user: root in a container is that user.
+    rootless: bool
+    #: Directory of images and containers, on the engine's machine.
+    root: str = ""
+    #: Memory in bytes and CPUs of its machine, which may be virtual. 0 if it is not known.
+    memory: int = 0
+    cpus: int = 0
+    #: Whether its control groups limit memory and CPU time. Those of a rootless engine often do not.
+    limits_memory: bool = True
+    limits_cpus: bool = True
+    #: Images and containers are on overlay2 over XFS, which can hold a container's own files to a size.
+    may_limit_storage: bool = False
+
+
+def probe(client: docker.DockerClient | None = None) -> DockerFacts | None:
+    """Asks `client`, or the engine of the environment (DOCKER_HOST and so on). None if no engine answers."""
+    try:
+        if client is not None:
+            return facts(client)
+        with closing(docker.from_env(timeout=PROBE_TIMEOUT_S)) as own:
+            return facts(own)
+    except (DockerException, RequestException):
+        return None
+
+
+def facts(client: docker.DockerClient) -> DockerFacts:
+    """Asks the engine. Raises DockerException or RequestException if it does not answer."""
+    info = client.info()
+    return DockerFacts(
+        version=str(info.get("ServerVersion", "")),
+        bridge_gateway=_bridge_gateway(client),
+        gpus=_has_gpus(info),
+        rootless=any("name=rootless" in option for option in info.get("SecurityOptions") or ()),
+        root=str(info.get("DockerRootDir") or ""),
+        memory=int(info.get("MemTotal") or 0),
+        cpus=int(info.get("NCPU") or 0),
+        limits_memory=bool(info.get("MemoryLimit", True)),
+        limits_cpus=bool(info.get("CpuCfsQuota", True)),
+        may_limit_storage=["Backing Filesystem", "xfs"] in (info.get("DriverStatus") or ()),
+    )
+
+
+def _bridge_gateway(client: docker.DockerClient) -> str | None:
+    try:
+        ipam = client.networks.get("bridge").attrs.get("IPAM") or {}
+    except NotFound:
+        return None
+    for config in ipam.get("Config") or ():
+        if (gateway := config.get("Gateway")) and ":" not in gateway:
+            return str(gateway)
+        if ":" not in config.get("Subnet", ":"):  # the engine leaves the gateway out when it is the first address
+            return str(next(ipaddress.ip_network(config["Subnet"]).hosts()))
+    return None
+
+
+def _has_gpus(info: dict[str, Any]) -> bool:
+    devices = info.get("DiscoveredDevices") or ()
+    return "nvidia" in (info.get("Runtimes") or {}) or any("nvidia.com/gpu" in one.get("ID", "") for one in devices)

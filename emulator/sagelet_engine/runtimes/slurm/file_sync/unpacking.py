@@ -1,0 +1,131 @@
+"""Takes in what a node sent. Anybody with the job's credentials may have made the batch.
+
+The host's tree (`Manifest.parts`) is unpacked by `base/members.py`, as every archive. What the server itself reads
+(output, names that are gone, words) is never unpacked: it is checked and written whole.
+"""
+
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sagelet_engine.base import json_files, members, nofollow
+from sagelet_engine.base.members import Parts
+from sagelet_engine.base.volume import room
+from sagelet_engine.runtimes.node import host_end
+from sagelet_engine.runtimes.slurm.file_sync.batches import (
+    DELETED,
+    MOST_DELETED,
+    MOST_OUTPUT,
+    MOST_WORD,
+    OFFSET,
+    OUTPUT_PART,
+    Manifest,
+)
+
+_MOST_DIGITS = 18
+
+
+class BadParcel(Exception):
+    """No host of sagelet sends such a batch. The message tells the job's owner what is wrong."""
+
+
+def unpack(archive: Path, data: Path, manifest: Manifest) -> None:
+    """Unpacks a batch; may be repeated. Raises BadParcel, or OSError if the fault is this machine's."""
+    base = data / manifest.base
+    delivery = _Delivery(base, manifest)
+    try:
+        with archive.open("rb") as packed:
+            members.extract(members.Reader(packed), base, room(data).for_jobs, delivery.take)
+    except members.TooLarge as error:
+        raise BadParcel(f"{error}: that is what the disk of the data directory has left") from error
+    except tarfile.TarError as error:
+        raise BadParcel(str(error)) from error
+
+
+class _Delivery:
+    """Takes members that do not belong in the host's tree, and lets the others through."""
+
+    def __init__(self, base: Path, manifest: Manifest) -> None:
+        self._base = base
+        self._manifest = manifest
+
+    def take(self, parts: Parts, member: tarfile.TarInfo, content: BinaryIO | None) -> bool:
+        """See `members.Divert`. Raises BadParcel."""
+        name, manifest = "/".join(parts), self._manifest
+        if name == OUTPUT_PART:
+            self._append_output(member, _whole(name, content, MOST_OUTPUT))
+        elif name == DELETED:
+            self._remove(_whole(name, content, MOST_DELETED))
+        elif name == manifest.end and name:
+            self._end(_whole(name, content, MOST_WORD))
+        elif name in manifest.words:
+            self._word(parts, member, content)
+        elif manifest.end and name == json_files.reserved(manifest.end):
+            # Nodes of earlier servers send the space reserved for the end.
+            return True
+        elif not manifest.carries(parts):
+            raise BadParcel(f"{name!r} is not what a host sends")
+        else:
+            self._check_kind(parts, member)
+            return False
+        return True
+
+    def _check_kind(self, parts: Parts, member: tarfile.TarInfo) -> None:
+        if member.issym() and not self._manifest.takes_link(parts, member.linkname):
+            raise BadParcel(f"{member.name!r} is a link that leads out of the host's files: {member.linkname!r}")
+        if not (member.isreg() or member.isdir() or member.issym()):
+            raise BadParcel(f"{member.name!r} is no file, directory or symbolic link")
+
+    def _append_output(self, member: tarfile.TarInfo, part: bytes) -> None:
+        """Writes the part at its offset, so that writing it again changes nothing."""
+        said = str(member.pax_headers.get(OFFSET, ""))
+        if not (said.isascii() and said.isdigit() and len(said) <= _MOST_DIGITS):
+            raise BadParcel(f"its output has no {OFFSET}")
+        if not self._manifest.output:
+            raise BadParcel("it has output, of a host that has none")
+        with nofollow.update(self._base, self._manifest.output) as output:
+            if int(said) > os.fstat(output.fileno()).st_size:
+                raise BadParcel(f"its output is that from byte {said} on: what comes before is missing")
+            output.seek(int(said))
+            output.write(part)
+
+    def _remove(self, listing: bytes) -> None:
+        """Removes files, and directories that are empty. Names that a host may not send stay."""
+        names = _json(DELETED, listing)
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise BadParcel(f"{DELETED} is no list of names")
+        for name in sorted(names, reverse=True):
+            parts = members.parts_of(name)
+            if self._manifest.carries(parts):
+                nofollow.remove(self._base, parts)
+
+    def _end(self, content: bytes) -> None:
+        written = _json(self._manifest.end, content)
+        try:
+            host_end.parsed(written)
+        except ValueError as error:
+            raise BadParcel(host_end.damaged(error)) from error
+        nofollow.write(self._base, self._manifest.end, json.dumps(written).encode())
+
+    def _word(self, parts: Parts, member: tarfile.TarInfo, content: BinaryIO | None) -> None:
+        if member.isdir():
+            with nofollow.directory(self._base, parts[:-1]) as parent:
+                nofollow.make_directory_at(parent, parts[-1])
+            return
+        nofollow.write(self._base, parts, _whole("/".join(parts), content, MOST_WORD))
+
+
+def _whole(name: str, content: BinaryIO | None, most: int) -> bytes:
+    data = None if content is None else content.read(most + 1)
+    if data is None or len(data) > most:
+        raise BadParcel(f"{name!r} is no file of up to {most} bytes")
+    return data
+
+
+def _json(name: str, data: bytes) -> Any:
+    try:
+        return nofollow.parsed(data, MOST_DELETED)
+    except ValueError as error:
+        raise BadParcel(f"{name} is no JSON: {error}") from error

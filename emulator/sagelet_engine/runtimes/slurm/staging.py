@@ -1,0 +1,163 @@
+"""Prepares allocations whose nodes share no file system with the server. Bytes go through the endpoint's S3.
+
+A node has the files that it works with at the same path as the server. So script and keepers are the same as with a
+shared file system, but each runs under a file-sync agent.
+"""
+
+import contextlib
+import logging
+import re
+import shlex
+import threading
+from pathlib import Path
+
+from sagelet_engine.base import json_files, nofollow
+from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.model.cluster import AllocationRequest, ClusterContext
+from sagelet_engine.model.runtime import LaunchPlan
+from sagelet_engine.model.session import session_key
+from sagelet_engine.runtimes.node import host_files
+from sagelet_engine.runtimes.slurm import files
+from sagelet_engine.runtimes.slurm.file_sync import agent as agent
+from sagelet_engine.runtimes.slurm.file_sync.batches import ALLOCATION
+from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer, Route
+
+log = logging.getLogger(__name__)
+
+CARRIER = Path(agent.__file__)
+#: Seconds between looks at what nodes have sent.
+LOOK_S = 1.0
+
+
+class Staging:
+    """Prepares the allocations of one server. `data` is the data directory, at the same path on every node."""
+
+    def __init__(self, data: Path, courier: FileSyncServer, ground: ClusterContext, python: str) -> None:
+        self._data = data.absolute()
+        self._courier = courier
+        self._ground = ground
+        self._carrier = [python, "-I", "-S", str(CARRIER)]
+        self._closing = threading.Event()
+        #: How many bytes of each script's messages have been passed on.
+        self._passed: dict[str, int] = {}
+
+    # --- at submission ----------------------------------------------------------------------------------------
+
+    def prologue(self, order: AllocationRequest, directory: Path) -> str:
+        """For the allocation's script: makes its directory, and mirrors it as long as the script runs."""
+        base = self._name(directory)
+        self._courier.open(Route(order.account, order.region, order.job_id, ALLOCATION, base, files.LOG))
+        ground = self._ground
+        # Credentials belong to the job, so the attempt's number is removed.
+        key = session_key(ground.keys, re.sub(r"-\d+$", "", order.job_id))
+        ticket = self._courier.ticket(order.job_id, base, ground.url(), key, ground.authority())
+        carrier = shlex.join([*self._carrier, ALLOCATION, "sleep", "2147483647"])
+        quoted = shlex.quote(str(directory))
+        return "\n".join(
+            (
+                f"umask 077; mkdir -p {quoted} || exit 70",
+                f"exec >>{quoted}/{files.LOG} 2>&1",
+                f"export {agent.TICKET}={ticket}",
+                f"{carrier} &",
+                "carrier=$!",
+                "trap 'kill $carrier; wait $carrier' EXIT",
+                "",
+            )
+        )
+
+    @property
+    def around(self) -> list[str]:
+        """Returns the command that runs the keeper on each node."""
+        return [*self._carrier, "host"]
+
+    # --- at launch --------------------------------------------------------------------------------------------
+
+    def check(self, plan: LaunchPlan) -> None:
+        """Raises ClientFault if the job needs more than files."""
+        for host in plan.hosts:
+            if host.mounts or host.cache is not None:
+                raise ClientFault(
+                    "File systems and warm pools need nodes that share the data directory (--slurm-files shared)"
+                )
+            if any(path.is_fifo() for path in (host.opt_ml / "input" / "data").glob("*")):
+                raise ClientFault("Pipe mode needs nodes that share the data directory; use File or FastFile mode")
+
+    def nodes_are_known(self, job_id: str, directory: Path) -> None:
+        """Raises RuntimeUnavailable until the script has said on which nodes it is.
+
+        Raises ClientFault if batches of the script are not accepted any more.
+        """
+        failed = self._courier.route(job_id, ALLOCATION).failed
+        if failed:
+            raise ClientFault(failed)
+        if not (directory / files.NODES).exists() or not (directory / files.ADDRESSES).exists():
+            raise RuntimeUnavailable("the nodes of the allocation have not reached the endpoint yet")
+
+    def bring(self, plan: LaunchPlan, directory: Path) -> None:
+        """Sends every host its files, then `go.json` to the script. What was sent before is not sent again."""
+        (directory / files.CONTROLS).write_text(f"{directory}/{files.ENDING}\n")
+        route = self._courier.route(plan.job_id, ALLOCATION)
+        common = [self._name(directory / one) for one in (files.GO, files.CONTROLS, files.NODES, files.ADDRESSES)]
+        for host in plan.hosts:
+            base = self._name(host.opt_ml.parent)
+            end = f"{host.run_dir.name}/{host_files.EXIT}"
+            output = f"{host.run_dir.name}/{host_files.OUTPUT}"
+            self._courier.open(
+                Route(route.account, route.region, plan.job_id, host.name, base, output, end, host.opt_ml.name)
+            )
+            if self._courier.route(plan.job_id, host.name).sent == 0:
+                names = [self._name(host.opt_ml), self._name(host.run_dir), *common]
+                self._courier.send(plan.job_id, host.name, names)
+        if route.sent == 0:
+            self._courier.send(plan.job_id, ALLOCATION, common[:2])
+
+    # --- while it runs ----------------------------------------------------------------------------------------
+
+    def tell(self, job_id: str, run_dir: Path) -> None:
+        """Sends a host's control file after it has grown."""
+        # A host that has got nothing yet gets it with its other files.
+        with contextlib.suppress(KeyError):
+            if self._courier.route(job_id, run_dir.parent.name).sent > 0:
+                self._courier.send(job_id, run_dir.parent.name, [self._name(run_dir / files.CONTROL)])
+
+    def look(self) -> None:
+        """Takes in what nodes have sent. Slurm's signals to a script are passed on to the hosts of all nodes."""
+        if self._courier.collect() == 0:
+            return
+        for route in self._courier.routes():
+            said = self._data / route.base / files.ENDING
+            if route.host != ALLOCATION or not said.exists():
+                continue
+            size = said.stat().st_size
+            if size > self._passed.get(route.launch_id, 0):
+                self._passed[route.launch_id] = size
+                self._pass_on(route)
+
+    def _pass_on(self, route: Route) -> None:
+        go = json_files.read_json(self._data / route.base / files.GO)
+        for run_dir in [] if go is None else map(Path, go["run_dirs"]):
+            with nofollow.update(run_dir, files.CONTROL, append=True) as control:
+                control.write(files.SLURM_ENDS.encode())
+            self.tell(route.launch_id, run_dir)
+
+    def close(self, job_id: str) -> None:
+        self._courier.close(job_id)
+        self._passed.pop(job_id, None)
+
+    def start(self) -> None:
+        """Starts the thread, one for all hosts."""
+        threading.Thread(target=self._run, name="courier", daemon=True).start()
+
+    def stop(self) -> None:
+        self._closing.set()
+
+    def _run(self) -> None:
+        while not self._closing.wait(LOOK_S):
+            try:
+                self.look()
+            except Exception:
+                # The batches are still there at the next look.
+                log.exception("what nodes have sent could not be taken in; trying again")
+
+    def _name(self, path: Path) -> str:
+        return str(path.absolute().relative_to(self._data))

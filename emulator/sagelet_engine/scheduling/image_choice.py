@@ -1,0 +1,127 @@
+"""Chooses the local image of a job, or says why there is none: before the job waits for hosts, and when it has them."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NoReturn, TypeVar
+
+from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable, SettingsError
+from sagelet_engine.data.compilation import asks_for_compiler
+from sagelet_engine.images.resolve import Resolution, Resolver, explain_absent
+from sagelet_engine.instances.gpus import NoCapacity
+from sagelet_engine.model import verdict
+from sagelet_engine.model.job import Verdict
+from sagelet_engine.model.runtime import Runtime
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.scheduling import distributions
+
+T = TypeVar("T")
+
+#: Seconds that a request, or the queue, waits for the runtime's engine.
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class ImageChoice:
+    images: Resolver
+    runtime: Runtime
+
+    def choose(self, job: TrainingJob) -> tuple[str, str]:
+        """Returns the image of a job, and a text about what replaces the image that it asked for.
+
+        Raises ClientFault with the job's FailureReason, NoCapacity or RuntimeUnavailable.
+        """
+        resolution = self._resolve(job)
+        try:
+            image, stand_in = choose_image(job, resolution, self.runtime)
+        except ClientFault as fault:
+            remedy = f". {explain_absent(resolution)}" if resolution.is_literal else ""
+            raise ClientFault(f"{fault}{remedy}") from fault
+        if image is None:
+            raise ClientFault(explain_absent(resolution))
+        distributions.check(job, image)
+        return image, stand_in
+
+    def is_known(self, uri: str) -> bool:
+        """True if a rule decides about an image, or this machine has it, or the engine cannot be asked now."""
+        try:
+            return not self.images.resolve(uri).is_literal or _in_time(lambda: self.runtime.has_image(uri))
+        except ClientFault:
+            return False
+        except (SettingsError, RuntimeUnavailable):
+            return True
+
+    def refusal(self, job: TrainingJob) -> Verdict | None:
+        """Returns the verdict of a job that could not use its hosts. None if it can, or if that is not known now."""
+        try:
+            _in_time(lambda: self.choose(job))
+        except ClientFault as fault:
+            return verdict.client_error(str(fault))
+        except NoCapacity as error:
+            return verdict.capacity_error(str(error))
+        except RuntimeUnavailable:
+            return None
+        return None
+
+    def _resolve(self, job: TrainingJob) -> Resolution:
+        uri = job.spec.image
+        if not uri:
+            raise ClientFault("AlgorithmSpecification.AlgorithmName: sagelet has no algorithms; name a TrainingImage")
+        try:
+            return self.images.resolve(uri)
+        except SettingsError as error:
+            # The rules of the data directory were changed by hand.
+            raise ClientFault(str(error)) from error
+
+
+def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> tuple[str | None, str]:
+    """Returns the image of a job that has its GPUs or none, and a text about what replaces the image it asked for.
+
+    The image is None if this machine does not have it.
+    """
+    image, gpu_image = resolution.local_image, resolution.gpu_image
+    if job.gpus and _can_run(runtime, gpu_image):
+        return gpu_image, job.stand_in
+    if not job.gpus and runtime.knows_images and _can_run(runtime, resolution.dated_image):
+        return resolution.dated_image, job.stand_in
+    if image is None or not runtime.has_image(image):
+        return None, job.stand_in
+    if job.gpus and gpu_image is not None and asks_for_compiler(job.spec):
+        return image, (
+            f"compiled code runs on the CPU and the GPUs stay unused: {gpu_image} is not there "
+            "(`sagelet image build --variant cu12`)"
+        )
+    return image, job.stand_in
+
+
+def _can_run(runtime: Runtime, image: str | None) -> bool:
+    """True if the runtime has an image that is preferred to the rule's first. False if the runtime refuses it."""
+    try:
+        return image is not None and runtime.has_image(image)
+    except ClientFault:
+        return False
+
+
+def _in_time(ask: Callable[[], T]) -> T:
+    """Returns what `ask` returns, and raises what it raises. Raises RuntimeUnavailable if the engine hangs."""
+    answers: list[Callable[[], T]] = []
+
+    def run() -> None:
+        try:
+            found = ask()
+        except BaseException as error:
+            answers.append(partial(_raise, error))
+        else:
+            answers.append(lambda: found)
+
+    asking = threading.Thread(target=run, name="image-question", daemon=True)
+    asking.start()
+    asking.join(PATIENCE)
+    if not answers:
+        raise RuntimeUnavailable("the runtime's engine does not answer")
+    return answers[0]()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error

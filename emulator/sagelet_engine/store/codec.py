@@ -1,0 +1,103 @@
+"""The job record as JSON text, as the store keeps it."""
+
+import json
+from enum import Enum
+from typing import Any
+
+from sagelet_engine.model.job import (
+    Attempt,
+    JobKey,
+    JobKind,
+    JobStatus,
+    PoolStatus,
+    SecondaryStatus,
+    StopCause,
+    Transition,
+    Verdict,
+    WarmPool,
+)
+from sagelet_engine.model.listing import ListedJob
+from sagelet_engine.model.training import Compilation, TrainingJob
+
+#: Not in the text: columns and tables of their own have the first two, and `spec` is read from the request.
+LEFT_OUT = ("version", "tags", "spec")
+#: What the record computes, kept beside it so that SQL can search for it.
+FACTS = ("training_seconds", "billable_seconds", "retained_seconds")
+
+#: Columns of what a list shows; the rest of a record takes SQLite less time to pass over than Python to decode.
+LISTED = (
+    "id, account, region, name, created_ms, modified_ms, status,"
+    " json_extract(record, '$.secondary', '$.training_end_ms', '$.warm_pool')"
+)
+
+#: An enum's own call is slower.
+_STATUSES = {status.value: status for status in JobStatus}
+_SECONDARY = {status.value: status for status in SecondaryStatus}
+
+
+def encode(job: TrainingJob) -> str:
+    fields = {name: value for name, value in vars(job).items() if name not in LEFT_OUT}
+    fields["facts"] = {name: getattr(job, name) for name in FACTS}
+    # `vars` of the dataclasses in it. `asdict` copies all of the request for as long as this function takes otherwise.
+    return json.dumps(fields, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, Enum) else vars(value)
+
+
+def decode(text: str, version: int, tags: dict[str, str]) -> TrainingJob:
+    fields: dict[str, Any] = json.loads(text)
+    fields.pop("facts", None)
+    fields["key"] = _key(fields["key"])
+    fields["status"] = _STATUSES[fields["status"]]
+    fields["secondary"] = _SECONDARY[fields["secondary"]]
+    fields["transitions"] = tuple(_transition(entry) for entry in fields["transitions"])
+    fields["stop_cause"] = StopCause(fields["stop_cause"]) if fields["stop_cause"] else None
+    fields["verdict"] = _verdict(fields["verdict"]) if fields["verdict"] else None
+    fields["attempts"] = tuple(_attempt(entry) for entry in fields.get("attempts", ()))
+    # A record from before there were attempts.
+    fields.setdefault("attempt_start_ms", fields["training_start_ms"])
+    fields["warm_pool"] = _warm_pool(fields["warm_pool"]) if fields.get("warm_pool") else None
+    fields["compilation"] = Compilation(**fields["compilation"]) if fields.get("compilation") else None
+    fields["gpus"] = tuple(fields["gpus"])
+    return TrainingJob(**fields, version=version, tags=tags)
+
+
+def decode_listed(
+    job_id: str, account: str, region: str, name: str, created_ms: int, modified_ms: int, status: str, rest: str
+) -> ListedJob:
+    """From the columns LISTED."""
+    secondary, training_end_ms, warm_pool = json.loads(rest)
+    return ListedJob(
+        job_id,
+        JobKey(account, region, name),
+        created_ms,
+        modified_ms,
+        _STATUSES[status],
+        _SECONDARY[secondary],
+        training_end_ms,
+        _warm_pool(warm_pool) if warm_pool else None,
+    )
+
+
+def _key(fields: dict[str, str]) -> JobKey:
+    """A record from before there were kinds is a training job's."""
+    kind = JobKind(fields.get("kind", JobKind.TRAINING.value))
+    return JobKey(fields["account"], fields["region"], fields["name"], kind)
+
+
+def _transition(fields: dict[str, Any]) -> Transition:
+    return Transition(_SECONDARY[fields["status"]], fields["message"], fields["start_ms"], fields["end_ms"])
+
+
+def _attempt(fields: dict[str, Any]) -> Attempt:
+    return Attempt(**{**fields, "ended_by": SecondaryStatus(fields["ended_by"])})
+
+
+def _warm_pool(fields: dict[str, Any]) -> WarmPool:
+    return WarmPool(**{**fields, "status": PoolStatus(fields["status"])})
+
+
+def _verdict(fields: dict[str, Any]) -> Verdict:
+    return Verdict(SecondaryStatus(fields["status"]), fields["failure_reason"], fields.get("cause", ""))

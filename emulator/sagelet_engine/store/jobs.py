@@ -1,0 +1,463 @@
+"""Durable state in SQLite. Fixed statements are here; the modules beside this one build SQL from a query.
+
+A commit of a job is flushed to the disk before it returns. A batch of log lines and metric points is committed together
+with the position up to which the output was read, and flushed by the next checkpoint. So a crash leaves neither a gap
+nor a duplicate.
+"""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sagelet_engine.base.changes import Changes
+from sagelet_engine.base.database import Database, DatabaseDamaged
+from sagelet_engine.base.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
+from sagelet_engine.model.job import JobKey, PoolStatus
+from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
+from sagelet_engine.model.log_events import LogEvent, LogStream, MergedEvents, utf8_size
+from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.store import codec
+from sagelet_engine.store import logs as sql_append
+from sagelet_engine.store import logs as sql_lines
+from sagelet_engine.store import logs as sql_logs
+from sagelet_engine.store import logs as sql_merged
+from sagelet_engine.store import metrics as sql_metrics
+from sagelet_engine.store import notes as sql_notes
+from sagelet_engine.store import search as sql_pages
+from sagelet_engine.store import search as sql_search
+from sagelet_engine.store import search as sql_suggest
+from sagelet_engine.store.schema import MIGRATIONS
+
+#: Sorts behind every text that goes on after a prefix: a range that an index serves.
+LAST_CHARACTER = "\U0010ffff"
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """What the directory of an ended job is named by, and since when it is as it is."""
+
+    id: str
+    account: str
+    region: str
+    #: ms since the epoch.
+    modified_ms: int
+
+
+class KnownPoints(NamedTuple):
+    """Which metric points there were at a moment: of log lines up to one, of hosts those of the time before it."""
+
+    last_seq: int
+    before_ms: int
+
+
+class StaleRecord(SageletError):
+    """Somebody else changed the job since it was loaded: load it again and decide anew."""
+
+
+class Store(Database):
+    """All durable state of one data directory."""
+
+    def __init__(self, path: Path) -> None:
+        #: Set when there may be a status that was not announced yet.
+        self.status_noted = threading.Event()
+        #: Every change of a job's record or tags, and every line and metric point, of any job.
+        self.changes = Changes()
+        self.lines = sql_lines.Lines(self._rows)
+        self.log_groups = sql_logs.LogGroups(self._rows, self._write)
+        self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
+        super().__init__(path, MIGRATIONS)
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def insert(self, job: TrainingJob) -> None:
+        """Makes a new job durable. Raises JobNameInUse."""
+        row = (job.id, job.key.account, job.key.region, job.key.name, job.key.arn, *_state(job))
+        with self._write() as db:
+            try:
+                db.execute(
+                    "INSERT INTO jobs (id, account, region, name, arn, status, created_ms, modified_ms, terminal,"
+                    " record, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*row, job.version),
+                )
+            except sqlite3.IntegrityError as error:
+                raise JobNameInUse(job.key.arn) from error
+            _put_tags(db, job.id, job.tags)
+            parameters = job.spec.hyperparameters
+            db.executemany(
+                "INSERT INTO hyperparameters VALUES (?, ?, ?)", [(job.id, *given) for given in parameters.items()]
+            )
+        self.status_noted.set()
+        self.changes.note()
+
+    def update(self, job: TrainingJob, *, durable: bool = True) -> TrainingJob:
+        """Replaces the record if nobody did since it was loaded, and returns it with its new version.
+
+        Raises StaleRecord otherwise. Not `durable`: a crash of the machine may bring the record before it back.
+        """
+        return self.update_all(job, durable=durable)[0]
+
+    def update_all(self, *jobs: TrainingJob, durable: bool = True) -> list[TrainingJob]:
+        """Replaces all of these records, or none of them: see `update`."""
+        with self._write(durable) as db:
+            for job in jobs:
+                changed = db.execute(
+                    "UPDATE jobs SET status = ?, created_ms = ?, modified_ms = ?, terminal = ?, record = ?,"
+                    " version = version + 1 WHERE id = ? AND version = ?",
+                    (*_state(job), job.id, job.version),
+                ).rowcount
+                if not changed:
+                    raise StaleRecord(job.key.name)
+        self.status_noted.set()
+        self.changes.note()
+        return [replace(job, version=job.version + 1) for job in jobs]
+
+    def delete(self, job: TrainingJob) -> None:
+        """Forgets a job with its tags, log streams and metric points. Raises StaleRecord when it has changed."""
+        with self._write() as db:
+            if not db.execute("DELETE FROM jobs WHERE id = ? AND version = ?", (job.id, job.version)).rowcount:
+                raise StaleRecord(job.key.name)
+        self.changes.note()
+
+    def get(self, key: JobKey) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._one("arn = ?", key.arn)
+
+    def get_by_id(self, job_id: str) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._one("id = ?", job_id)
+
+    def unfinished(self) -> list[TrainingJob]:
+        """Every job that has not ended, oldest first, of all accounts and regions."""
+        return self._jobs("WHERE terminal = 0 ORDER BY created_ms, rowid", ())
+
+    def with_warm_pool(self, status: PoolStatus) -> list[TrainingJob]:
+        """Every job whose warm pool has this status, of all accounts and regions."""
+        return self._jobs(f"WHERE {sql_pages.HAS_WARM_POOL} ORDER BY rowid", (status.value,))
+
+    def page(self, query: JobQuery) -> JobPage[TrainingJob]:
+        """One page of jobs: filtered, then sorted, then cut."""
+        return sql_pages.cut(self._jobs(*sql_pages.page(query)), query)
+
+    def listing(self, query: JobQuery) -> JobPage[ListedJob]:
+        """The same page, of each job what a list shows."""
+        clauses, parameters = sql_pages.page(query)
+        rows = self._rows(f"SELECT {codec.LISTED} FROM jobs {clauses}", parameters)
+        return sql_pages.cut([codec.decode_listed(*row) for row in rows], query)
+
+    def search(self, query: JobSearch) -> SearchPage:
+        """One page of the jobs that satisfy an expression."""
+        rows = self._rows(*sql_search.search(query))
+        page = rows[: query.limit]
+        jobs = {job.id: job for job in self._jobs(_BY_IDS, (json.dumps([row[0] for row in page]),))}
+        more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
+        total = rows[0][2] if rows else self._rows(*sql_search.count(query))[0][0]
+        return SearchPage([jobs[row[0]] for row in page if row[0] in jobs], total, more)
+
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """`HyperParameters.NAME`, `Tags.KEY` and `Metrics.NAME` that jobs have and that begin so, in order."""
+        return [row[0] for row in self._rows(*sql_suggest.names(account, region, beginning, limit))]
+
+    def counts(self) -> dict[str, int]:
+        """Number of jobs by TrainingJobStatus."""
+        return dict(self._rows("SELECT status, count(*) FROM jobs GROUP BY status"))
+
+    def counts_of(self, account: str, region: str) -> dict[str, int]:
+        """Number of jobs of an account in a region by TrainingJobStatus."""
+        where = "WHERE account = ? AND region = ?"
+        return dict(self._rows(f"SELECT status, count(*) FROM jobs {where} GROUP BY status", (account, region)))
+
+    def places(self) -> list[tuple[str, str]]:
+        """Every account and region that has jobs."""
+        return self._rows("SELECT DISTINCT account, region FROM jobs ORDER BY account, region")
+
+    def ended_jobs(self) -> list[EndedJob]:
+        """Every job that has ended, of all accounts and regions, by the time of its last change."""
+        columns = "id, account, region, modified_ms"
+        rows = self._rows(f"SELECT {columns} FROM jobs WHERE terminal = 1 ORDER BY modified_ms, rowid")
+        return [EndedJob(*row) for row in rows]
+
+    def every_job(self) -> Iterator[TrainingJob]:
+        """All jobs, of all accounts and regions, one after another."""
+        for row in self._rows("SELECT id FROM jobs ORDER BY rowid"):
+            yield from self._jobs("WHERE id = ?", row)
+
+    def job_places(self) -> list[tuple[str, str, str]]:
+        """Account, region and id of every job."""
+        return self._rows("SELECT account, region, id FROM jobs")
+
+    def broken_records(self) -> list[tuple[str, str]]:
+        """Ids of jobs whose record says nothing that can be understood, and why."""
+        found = []
+        for (job_id,) in self._rows("SELECT id FROM jobs ORDER BY rowid"):
+            try:
+                self._jobs("WHERE id = ?", (job_id,))
+            except DatabaseDamaged as error:
+                found.append((job_id, str(error.__cause__)))
+        return found
+
+    def drop_record(self, job_id: str) -> None:
+        """Forgets a job whatever its record says."""
+        with self._write() as db:
+            db.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
+
+    # --- notes ------------------------------------------------------------------------------------------------
+
+    def noted_statuses(self, limit: int) -> list[tuple[int, TrainingJob]]:
+        """The oldest statuses that were not announced yet: a number that grows, and the job's record as of then."""
+        with self._connection() as db:
+            return sql_notes.oldest(db, limit)
+
+    def drop_noted_statuses(self, last: int) -> None:
+        """Forgets the noted statuses up to a number, once they are announced. After a crash they may come again."""
+        with self._write(durable=False) as db:
+            db.execute("DELETE FROM noted_statuses WHERE seq <= ?", (last,))
+
+    def throttle(self, job_id: str, limit: int) -> bool:
+        """Counts one more throttled call of a job; False when `limit` were throttled already."""
+        with self._write() as db:
+            return sql_notes.throttle(db, job_id, limit)
+
+    # --- tags -------------------------------------------------------------------------------------------------
+
+    def put_tags(self, job_id: str, tags: Mapping[str, str], limit: int) -> None:
+        """Adds tags or replaces their values: all of them, or none. Raises TooManyTags, JobNotFound."""
+        with self._write() as db:
+            try:
+                _put_tags(db, job_id, tags)
+            except sqlite3.IntegrityError as error:
+                raise JobNotFound(job_id) from error
+            if db.execute("SELECT count(*) FROM tags WHERE job_id = ?", (job_id,)).fetchone()[0] > limit:
+                raise TooManyTags(limit)
+
+    def delete_tags(self, job_id: str, keys: Sequence[str]) -> None:
+        with self._write() as db:
+            db.executemany("DELETE FROM tags WHERE job_id = ? AND key = ?", [(job_id, key) for key in keys])
+
+    # --- logs and metrics -------------------------------------------------------------------------------------
+
+    def open_stream(self, job: TrainingJob, host: str, name: str, now_ms: int) -> LogStream:
+        """The log stream of a host of the job's attempt under way, made when it is not there yet.
+
+        `name` ends with an epoch second, and so does the stream's: a later one where another attempt has the name.
+        """
+        which = (job.id, host, job.attempt)
+        wanted = f"{_SELECT_STREAM} WHERE job_id = ? AND host = ? AND attempt = ?"
+        with self._write(durable=False) as db:
+            if (found := db.execute(wanted, which).fetchone()) is None:
+                db.execute(
+                    "INSERT INTO log_streams (job_id, host, attempt, account, region, name, created_ms)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (*which, job.key.account, job.key.region, _free_name(db, job, name), now_ms),
+                )
+                found = db.execute(wanted, which).fetchone()
+        return LogStream(*found)
+
+    def append_output(
+        self,
+        stream: LogStream,
+        events: Sequence[LogEvent],
+        position: str | None,
+        points: Sequence[MetricPoint],
+        now_ms: int,
+    ) -> LogStream:
+        """Appends events, the metric points found in them and the position they were read up to, all or nothing.
+
+        Times never go back within a stream: an event older than the last one takes that one's time.
+        """
+        times, size = sql_append.rising(events, stream.last_ms or 0), sum(utf8_size(event.text) for event in events)
+        first = times[0] if times else None
+        after = replace(
+            stream,
+            position=position or stream.position,
+            first_ms=first if stream.first_ms is None else stream.first_ms,
+            last_ms=times[-1] if times else stream.last_ms,
+            ingested_ms=now_ms if times else stream.ingested_ms,
+            events=stream.events + len(times),
+            bytes=stream.bytes + size,
+        )
+        with self._write(durable=False) as db:
+            sql_append.insert(db, stream.id, stream.events, now_ms, times, [event.text for event in events])
+            db.executemany(
+                "INSERT INTO metric_points (job_id, name, value, time_ms) VALUES (?, ?, ?, ?)",
+                [(stream.job_id, point.name, point.value, point.time_ms) for point in points],
+            )
+            db.execute(
+                # Relative where events may have been removed meanwhile; a deleted stream is shown again with a line.
+                "UPDATE log_streams SET position = ?, first_ms = coalesce(first_ms, ?), last_ms = ?, ingested_ms = ?,"
+                " events = ?, bytes = bytes + ?, deleted = deleted AND ? WHERE id = ?",
+                (
+                    after.position, first, after.last_ms, after.ingested_ms, after.events, size, not times, stream.id,
+                ),
+            )  # fmt: skip
+        self.changes.note()
+        return after
+
+    def stream(self, account: str, region: str, name: str) -> LogStream | None:
+        rows = self._rows(
+            f"{_SELECT_STREAM} WHERE account = ? AND region = ? AND name = ? AND deleted = 0", (account, region, name)
+        )
+        return LogStream(*rows[0]) if rows else None
+
+    def streams(
+        self,
+        account: str,
+        region: str,
+        prefix: str = "",
+        *,
+        by_time: bool = False,
+        descending: bool = False,
+        after: tuple[int, str] | None = None,
+        limit: int = -1,
+    ) -> list[LogStream]:
+        """Log streams whose name starts with `prefix`, by name or by the time of their last event.
+
+        `after`: last event's time (0 without events, and in an order by name) and name of the stream to go on behind;
+        `limit` below 0: all.
+        """
+        time = "coalesce(last_ms, 0)" if by_time else "0"
+        order, beyond = ("DESC", "<") if descending else ("ASC", ">")
+        where = "account = ? AND region = ? AND name >= ? AND name < ? AND deleted = 0"
+        bounds: list[Any] = [account, region, prefix, prefix + LAST_CHARACTER]
+        if after is not None and by_time:
+            where += f" AND ({time}, name) {beyond} (?, ?)"
+            bounds += after
+        elif after is not None:
+            where += f" AND name {beyond} ?"
+            bounds.append(after[1])
+        columns = f"{time} {order}, name {order}" if by_time else f"name {order}"
+        rows = self._rows(f"{_SELECT_STREAM} WHERE {where} ORDER BY {columns} LIMIT ?", (*bounds, limit))
+        return [LogStream(*row) for row in rows]
+
+    def events(
+        self,
+        stream_id: int,
+        *,
+        start_ms: int = 0,
+        end_ms: int = 2**62,
+        at_least: int = 0,
+        below: int = 2**62,
+        limit: int,
+        max_bytes: int = 2**62,
+        newest_first: bool = False,
+    ) -> list[LogEvent]:
+        """Events of a stream with start_ms <= time < end_ms and at_least <= seq < below.
+
+        At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one.
+        """
+        select = (
+            "SELECT seq, time_ms, ingested_ms, text FROM log_events"
+            " WHERE stream_id = ? AND seq >= ? AND seq < ? AND time_ms >= ? AND time_ms < ?"
+            f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?"
+        )
+        found: list[LogEvent] = []
+        # Row by row: ten thousand lines of 256 KiB must not be in memory at once to fill a page of 1 MiB.
+        which = (stream_id, at_least, below, start_ms, end_ms, limit)
+        with self._connection() as db, closing(db.execute(select, which)) as rows:
+            for seq, time_ms, ingested_ms, text in rows:
+                event = LogEvent(seq=seq, time_ms=time_ms, ingested_ms=ingested_ms, text=text)
+                max_bytes -= event.page_bytes
+                if found and max_bytes < 0:
+                    break
+                found.append(event)
+        return found
+
+    def lines_holding(
+        self, stream_id: int, marks: Sequence[str], *, at_least: int, limit: int
+    ) -> list[tuple[int, str]]:
+        """Place and text of lines of a stream; see sql_logs.holding."""
+        return sql_logs.holding(self._rows, stream_id, marks, at_least, limit)
+
+    def merged_events(self, stream_ids: Sequence[int], **which: Any) -> MergedEvents:
+        """Events of several streams by time; see sql_merged.merged."""
+        with self._connection() as db:
+            return sql_merged.merged(db, stream_ids, **which)
+
+    def last_points(self, job_id: str) -> list[MetricPoint]:
+        """The last value of every metric of a job, by name."""
+        rows = self._rows(
+            "SELECT name, value, time_ms FROM metric_points WHERE seq IN"
+            " (SELECT max(seq) FROM metric_points WHERE job_id = ? GROUP BY name) ORDER BY name",
+            (job_id,),
+        )
+        return [MetricPoint(*row) for row in rows]
+
+    def known_points(self, now_ms: int) -> KnownPoints:
+        """The metric points that are there now."""
+        return KnownPoints(self._rows("SELECT coalesce(max(seq), 0) FROM metric_points")[0][0], now_ms)
+
+    def newest_points(self, known: KnownPoints, most: int) -> Iterator[tuple[JobKey, list[MetricPoint]]]:
+        """Of these metric points, those of the newest jobs that have `most` together, oldest job first.
+
+        Each job's in order, those of its hosts last.
+        """
+        counted = self._rows(
+            "SELECT id, account, region, name, (SELECT count(*) FROM metric_points WHERE job_id = id AND seq <= ?)"
+            " + (SELECT count(*) FROM host_points WHERE job_id = id AND time_ms < ?) FROM jobs"
+            " ORDER BY created_ms DESC, rowid DESC",
+            known,
+        )
+        before = accumulate((row[4] for row in counted), initial=0)
+        jobs = [row[:4] for row, seen in zip(counted, before, strict=False) if row[4] and seen < most]
+        for job_id, *key in reversed(jobs):
+            points = "SELECT name, value, time_ms FROM metric_points WHERE job_id = ? AND seq <= ? ORDER BY seq"
+            rows = self._rows(points, (job_id, known.last_seq))
+            of_hosts = [point for point in self.points.of_hosts(job_id) if point.time_ms < known.before_ms]
+            yield JobKey(*key), [*(MetricPoint(*row) for row in rows), *of_hosts]
+
+    # --- connections ------------------------------------------------------------------------------------------
+
+    def _one(self, condition: str, value: str) -> TrainingJob:
+        found = self._jobs(f"WHERE {condition}", (value,))
+        if not found:
+            raise JobNotFound(value)
+        return found[0]
+
+    def _jobs(self, clauses: str, parameters: Sequence[Any]) -> list[TrainingJob]:
+        with self._connection() as db:
+            rows = db.execute(f"SELECT id, record, version FROM jobs {clauses}", parameters).fetchall()
+            tags: dict[str, dict[str, str]] = {row[0]: {} for row in rows}
+            for job_id, key, value in db.execute(
+                "SELECT job_id, key, value FROM tags WHERE job_id IN (SELECT value FROM json_each(?)) ORDER BY key",
+                (json.dumps(list(tags)),),
+            ):
+                tags[job_id][key] = value
+        return [self._decoded(job_id, record, version, tags[job_id]) for job_id, record, version in rows]
+
+    def _decoded(self, job_id: str, record: str, version: int, tags: dict[str, str]) -> TrainingJob:
+        try:
+            return codec.decode(record, version, tags)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DatabaseDamaged(self._path, f"the record of job {job_id} cannot be read") from error
+
+
+_BY_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
+_STREAM = "id, job_id, host, name, created_ms, position, first_ms, last_ms, ingested_ms, events, bytes"
+_SELECT_STREAM = f"SELECT {_STREAM} FROM log_streams"
+
+
+def _state(job: TrainingJob) -> tuple[str, int, int, int, str]:
+    return job.status.value, job.created_ms, job.modified_ms, int(job.terminal), codec.encode(job)
+
+
+def _free_name(db: sqlite3.Connection, job: TrainingJob, name: str) -> str:
+    """Two attempts may start within a second; a stream's name is its own."""
+    taken = "SELECT 1 FROM log_streams WHERE account = ? AND region = ? AND name = ?"
+    while db.execute(taken, (job.key.account, job.key.region, name)).fetchone():
+        head, _, epoch = name.rpartition("-")
+        name = f"{head}-{int(epoch) + 1}"
+    return name
+
+
+def _put_tags(db: sqlite3.Connection, job_id: str, tags: Mapping[str, str]) -> None:
+    db.executemany(
+        "INSERT INTO tags VALUES (?, ?, ?) ON CONFLICT (job_id, key) DO UPDATE SET value = excluded.value",
+        [(job_id, key, value) for key, value in tags.items()],
+    )

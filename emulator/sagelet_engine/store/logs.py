@@ -1,0 +1,328 @@
+"""SQL of logs: their events, one stream or several by time, and the log group as a whole (retention, tags, deletion).
+
+`insert` is the only statement of the store that runs for every line of every job.
+
+`merged` reads each stream through its own index, in order, from where the page begins. So a page costs what it shows,
+however long the streams are. A stream is read only when the page reaches its first event: of ten thousand streams few
+overlap.
+
+`Lines` is for what people look at: lines that contain a text, and the part of a metric's curve that a screen shows.
+
+There is one group for each account and region. It exists when somebody made it or when it has a stream. A deleted
+stream stays as an empty, hidden row: its job may still run, and the row holds the position up to which its output was
+read. The job's next line shows the stream again, as CloudWatch's agent recreates a stream that was deleted under it.
+"""
+
+import heapq
+import json
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sagelet_engine.model.log_events import FoundLines, LogEvent, LogGroup, MergedEvents
+from sagelet_engine.model.series import Sample
+
+Rows = Callable[[str, Sequence[Any]], list[Any]]
+Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
+
+
+#: Rows of one statement: with fewer, sqlite3's own work for each statement is most of the time.
+ROWS = 100
+_COLUMNS = "INSERT INTO log_events (stream_id, ingested_ms, seq, time_ms, text) VALUES "
+
+
+def _statement(rows: int) -> str:
+    """The stream, the time of taking in and the first row's place come once; then time and text of each row."""
+    return _COLUMNS + ", ".join(f"(?1, ?2, ?3 + {row}, ?{4 + 2 * row}, ?{5 + 2 * row})" for row in range(rows))
+
+
+_MANY, _ONE = _statement(ROWS), _statement(1)
+
+
+def rising(events: Sequence[LogEvent], floor: int) -> list[int]:
+    """The events' times; one that is before the last takes that one's."""
+    times = []
+    for event in events:
+        if event.time_ms > floor:
+            floor = event.time_ms
+        times.append(floor)
+    return times
+
+
+def insert(
+    db: sqlite3.Connection, stream_id: int, first_seq: int, now_ms: int, times: Sequence[int], texts: Sequence[str]
+) -> None:
+    whole = len(times) - len(times) % ROWS
+    for start in range(0, whole, ROWS):
+        row_values = zip(times[start : start + ROWS], texts[start : start + ROWS], strict=True)
+        values = [value for row in row_values for value in row]
+        db.execute(_MANY, (stream_id, now_ms, first_seq + start, *values))
+    rest = [(stream_id, now_ms, first_seq + row, times[row], texts[row]) for row in range(whole, len(times))]
+    db.executemany(_ONE, rest)
+
+
+_TO_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+
+
+class Lines:
+    """Looks only; `rows` reads."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def find(self, stream_id: int, text: str, *, at_least: int, scan: int, limit: int) -> FoundLines:
+        """Lines with at_least <= seq < at_least + scan that hold `text`; ASCII letters compare without case."""
+        end = at_least + scan
+        rows = self._rows(
+            "SELECT time_ms, text, seq, ingested_ms FROM log_events WHERE stream_id = ? AND seq >= ? AND seq < ?"
+            # SQLite's lower knows ASCII alone.
+            " AND instr(lower(text), ?) > 0 ORDER BY seq LIMIT ?",
+            (stream_id, at_least, end, text.translate(_TO_LOWER), limit),
+        )
+        events = [LogEvent(*row) for row in rows]
+        return FoundLines(events, events[-1].seq + 1 if len(events) == limit else end)
+
+    def metric_names(self, job_id: str) -> list[str]:
+        """The metrics that a job's metric definitions have found in its log."""
+        rows = self._rows("SELECT DISTINCT name FROM metric_points WHERE job_id = ? ORDER BY name", (job_id,))
+        return [row[0] for row in rows]
+
+    def curve(self, job_id: str, name: str, most: int) -> list[Sample]:
+        """A metric's samples in order; of more than `most`, the lowest and the highest of equal parts: peaks stay."""
+        which = (job_id, name)
+        where = "FROM metric_points WHERE job_id = ? AND name = ?"
+        ((count, first, last),) = self._rows(f"SELECT count(*), min(seq), max(seq) {where}", which)
+        if count <= most:
+            return [Sample(*row) for row in self._rows(f"SELECT time_ms, value {where} ORDER BY seq", which)]
+        # With one min or max SQLite takes the other columns from the row that has it.
+        extreme = f"SELECT seq, time_ms, {{}}(value) AS value {where} GROUP BY (seq - ?) * ? / ?"
+        parts = (*which, first, max(1, most // 2), last - first + 1)
+        rows = self._rows(
+            f"SELECT time_ms, value FROM ({extreme.format('min')} UNION {extreme.format('max')}) ORDER BY seq",
+            (*parts, *parts),
+        )
+        return [Sample(*row) for row in rows]
+
+
+@dataclass
+class _Page:
+    """A page that fills up, and what it may still hold."""
+
+    limit: int
+    scan: int
+    max_bytes: int
+    matches: Callable[[str], bool] | None
+    found: list[tuple[int, LogEvent]] = field(default_factory=list)
+    seen: int = 0
+
+    def takes(self, stream_id: int, event: LogEvent) -> bool:
+        """Whether the event was looked at; there is no room for more otherwise."""
+        if self.seen == self.scan or len(self.found) == self.limit:
+            return False
+        if self.matches is None or self.matches(event.text):
+            self.max_bytes -= event.page_bytes
+            if self.found and self.max_bytes < 0:
+                return False
+            self.found.append((stream_id, event))
+        self.seen += 1
+        return True
+
+
+def merged(
+    db: sqlite3.Connection,
+    stream_ids: Sequence[int],
+    *,
+    start_ms: int,
+    end_ms: int,
+    limit: int,
+    after: Sequence[int] = (),
+    matches: Callable[[str], bool] | None = None,
+    scan: int = 2**62,
+    max_bytes: int = 2**62,
+    newest_first: bool = False,
+) -> MergedEvents:
+    """Events of several streams with start_ms <= time < end_ms that match, by time, from behind `after`.
+
+    `after`: time, stream id and seq. At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one;
+    looks at `scan` events at most.
+    """
+    edge = 2**62 if newest_first else -1
+    page, place = _Page(limit, scan, max_bytes, matches), tuple(after) or (edge,) * 3
+    spans = _spans(db, stream_ids, start_ms, end_ms, place, newest_first)
+    with closing(_in_order(db, spans, -1 if newest_first else 1)) as events:
+        for stream_id, event in events:
+            if not page.takes(stream_id, event):
+                return MergedEvents(page.found, place)
+            place = (event.time_ms, stream_id, event.seq)
+    return MergedEvents(page.found, None)
+
+
+class _Span(NamedTuple):
+    """What is wanted of one stream. Times within a stream never go back."""
+
+    #: Where the reading begins, in ms: of the first event, or of the last for the newest first.
+    begin_ms: int
+    stream_id: int
+    select: str
+    parameters: tuple[int, ...]
+
+
+def _spans(
+    db: sqlite3.Connection,
+    stream_ids: Sequence[int],
+    start_ms: int,
+    end_ms: int,
+    place: tuple[int, ...],
+    newest_first: bool,
+) -> deque[_Span]:
+    """Of each stream that has events in the window, in the order in which the reading gets to them."""
+    order, beyond, sign = ("DESC", "<", -1) if newest_first else ("ASC", ">", 1)
+    select = (
+        "SELECT seq, time_ms, ingested_ms, text FROM log_events WHERE stream_id = ? AND time_ms >= ? AND time_ms < ?"
+        f" AND (time_ms, seq) {beyond} (?, ?) ORDER BY time_ms {order}, seq {order}"
+    )
+    time_ms, last_stream, seq = place
+    unread, read = (-1, 2**62)[::sign]
+    found = db.execute(
+        "SELECT id, first_ms, last_ms FROM log_streams WHERE id IN (SELECT value FROM json_each(?))"
+        " AND first_ms < ? AND last_ms >= ?",
+        (
+            json.dumps(list(stream_ids)),
+            min(end_ms, time_ms + 1) if newest_first else end_ms,
+            start_ms if newest_first else max(start_ms, time_ms),
+        ),
+    )
+    spans = []
+    for stream_id, first_ms, last_ms in found:
+        # At the place's own time, streams before its stream are read to their end, and those behind it not at all.
+        behind = sign * (stream_id - last_stream)
+        within = seq if behind == 0 else unread if behind > 0 else read
+        parameters = (stream_id, start_ms, end_ms, time_ms, within)
+        spans.append(_Span(last_ms if newest_first else first_ms, stream_id, select, parameters))
+    return deque(sorted(spans, key=lambda span: sign * span.begin_ms))
+
+
+def _in_order(db: sqlite3.Connection, waiting: deque[_Span], sign: int) -> Generator[tuple[int, LogEvent], None, None]:
+    """`sign`: 1 for the oldest first, -1 for the newest."""
+    #: Of each stream that is read: its next event, as a place to sort by, and where the others come from.
+    heap: list[tuple[tuple[int, int, int], tuple[int, int, int, str], sqlite3.Cursor]] = []
+    with ExitStack() as cursors:
+        while waiting or heap:
+            while waiting and (not heap or sign * waiting[0].begin_ms <= heap[0][0][0]):
+                span = waiting.popleft()
+                rows = cursors.enter_context(closing(db.execute(span.select, span.parameters)))
+                if (row := rows.fetchone()) is not None:
+                    heapq.heappush(heap, (_key(row, span.stream_id, sign), row, rows))
+            if not heap:
+                continue
+            (_, signed_id, _), (seq, time_ms, ingested_ms, text), rows = heap[0]
+            stream_id = sign * signed_id
+            yield stream_id, LogEvent(seq=seq, time_ms=time_ms, ingested_ms=ingested_ms, text=text)
+            if (row := rows.fetchone()) is None:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (_key(row, stream_id, sign), row, rows))
+
+
+def _key(row: tuple[int, int, int, str], stream_id: int, sign: int) -> tuple[int, int, int]:
+    return sign * row[1], sign * stream_id, sign * row[0]
+
+
+MIGRATION = """
+    CREATE TABLE log_groups (
+        account TEXT NOT NULL, region TEXT NOT NULL, created_ms INTEGER NOT NULL, retention_days INTEGER,
+        tags TEXT NOT NULL DEFAULT '{}', PRIMARY KEY (account, region)
+    ) WITHOUT ROWID;
+    ALTER TABLE log_streams ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0;
+    """
+
+_HIDE = "UPDATE log_streams SET deleted = 1, first_ms = NULL, last_ms = NULL, ingested_ms = NULL, bytes = 0"
+
+
+def holding(rows: Rows, stream_id: int, marks: Sequence[str], at_least: int, limit: int) -> list[tuple[int, str]]:
+    """Place and text of the lines from a place on that hold one of the marks, in order."""
+    held = " OR ".join(["instr(text, ?) > 0"] * len(marks))
+    select = f"SELECT seq, text FROM log_events WHERE stream_id = ? AND seq >= ? AND ({held}) ORDER BY seq LIMIT ?"
+    return [tuple(row) for row in rows(select, (stream_id, at_least, *marks, limit))]
+
+
+class LogGroups:
+    """Rows about log groups. `rows` reads, `write` opens a durable transaction."""
+
+    def __init__(self, rows: Rows, write: Write) -> None:
+        self._rows = rows
+        self._write = write
+
+    def get(self, account: str, region: str) -> LogGroup | None:
+        where = "WHERE account = ? AND region = ?"
+        ((oldest_ms, size),) = self._rows(
+            f"SELECT min(created_ms), sum(bytes) FROM log_streams {where} AND deleted = 0", (account, region)
+        )
+        made = self._rows(f"SELECT created_ms, retention_days, tags FROM log_groups {where}", (account, region))
+        if not made:
+            return None if oldest_ms is None else LogGroup(oldest_ms, size)
+        ((created_ms, days, tags),) = made
+        return LogGroup(created_ms, size or 0, days, json.loads(tags))
+
+    def exists(self, account: str, region: str) -> bool:
+        where = "FROM {} WHERE account = ? AND region = ?"
+        select = f"SELECT EXISTS (SELECT 1 {where} AND deleted = 0) OR EXISTS (SELECT 1 {where})"
+        ((found,),) = self._rows(select.format("log_streams", "log_groups"), (account, region) * 2)
+        return bool(found)
+
+    def retention_days(self, account: str, region: str) -> int | None:
+        """None: for ever. Looks at no stream."""
+        select = "SELECT retention_days FROM log_groups WHERE account = ? AND region = ?"
+        return next((row[0] for row in self._rows(select, (account, region))), None)
+
+    def put(self, account: str, region: str, group: LogGroup) -> None:
+        """Makes the group, or replaces its retention and tags."""
+        with self._write() as db:
+            db.execute(
+                "INSERT INTO log_groups VALUES (?, ?, ?, ?, ?) ON CONFLICT (account, region) DO UPDATE SET"
+                " retention_days = excluded.retention_days, tags = excluded.tags",
+                (account, region, group.created_ms, group.retention_days, _json(group.tags)),
+            )
+
+    def delete(self, account: str, region: str) -> None:
+        """Forgets the group and all its events."""
+        where, which = "WHERE account = ? AND region = ?", (account, region)
+        with self._write() as db:
+            db.execute(f"DELETE FROM log_events WHERE stream_id IN (SELECT id FROM log_streams {where})", which)
+            db.execute(f"{_HIDE} {where}", which)
+            db.execute(f"DELETE FROM log_groups {where}", which)
+
+    def delete_stream(self, stream_id: int) -> None:
+        with self._write() as db:
+            db.execute("DELETE FROM log_events WHERE stream_id = ?", (stream_id,))
+            db.execute(f"{_HIDE} WHERE id = ?", (stream_id,))
+
+    def limited(self) -> list[tuple[str, str, int]]:
+        """Account, region and days of every group that has a retention."""
+        found = self._rows(
+            "SELECT account, region, retention_days FROM log_groups WHERE retention_days IS NOT NULL", ()
+        )
+        return [tuple(row) for row in found]
+
+    def expire(self, account: str, region: str, before_ms: int) -> None:
+        """Removes the events older than `before_ms`, a stream at a time: others want to write meanwhile."""
+        old = self._rows(
+            "SELECT id FROM log_streams WHERE account = ? AND region = ? AND first_ms < ?", (account, region, before_ms)
+        )
+        for (stream_id,) in old:
+            with self._write() as db:
+                db.execute("DELETE FROM log_events WHERE stream_id = ? AND time_ms < ?", (stream_id, before_ms))
+                db.execute(
+                    "UPDATE log_streams SET"
+                    " first_ms = (SELECT min(time_ms) FROM log_events WHERE stream_id = id),"
+                    " bytes = (SELECT coalesce(sum(length(CAST(text AS BLOB))), 0) FROM log_events"
+                    " WHERE stream_id = id) WHERE id = ?",
+                    (stream_id,),
+                )
+
+
+def _json(tags: Mapping[str, str]) -> str:
+    return json.dumps(dict(tags), ensure_ascii=False)

@@ -1,0 +1,81 @@
+"""SQL of metrics that do not come from log lines: those of hosts, and those that were put (BatchPutMetrics)."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from sagelet_engine.model.series import Sample
+from sagelet_engine.model.sinks import MetricPoint
+
+Rows = Callable[[str, Sequence[Any]], list[Any]]
+Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
+
+MIGRATION = """
+    CREATE TABLE host_points (
+        job_id TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+        host TEXT NOT NULL, name TEXT NOT NULL, time_ms INTEGER NOT NULL, value REAL NOT NULL,
+        PRIMARY KEY (job_id, host, name, time_ms)
+    ) WITHOUT ROWID;
+    CREATE TABLE component_points (
+        seq INTEGER PRIMARY KEY, job_id TEXT REFERENCES jobs (id) ON DELETE CASCADE,
+        account TEXT NOT NULL, region TEXT NOT NULL, component TEXT NOT NULL,
+        name TEXT NOT NULL, value REAL NOT NULL, time_ms INTEGER NOT NULL, step INTEGER
+    );
+    CREATE INDEX component_points_by_name ON component_points (account, region, component, name, seq);
+    CREATE INDEX component_points_by_job ON component_points (job_id) WHERE job_id IS NOT NULL;
+    """
+
+
+class Points:
+    """Rows about metric points. `rows` reads, `write` opens a transaction."""
+
+    def __init__(self, rows: Rows, write: Write) -> None:
+        self._rows = rows
+        self._write = write
+
+    def put_host(self, job_id: str, points: Sequence[MetricPoint]) -> None:
+        with self._write() as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO host_points VALUES (?, ?, ?, ?, ?)",
+                [(job_id, point.host, point.name, point.time_ms, point.value) for point in points],
+            )
+
+    def of_hosts(self, job_id: str) -> list[MetricPoint]:
+        """The instance metrics of a job, by time."""
+        found = self._rows(
+            "SELECT name, value, time_ms, host FROM host_points WHERE job_id = ? ORDER BY time_ms, host, name",
+            (job_id,),
+        )
+        return [MetricPoint(*row) for row in found]
+
+    def put(
+        self, account: str, region: str, component: str, job_id: str | None, named: Sequence[tuple[str, Sample]]
+    ) -> None:
+        """Adds samples of metrics to a trial component; those of a job's go with the job."""
+        rows = [
+            (job_id, account, region, component, name, sample.value, sample.time_ms, sample.step)
+            for name, sample in named
+        ]
+        with self._write() as db:
+            db.executemany(
+                "INSERT INTO component_points (job_id, account, region, component, name, value, time_ms, step)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                rows,
+            )
+
+    def of_component(self, account: str, region: str, component: str, name: str) -> list[Sample]:
+        """What was put into a metric of a trial component, in order."""
+        found = self._rows(
+            "SELECT time_ms, value, step FROM component_points"
+            " WHERE account = ? AND region = ? AND component = ? AND name = ? ORDER BY seq",
+            (account, region, component, name),
+        )
+        return [Sample(*row) for row in found]
+
+    def of_job(self, job_id: str, name: str) -> list[Sample]:
+        """What the job's metric definition found in its log, in order."""
+        found = self._rows(
+            "SELECT time_ms, value FROM metric_points WHERE job_id = ? AND name = ? ORDER BY seq", (job_id, name)
+        )
+        return [Sample(*row) for row in found]

@@ -1,0 +1,133 @@
+"""Makes the `ErrorMessage` of a failed script: the text that AWS's toolkit collects, and the traceback that it loses.
+
+The stock toolkit starts at the first line that holds the name of a Python error. So it loses the head of a traceback
+and the frames above a `raise SomeError(...)` line. SageMaker shows the first 1,024 characters of the failure file.
+Here the text is shortened to fit, so that the last frames and the message survive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from sagelet_runtime.base import compiler_faults
+from sagelet_runtime.base.hub_misses import HubMisses
+
+#: Characters of an ErrorMessage: 1,024 less AWS's frame around it (`ExecuteUserScriptError:\nExitCode 1\n...`).
+ERROR_BUDGET = 960
+#: Characters collected while the script runs. 1,000 frames of a recursion fit.
+COLLECT_LIMIT = 256 * 1024
+
+_HEADER = "Traceback (most recent call last)"
+_HEADER_LINE = re.compile(r"^\s*(\[rank\d+\]: ?)?Traceback \(most recent call last\):?\s*$")
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+#: Beginnings of what the interpreter and torch print while they shut down. It is not why the script failed.
+_AFTERMATH = ("Exception ignored in", "Error in atexit", "Error in sys.excepthook")
+_FRAME = re.compile(r"^(\[rank\d+\]: ?)?\s")
+_MARKS = re.compile(r"^\s*[~^]+\s*$")
+_GAP = "..."
+
+
+class ErrorCollector:
+    """Watches one output stream of the script, line by line, for the text of its failure.
+
+    Collects from the first line with a known error name, as AWS does, or from the header of a traceback. A later
+    traceback that is not chained to the one before replaces it, because the last one ended the script. The streams of
+    a script share `misses`: libraries print on one stream what failed, and the hook prints on the other why.
+    """
+
+    def __init__(self, error_names: Iterable[str], limit: int = COLLECT_LIMIT, misses: HubMisses | None = None) -> None:
+        self._start = re.compile("|".join(re.escape(name) for name in (_HEADER, *error_names) if name))
+        self._limit = limit
+        self._misses = misses or HubMisses()
+        self._lines: list[str] = []
+        self._size = 0
+        self._last_text = ""
+        self.has_traceback = False
+
+    def feed(self, line: str) -> None:
+        self._misses.feed(line)
+        if _HEADER_LINE.match(line) and not self._continues():
+            self._lines, self._size, self.has_traceback = [], 0, True
+            self._append(line)
+        elif self._lines or self._start.search(line):
+            self._append(line)
+        if line.strip():
+            self._last_text = line
+
+    @property
+    def lines(self) -> list[str]:
+        """The collected lines, unchanged."""
+        return self._lines
+
+    def text(self) -> str:
+        """Returns the lines in the form of AWS's toolkit: stripped at both ends, joined by a line feed and a space."""
+        room = compiler_faults.ROOM if compiler_faults.is_compilers(self._lines) else 0
+        lines = explained(self._lines, self._misses, ERROR_BUDGET - room) if self.has_traceback else self._lines
+        return "\n ".join(line.strip(" :\r\n") for line in lines)
+
+    def _continues(self) -> bool:
+        return self.has_traceback and self._last_text.strip().startswith(_CHAINED + _AFTERMATH)
+
+    def _append(self, line: str) -> None:
+        if self._size < self._limit:
+            self._lines.append(line[: self._limit - self._size])
+            self._size += len(line) + 1
+
+
+def explained(lines: list[str], misses: HubMisses, budget: int = ERROR_BUDGET) -> list[str]:
+    """Shortens a traceback to `budget` characters and adds the offline hub's message if the result lacks it."""
+    short = fit(lines, budget)
+    said = misses.of("\n".join(lines[_exception_index(lines) :]))
+    if said is None or any(said in line for line in short):
+        return short
+    return [*fit(lines, budget - _length([said])), said]
+
+
+def fit(lines: list[str], budget: int = ERROR_BUDGET) -> list[str]:
+    """Shortens a traceback to `budget` characters. The marks under the code (`~~^^`) go first.
+
+    Keeps the header and the outermost frame, which is the script's own. Keeps the exception's message (up to two
+    thirds of what is left) and as many of the innermost frames as there is room for.
+    """
+    if _length(lines) <= budget:
+        return lines
+    lines = [line for line in lines if not _MARKS.match(line)]
+    if _length(lines) <= budget:
+        return lines
+    at = _exception_index(lines)
+    outer = lines[: min(3, at)]
+    left = budget - _length([*outer, _GAP])
+    message = _head(lines[at:], left * 2 // 3)
+    return [*outer, _GAP, *_tail(lines[len(outer) : at], left - _length(message)), *message]
+
+
+def _exception_index(lines: list[str]) -> int:
+    """Returns the index where the message of the last traceback begins: the first line after its indented frames."""
+    headers = [index for index, line in enumerate(lines) if _HEADER_LINE.match(line)]
+    first_frame = headers[-1] + 1 if headers else 1
+    after = (index for index in range(first_frame, len(lines)) if not _FRAME.match(lines[index]))
+    return next(after, len(lines) - 1)
+
+
+def _length(lines: list[str]) -> int:
+    return sum(len(line) + 2 for line in lines)
+
+
+def _head(lines: list[str], room: int) -> list[str]:
+    kept: list[str] = []
+    for line in lines:
+        left = room - _length(kept) - 2
+        if len(line) > left:
+            return [*kept, line[: max(left - len(_GAP), 0)] + _GAP]
+        kept.append(line)
+    return kept
+
+
+def _tail(lines: list[str], room: int) -> list[str]:
+    kept: list[str] = []
+    for line in reversed(lines):
+        if _length(kept) + len(line) + 2 > room:
+            break
+        kept.insert(0, line)
+    return kept

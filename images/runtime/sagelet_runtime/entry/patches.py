@@ -1,0 +1,131 @@
+"""Decides which patches a process gets, and after which of the script's imports."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from sagelet_runtime.base.import_hook import PostImport, after
+from sagelet_runtime.base.say import say
+from sagelet_runtime.base.variables import NOT_COMPILED
+from sagelet_runtime.torch_xla import debugging
+
+
+def activate() -> None:
+    """Installs the hooks of a compiled job in this process."""
+    from sagelet_runtime.gpu import missing_gpu
+    from sagelet_runtime.hugging_face import alone, half, loading
+    from sagelet_runtime.torch_xla import saving, shuffling
+
+    debugging.name_files(os.environ)
+    sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
+    after(saving.MODULE, saving.install)
+    after(saving.TRAINER, saving.install_trainer)
+    after(shuffling.MODULE, shuffling.install)
+    after(loading.MODULE, loading.install)
+    after(alone.MODULE, alone.install)
+    if missing_gpu.is_compiled(os.environ):
+        after(half.MODULE, half.install_compiled)
+    after(half.MODULE, _dated)
+
+
+def activate_native() -> None:
+    """Installs the hooks of a native job.
+
+    They count steps, leave the log's configuration to the script, and keep old libraries off XLA. Libraries import
+    torch_xla to see whether it is installed.
+    """
+    from sagelet_runtime.hugging_face import alone
+
+    after(alone.MODULE, alone.install)
+    sys.meta_path.insert(0, PostImport("torch", install_native))
+    sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
+    for library in ("transformers", "accelerate"):
+        sys.meta_path.insert(0, PostImport(library, _changed_nothing, before=partial(_hide_torch_xla, library)))
+    sys.meta_path.insert(0, PostImport("transformers.training_args", _dated_native))
+
+
+def activate_without_gpu() -> None:
+    """Installs the hooks of a process whose CPUs stand in for GPUs."""
+    from sagelet_runtime.gpu import missing_gpu
+    from sagelet_runtime.hugging_face import half
+
+    after("torch", missing_gpu.install)
+    for name, patch in () if missing_gpu.is_compiled(os.environ) else half.NATIVE:
+        after(name, patch)
+
+
+def _leave_the_log_alone() -> None:
+    """Imports script_log late, because a process that never imports torch_xla needs no logging."""
+    from sagelet_runtime.torch_xla import script_log
+
+    script_log.install()
+
+
+def _changed_nothing(_module: ModuleType) -> None:
+    """Leaves the module as it is. For native jobs."""
+
+
+def _hide_torch_xla(library: str) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.hide_torch_xla(library)
+
+
+def _dated_native(training_args: ModuleType) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.install_native(training_args)
+
+
+def _dated(training_args: ModuleType) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.install(training_args)
+
+
+def install(torch_xla: Any) -> None:
+    """Applies every patch. One that does not fit this torch_xla is named in the log and left out.
+
+    The patches that join the workers must fit: without them each worker would train alone. Their errors are raised.
+    """
+    from sagelet_runtime.collectives import install as world
+    from sagelet_runtime.gpu import plugin as gpu
+    from sagelet_runtime.reporting import compiled
+    from sagelet_runtime.torch_xla import (
+        amp,
+        compat,
+        loading,
+        older,
+        opened,
+        optimizers,
+        spawn,
+        spawn_modules,
+        ties,
+        uncompiled,
+    )
+
+    older.install(torch_xla)
+    is_compiled = NOT_COMPILED not in os.environ
+    if is_compiled:
+        world.install(torch_xla)
+        spawn.install(torch_xla)
+    parts = (gpu, debugging, compat, amp, loading, ties, optimizers, opened, compiled, spawn_modules)
+    for part in parts if is_compiled else (uncompiled,):
+        try:
+            part.install(torch_xla)
+        except (AttributeError, ImportError, TypeError) as error:
+            release = getattr(torch_xla, "__version__", "of an unknown version")
+            say(f"{part.__name__} does not fit torch_xla {release} and is left out: {error!r}")
+
+
+def install_native(torch: Any) -> None:
+    from sagelet_runtime.reporting import native
+
+    try:
+        native.install(torch)
+    except (AttributeError, ImportError, TypeError) as error:
+        say(f"the report does not fit torch {getattr(torch, '__version__', 'of an unknown version')}: {error!r}")

@@ -1,0 +1,21 @@
+"""Reports what the compile cache did for this worker."""
+
+import os
+from typing import Any
+
+from sagelet_runtime.gpu import pjrt_front
+from sagelet_runtime.gpu import plugin as gpu
+
+CPU_REASON = "XLA's CPU client writes executables that it cannot read back"
+NONE_REASON = "no cache was given to this job"
+
+
+def figures() -> dict[str, Any]:
+    """Returns `{"enabled": false, "reason": "...", "hits": 0, "misses": 0}`, with counts since the process's start."""
+    front = os.environ.get(gpu.FRONT)
+    if os.environ.get("PJRT_DEVICE") == "CPU" or not front:
+        reason = CPU_REASON if os.environ.get("PJRT_DEVICE") == "CPU" else NONE_REASON
+        return {"enabled": False, "reason": reason, "hits": 0, "misses": 0}
+    status = pjrt_front.status(front)
+    reason = "" if status.enabled else status.reason.decode(errors="replace") or NONE_REASON
+    return {"enabled": bool(status.enabled), "reason": reason, "hits": status.hits, "misses": status.misses}

@@ -1,0 +1,91 @@
+"""Chooses the PJRT device of a compiled job, and the number of threads."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sagelet_runtime.gpu import plugin as gpu
+from sagelet_runtime.gpu import probe
+
+#: Variables with the sizes of torch's and XLA's thread pools.
+POOLS = ("OMP_NUM_THREADS", "PJRT_NPROC")
+
+
+@dataclass(frozen=True)
+class DeviceChoice:
+    #: The value of PJRT_DEVICE.
+    kind: str
+    #: The reason of the choice, for the log.
+    reason: str
+    #: Further variables.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: False if the device does not work through torch_xla. Then the job trains natively.
+    compiled: bool = True
+
+
+def choose_device(environ: Mapping[str, str], gpus: int, torch_xla: str) -> DeviceChoice:
+    """Returns the device of the user's PJRT_DEVICE. Else GPUs if a plugin fits this torch_xla and works. Else the CPU.
+
+    If a plugin fits and does not work, the job trains natively, so that it uses the GPUs that it asked for.
+    """
+    asked = environ.get("PJRT_DEVICE", "")
+    if asked and (asked != "CUDA" or not gpus):
+        return DeviceChoice(asked, "PJRT_DEVICE is set in the job's environment")
+    if not gpus:
+        return DeviceChoice("CPU", "this host has no GPU")
+    try:
+        plugin = gpu.find_plugin(torch_xla)
+        added = plugin.environment(environ)
+    except gpu.PluginUnavailable as error:
+        unused = f"{gpus} GPU(s) stay unused, since torch_xla {torch_xla} has no CUDA client"
+        return DeviceChoice("CPU", f"{unused}: {error}")
+    named = f"{gpu.DISTRIBUTION} {plugin.route.plugin}"
+    problem = probe.probe({**environ, **added})
+    if problem is not None:
+        return DeviceChoice(plugin.route.device, f"{named} does not work here: {problem}", compiled=False)
+    return DeviceChoice(plugin.route.device, f"{gpus} GPU(s) through {named}, which passed its trial", added)
+
+
+def thread_limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Returns the CPUs of the cgroup's quota, rounded up, or None unless that is below the affinity mask's number.
+
+    XLA's and torch's thread pools look at the affinity mask only, and a pool far above the quota is throttled.
+    """
+    quota = _quota(root)
+    if quota is None:
+        return None
+    limit = max(1, math.ceil(quota))
+    return limit if limit < len(os.sched_getaffinity(0)) else None
+
+
+def threads_of(workers: int) -> int:
+    """Returns each worker's share of the CPUs if all `workers` are on this machine."""
+    return max(1, (thread_limit() or len(os.sched_getaffinity(0))) // workers)
+
+
+def shared_threads(environ: Mapping[str, str], workers: int) -> dict[str, str]:
+    """Returns the sizes of the thread pools of one of several workers. A size that the user set stays."""
+    ours = {"", str(thread_limit())}
+    return {name: str(threads_of(workers)) for name in POOLS if environ.get(name, "") in ours}
+
+
+def _quota(root: Path) -> float | None:
+    unified = _numbers(root / "cpu.max")
+    if unified is not None:
+        return unified[0] / unified[1]
+    quota, period = _numbers(root / "cpu" / "cpu.cfs_quota_us"), _numbers(root / "cpu" / "cpu.cfs_period_us")
+    if quota is None or period is None or quota[0] <= 0:
+        return None
+    return quota[0] / period[0]
+
+
+def _numbers(file: Path) -> list[int] | None:
+    """Reads the numbers in a file. None if the file is missing or says `max`."""
+    try:
+        return [int(word) for word in file.read_text().split()]
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,358 @@
+/* A PJRT plugin in front of another one. It forwards everything and changes two things:
+ *
+ * - the platform's name (torch_xla 2.9 aborts on a platform called "cuda" and accepts any unknown name), and
+ * - what PJRT_Client_Compile costs: programs compiled before are read back from a directory.
+ *
+ * torch_xla's own persistent cache cannot read back through any plugin: it calls DeserializeExecutable, which its C API
+ * client does not have (pytorch/xla #9094, open in 2.9). This file uses PJRT_Executable_Serialize and
+ * DeserializeAndLoad, as JAX's cache does.
+ *
+ * Layouts are the stable heads of xla/pjrt/c/pjrt_c_api.h, API 0.33 to 0.76: PJRT_Api and argument structs only grow at
+ * their end. Environment, read once:
+ *   SAGELET_PJRT_PLUGIN   the plugin behind this one
+ *   SAGELET_PJRT_NAME     the platform's name; unset: the plugin's own
+ *   SAGELET_COMPILE_CACHE directory of entries; unset: no cache
+ *   SAGELET_COMPILE_KEY   what else an entry depends on (versions of torch_xla and of the plugin, image)
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct { size_t struct_size; void *extension; int major, minor; } Version;
+typedef struct { size_t struct_size; void *extension; Version version; void *function[]; } Api;
+typedef struct { size_t struct_size; void *extension; void *error; } ErrorArgs;
+typedef struct { size_t struct_size; void *extension; void *client; const char *text; size_t size; } TextArgs;
+typedef struct { size_t struct_size; void *extension; void *client; void **items; size_t count; } ListArgs;
+typedef struct { size_t struct_size; void *extension; void *from; void *to; } ObjectArgs;
+typedef struct { size_t struct_size; void *extension; char *code; size_t code_size; const char *format; size_t format_size; } Program;
+typedef struct {
+  size_t struct_size; void *extension; void *client; const Program *program;
+  const char *options; size_t options_size; void *executable;
+} CompileArgs;
+typedef struct {
+  size_t struct_size; void *extension; const void *executable; const char *bytes; size_t size;
+  void *serialized; void (*deleter)(void *);
+} SerializeArgs;
+/* Includes the two members of API 0.66 (overridden_serialized_compile_options and its size). struct_size tells whether
+ * they are there. */
+typedef struct {
+  size_t struct_size; void *extension; void *client; const char *bytes; size_t size; void *loaded;
+  const char *overridden; size_t overridden_size;
+} LoadArgs;
+typedef struct { size_t struct_size; void *extension; void *object; } DestroyArgs;
+
+enum {
+  ERROR_DESTROY = 0, CLIENT_CREATE = 10, PLATFORM_NAME = 12, PLATFORM_VERSION = 14, CLIENT_DEVICES = 15,
+  CLIENT_COMPILE = 20, DESCRIPTION_KIND = 26, DEVICE_DESCRIPTION = 29, EXECUTABLE_DESTROY = 40,
+  EXECUTABLE_SERIALIZE = 49, LOADED_DESTROY = 50, GET_EXECUTABLE = 51, DESERIALIZE_AND_LOAD = 56, LAST = 57
+};
+enum { LOAD_SIZE_OLD = offsetof(LoadArgs, overridden), MINOR_WITH_OVERRIDE = 66 };
+
+typedef void *(*Call)(void *);
+
+/* Read by sagelet_runtime through ctypes. */
+typedef struct { int64_t hits, misses, written, failures; int32_t enabled; char reason[256]; } Status;
+
+static Api *wrapped;
+static Call real[LAST];
+static Status status;
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static const char *directory, *platform;
+static int trusted; /* an entry was read back in this process */
+
+/* --- SHA-256 (FIPS 180-4) ------------------------------------------------------------------------------------ */
+
+typedef struct { uint32_t h[8]; uint64_t length; unsigned char block[64]; } Sha;
+
+static const uint32_t K[64] = {
+  0x428a2f98,0x71374491,0xb5c0fbcf,0xe9b5dba5,0x3956c25b,0x59f111f1,0x923f82a4,0xab1c5ed5,0xd807aa98,0x12835b01,0x243185be,
+  0x550c7dc3,0x72be5d74,0x80deb1fe,0x9bdc06a7,0xc19bf174,0xe49b69c1,0xefbe4786,0x0fc19dc6,0x240ca1cc,0x2de92c6f,0x4a7484aa,
+  0x5cb0a9dc,0x76f988da,0x983e5152,0xa831c66d,0xb00327c8,0xbf597fc7,0xc6e00bf3,0xd5a79147,0x06ca6351,0x14292967,0x27b70a85,
+  0x2e1b2138,0x4d2c6dfc,0x53380d13,0x650a7354,0x766a0abb,0x81c2c92e,0x92722c85,0xa2bfe8a1,0xa81a664b,0xc24b8b70,0xc76c51a3,
+  0xd192e819,0xd6990624,0xf40e3585,0x106aa070,0x19a4c116,0x1e376c08,0x2748774c,0x34b0bcb5,0x391c0cb3,0x4ed8aa4a,0x5b9cca4f,
+  0x682e6ff3,0x748f82ee,0x78a5636f,0x84c87814,0x8cc70208,0x90befffa,0xa4506ceb,0xbef9a3f7,0xc67178f2 };
+
+static uint32_t turned(uint32_t x, int n) { return (x >> n) | (x << (32 - n)); }
+
+static void sha_block(Sha *s) {
+  uint32_t w[64], v[8];
+  for (int i = 0; i < 16; i++) {
+    const unsigned char *p = s->block + 4 * i;
+    w[i] = (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
+  }
+  for (int i = 16; i < 64; i++) {
+    uint32_t a = turned(w[i - 15], 7) ^ turned(w[i - 15], 18) ^ (w[i - 15] >> 3);
+    uint32_t b = turned(w[i - 2], 17) ^ turned(w[i - 2], 19) ^ (w[i - 2] >> 10);
+    w[i] = w[i - 16] + a + w[i - 7] + b;
+  }
+  memcpy(v, s->h, sizeof v);
+  for (int i = 0; i < 64; i++) {
+    uint32_t a = v[7] + (turned(v[4], 6) ^ turned(v[4], 11) ^ turned(v[4], 25)) + ((v[4] & v[5]) ^ (~v[4] & v[6])) + K[i] + w[i];
+    uint32_t b = (turned(v[0], 2) ^ turned(v[0], 13) ^ turned(v[0], 22)) + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
+    memmove(v + 1, v, 7 * sizeof *v);
+    v[4] += a;
+    v[0] = a + b;
+  }
+  for (int i = 0; i < 8; i++) s->h[i] += v[i];
+}
+
+static void sha_begin(Sha *s) {
+  static const uint32_t first[8] = {0x6a09e667,0xbb67ae85,0x3c6ef372,0xa54ff53a,0x510e527f,0x9b05688c,0x1f83d9ab,0x5be0cd19};
+  memcpy(s->h, first, sizeof first);
+  s->length = 0;
+}
+
+static void sha_add(Sha *s, const void *data, size_t size) {
+  const unsigned char *p = data;
+  while (size) {
+    size_t at = s->length % 64, n = 64 - at < size ? 64 - at : size;
+    memcpy(s->block + at, p, n);
+    s->length += n, p += n, size -= n;
+    if (s->length % 64 == 0) sha_block(s);
+  }
+}
+
+static void sha_end(Sha *s, unsigned char out[32]) {
+  uint64_t bits = s->length * 8;
+  unsigned char mark = 0x80, zero = 0, size[8];
+  sha_add(s, &mark, 1);
+  while (s->length % 64 != 56) sha_add(s, &zero, 1);
+  for (int i = 0; i < 8; i++) size[i] = bits >> (56 - 8 * i);
+  sha_add(s, size, 8);
+  for (int i = 0; i < 32; i++) out[i] = s->h[i / 4] >> (24 - 8 * (i % 4));
+}
+
+/* Hashes each part with its length, so that different lists of parts have different hashes. */
+static void sha_part(Sha *s, const void *data, size_t size) {
+  uint64_t length = data ? size : 0;
+  sha_add(s, &length, sizeof length);
+  if (length) sha_add(s, data, length);
+}
+
+/* --- files: "SAGELET1", SHA-256 of the rest, the serialized executable ---------------------------------------- */
+
+static const char MAGIC[8] = "SAGELET1";
+enum { HEAD = 40 };
+
+static void give_up(const char *reason) {
+  pthread_mutex_lock(&guard);
+  status.enabled = 0;
+  snprintf(status.reason, sizeof status.reason, "%s", reason);
+  pthread_mutex_unlock(&guard);
+}
+
+static void count(int64_t *what) {
+  pthread_mutex_lock(&guard);
+  ++*what;
+  pthread_mutex_unlock(&guard);
+}
+
+static int read_whole(int file, char *to, size_t size) {
+  while (size) {
+    ssize_t n = read(file, to, size);
+    if (n <= 0) return 0;
+    to += n, size -= n;
+  }
+  return 1;
+}
+
+/* Returns the content of an entry, which the caller frees, or NULL if there is no entry or it is not whole. */
+static char *read_entry(const char *path, size_t *size) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return NULL;
+  struct stat facts;
+  char *data = NULL;
+  if (!fstat(file, &facts) && S_ISREG(facts.st_mode) && facts.st_size > HEAD && (data = malloc(facts.st_size))) {
+    unsigned char found[32];
+    Sha s;
+    int whole = read_whole(file, data, facts.st_size) && !memcmp(data, MAGIC, sizeof MAGIC);
+    if (whole) {
+      sha_begin(&s), sha_add(&s, data + HEAD, facts.st_size - HEAD), sha_end(&s, found);
+      whole = !memcmp(data + sizeof MAGIC, found, sizeof found);
+    }
+    if (!whole) {
+      free(data), data = NULL;
+      unlink(path);
+    }
+    *size = facts.st_size;
+  }
+  close(file);
+  return data;
+}
+
+static int write_whole(int file, const char *from, size_t size) {
+  while (size) {
+    ssize_t n = write(file, from, size);
+    if (n <= 0) return 0;
+    from += n, size -= n;
+  }
+  return 1;
+}
+
+/* Writes under another name and renames, so that other workers of the host see all of it or nothing. */
+static int write_entry(const char *path, const char *bytes, size_t size) {
+  char draft[4200];
+  snprintf(draft, sizeof draft, "%s.%d.draft", path, (int)gettid());
+  int file = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return 0;
+  unsigned char sum[32];
+  Sha s;
+  sha_begin(&s), sha_add(&s, bytes, size), sha_end(&s, sum);
+  int good = write_whole(file, MAGIC, sizeof MAGIC) && write_whole(file, (char *)sum, sizeof sum) && write_whole(file, bytes, size);
+  good = !close(file) && good && !rename(draft, path);
+  if (!good) unlink(draft);
+  return good;
+}
+
+/* --- calls of the plugin behind -------------------------------------------------------------------------------- */
+
+static int failed(void *error) {
+  if (!error) return 0;
+  ErrorArgs args = {sizeof args, NULL, error};
+  real[ERROR_DESTROY](&args);
+  return 1;
+}
+
+static void destroy(int which, void *object) {
+  DestroyArgs args = {sizeof args, NULL, object};
+  failed(real[which](&args));
+}
+
+static void add_text(Sha *s, int which, void *object) {
+  TextArgs args = {sizeof args, NULL, object, NULL, 0};
+  if (!failed(real[which](&args))) sha_part(s, args.text, args.size);
+}
+
+static void add_devices(Sha *s, void *client) {
+  ListArgs list = {sizeof list, NULL, client, NULL, 0};
+  if (failed(real[CLIENT_DEVICES](&list))) return;
+  sha_part(s, &list.count, sizeof list.count);
+  for (size_t i = 0; i < list.count; i++) {
+    ObjectArgs one = {sizeof one, NULL, list.items[i], NULL};
+    if (!failed(real[DEVICE_DESCRIPTION](&one))) add_text(s, DESCRIPTION_KIND, one.to);
+  }
+}
+
+static void name_entry(CompileArgs *args, char *path, size_t size) {
+  static const char *variables[] = {"SAGELET_COMPILE_KEY", "XLA_FLAGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE"};
+  unsigned char sum[32];
+  Sha s;
+  sha_begin(&s);
+  sha_part(&s, &wrapped->version.minor, sizeof wrapped->version.minor);
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+    const char *value = getenv(variables[i]);
+    sha_part(&s, value, value ? strlen(value) : 0);
+  }
+  add_text(&s, PLATFORM_NAME, args->client);
+  add_text(&s, PLATFORM_VERSION, args->client);
+  add_devices(&s, args->client);
+  sha_part(&s, args->program->format, args->program->format_size);
+  sha_part(&s, args->program->code, args->program->code_size);
+  sha_part(&s, args->options, args->options_size);
+  sha_end(&s, sum);
+  int at = snprintf(path, size, "%s/", directory);
+  for (int i = 0; i < 32; i++) at += snprintf(path + at, size - at, "%02x", sum[i]);
+}
+
+static void *loaded(void *client, const char *bytes, size_t size) {
+  LoadArgs args = {sizeof args, NULL, client, bytes, size, NULL, NULL, 0};
+  if (wrapped->version.minor < MINOR_WITH_OVERRIDE) args.struct_size = LOAD_SIZE_OLD;
+  return failed(real[DESERIALIZE_AND_LOAD](&args)) ? NULL : args.loaded;
+}
+
+/* Serializes what was just compiled. The first entry of a process is read back before any entry is trusted. */
+static void keep(CompileArgs *args, const char *path) {
+  ObjectArgs inner = {sizeof inner, NULL, args->executable, NULL};
+  if (failed(real[GET_EXECUTABLE](&inner))) return count(&status.failures);
+  SerializeArgs out = {sizeof out, NULL, inner.to, NULL, 0, NULL, NULL};
+  if (failed(real[EXECUTABLE_SERIALIZE](&out))) {
+    give_up("the plugin cannot serialize executables");
+  } else {
+    if (!trusted) {
+      void *again = loaded(args->client, out.bytes, out.size);
+      if (again) trusted = 1, destroy(LOADED_DESTROY, again);
+      else give_up("the plugin cannot read back what it serialized");
+    }
+    if (trusted) count(write_entry(path, out.bytes, out.size) ? &status.written : &status.failures);
+    if (out.deleter) out.deleter(out.serialized);
+  }
+  destroy(EXECUTABLE_DESTROY, inner.to);
+}
+
+static void *compile(CompileArgs *args) {
+  char path[4160];
+  size_t size = 0;
+  if (!status.enabled) return real[CLIENT_COMPILE](args);
+  name_entry(args, path, sizeof path);
+  char *data = read_entry(path, &size);
+  if (data) {
+    args->executable = loaded(args->client, data + HEAD, size - HEAD);
+    free(data);
+    if (args->executable) {
+      trusted = 1;
+      count(&status.hits);
+      utimensat(AT_FDCWD, path, NULL, 0); /* tells the engine that it was used */
+      return NULL;
+    }
+    count(&status.failures);
+    unlink(path);
+  }
+  count(&status.misses);
+  void *error = real[CLIENT_COMPILE](args);
+  if (!error) keep(args, path);
+  return error;
+}
+
+static void *platform_name(TextArgs *args) {
+  void *error = real[PLATFORM_NAME](args);
+  if (!error) args->text = platform, args->size = strlen(platform);
+  return error;
+}
+
+/* --- what others see ---------------------------------------------------------------------------------------------- */
+
+const Status *sagelet_pjrt_front_status(void) { return &status; }
+
+static void open_cache(const Api *api) {
+  directory = getenv("SAGELET_COMPILE_CACHE");
+  if (!directory || !*directory) return give_up("no cache was given to this job");
+  if (strlen(directory) > 4000) return give_up("the path of the cache is too long");
+  if (api->version.major != 0) return give_up("the plugin's API has another major version");
+  if (access(directory, R_OK | W_OK | X_OK)) return give_up("the directory of the cache cannot be used");
+  status.enabled = 1;
+}
+
+const void *GetPjrtApi(void) {
+  static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&once);
+  if (!wrapped) {
+    const char *path = getenv("SAGELET_PJRT_PLUGIN");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    const Api *(*get)(void) = library ? (const Api *(*)(void))dlsym(library, "GetPjrtApi") : NULL;
+    const Api *api = get ? get() : NULL;
+    if (!api) {
+      fprintf(stderr, "sagelet: the PJRT plugin %s does not load: %s\n", path ? path : "(none named)", library ? "no GetPjrtApi" : dlerror());
+    } else if (api->struct_size < sizeof(Api) + LAST * sizeof(void *)) {
+      fprintf(stderr, "sagelet: the PJRT plugin %s has an older API than this can stand before\n", path);
+    } else {
+      Api *copy = malloc(api->struct_size);
+      memcpy(copy, api, api->struct_size);
+      memcpy(real, api->function, sizeof real);
+      platform = getenv("SAGELET_PJRT_NAME");
+      if (platform && *platform) copy->function[PLATFORM_NAME] = (void *)platform_name;
+      copy->function[CLIENT_COMPILE] = (void *)compile;
+      open_cache(api);
+      wrapped = copy;
+    }
+  }
+  pthread_mutex_unlock(&once);
+  return wrapped;
+}

@@ -1,0 +1,129 @@
+"""Tries the GPU plugin before the user's script, in a process of its own and within a time limit.
+
+`python -m sagelet_runtime.gpu.probe` prints the name of each stage before it enters it, and `works` at the end. The
+stages are import, client, a 2x2 matrix product and one training step. Results are compared with the CPU's. A plugin
+that does not work may abort the process or hang, so the parent judges the result.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+#: Seconds for a trial. They allow for a first CUDA context and first compilations on a slow disk.
+PATIENCE = 240
+SECONDS = "SAGELET_GPU_PROBE_SECONDS"
+STAGE = "sagelet-probe: "
+STAGES = {
+    "import": "torch_xla and the plugin are imported",
+    "client": "the plugin's client is created",
+    "matmul": "two 2x2 matrices are multiplied",
+    "step": "a training step is made",
+}
+WORKS = "works"
+#: Variables of the trial. It is one process on the host's first GPU, whatever workers the job has.
+WORLD = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "PJRT_LOCAL_PROCESS_RANK")
+_TELLING = re.compile(r"error|fail|no visible|cannot|not found|unimplemented|mismatch", re.IGNORECASE)
+_RAISED = re.compile(r"^([\w.]+(Error|Exception)|error): \S")
+_NOISE = re.compile(r"^\s*(File \"|\[|\*\*\*|@|WARNING|Traceback)")
+
+
+def probe(environ: Mapping[str, str]) -> str | None:
+    """Returns None if the plugin of these variables works, else a sentence that says why it does not."""
+    try:
+        patience = float(environ.get(SECONDS, PATIENCE))
+    except ValueError:
+        patience = PATIENCE
+    child = {name: value for name, value in environ.items() if name not in WORLD}
+    child["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), environ.get("PYTHONPATH", "")]))
+    # The trial writes no cache entries, because its programs are of no use to a job.
+    child["SAGELET_COMPILE_CACHE"] = ""
+    command = [sys.executable, "-m", "sagelet_runtime.gpu.probe"]
+    try:
+        tried = subprocess.run(command, env=child, capture_output=True, text=True, errors="replace", timeout=patience)
+    except subprocess.TimeoutExpired as expired:
+        said = expired.stdout or b""
+        stage = _last_stage(said.decode(errors="replace") if isinstance(said, bytes) else said)
+        return f"it was not done after {patience:g} s, when {_meant(stage)}"
+    stage = _last_stage(tried.stdout)
+    if tried.returncode == 0 and stage == WORKS:
+        return None
+    return f"it failed when {_meant(stage)}: {telling_line(tried.stderr) or _ending(tried.returncode)}"
+
+
+def telling_line(said: str) -> str:
+    """Returns the most telling line of an error output: Python's own error, or else the last line about an error."""
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not _NOISE.match(line)]
+    raised = [line for line in lines if _RAISED.match(line)]
+    telling = [line for line in lines if _TELLING.search(line)]
+    # Lines after a Python error are not the cause: torch_xla aborts in its exit handler.
+    return (raised or telling or lines or [""])[-1][:300]
+
+
+def _ending(code: int) -> str:
+    return f"the process ended with signal {-code}" if code < 0 else f"the process ended with {code}"
+
+
+def _last_stage(printed: str) -> str:
+    stages = [line.removeprefix(STAGE) for line in printed.splitlines() if line.startswith(STAGE)]
+    return stages[-1] if stages else "import"
+
+
+def _meant(stage: str) -> str:
+    return STAGES.get(stage, stage)
+
+
+def main() -> None:
+    _enter("import")
+    import torch
+    import torch_xla
+
+    from sagelet_runtime.gpu import plugin as gpu
+
+    gpu.install(torch_xla)
+    _enter("client")
+    device = torch_xla.device()
+    kind = torch_xla._XLAC._xla_real_devices([str(device)])[0]
+    if kind.startswith("CPU"):
+        raise SystemExit(f"error: the device is {kind}, no GPU")
+    _enter("matmul")
+    left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.5, 0.0], [1.0, 2.0]])
+    _compare("the matrix product", torch.mm(left.to(device), right.to(device)).cpu(), torch.mm(left, right))
+    _enter("step")
+    _compare("the weights after a training step", _trained(device), _trained(torch.device("cpu")))
+    _enter(WORKS)
+
+
+def _trained(device: Any) -> Any:
+    import torch
+    import torch_xla
+
+    torch.manual_seed(1)
+    model = torch.nn.Linear(4, 2)
+    data = torch.randn(8, 4)
+    model.to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(data.to(device)).square().mean().backward()
+    optimizer.step()
+    torch_xla.sync()
+    return model.weight.detach().cpu()
+
+
+def _compare(what: str, found: Any, expected: Any) -> None:
+    import torch
+
+    if not torch.allclose(found, expected, rtol=1e-2, atol=1e-3):
+        raise SystemExit(f"error: {what} differs from the CPU's: {found}, {expected}")
+
+
+def _enter(stage: str) -> None:
+    print(STAGE + stage, flush=True)
+
+
+if __name__ == "__main__":
+    main()
