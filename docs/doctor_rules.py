@@ -17,14 +17,15 @@ Made by `make docs` from the rules in `emulator/sagelet_engine/doctor`; do not e
 The doctor compares a compiled job with AWS's best practices for the SageMaker Training Compiler. It judges
 what the job did (its compile report), not how its script looks. The script only shows the place. So there is no finding
 for a job that did well by chance, or that did too few steps to judge. The last rules apply to any job: they say what
-ended it before it trained.
+ended it, and what to do. A job that failed has at least one finding of severity `error`.
 
 | where | what |
 | --- | --- |
 | `sagelet doctor JOB [--json]` | all findings; also while the job runs |
+| `sagelet describe JOB`, the job's page | the worst finding: what happened, why, and what to do |
 | `GET /_sagelet/jobs/JOB/doctor?account=&region=` | the same as JSON |
 | `compiler-report.json`, `sagelet report JOB --json` | the member `findings` |
-| the job's log | a short section at its end |
+| the job's log | a short section at its end; the last line says what to do |
 
 A finding is
 

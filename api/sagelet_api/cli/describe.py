@@ -1,6 +1,6 @@
 """`sagelet describe`: all that is known of one job, on a page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -13,8 +13,11 @@ from sagelet_api.cli.options import Server, json_option, server_options
 from sagelet_api.cli.output import age, boxed, console, echo_json, facts, iso, span, status_text
 from sagelet_api.cli.training_jobs import Job, JobName, activity, instances, trained_seconds
 from sagelet_api.cli.training_jobs import describe as describe_job
+from sagelet_engine.doctor.text import place
 
 Pairs = Iterator[tuple[str, "str | Text"]]
+#: A finding as JSON: docs/reference/doctor.md.
+Finding = Mapping[str, Any]
 
 
 @click.command()
@@ -24,18 +27,20 @@ Pairs = Iterator[tuple[str, "str | Text"]]
 def describe(job: str, as_json: bool, server: Server) -> None:
     """Show everything about a job.
 
-    Status and why, times, bill, inputs, outputs, metrics, and what the compiler does. --json gives what
-    DescribeTrainingJob answers, and in Sagelet what became of the wish to be compiled and what a job that trains does
-    now.
+    Status and why, what to do about a failure, times, bill, inputs, outputs, metrics, and what the compiler does.
+    --json gives what DescribeTrainingJob answers, and in Sagelet what became of the wish to be compiled, what a job
+    that trains does now, and the doctor's findings.
     """
     found = describe_job(Aws(server), server, job)
     compilation = ask("GET", server.job_url(job, "compilation"))
+    findings = ask("GET", server.job_url(job, "doctor"))["findings"]
     doing = activity(server, found)
     if as_json:
-        echo_json({**found, "Sagelet": {"Compilation": compilation, "Activity": doing or None}})
+        echo_json({**found, "Sagelet": {"Compilation": compilation, "Activity": doing or None, "Findings": findings}})
         return
     out = console()
-    out.print(facts([*_state(found, doing), *_times(found), *_training(found, compilation), *_data(found)]))
+    state = [*_state(found, doing), *_explanation(found, findings)]
+    out.print(facts([*state, *_times(found), *_training(found, compilation), *_data(found)]))
     if found.get("HyperParameters"):
         out.print("\n[bold]Hyperparameters[/]")
         out.print(facts(sorted(found["HyperParameters"].items())))
@@ -55,10 +60,22 @@ def _state(job: Job, doing: str) -> Pairs:
     yield "Status", text.append(f": {doing}" if doing else "")
     if "FailureReason" in job:
         yield "Failure reason", Text(job["FailureReason"], "red")
-    yield "ARN", job["TrainingJobArn"]
+
+
+def _explanation(job: Job, findings: Sequence[Finding]) -> Pairs:
+    """The worst finding of the doctor: for a job that failed, what ended it."""
+    if findings and findings[0]["severity"] != "info":
+        worst = findings[0]
+        where = place(worst)
+        yield "What happened", f"{where}: {worst['seen']}" if where else worst["seen"]
+        yield "Why", worst["why"]
+        yield "What to do", Text(worst["instead"], "bold")
+    if len(findings) > 1:
+        yield "Findings", f"{len(findings)}: `sagelet doctor {job['TrainingJobName']}` shows all"
 
 
 def _times(job: Job) -> Pairs:
+    yield "ARN", job["TrainingJobArn"]
     yield "Created", f"{iso(job['CreationTime'])} ({age(job['CreationTime'])})"
     trained = trained_seconds(job, datetime.now(timezone.utc))
     if trained is not None:

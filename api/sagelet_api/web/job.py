@@ -47,6 +47,7 @@ def _facts(site: Site, job: TrainingJob) -> dict[str, Any]:
         "described": described,
         "bill": site.engine.reports.bill(job),
         "steps": timeline(job),
+        "findings": site.engine.reports.findings(job.key) if job.terminal else (),
         "final_metrics": described.get("FinalMetricDataList", []),
         "outputs": _outputs(site, job, described["ModelArtifacts"]["S3ModelArtifacts"]),
         "place": place(),

@@ -22,6 +22,10 @@ class Setup:
     #: SageMaker Debugger's hook, and its profiler.
     debugger: bool = False
     profiler: bool = False
+    #: Names of the input channels.
+    channels: tuple[str, ...] = ()
+    #: MaxRuntimeInSeconds.
+    max_runtime_seconds: int = 0
 
     @property
     def host_count(self) -> int:
@@ -52,6 +56,14 @@ class Progress:
     exit_code: int | None = None
     #: The last lines that this host printed.
     last_lines: Sequence[str] = ()
+    #: FailureReason of DescribeTrainingJob. Empty if the job has not failed.
+    reason: str = ""
+    #: What sagelet knows of an InternalServerError. Empty for any other end.
+    cause: str = ""
+    #: True if the job was stopped because MaxRuntimeInSeconds had passed.
+    timed_out: bool = False
+    #: True if a host left an entry in SM_MODEL_DIR. None while the job runs, and if it never ran.
+    saved: bool | None = None
 
     @property
     def failed(self) -> bool:

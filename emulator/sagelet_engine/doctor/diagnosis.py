@@ -13,10 +13,13 @@ _ORDER = list(Severity)
 def diagnose(case: Case, rules: tuple[Rule, ...] = RULES) -> tuple[Finding, ...]:
     """Returns what the rules find: the worst first, and within one severity what costs most.
 
-    A rule that fails is a bug of sagelet and must not fail a job. It is logged and left out.
+    Rules of last resort are asked in their order, and only until one error is found. A rule that fails is a bug of
+    sagelet and must not fail a job. It is logged and left out.
     """
     found: list[Finding] = []
-    for rule in rules:
+    for rule in sorted(rules, key=lambda rule: rule.last_resort):
+        if rule.last_resort and any(one.seen.severity is Severity.ERROR for one in found):
+            break
         try:
             found += [Finding(rule, seen) for seen in rule.check(case)]
         except Exception:

@@ -21,6 +21,10 @@ class Section(str, Enum):
     WRONG_API = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-considerations-incorrect-api-use"
     ENABLE = f"{GUIDE}/training-compiler-enable-pytorch.html"
     TROUBLESHOOTING = f"{GUIDE}/training-compiler-troubleshooting.html"
+    STORAGE = f"{GUIDE}/model-train-storage.html"
+    RUNNING = f"{GUIDE}/your-algorithms-training-algo-running-container.html"
+    OUTPUT = f"{GUIDE}/your-algorithms-training-algo-output.html"
+    DESCRIBE = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeTrainingJob.html"
     #: A page of the SDK's documentation.
     LIBRARIES = (
         "https://sagemaker.readthedocs.io/en/stable/frameworks/pytorch/using_pytorch.html#using-third-party-libraries"
@@ -42,6 +46,10 @@ TITLES = {
     ),
     Section.ENABLE: "Run PyTorch Training Jobs with SageMaker Training Compiler",
     Section.TROUBLESHOOTING: "SageMaker Training Compiler Troubleshooting",
+    Section.STORAGE: "Amazon SageMaker AI Training Storage Folders",
+    Section.RUNNING: "How Amazon SageMaker AI Runs Your Training Image",
+    Section.OUTPUT: "How Amazon SageMaker AI Processes Training Output",
+    Section.DESCRIBE: "DescribeTrainingJob",
     Section.LIBRARIES: "Use PyTorch with the SageMaker Python SDK: Using third-party libraries",
     Section.HUB: "Hugging Face Hub: HF_ENDPOINT",
 }
@@ -96,6 +104,8 @@ class Rule:
     section: Section
     check: Callable[[Case], Iterable[Seen]]
     thresholds: tuple[Threshold, ...] = ()
+    #: True for a rule that is asked only if no other rule has found the error that ended the job.
+    last_resort: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,16 @@ def place(finding: Mapping[str, Any]) -> str:
 
 
 def log_lines(job: str, findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields a short section. Empty if there are no findings."""
+    """Yields a short section. Empty if there are no findings.
+
+    `findings`: the worst first. The worst is the last in the log, because people read the end of a log first.
+    """
     if not findings:
         return
     yield f"{PREFIX}{len(findings)} finding{'s' if len(findings) > 1 else ''}; `sagelet doctor {job}` tells more"
-    for finding in findings[:MOST]:
+    if len(findings) > MOST:
+        yield f"{PREFIX}the worst {MOST}:"
+    for finding in reversed(findings[:MOST]):
         head = " ".join(filter(None, [finding["severity"], finding["rule"], place(finding)]))
         yield f"{PREFIX}{head}: {finding['seen']}"
         yield f"{PREFIX}  instead: {finding['instead']}"
-    if len(findings) > MOST:
-        yield f"{PREFIX}and {len(findings) - MOST} more"

@@ -20,6 +20,8 @@ WORKERS = Path("sagelet", "workers")
 KILLED_BEFORE_MS = 2000
 #: 128 + SIGKILL.
 KILLED = 137
+#: Begins what only sagelet knows, in a StatusMessage.
+_CAUSE = " (sagelet: "
 
 #: As AWS words them, and nothing else: clients compare the whole text.
 INTERNAL = Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR)
@@ -101,7 +103,12 @@ def internal_error(cause: str) -> Verdict:
 
 def with_cause(message: str, verdict: Verdict) -> str:
     """A StatusMessage that says what only sagelet knows."""
-    return f"{message} (sagelet: {verdict.cause})"[:REASON_LIMIT] if verdict.cause else message
+    return f"{message}{_CAUSE}{verdict.cause})"[:REASON_LIMIT] if verdict.cause else message
+
+
+def cause_in(message: str) -> str:
+    """What `with_cause` has added to a StatusMessage. Empty if it has added nothing."""
+    return message.partition(_CAUSE)[2].removesuffix(")")
 
 
 def is_internal(verdict: Verdict) -> bool:

@@ -1,11 +1,13 @@
 """Collects what the doctor looks at: a job's request, scripts, report, last lines, and a native job to compare with."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sagelet_engine.base import nofollow
 from sagelet_engine.data import sdk_v3
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup
@@ -13,7 +15,7 @@ from sagelet_engine.doctor.diagnosis import diagnose
 from sagelet_engine.doctor.reading import read_sources
 from sagelet_engine.doctor.sources import Sources
 from sagelet_engine.model import verdict
-from sagelet_engine.model.job import JobStatus, SecondaryStatus, Verdict
+from sagelet_engine.model.job import JobStatus, SecondaryStatus, StopCause, Verdict
 from sagelet_engine.model.listing import JobQuery
 from sagelet_engine.model.runtime import Observation
 from sagelet_engine.model.training import TrainingJob
@@ -74,6 +76,10 @@ class Consultation:
             out_of_memory=any(host.out_of_memory for host in hosts.values()),
             exit_code=hosts[first].exit_code if first else None,
             last_lines=lines,
+            reason=(end.verdict.failure_reason if end else job.failure_reason) or "",
+            cause=end.verdict.cause if end else verdict.cause_in(job.transitions[-1].message),
+            timed_out=job.stop_cause is StopCause.MAX_RUNTIME,
+            saved=any(_has_entries(directories.host(host).model) for host in job.hosts) if end else None,
         )
 
     def _last_lines(self, job: TrainingJob, host: str) -> tuple[list[str], int]:
@@ -103,6 +109,18 @@ class Consultation:
         return None
 
 
+def _has_entries(directory: Path) -> bool:
+    """Whether a directory that the container could write has any entry. A link is not followed."""
+    try:
+        with (
+            nofollow.directory(directory.parent, directory.name, listing=True) as opened,
+            os.scandir(opened) as entries,
+        ):
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
 def _compared(setup: Setup) -> dict[str, str]:
     given = setup.hyperparameters
     same = {name: value for name, value in given.items() if not any(part in name.lower() for part in _VARIED)}
@@ -121,6 +139,8 @@ def setup_of(job: TrainingJob) -> Setup:
         debug=_true(compiler.get(DEBUG)),
         debugger=bool(request.get("DebugHookConfig")),
         profiler=bool(profiler) and not profiler.get("DisableProfiler"),
+        channels=tuple(channel.name for channel in job.spec.channels),
+        max_runtime_seconds=job.spec.max_runtime_seconds,
     )
 
 

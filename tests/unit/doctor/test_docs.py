@@ -12,10 +12,12 @@ from sagelet_engine.doctor.finding import TITLES, Rule, Section
 from sagelet_engine.doctor.rules import RULES
 from sagelet_engine.doctor.text import MOST, PREFIX, log_lines
 
-#: Of the request, or of what is around a script: none shows them.
+#: Of the request, or of what is around a script: none of examples/best_practices shows them. Those of ends are shown by
+#: tests/acceptance/test_job_mistakes.py.
 WITHOUT_SCRIPT = {
     "unsupported-instance", "single-gpu-instances", "no-efa", "debug-mode", "debugger",
-    "failed-install", "missing-package", "not-in-the-hub",
+    "failed-install", "missing-package", "not-in-the-hub", "time-limit", "nothing-saved",
+    *(rule.name for rule in RULES if rule.last_resort),
 }  # fmt: skip
 FINDING = {
     "rule": "explicit-evaluation",
@@ -53,6 +55,11 @@ def test_the_section_of_a_log() -> None:
     assert head == f"{PREFIX}warning explicit-evaluation train.py:7: .item() read [a] tensor"
     assert instead == f"{PREFIX}  instead: do not"
     assert len(list(log_lines("job", [FINDING] * 30))) == 2 * MOST + 2
+
+
+def test_the_worst_finding_ends_the_log() -> None:
+    worse = {**FINDING, "severity": "error", "instead": "mend it"}
+    assert list(log_lines("job", [worse, FINDING]))[-1] == f"{PREFIX}  instead: mend it"
 
 
 def test_findings_on_a_terminal() -> None:

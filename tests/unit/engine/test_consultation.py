@@ -38,6 +38,7 @@ def make(world: World, name: str, parameters: dict[str, str], script: str = LOOP
     world.host(name)
     code = JobDirectories.of(world.settings.data, world.job(name)).host("algo-1").opt_ml / "code"
     (code / "train.py").write_text(script)
+    (code.parent / "model" / "model.pt").write_text("weights")
     return world.job(name)
 
 

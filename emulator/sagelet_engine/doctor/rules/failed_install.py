@@ -40,6 +40,11 @@ THEN = (
     "install in an image of their day: `sagelet image build --variant py39`, docs/how-to/images-of-their-day.md. In "
     "the process runtime install sagelet into Python 3.10."
 )
+INVALID = (r"\bInvalid requirement\b", r"\bCould not open requirements file\b", r"\bInvalid URL\b")
+SPELLING = (
+    "Correct the line of requirements.txt that pip names: `pip install -r requirements.txt --dry-run` tries it without "
+    "a job."
+)
 #: Any version would do.
 UNKNOWN = r"\bNo matching distribution found\b"
 NAME = (
@@ -79,6 +84,8 @@ def _instead(case: Case) -> str | None:
         return KEPT
     if last_match(case, UNREACHED) is not None:
         return NETWORK
+    if last_match(case, INVALID) is not None:
+        return SPELLING
     if last_match(case, UNFIT) is not None:
         return THEN
     return NAME if last_match(case, (UNKNOWN,)) is not None else None

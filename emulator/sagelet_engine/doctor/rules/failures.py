@@ -10,10 +10,12 @@ _FRAME = re.compile(r'^\s*(?:\[rank\d+\]: ?)?File "(?P<file>[^"]+)", line (?P<li
 #: AWS's toolkit shows a traceback once more, and the middle of a long one not.
 _AGAIN = 'ErrorMessage "'
 _RANK = re.compile(r"^\[rank\d+\]: ?")
-#: The last line of a traceback. What launchers and AWS's toolkit raise says only that the script failed.
-_ERROR = re.compile(
-    r"^(?!ExecuteUserScriptError|subprocess\.CalledProcessError|[\w.]*ChildFailedError)[\w.]*(Error|Exception)\b(:|$)"
-)
+_HEADER = "Traceback (most recent call last)"
+#: What launchers and AWS's toolkit raise says only that the script failed.
+_LAUNCHERS = re.compile(r"^(ExecuteUserScriptError|subprocess\.CalledProcessError|[\w.]*ChildFailedError)\b")
+_ERROR = re.compile(r"^[\w.]*(Error|Exception)\b(:|$)")
+#: What ends a traceback may have any name: `class NoRows(BaseException)`.
+_RAISED = re.compile(r"^[A-Za-z_][\w.]*(:|$)")
 #: Characters of a line that are quoted.
 QUOTED = 160
 
@@ -29,11 +31,18 @@ def last_match(case: Case, patterns: Iterable[str]) -> str | None:
 
 
 def last_error(case: Case) -> str | None:
-    """The error that ended a failed job's script: an earlier one it may have lived with."""
+    """The error that ended a failed job's script: the last one, because it may have lived with earlier ones."""
     if not case.progress.failed:
         return None
-    lines = (_RANK.sub("", line).rstrip() for line in reversed(case.progress.last_lines))
-    return next((line for line in lines if _ERROR.match(line)), None)
+    found, in_traceback = None, False
+    for line in (_RANK.sub("", line).rstrip() for line in case.progress.last_lines):
+        if _HEADER in line and not line.startswith(_AGAIN):
+            in_traceback = True
+        elif line and not line[0].isspace():
+            named = _ERROR.match(line) or (in_traceback and _RAISED.match(line))
+            found = line if named and not _LAUNCHERS.match(line) else found
+            in_traceback = False
+    return found
 
 
 def quoted(line: str) -> str:
@@ -48,7 +57,7 @@ def failed_at(case: Case) -> Place | None:
         if found is not None and line.startswith(_AGAIN):
             return found
         frame = _FRAME.match(line)
-        if "Traceback (most recent call last)" in line:
+        if _HEADER in line:
             found = None
         if frame and "site-packages" not in frame["file"]:
             script = case.sources.find(frame["file"])

@@ -8,6 +8,7 @@ Here the text is shortened to fit, so that the last frames and the message survi
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable
 
 from sagelet_runtime.base import compiler_faults
@@ -18,6 +19,9 @@ ERROR_BUDGET = 960
 #: Characters collected while the script runs. 1,000 frames of a recursion fit.
 COLLECT_LIMIT = 256 * 1024
 
+#: 1: `sys.exit("reason")`. 2: argparse, and a script that Python cannot open. 126 and 127: a program that a shell
+#: cannot start.
+_REASONED = (1, 2, 126, 127)
 _HEADER = "Traceback (most recent call last)"
 _HEADER_LINE = re.compile(r"^\s*(\[rank\d+\]: ?)?Traceback \(most recent call last\):?\s*$")
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
@@ -42,7 +46,8 @@ class ErrorCollector:
         self._misses = misses or HubMisses()
         self._lines: list[str] = []
         self._size = 0
-        self._last_text = ""
+        #: The last line that is not blank.
+        self.last_text = ""
         self.has_traceback = False
 
     def feed(self, line: str) -> None:
@@ -53,7 +58,7 @@ class ErrorCollector:
         elif self._lines or self._start.search(line):
             self._append(line)
         if line.strip():
-            self._last_text = line
+            self.last_text = line
 
     @property
     def lines(self) -> list[str]:
@@ -67,12 +72,30 @@ class ErrorCollector:
         return "\n ".join(line.strip(" :\r\n") for line in lines)
 
     def _continues(self) -> bool:
-        return self.has_traceback and self._last_text.strip().startswith(_CHAINED + _AFTERMATH)
+        return self.has_traceback and self.last_text.strip().startswith(_CHAINED + _AFTERMATH)
 
     def _append(self, line: str) -> None:
         if self._size < self._limit:
             self._lines.append(line[: self._limit - self._size])
             self._size += len(line) + 1
+
+
+def without_error(code: int, last_text: str) -> str:
+    """Returns the ErrorMessage of a script that left no error: AWS's is empty. `last_text`: its last line on stderr.
+
+    Python and shells print the reason last on stderr if they end with one of `_REASONED`. After any other exit code the
+    last line may be anything.
+    """
+    if code < 0:
+        return f"The script was ended by signal {-code} ({_signal_name(-code)})"
+    return last_text.strip()[:ERROR_BUDGET] if code in _REASONED else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
 
 
 def explained(lines: list[str], misses: HubMisses, budget: int = ERROR_BUDGET) -> list[str]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import IO, Any, Union
 
 from sagelet_runtime.base import signals
-from sagelet_runtime.base.failure import ErrorCollector
+from sagelet_runtime.base.failure import ErrorCollector, without_error
 from sagelet_runtime.base.hub_misses import HubMisses
 from sagelet_runtime.base.lines import LineSplitter
 from sagelet_runtime.base.pairs import paired
@@ -91,7 +91,7 @@ async def run_async(
     pumps = [Pump(s, c, sys.stdout) for s, c in paired(streams, collectors)]
     code = await _run(process, pumps)
     worker = cause.explain(env, code, [line for collector in collectors for line in collector.lines], misses)
-    return code, error_texts(collectors) if worker is None else [worker], process
+    return code, [worker] if worker is not None else error_texts(collectors, code), process
 
 
 async def _run(process: Process, pumps: list[Pump]) -> int:
@@ -122,11 +122,18 @@ async def _read_the_rest(pumping: asyncio.Future[list[None]], pumps: list[Pump])
         await pumping
 
 
-def error_texts(collectors: list[Collector]) -> list[str]:
-    """Returns the text of each stream. If a stream holds a traceback, streams without one are noise and left out."""
+def error_texts(collectors: list[Collector], code: int) -> list[str]:
+    """Returns the text of each stream. If a stream holds a traceback, streams without one are noise and left out.
+
+    If no stream has one, the exit code of the process says which text stands in for it, if any.
+    """
     if any(collector.has_traceback for collector in collectors):
         collectors = [collector for collector in collectors if collector.has_traceback]
-    return [collector.text() for collector in dict.fromkeys(collectors)]
+    texts = [collector.text() for collector in dict.fromkeys(collectors)]
+    stderr = collectors[-1] if len(collectors) > 1 else None
+    if any(texts) or not isinstance(stderr, ErrorCollector):
+        return texts
+    return [without_error(code, stderr.last_text)]
 
 
 def _collectors(cmd: list[str], error_classes: Iterable[Any] | None, count: int, misses: HubMisses) -> list[Collector]:

@@ -1,0 +1,74 @@
+"""Ends that no script has brought about, and results that are not there."""
+
+import re
+from collections.abc import Iterator
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+
+_NO_OBJECTS = re.compile(r"No S3 objects found under S3 URL|Data download failed")
+_DATA = (
+    "List what is there with `aws s3 ls` through `sagelet run`, in the account and the region of the job. "
+    "`sagelet s3 import DIRECTORY s3://BUCKET/PREFIX` brings files here."
+)
+_CAPACITY = (
+    "Ask for a smaller instance type or fewer instances, wait for other jobs to end (`sagelet jobs`), or let CPU "
+    "workers stand in for GPUs (`--gpus auto`)."
+)
+_INTERNAL = (
+    "Look into the log of the server for the time of the failure, and start the job again. If it fails again, it is a "
+    "defect of sagelet: please report it with that part of the log."
+)
+
+
+def not_run(case: Case) -> Iterator[Seen]:
+    progress = case.progress
+    kind, _, text = progress.reason.partition(": ")
+    if not progress.failed or kind not in ("ClientError", "CapacityError", "InternalServerError"):
+        return
+    if kind == "ClientError":
+        yield Seen(Severity.ERROR, text, instead=_DATA if _NO_OBJECTS.search(text) else None)
+    elif kind == "CapacityError":
+        yield Seen(Severity.ERROR, text, instead=_CAPACITY)
+    else:
+        yield Seen(Severity.ERROR, progress.cause or text, instead=_INTERNAL)
+
+
+def time_limit(case: Case) -> Iterator[Seen]:
+    if case.progress.timed_out:
+        seconds = case.setup.max_runtime_seconds
+        yield Seen(Severity.WARNING, f"The job was ended when it had run for {seconds} s, its MaxRuntimeInSeconds")
+
+
+def nothing_saved(case: Case) -> Iterator[Seen]:
+    if case.progress.status == "Completed" and case.progress.saved is False:
+        yield Seen(Severity.WARNING, "The job completed, and its model.tar.gz is empty: nothing is in SM_MODEL_DIR")
+
+
+NOT_RUN = Rule(
+    name="not-run",
+    why="The job could not run as it was asked for. The part of the FailureReason before the colon says whose move it "
+    "is: ClientError yours, CapacityError this machine's, InternalServerError sagelet's.",
+    instead="Change the request as the text says, and create the job again under another name.",
+    section=Section.DESCRIBE,
+    check=not_run,
+    last_resort=True,
+)
+TIME_LIMIT = Rule(
+    name="time-limit",
+    why="A job that runs longer than StoppingCondition allows is stopped. It gets SIGTERM first, and what is in "
+    "SM_MODEL_DIR by then is kept.",
+    instead="Raise MaxRuntimeInSeconds (`max_run` of the estimator), or save checkpoints to /opt/ml/checkpoints, so "
+    "that the next job goes on from there (docs/how-to/checkpoints-and-spot.md).",
+    section=Section.DESCRIBE,
+    check=time_limit,
+)
+NOTHING_SAVED = Rule(
+    name="nothing-saved",
+    why="model.tar.gz is made of the directory that SM_MODEL_DIR names (/opt/ml/model). What a script saves elsewhere "
+    "is lost when the job ends.",
+    instead="Save the model there: `torch.save(model.state_dict(), os.path.join(os.environ['SM_MODEL_DIR'], "
+    "'model.pt'))`, or trainer.save_model(os.environ['SM_MODEL_DIR']).",
+    section=Section.OUTPUT,
+    check=nothing_saved,
+)

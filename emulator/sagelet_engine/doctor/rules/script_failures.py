@@ -1,0 +1,154 @@
+"""How a script ended: by an error of its own, by its arguments, by an exit code, by a signal."""
+
+import re
+import signal
+from collections.abc import Iterator
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.doctor.rules.failures import failed_at, last_error, last_match, quoted
+
+#: argparse, and transformers' parser on it.
+_REFUSED = (
+    r"^[^\s:]+: error: (unrecognized arguments|ambiguous option|argument \S+?:|the following arguments are required)",
+    r"^ValueError: Some specified arguments are not used by the HfArgumentParser",
+)
+_UNKNOWN = re.compile(r"error: unrecognized arguments: (?P<name>--[\w-]+)")
+_REQUIRED = "the following arguments are required"
+_SYNTAX = re.compile(r"^(SyntaxError|IndentationError|TabError)\b")
+_KEYWORD = re.compile(r"^TypeError: .*got an unexpected keyword argument '")
+#: AWS's toolkit, in its log and in FailureReason.
+_CODE = re.compile(r"\bExitCode (?P<code>-?\d+)\b")
+#: Lines that AWS's toolkit and sagelet print after the script, or before it.
+_NOT_THE_SCRIPTS = re.compile(
+    r"sagemaker-training-toolkit|"
+    r"^(sagelet\b|ExitCode |ErrorMessage |Command \"|Invoking script|[A-Z][A-Z0-9_]*=|/\S+ )"
+)
+_LARGEST_SIGNAL = 64
+#: A shell: 128 + the signal's number.
+_SHELL = 128
+
+_SIGNALS = {
+    "SIGSEGV": "A native library crashed. Set PYTHONFAULTHANDLER=1 in the job's Environment: Python then prints the "
+    "line of the script. Look first at packages of requirements.txt that were built for another torch or numpy.",
+    "SIGABRT": "A native library gave up; its message is in the log above. Set PYTHONFAULTHANDLER=1 in the job's "
+    "Environment: Python then prints the line of the script.",
+    "SIGILL": "A package was built for another processor. Ask in requirements.txt for a version that is built for "
+    "this one.",
+    "SIGBUS": "Shared memory or a mapped file was full or cut off. Give the DataLoader fewer workers, or look at the "
+    "free space of the data directory's disk.",
+    "SIGFPE": "A native library divided an integer by zero. Set PYTHONFAULTHANDLER=1 in the job's Environment: Python "
+    "then prints the line of the script.",
+    "SIGTERM": "Something in the job ended the script; sagelet sends SIGTERM only when a job is stopped. Look for "
+    "`kill`, a timeout, or a launcher that ended the other workers.",
+}
+_ANY_SIGNAL = "Look in the log for what sent it: a timeout, a launcher, or a native library."
+
+
+def arguments(case: Case) -> Iterator[Seen]:
+    line = last_match(case, _REFUSED)
+    if line is not None:
+        yield Seen(Severity.ERROR, f"The script refused its arguments: {quoted(line)}", instead=_argument(line))
+
+
+def _argument(line: str) -> str | None:
+    unknown = _UNKNOWN.search(line)
+    if unknown:
+        return (
+            f"Declare it in the script (`parser.add_argument('{unknown['name']}')`), take it out of HyperParameters, "
+            "or read with parser.parse_known_args(), which leaves unknown arguments alone."
+        )
+    if _REQUIRED in line:
+        return (
+            "Pass it as a hyperparameter, or give the argument a default: a directory of data is "
+            "os.environ['SM_CHANNEL_TRAINING'] for the channel `training`."
+        )
+    return None
+
+
+def error(case: Case) -> Iterator[Seen]:
+    line = last_error(case)
+    if line is not None:
+        place = failed_at(case)
+        text = f"The script ended with an error: {quoted(line)}{case.sources.quoted(place)}"
+        yield Seen(Severity.ERROR, text, place, instead=_error(line))
+
+
+def _error(line: str) -> str | None:
+    if _SYNTAX.match(line):
+        return "Correct the line. `python -m py_compile` on the file finds such an error without a job."
+    if _KEYWORD.match(line):
+        return (
+            "Look up the argument's name: libraries rename arguments from one version to the next. A script of 2021 to "
+            "2023 runs unchanged in an image of its day: `sagelet image build --variant py39`, "
+            "docs/how-to/images-of-their-day.md."
+        )
+    return None
+
+
+def ended(case: Case) -> Iterator[Seen]:
+    """The end of a script that left no error: an exit code, or a signal."""
+    code = _exit_code(case)
+    if code is None:
+        return
+    name = _signal(code)
+    said = f"; its last line was {quoted(last)}" if (last := _last_words(case)) else ""
+    if name is not None:
+        text = f"The script was ended by the signal {name}{said}"
+        yield Seen(Severity.ERROR, text, instead=_SIGNALS.get(name, _ANY_SIGNAL))
+    else:
+        yield Seen(Severity.ERROR, f"The script ended with exit code {code} and without a traceback{said}")
+
+
+def _exit_code(case: Case) -> int | None:
+    """The script's own exit code, or the host's if no toolkit says the script's."""
+    if not case.progress.failed or not case.progress.reason.startswith("AlgorithmError"):
+        return None
+    told = _CODE.search(case.progress.reason) or _CODE.search(last_match(case, (_CODE.pattern,)) or "")
+    return int(told["code"]) if told else case.progress.exit_code
+
+
+def _signal(code: int) -> str | None:
+    number = -code if code < 0 else code - _SHELL
+    if not 0 < number <= _LARGEST_SIGNAL:
+        return None
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"number {number}"
+
+
+def _last_words(case: Case) -> str | None:
+    lines = (line.strip() for line in reversed(case.progress.last_lines))
+    return next((line for line in lines if line and not _NOT_THE_SCRIPTS.search(line)), None)
+
+
+ARGUMENTS = Rule(
+    name="refused-arguments",
+    why="Each hyperparameter reaches the script as `--name value`, and as text. A script that declares its arguments "
+    "with argparse ends with exit code 2 if one is unknown, missing, or of another type.",
+    instead="Make HyperParameters and add_argument agree: the same name, and a value that the argument's type can "
+    "read.",
+    section=Section.RUNNING,
+    check=arguments,
+    last_resort=True,
+)
+ERROR = Rule(
+    name="script-error",
+    why="A script that raises an error ends with exit code 1, and its job fails. FailureReason has the first 1,024 "
+    "characters of what AWS's toolkit collects; the log has all of it.",
+    instead="Correct the script at this place. `sagelet logs` shows the whole traceback, and a debugger can wait there "
+    "(docs/how-to/debug.md).",
+    section=Section.DESCRIBE,
+    check=error,
+    last_resort=True,
+)
+ENDED = Rule(
+    name="script-exit",
+    why="Any exit code but 0 fails the job. Without a traceback FailureReason has nothing to tell.",
+    instead="Raise an exception instead of calling sys.exit: its traceback becomes the FailureReason. Or write the "
+    "reason to /opt/ml/output/failure.",
+    section=Section.OUTPUT,
+    check=ended,
+    last_resort=True,
+)

@@ -1,0 +1,78 @@
+"""Calls of a script over the network: to the world, and to AWS's services."""
+
+import re
+from collections.abc import Iterator
+
+from sagelet_engine.doctor.case import Case
+from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.doctor.rules.failures import failed_at, last_error, quoted
+
+_NETWORK = re.compile(
+    r"^(?!botocore\.)(?:[\w.]*\b(?:URLError|ConnectionError|ConnectTimeout(?:Error)?|ReadTimeout(?:Error)?|gaierror|"
+    r"NewConnectionError|NameResolutionError|MaxRetryError|ProxyError|SSLError|SSLCertVerificationError|ConnectError|"
+    r"ConnectionRefusedError|TimeoutError|ClientConnectorError))\b"
+)
+#: The offline hub has a rule of its own.
+_HUB = re.compile(r"huggingface\.co\b|sagelet's hub")
+_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+_AWS = re.compile(r"^(botocore\.(errorfactory|exceptions)|boto3\.exceptions)\.\w+|^[\w.]+: An error occurred \(\w+\)")
+_CODE = re.compile(r"An error occurred \((?P<code>[\w.]+)\) when calling the (?P<operation>\w+) operation")
+_ABSENT = ("404", "NoSuchKey", "NoSuchBucket", "NotFound", "ResourceNotFoundException")
+_DENIED = ("403", "AccessDenied", "AccessDeniedException")
+
+_COPY = (
+    "Bring it here first: `sagelet s3 import DIRECTORY s3://BUCKET/PREFIX` for files, or create it with boto3 through "
+    "`sagelet run`. A job's calls of AWS go to sagelet, not to AWS, so it sees only what is here."
+)
+_RIGHTS = (
+    "Let the role of the job do it: its policies count here as on AWS (docs/how-to/access-control.md). In another "
+    "account's bucket the bucket's policy has to permit it, too."
+)
+_SERVICE = "docs/explanation/differences-from-aws.md says which services and operations sagelet answers."
+
+
+def network(case: Case) -> Iterator[Seen]:
+    error = last_error(case)
+    if error is None or not _NETWORK.match(error) or _HUB.search(error):
+        return
+    place = failed_at(case)
+    text = f"The script did not reach a server: {quoted(error)}{case.sources.quoted(place)}"
+    instead = None
+    if _CERTIFICATE in error:
+        instead = (
+            "Give the job your network's certificate authority: SSL_CERT_FILE and REQUESTS_CA_BUNDLE in its "
+            "Environment name a file of the image, and `sagelet image build` puts this machine's certificates into it."
+        )
+    yield Seen(Severity.ERROR, text, place, instead=instead)
+
+
+def aws(case: Case) -> Iterator[Seen]:
+    error = last_error(case)
+    place = failed_at(case)
+    if error is None or not _AWS.match(error) or place is None:
+        return
+    told = _CODE.search(error)
+    code = told["code"] if told else ""
+    instead = _COPY if code in _ABSENT else _RIGHTS if code in _DENIED else None
+    text = f"A call of AWS failed: {quoted(error)}{case.sources.quoted(place)}"
+    yield Seen(Severity.ERROR, text, place, instead=instead)
+
+
+NETWORK = Rule(
+    name="no-network",
+    why="A job reaches what its machine reaches. With EnableNetworkIsolation it reaches nothing, and neither behind a "
+    "proxy that it does not know.",
+    instead="Bring the data as a channel (InputDataConfig) or in the source directory. Behind a proxy set HTTPS_PROXY "
+    "in the job's Environment.",
+    section=Section.RUNNING,
+    check=network,
+    last_resort=True,
+)
+AWS = Rule(
+    name="aws-call",
+    why="Calls of AWS's services that a job makes are answered by sagelet, in the job's account and region.",
+    instead=f"Correct the call. {_SERVICE} A client for another region needs region_name.",
+    section=Section.RUNNING,
+    check=aws,
+    last_resort=True,
+)
