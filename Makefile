@@ -6,7 +6,7 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser image demo up test properties docs bench-models lint format
-.PHONY: period bench bench-slurm bench-cache soak doctor-scripts notebooks clean
+.PHONY: period bench bench-slurm bench-cache soak doctor-scripts notebooks release clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -22,6 +22,7 @@ help:
 	@echo "make soak    10,000 jobs and 1,000,000 lines through one server: docs/reliability.md"
 	@echo "make bench-slurm  long queues in front of a Slurm cluster of 200 virtual nodes"
 	@echo "make bench-cache  jobs with a cold and a warm compile cache, with a stand-in for the GPU"
+	@echo "make release VERSION=X.Y.Z  check a release, build its wheel; refuses what is not true"
 	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-hub | setup-browser | image | lint | format | clean"
 
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
@@ -136,6 +137,10 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Makes no tag and publishes nothing: .github/workflows/release.yml does, for a pushed tag.
+release: setup
+	$(BIN)/python .ci/release.py $(VERSION) $(if $(TAGGED),--tagged)
 
 clean:
 	rm -rf .venv .venv-sdk .venv-sdk3 .venv-s3 .venv-hub .axe .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
