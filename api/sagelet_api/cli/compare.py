@@ -7,11 +7,14 @@ from urllib.parse import urlencode
 
 import click
 
+from sagelet_api.cli import repeating
+from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import Server, json_option, server_options
 from sagelet_api.cli.output import console, echo_json
 from sagelet_api.cli.training_jobs import JobName
 from sagelet_api.comparison import files, table
+from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 from sagelet_engine.comparison.result import Comparison
 
 
@@ -19,6 +22,12 @@ from sagelet_engine.comparison.result import Comparison
 @click.argument("jobs", nargs=-1, required=True, metavar="NATIVE COMPILED [...]", type=JobName())
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a report in one file.")
 @click.option("--png", type=click.Path(file_okay=False, path_type=Path), help="Write the four pictures to a directory.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(FEWEST_PAIRS, MOST_PAIRS),
+    metavar="N",
+    help="Train copies of both jobs N times, in turn, and give a verdict with intervals.",
+)
 @click.option("--anyway", is_flag=True, help="Also jobs that are not comparable; the answer says why they are not.")
 @json_option
 @server_options
@@ -26,6 +35,7 @@ def compare(
     jobs: tuple[str, ...],
     html: Path | None,
     png: Path | None,
+    repeat: int | None,
     as_json: bool,
     anyway: bool,
     server: Server,
@@ -35,7 +45,13 @@ def compare(
     Each with the first: throughput, loss, training time, billable seconds and cost. Jobs are names, or ARNs for those
     of other accounts and regions. Jobs that are not comparable are refused, with the reasons: other data or instances,
     or one that has not completed.
+
+    One run of each does not say how far runs vary. --repeat trains both again, alternating, and says better, worse, the
+    same, or "too noisy to say" of each figure, and whether the loss curves agree within what native runs differ.
     """
+    if repeat is not None:
+        _repeat(jobs, repeat, html or png, anyway=anyway, as_json=as_json, server=server)
+        return
     query = urlencode([*(("job", name) for name in jobs), ("account", server.account), ("region", server.region)])
     try:
         answer = ask("GET", server.control_url(f"compare?{query}{'&anyway=1' if anyway else ''}"))
@@ -53,3 +69,15 @@ def compare(
         table.show(comparison, console())
     for path in written:
         click.echo(f"wrote {path}", err=as_json)
+
+
+def _repeat(
+    jobs: tuple[str, ...], pairs: int, pictures: Path | None, *, anyway: bool, as_json: bool, server: Server
+) -> None:
+    if len(jobs) != 2 or pictures or anyway:
+        raise click.UsageError("--repeat takes two jobs, and neither --html, --png nor --anyway")
+    verdict, comparisons = repeating.repeat(Aws(server), server, (jobs[0], jobs[1]), pairs)
+    if as_json:
+        echo_json({"verdict": verdict.to_json(), "pairs": [one.to_json() for one in comparisons]})
+    else:
+        table.show_verdict(verdict, console())

@@ -6,10 +6,12 @@ from rich.table import Table
 from rich.text import Text
 
 from sagelet_api.comparison.view import table_row, title
-from sagelet_api.comparison.wording import in_words
-from sagelet_engine.comparison.result import Comparison
+from sagelet_api.comparison.wording import in_words, value_text
+from sagelet_engine.comparison.repeated import BETTER, NOISY, SAME, WORSE, Verdict, in_sentences
+from sagelet_engine.comparison.result import Comparison, Row
 
 _STYLES = {"better": "green", "worse": "red", "": ""}
+_VERDICTS = {BETTER: "green", WORSE: "red", SAME: "", NOISY: "yellow"}
 
 
 def show(comparison: Comparison, console: Console) -> None:
@@ -27,6 +29,26 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print()
     for remark in comparison.remarks:
         _paragraph(console, Text(f"{remark}.", "dim"))
+
+
+def show_verdict(verdict: Verdict, console: Console) -> None:
+    """Shows medians, intervals and verdicts of repeated runs, then what they come to in words."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("", *verdict.labels, "ratio", "95 % interval", f"{verdict.labels[1]} is"):
+        table.add_column(heading, justify="right" if heading else "left", overflow="fold")
+    for one in verdict.figures:
+        row = Row(one.key, one.title, one.unit, "", (one.first, one.second), (), ())
+        values = [Text(value_text(row, value)) for value in row.values]
+        interval = Text(f"{one.low:.3f} to {one.high:.3f}")
+        table.add_row(
+            Text(one.title), *values, Text(f"{one.ratio:.3f}"), interval, Text(one.verdict, _VERDICTS[one.verdict])
+        )
+    console.print(Text(f"{verdict.pairs} pairs, trained in turn; medians", "bold"))
+    console.print()
+    console.print(table)
+    console.print()
+    for sentence in in_sentences(verdict):
+        _paragraph(console, Text(sentence))
 
 
 def _table(comparison: Comparison) -> Table:

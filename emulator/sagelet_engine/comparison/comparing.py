@@ -154,3 +154,6 @@ def _remarks(sides: Sequence[Side]) -> Iterator[str]:
         dates = ", ".join(sorted({side.facts.bill.as_of.isoformat() for side in sides}))
         price = f"AWS's on-demand price of training in {PRICES_REGION}, list of {dates}"
         yield f"Cost: billable seconds x instances x {price}"
+    if len(sides) == 2 and sentences.is_pair(*sides):
+        measure_it = "`sagelet compare NATIVE COMPILED --repeat 5` measures it"
+        yield f"One run of each job: how far runs vary is not known. {measure_it}"

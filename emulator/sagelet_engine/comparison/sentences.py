@@ -12,11 +12,13 @@ Its words are for a compiled job that is faster. One that is slower gets the sam
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sagelet_engine.comparison.result import BreakEven, Sentence
 from sagelet_engine.comparison.side import Side
 
-#: Largest relative difference of losses at the same epoch that is still called similar.
+#: Mean difference of two loss curves that is still called similar, as a share of the first job's mean loss. One point
+#: of two equal trainings may differ by more, because the losses of single batches are noise.
 SIMILAR = 0.05
 
 
@@ -103,26 +105,43 @@ def _loss(baseline: Side, side: Side) -> str:
     difference = loss_difference(baseline, side)
     if difference is None:
         return ""
-    percent = f"at most {difference:.2%}" if difference >= 0.00005 else "less than 0.01%"
-    at_most = f"they differ by {percent} at the same place"
-    if difference <= SIMILAR:
+    mean = f"{difference.mean:.2%}" if difference.mean >= 0.00005 else "less than 0.01%"
+    figures = (
+        f"the curves differ by {mean} on average, by {difference.most:.2%} at most, over {difference.points} points"
+    )
+    if difference.points == 1:
+        figures = f"they differ by {mean} at the only place that both have"
+    if difference.mean <= SIMILAR:
         words = "with and without SageMaker Training Compiler" if is_pair(baseline, side) else "in both jobs"
-        return f"The decrease in training loss is similar {words}: {at_most}."
-    return f"The training losses of {baseline.name} and {side.name} are not similar: {at_most}."
+        return f"The decrease in training loss is similar {words}: {figures}."
+    return f"The training losses of {baseline.name} and {side.name} are not similar: {figures}."
 
 
-def loss_difference(baseline: Side, side: Side) -> float | None:
-    """The largest difference of losses at the same place, relative to the first, or None if no place has both.
+@dataclass(frozen=True)
+class LossDifference:
+    """How far two loss curves are apart, as shares of the mean loss of the first over the same places."""
 
-    Places are epochs; where a job does not tell them, the numbers of its points, if both jobs have as many.
+    mean: float
+    most: float
+    points: int
+
+
+def loss_difference(baseline: Side, side: Side) -> LossDifference | None:
+    """Compares the losses at the places that both curves have, or returns None if there is no such place.
+
+    Places are epochs. If a job does not tell them, they are the numbers of its points, if both jobs have as many.
     """
     one, two = (_by_epoch(job) for job in (baseline, side))
     if not one or not two:
         one, two = (_by_number(job) for job in (baseline, side))
         if len(one) != len(two):
             return None
-    both = [(one[place], two[place]) for place in one.keys() & two.keys() if one[place]]
-    return max((abs(after - before) / abs(before) for before, after in both), default=None)
+    places = sorted(one.keys() & two.keys())
+    scale = sum(abs(one[place]) for place in places) / len(places) if places else 0.0
+    if not scale:
+        return None
+    apart = [abs(two[place] - one[place]) / scale for place in places]
+    return LossDifference(sum(apart) / len(apart), max(apart), len(apart))
 
 
 def _by_epoch(side: Side) -> dict[float, float]:

@@ -1,0 +1,117 @@
+"""The verdict on repeated pairs, on comparisons made by hand."""
+
+import itertools
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from sagelet_engine.comparison.comparing import compare
+from sagelet_engine.comparison.repeated import BETTER, NOISY, SAME, WORSE, Verdict, in_sentences, judge
+from sagelet_engine.comparison.result import Comparison
+from support.comparison_facts import compiled, native, trainer
+
+FLAT = (4.0, 3.0, 2.0)
+
+
+def pair(
+    before: float, after: float, losses: Sequence[float] = FLAT, others: Sequence[float] = FLAT, seconds: int = 120
+) -> Comparison:
+    """A native run whose loop took `before` seconds, and a compiled one whose took `after`."""
+    one = native(log=trainer(before, losses=losses), seconds=seconds)
+    return compare([one, compiled(log=trainer(after, losses=others), seconds=seconds)])
+
+
+def verdicts(verdict: Verdict) -> dict[str, str]:
+    return {figure.key: figure.verdict for figure in verdict.figures}
+
+
+def test_a_difference_in_each_pair_is_told_with_its_interval() -> None:
+    verdict = judge([pair(100, 80), pair(110, 87), pair(105, 84)])
+    assert verdicts(verdict)["runtime"] == BETTER
+    assert verdicts(verdict)["throughput"] == BETTER
+    runtime = next(figure for figure in verdict.figures if figure.key == "runtime")
+    assert (runtime.first, runtime.second) == (105, 84)
+    assert runtime.ratio == pytest.approx(0.8)
+    assert runtime.low < 0.8 < runtime.high < 1
+    assert verdicts(judge([pair(80, 100), pair(87, 110), pair(84, 105)]))["throughput"] == WORSE
+
+
+def test_pairs_that_disagree_are_too_noisy() -> None:
+    assert verdicts(judge([pair(100, 80), pair(80, 100), pair(100, 90)]))["runtime"] == NOISY
+
+
+def test_equal_runs_are_the_same() -> None:
+    assert verdicts(judge([pair(100, 100.1), pair(100, 99.9), pair(100, 100.2)]))["runtime"] == SAME
+
+
+def test_a_slow_hour_does_not_hide_a_difference() -> None:
+    """The machine is twice as slow for a while: both jobs of a pair are."""
+    assert verdicts(judge([pair(100, 80), pair(200, 161), pair(150, 119)]))["runtime"] == BETTER
+
+
+def test_whole_seconds_are_no_better_than_half_a_second() -> None:
+    def short(before: int, after: int) -> Comparison:
+        return compare([native(seconds=before, log=trainer(1)), compiled(seconds=after, log=trainer(1))])
+
+    found = verdicts(judge([short(12, 13), short(12, 13), short(12, 13)]))
+    assert (found["billable_seconds"], found["usd"]) == (NOISY, NOISY)
+    found = verdicts(judge([short(12, 20), short(12, 20), short(12, 20)]))
+    assert (found["billable_seconds"], found["usd"]) == (WORSE, WORSE)
+
+
+def test_one_answer_from_three_tries() -> None:
+    """The same jobs, measured three times over with 5 % of noise: no two verdicts contradict each other."""
+    for seed, gain in itertools.product(range(40), (1.0, 0.97, 0.8)):
+        chance = random.Random(seed)
+        found = {
+            verdicts(judge([_noisy(chance, gain) for _ in range(5)]))["runtime"] for _ in range(3)
+        }  # fmt: skip
+        assert not {BETTER, WORSE} <= found
+        assert gain > 0.8 or found == {BETTER}
+
+
+def _noisy(chance: random.Random, gain: float) -> Comparison:
+    return pair(100 * chance.gauss(1, 0.05), 100 * gain * chance.gauss(1, 0.05))
+
+
+def test_losses_agree_within_what_native_runs_differ() -> None:
+    noisy = [pair(100, 80, (4.0, 3.0 + by, 2.0), (4.0, 3.15, 2.0)) for by in (-0.2, 0.0, 0.2)]
+    losses = judge(noisy).losses
+    assert losses is not None
+    assert losses.agree
+    assert (losses.points, losses.fall) == (3, 2.0)
+    assert losses.spread == pytest.approx(0.4)
+    assert losses.distance == pytest.approx(0.15)
+
+
+def test_losses_that_native_runs_never_have_do_not_agree() -> None:
+    losses = judge([pair(100, 80, FLAT, (4.0, 3.15, 2.0))] * 3).losses
+    assert losses is not None
+    assert losses.outside == 1
+    assert not losses.agree
+    said = " ".join(in_sentences(judge([pair(100, 80, FLAT, (4.0, 3.15, 2.0))] * 3, [0.5, 1.0], [2000.0])))
+    assert "do NOT agree at 1 of 3 points" in said
+    assert "0.5 to 1.0; CPU frequency: 2000 to 2000 MHz" in said
+
+
+def test_a_difference_of_a_hundredth_of_the_fall_does_not_matter() -> None:
+    losses = judge([pair(100, 80, FLAT, (4.0, 3.01, 2.0))] * 3).losses
+    assert losses is not None
+    assert losses.agree
+
+
+def test_a_loss_that_is_no_number_does_not_agree() -> None:
+    losses = judge([pair(100, 80, FLAT, (4.0, float("nan"), 2.0))] * 3).losses
+    assert losses is not None
+    assert not losses.agree
+
+
+def test_runs_without_losses_have_none() -> None:
+    assert judge([pair(100, 80, (), ())] * 3).losses is None
+
+
+@pytest.mark.parametrize("count", [0, 2, 21])
+def test_too_few_and_too_many_pairs_are_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="3 to 20 pairs"):
+        judge([pair(100, 80)] * count)
