@@ -15,6 +15,7 @@ from sagelet_api.hub.service import PREFIX as HUB_PREFIX
 from sagelet_api.hub.service import Hub
 from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
 from sagelet_api.protocol.calls import (
+    CALL,
     Call,
     Environ,
     StartResponse,
@@ -100,7 +101,7 @@ class Application:
     `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `rest` are operations with a path of
     their own; `control` answers CONTROL_PREFIX; `checks` raise for calls that are refused whatever is in them; `apps`
     answer all requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
-    `environ["sagelet.call"]`. `pages` are for browsers, `hub` is for clients of Hugging Face's, `routes` knows the
+    `environ[CALL]`. `pages` are for browsers, `hub` is for clients of Hugging Face's, `routes` knows the
     paths of the other REST services.
     """
 
@@ -137,7 +138,7 @@ class Application:
         )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        call = parse_call(environ)
+        call = environ[CALL] = parse_call(environ)
         start = guarded(call, start_response, file=self._door.shows_here(call))
         try:
             self._door.check_origin(call)
@@ -150,7 +151,8 @@ class Application:
                 return self._serve_control(call, environ, start)
             if (host := self._door.elsewhere(call)) is not None:
                 return move(environ, host, start)
-            call = name_operation(self._door.admit(call, environ), environ, self._rest, self._routes)
+            call = self._door.admit(call, environ)
+            call = environ[CALL] = name_operation(call, environ, self._rest, self._routes)
             for handle in self._handlers:
                 answer = handle(call, environ, start)
                 if answer is not None:
@@ -242,7 +244,6 @@ class Application:
         return send(call, json_reply(call, result), start)
 
     def _serve_others(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
-        environ["sagelet.call"] = call
         return self._apps.get(call.service, self._fallback)(environ, start)
 
 
