@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from sagelet_api.auth.objects_origin import move
+from sagelet_api.auth.people import error_text, is_person, way_to_page
 from sagelet_api.auth.permissions import action_of, resource_of
 from sagelet_api.auth.request_guard import RequestGuard, accepts_page, guarded
 from sagelet_api.hub.service import PREFIX as HUB_PREFIX
@@ -149,6 +150,8 @@ class Application:
                 return self._hub(call, environ, start)
             if call.path.startswith(CONTROL_PREFIX) and not self._door.is_apart(call):
                 return self._serve_control(call, environ, start)
+            if is_person(call) and not self._door.is_apart(call):
+                return send(call, way_to_page(call, f"{environ['wsgi.url_scheme']}://{call.headers['host']}"), start)
             if (host := self._door.elsewhere(call)) is not None:
                 return move(environ, host, start)
             call = self._door.admit(call, environ)
@@ -159,7 +162,7 @@ class Application:
                     return answer
             raise InternalFailure("No handler answered the request.")
         except AwsError as error:
-            return send(call, error_reply(call, error), start)
+            return send(call, error_text(error) if is_person(call) else error_reply(call, error), start)
         except SageletError as error:
             # On purpose, and it names the remedy: the disk of the data directory is full, say.
             _log.warning("%s %s, request %s: %s", call.service, call.operation, call.request_id, error)

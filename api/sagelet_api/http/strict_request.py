@@ -134,7 +134,7 @@ class StrictRequest(HTTPRequest):
     def simple_response(self, status: str, msg: str = "") -> None:
         """Answers what no application sees, or could answer."""
         log_refusal(getattr(self, "method", b""), status)
-        super().simple_response(status, msg)  # type: ignore[no-untyped-call]
+        super().simple_response(status, msg)
 
     def _read_line(self, line: bytes) -> tuple[str, str] | None:
         """What is wrong with it: status and reason."""
