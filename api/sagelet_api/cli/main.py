@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
 import sagelet_engine
 from sagelet_api.cli.exit_codes import INTERRUPTED
-from sagelet_api.cli.output import printable
+from sagelet_api.cli.output import printable, until_reader_ends
 from sagelet_engine.base.errors import SageletError
 
 #: As `sagelet --help` shows them.
@@ -39,9 +40,16 @@ class Sectioned(click.Group):
     A command's module is loaded when the command is asked for: all of them together take longer than most commands.
     """
 
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with until_reader_ends():  # Of `sagelet --help | head`.
+            return super().make_context(*arguments, **options)
+        raise click.exceptions.Exit(0)
+
     def invoke(self, context: click.Context) -> object:
         try:
-            return super().invoke(context)
+            with until_reader_ends():
+                return super().invoke(context)
+            return None
         except SageletError as error:
             raise click.ClickException(printable(str(error))) from error
         except KeyboardInterrupt:

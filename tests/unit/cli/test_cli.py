@@ -225,8 +225,10 @@ def test_the_list_of_images(monkeypatch: pytest.MonkeyPatch, count: int) -> None
         "reference": "sagelet/training:0", "id": "sha256:0", "kind": "training", "size": 7_100_000_000,
         "created": "2026-01-02T03:04:00+00:00", "current": True,
     }  # fmt: skip
-    assert text.splitlines()[0].endswith("7.10 GB  2026-01-02 03:04  (in use)")
-    assert not text.splitlines()[1].endswith("(in use)")
+    assert text.splitlines() == [
+        "sagelet/training:0\t7100000000\t2026-01-02T03:04:00.000Z\tyes",
+        "sagelet/training:1\t7100000000\t2026-01-02T03:04:00.000Z\tno",
+    ]
 
 
 FIRST, SECOND = "fs-0123456789abcdef0", "fs-0123abcd"
