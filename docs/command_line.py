@@ -21,9 +21,12 @@ directory (`--data`, `SAGELET_DATA`), or else http://127.0.0.1:4599. It uses the
 names for boto3, and needs no AWS credentials.
 
 On a terminal, output has tables and colours (not with `NO_COLOR`), and a status line while something takes long. In a
-pipe a row is a line with tabs between its cells, without a heading. With `--json` the output is one JSON document
-(`logs`: one object a line). Results go to stdout, remarks and errors to stderr. Times in JSON and in pipes
-are UTC.
+pipe a row is a line with tabs between its cells: no padding and no colour, also with `FORCE_COLOR`. A list has no
+heading there; the tables of a report have theirs. With `--json` the output is one JSON document (`logs`: one object a
+line). Results go to stdout, remarks and errors to stderr. Times in JSON and in pipes are UTC.
+
+A command ends without an error when nobody reads its output any more (`sagelet jobs | head -1`), with 0. `wait` waits
+on, and ends with the code of its jobs.
 """
 
 

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from sagelet_api.auth.objects_origin import move
+from sagelet_api.auth.people import error_text, is_person, way_to_page
 from sagelet_api.auth.permissions import action_of, resource_of
 from sagelet_api.auth.request_guard import RequestGuard, accepts_page, guarded
 from sagelet_api.hub.service import PREFIX as HUB_PREFIX
 from sagelet_api.hub.service import Hub
 from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
 from sagelet_api.protocol.calls import (
+    CALL,
     Call,
     Environ,
     StartResponse,
@@ -100,7 +102,7 @@ class Application:
     `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `rest` are operations with a path of
     their own; `control` answers CONTROL_PREFIX; `checks` raise for calls that are refused whatever is in them; `apps`
     answer all requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
-    `environ["sagelet.call"]`. `pages` are for browsers, `hub` is for clients of Hugging Face's, `routes` knows the
+    `environ[CALL]`. `pages` are for browsers, `hub` is for clients of Hugging Face's, `routes` knows the
     paths of the other REST services.
     """
 
@@ -137,7 +139,7 @@ class Application:
         )
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        call = parse_call(environ)
+        call = environ[CALL] = parse_call(environ)
         start = guarded(call, start_response, file=self._door.shows_here(call))
         try:
             self._door.check_origin(call)
@@ -148,16 +150,19 @@ class Application:
                 return self._hub(call, environ, start)
             if call.path.startswith(CONTROL_PREFIX) and not self._door.is_apart(call):
                 return self._serve_control(call, environ, start)
+            if is_person(call) and not self._door.is_apart(call):
+                return send(call, way_to_page(call, f"{environ['wsgi.url_scheme']}://{call.headers['host']}"), start)
             if (host := self._door.elsewhere(call)) is not None:
                 return move(environ, host, start)
-            call = name_operation(self._door.admit(call, environ), environ, self._rest, self._routes)
+            call = self._door.admit(call, environ)
+            call = environ[CALL] = name_operation(call, environ, self._rest, self._routes)
             for handle in self._handlers:
                 answer = handle(call, environ, start)
                 if answer is not None:
                     return answer
             raise InternalFailure("No handler answered the request.")
         except AwsError as error:
-            return send(call, error_reply(call, error), start)
+            return send(call, error_text(error) if is_person(call) else error_reply(call, error), start)
         except SageletError as error:
             # On purpose, and it names the remedy: the disk of the data directory is full, say.
             _log.warning("%s %s, request %s: %s", call.service, call.operation, call.request_id, error)
@@ -242,7 +247,6 @@ class Application:
         return send(call, json_reply(call, result), start)
 
     def _serve_others(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
-        environ["sagelet.call"] = call
         return self._apps.get(call.service, self._fallback)(environ, start)
 
 

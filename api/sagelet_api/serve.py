@@ -85,7 +85,7 @@ class Sagelet:
         authentication = Authentication(callers, everywhere=settings.auth)
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
         self.application = Application(
-            RequestGuard((settings.host, reached_by, *self.choice.listen), authentication),
+            RequestGuard((settings.host, reached_by, *self.choice.listen, *settings.allowed_hosts), authentication),
             control_app(
                 self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset, self._collect)
             ),
@@ -106,7 +106,8 @@ class Sagelet:
             pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
         )
         extra = self._extra_hosts(settings)
-        certificate = server_certificate(settings.data, (settings.host, reached_by, *extra)) if settings.tls else None
+        names = (settings.host, reached_by, *extra, *settings.allowed_hosts)
+        certificate = server_certificate(settings.data, names) if settings.tls else None
         self.server = Server(self.application, settings.host, settings.port, extra, certificate)
         self._bridge = bridge
 

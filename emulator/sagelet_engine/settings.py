@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -23,6 +24,8 @@ DEFAULT_KEEP_FILES_SIZE = 20 * 1024**3
 #: Bytes of a host's output; AWS bounds nothing, and charges for it.
 DEFAULT_LOG = 2 * 1024**3
 LEAST_LOG = 1024**2
+#: RFC 9110, 7.2: what a Host header may name, but for an address in brackets.
+_HOST_NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.IGNORECASE)
 
 
 class RuntimeChoice(str, Enum):
@@ -95,6 +98,19 @@ def _is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def _check_host_name(name: str) -> None:
+    """Raises SettingsError for what no Host header names: a URL, a port, a pattern, the address of all interfaces."""
+    try:
+        known = not ipaddress.ip_address(name).is_unspecified
+    except ValueError:
+        known = _HOST_NAME.fullmatch(name) is not None
+    if not known:
+        raise SettingsError(
+            f"--allow-host {name}: must be a host name or an address, without http:// and without a port "
+            "(SAGELET_ALLOW_HOST, several with commas between them)"
+        )
+
+
 @dataclass(frozen=True)
 class Settings:
     """Raises SettingsError, naming the setting, when one is wrong."""
@@ -102,6 +118,8 @@ class Settings:
     data: Path = field(default_factory=default_data_directory)
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    #: Names and addresses besides localhost's that clients may put into Host, such as the service's in a compose file.
+    allowed_hosts: tuple[str, ...] = ()
     runtime: RuntimeChoice = RuntimeChoice.AUTO
     gpus: GpuPolicy = GpuPolicy.AUTO
     #: Jobs that run at the same time; the others wait for capacity.
@@ -151,6 +169,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"--port {self.port}: must be between 0 and 65535")
+        for name in self.allowed_hosts:
+            _check_host_name(name)
         if self.max_jobs < 1:
             raise SettingsError(f"--max-jobs {self.max_jobs}: must be at least 1")
         if self.max_hosts is not None and self.max_hosts < 1:

@@ -68,6 +68,29 @@ def test_two_of_a_kind_are_refused(server: SageletProcess, first: str, second: s
     assert "is there twice" in text
 
 
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageletProcess]:
+    process = SageletProcess(tmp_path_factory.mktemp("guest") / "data", "--runtime", "process")
+    process.environment["SAGELET_ALLOW_HOST"] = "sagelet,ci.example"
+    yield process.start()
+    process.stop()
+
+
+@pytest.mark.parametrize("host", ["sagelet:{port}", "SAGELET", "ci.example:1", "bucket.sagelet:{port}", "localhost"])
+def test_allowed_hosts_come_in(guest: SageletProcess, host: str) -> None:
+    assert asked(guest, *SIGNED, host=host)[0] == 200
+
+
+@pytest.mark.parametrize("host", ["sagelet.evil.test", "evilsagelet", "example", "x.example", "sagelet@evil.test"])
+def test_what_only_looks_like_an_allowed_host_is_refused(guest: SageletProcess, host: str) -> None:
+    status, text = asked(guest, *SIGNED, host=host)
+    assert status == 403, text
+
+
+def test_the_origin_of_another_site_stays_refused_under_an_allowed_host(guest: SageletProcess) -> None:
+    assert asked(guest, *SIGNED, "Origin: http://evil.test", host="sagelet:{port}")[0] == 403
+
+
 def test_metadata_of_one_name_is_joined_as_s3_does(server: SageletProcess) -> None:
     server.client("s3").create_bucket(Bucket="twice")
     port = int(server.endpoint.rpartition(":")[2])

@@ -21,7 +21,7 @@ from sagelet_api.app import Application
 from sagelet_api.auth.permissions import action_of
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.protocol.aws_errors import AwsError
-from sagelet_api.protocol.calls import Call, Environ
+from sagelet_api.protocol.calls import CALL, Call, Environ
 from sagelet_api.protocol.operations import RestOperation
 from sagelet_api.protocol.s3.request import S3Request
 from sagelet_api.protocol.service_models import models_of, signing_name_of
@@ -109,7 +109,7 @@ class Forwarded:
     def make_bucket(self, *_: str) -> None: ...
 
     def wsgi(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
-        call, asked = environ["sagelet.call"], environ["sagelet.s3"]
+        call, asked = environ[CALL], environ["sagelet.s3"]
         assert isinstance(asked, S3Request)
         made = moto_routes.canonical(environ, call.operation, asked)
         known = moto_routes._KNOWN[call.method] & {part.partition("=")[0] for part in made["QUERY_STRING"].split("&")}

@@ -56,10 +56,30 @@ def command(name: str) -> click.Command:
 def test_variables_of_the_server_image_are_settings() -> None:
     known = {option.envvar for option in command("up").params if isinstance(option, click.Option)}
     dockerfile = (ROOT / "images/server/Dockerfile").read_text()
-    in_compose = COMPOSE["services"]["sagelet-docker"]["environment"]
-    used = {*re.findall(r"(SAGELET_\w+)=", dockerfile), *in_compose}
-    assert used == {"SAGELET_HOST", "SAGELET_PORT", "SAGELET_DATA", "SAGELET_AUTH", "SAGELET_RUNTIME"}
+    in_compose = {name for one in COMPOSE["services"].values() for name in one["environment"]}
+    used = {*re.findall(r"(SAGELET_\w+)=", dockerfile), *in_compose, *actions_service()["env"]}
+    own = {"SAGELET_HOST", "SAGELET_PORT", "SAGELET_DATA", "SAGELET_AUTH", "SAGELET_RUNTIME", "SAGELET_ALLOW_HOST"}
+    assert used == own
     assert used <= known
+
+
+def actions_service() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text())["jobs"]["service"]["services"]["sagelet"]
+    return found
+
+
+def test_other_services_reach_the_server_by_its_name() -> None:
+    """The name of the service in compose and in Actions is a name that the server accepts."""
+    assert COMPOSE["services"]["sagelet"]["environment"]["SAGELET_ALLOW_HOST"] == "sagelet"
+    job = yaml.safe_load(WORKFLOW.read_text())["jobs"]["service"]
+    (name,) = job["services"]
+    assert actions_service()["env"]["SAGELET_ALLOW_HOST"] == name
+    assert job["env"]["SAGELET_ENDPOINT"] == f"http://{name}:4599"
+    (keys,) = job["container"]["volumes"]
+    (data,) = actions_service()["volumes"]
+    assert keys.partition(":")[0] == data.partition(":")[0]
+    assert keys == f"{keys.partition(':')[0]}:{job['env']['SAGELET_DATA']}:ro"
+    assert data.endswith(":/data")
 
 
 def commands() -> list[str]:
@@ -79,7 +99,7 @@ def test_commands_have_the_options_that_they_are_given(line: str) -> None:
 
 
 def test_there_are_commands() -> None:
-    assert len(commands()) == 4
+    assert len(commands()) == 5
 
 
 def test_the_state_machine_makes_a_valid_request() -> None:

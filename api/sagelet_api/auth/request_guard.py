@@ -41,9 +41,11 @@ class RequestGuard:
     def check_origin(self, call: Call) -> None:
         """Raises AccessDenied unless Host is the server's and no other site is behind the request."""
         host = call.headers.get("host", "")
-        if not self._is_ours(host_name(host)):
+        name = host_name(host)
+        if not self._is_ours(name):
             raise AccessDenied(
-                f"Host {host!r} is no name of this sagelet server. Use localhost, or start it with this name allowed."
+                f"Host {host!r} is no name of this sagelet server. Use localhost, or start the server with "
+                f"--allow-host {name or 'NAME'} (SAGELET_ALLOW_HOST)."
             )
         apart = self.is_apart(call)
         origin = call.headers.get("origin")

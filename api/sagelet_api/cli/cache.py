@@ -1,5 +1,6 @@
 """`sagelet cache`: compiled programs that outlive their jobs."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -7,8 +8,22 @@ from pathlib import Path
 import click
 
 from sagelet_api.cli.options import data_option, json_option
-from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.output import Column, echo_json, iso, show_rows
+from sagelet_api.cli.output import size as in_words
 from sagelet_engine.compile_cache.store import CacheStore, Entry
+
+
+def _used(entry: Entry) -> datetime:
+    return datetime.fromtimestamp(entry.used_ms / 1000, tz=timezone.utc)
+
+
+COLUMNS: Sequence[Column[Entry]] = (
+    Column("NAME", lambda entry: entry.name[:16]),
+    Column("SIZE", lambda entry: in_words(entry.size), plain=lambda entry: str(entry.size), right=True),
+    Column("USED", lambda entry: f"{_used(entry):%Y-%m-%d %H:%M}Z", plain=lambda entry: iso(_used(entry))),
+    Column("ACCOUNT", lambda entry: entry.account),
+    Column("IMAGE", lambda entry: entry.image),
+)
 
 
 @click.group()
@@ -34,10 +49,8 @@ def ls(store: CacheStore, as_json: bool) -> None:
     if as_json:
         echo_json([asdict(entry) for entry in entries])
         return
-    for entry in entries:
-        used = datetime.fromtimestamp(entry.used_ms / 1000, tz=timezone.utc)
-        click.echo(f"{entry.name[:16]}  {entry.size:>12}  {used:%Y-%m-%d %H:%M}Z  {entry.account}  {entry.image}")
-    _echo_total(entries)
+    show_rows(COLUMNS, entries)
+    click.echo(_total(entries), err=True)
 
 
 @cache.command()
@@ -49,7 +62,7 @@ def size(store: CacheStore, as_json: bool) -> None:
     if as_json:
         echo_json({"entries": len(entries), "bytes": sum(entry.size for entry in entries)})
         return
-    _echo_total(entries)
+    click.echo(_total(entries))
 
 
 @cache.command()
@@ -66,5 +79,5 @@ def clear(store: CacheStore, account: str | None, image: str | None, as_json: bo
     click.echo(f"{len(dropped)} entries dropped, {sum(entry.size for entry in dropped)} bytes")
 
 
-def _echo_total(entries: list[Entry]) -> None:
-    click.echo(f"{len(entries)} entries, {sum(entry.size for entry in entries)} bytes")
+def _total(entries: Sequence[Entry]) -> str:
+    return f"{len(entries)} entries, {sum(entry.size for entry in entries)} bytes"

@@ -64,9 +64,14 @@ def show_checks(checks: Sequence[Check], out: Console) -> None:
     table.add_column(overflow="fold")
     for check in checks:
         mark = ("ok", "green") if check.good else ("BAD", "bold red") if check.needed else ("note", "yellow")
-        table.add_row(Text(*mark), check.name, Text(check.found))
+        found, remedy = Text(check.found), Text.assemble(("-> ", "dim"), check.remedy)
+        if check.remedy and not out.is_terminal:
+            # A check is a line, for programs.
+            table.add_row(Text(*mark), check.name, Text(" ").join((found, remedy)))
+            continue
+        table.add_row(Text(*mark), check.name, found)
         if check.remedy:
-            table.add_row("", "", Text.assemble(("-> ", "dim"), check.remedy))
+            table.add_row("", "", remedy)
     out.print(table)
     bad = sum(not check.good and check.needed for check in checks)
     out.print(Text("Jobs can run here." if not bad else f"{bad} thing{'s' if bad > 1 else ''} to mend first."))

@@ -2,11 +2,15 @@
 
 from operator import itemgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sagelet_api.cli.options import data_option, json_option
-from sagelet_api.cli.output import Column, echo_json, show_rows
+from sagelet_api.cli.output import Column, echo_json, iso, show_rows, size
+
+if TYPE_CHECKING:
+    from sagelet_engine.images.listing import LocalImage
 
 
 @click.group()
@@ -90,11 +94,15 @@ def list_(as_json: bool) -> None:
         ]
         echo_json(rows)
         return
-    for found in images:
-        mark = "  (in use)" if found.current else ""
-        click.echo(f"{found.reference:32} {found.size / 1e9:6.2f} GB  {found.created:%Y-%m-%d %H:%M}{mark}")
+    columns: list[Column[LocalImage]] = [
+        Column("IMAGE", lambda found: found.reference),
+        Column("SIZE", lambda found: size(found.size), plain=lambda found: str(found.size), right=True),
+        Column("CREATED", lambda found: f"{found.created:%Y-%m-%d %H:%M}", plain=lambda found: iso(found.created)),
+        Column("IN USE", lambda found: "yes" if found.current else "no"),
+    ]
+    show_rows(columns, images)
     if not images:
-        click.echo("no images: `sagelet image build` makes one")
+        click.echo("no images: `sagelet image build` makes one", err=True)
 
 
 @image.command()

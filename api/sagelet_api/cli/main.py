@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
 import sagelet_engine
 from sagelet_api.cli.exit_codes import INTERRUPTED
-from sagelet_api.cli.output import printable
+from sagelet_api.cli.output import printable, until_reader_ends
+from sagelet_api.cli.suggestions import did_you_mean
 from sagelet_engine.base.errors import SageletError
 
 #: As `sagelet --help` shows them.
@@ -39,15 +41,42 @@ class Sectioned(click.Group):
     A command's module is loaded when the command is asked for: all of them together take longer than most commands.
     """
 
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with until_reader_ends():  # Of `sagelet --help | head`.
+            return super().make_context(*arguments, **options)
+        raise click.exceptions.Exit(0)
+
     def invoke(self, context: click.Context) -> object:
         try:
-            return super().invoke(context)
+            with until_reader_ends():
+                return super().invoke(context)
+            return None
         except SageletError as error:
             raise click.ClickException(printable(str(error))) from error
         except KeyboardInterrupt:
             # No error: it ends what goes on for ever, with the code that shells give it.
             click.echo(err=True)
             context.exit(INTERRUPTED)
+
+    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
+        try:
+            return super().parse_args(context, words)
+        except click.NoSuchOption as error:
+            if not error.possibilities:
+                error.message += f" Options of a command stand behind its name: sagelet COMMAND {error.option_name}"
+            raise
+
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(context, words)
+        except click.exceptions.NoSuchCommand as error:
+            meant = did_you_mean(error.command_name, self.list_commands(context))
+            if not meant:
+                raise
+            likely = " or ".join(f"`sagelet {one}`" for one in meant)
+            raise click.UsageError(f"{error.message} Did you mean {likely}?", context) from error
 
     def list_commands(self, _context: click.Context) -> list[str]:
         return [name for names in SECTIONS.values() for name in names]

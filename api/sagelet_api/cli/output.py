@@ -1,11 +1,15 @@
 """How commands print: tables for people, lines with tabs for pipes, JSON for programs."""
 
+import errno
 import json
+import os
+import select
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
 
 import click
 from rich import box
@@ -52,8 +56,22 @@ class Column(Generic[R]):
 class SafeConsole(Console):
     """A terminal gets colours and moves of the cursor from rich alone, never from what a job said.
 
-    An escape of a job's could set the clipboard, rename the window, or write over what stands above it.
+    An escape of a job's could set the clipboard, rename the window, or write over what stands above it. Without a
+    terminal a table is lines with tabs: padding is in the way of programs.
     """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        if self.is_terminal or not (len(objects) == 1 and isinstance(objects[0], Table)):
+            super().print(*objects, **options)
+            return
+        for cells in _plain_rows(objects[0]):
+            # rich itself would make blanks of the tabs.
+            self.file.write("\t".join(cells) + "\n")
+        self.file.flush()
+
+    def on_broken_pipe(self) -> None:
+        """rich would end the program with 1."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         if not self.is_terminal:
@@ -72,9 +90,43 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(printable(text) if is_terminal else text, err=err)
 
 
+@contextmanager
+def until_reader_ends() -> Iterator[None]:
+    """Ends its block, without an error, when nobody reads the output any more: `| head` has what it wants."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        closed = [stream for stream in (sys.stdout, sys.stderr) if _has_no_reader(stream)]
+        if not closed:
+            raise
+        for stream in closed:
+            _drop(stream)
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):  # No file: a test's.
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def _drop(stream: TextIO) -> None:
+    """From here on the stream writes to nowhere, also what Python flushes at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 def console(*, stderr: bool = False) -> Console:
-    """Knows NO_COLOR, and whether there is a terminal. Without a terminal nothing is folded."""
-    made = SafeConsole(highlight=False, stderr=stderr)
+    """Knows NO_COLOR, and whether there is a terminal. Without a terminal nothing is folded or coloured.
+
+    FORCE_COLOR, which CI sets for its own page, would put escapes into what programs read.
+    """
+    made = SafeConsole(highlight=False, stderr=stderr, force_terminal=(sys.stderr if stderr else sys.stdout).isatty())
     if not made.is_terminal:
         made.width = WIDE
     return made
@@ -95,8 +147,21 @@ def show_rows(columns: Sequence[Column[R]], rows: Sequence[R]) -> None:
 
 
 def plain_row(columns: Sequence[Column[R]], row: R) -> str:
-    cells = (str((column.plain or column.text)(row) or "") for column in columns)
-    return "\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in cells)
+    return "\t".join(_plain_cell(str((column.plain or column.text)(row) or "")) for column in columns)
+
+
+def _plain_rows(made: Table) -> Iterator[list[str]]:
+    """The cells of each line, that of the headings among them where it has some."""
+    headings = [_plain_cell(str(column.header)) for column in made.columns]
+    if made.show_header and any(headings):
+        yield headings
+    for row in zip(*(column.cells for column in made.columns), strict=True):
+        cells = (Text.from_markup(cell) if isinstance(cell, str) else cell for cell in row)
+        yield [_plain_cell(str(cell)) for cell in cells]
+
+
+def _plain_cell(text: str) -> str:
+    return text.replace("\t", " ").replace("\n", " ")
 
 
 def table(columns: Sequence[Column[R]], rows: Sequence[R], width: int) -> Table:
@@ -119,7 +184,7 @@ def facts(pairs: Sequence[tuple[str, "str | Text"]]) -> Table:
     made.add_column(no_wrap=True, style="bold")
     made.add_column(overflow="fold")
     for name, value in pairs:
-        made.add_row(name, Text(value) if isinstance(value, str) else value)
+        made.add_row(Text(name), Text(value) if isinstance(value, str) else value)
     return made
 
 

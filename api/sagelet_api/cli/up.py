@@ -43,7 +43,7 @@ GARBAGE_THRESHOLD = 20_000
     show_envvar=True,
     show_default=True,
     type=click.Choice(["debug", "info", "warning", "error"]),
-    help="To stderr.",
+    help="To stderr. `info` has a line for each request.",
 )
 @json_option
 def up(detach: bool, log_level: str, as_json: bool, **options: Any) -> None:

@@ -41,9 +41,24 @@ class FileSystem(click.types.StringParamType):
     envvar_list_splitter = os.pathsep
 
 
+class HostName(click.types.StringParamType):
+    """`sagelet`; several in a variable have commas between them."""
+
+    name = "NAME"
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        return [name.strip() for name in rv.split(",") if name.strip()]
+
+
 OPTIONS = (
     option("--host", default="127.0.0.1", help="Address to listen on."),
     option("--port", default=4599, type=int, help="Port to listen on; 0 takes a free one."),
+    option(
+        "--allow-host",
+        multiple=True,
+        type=HostName(),
+        help="A host name besides localhost by which clients call this server; may be given several times.",
+    ),
     data_option,
     option("--runtime", default="auto", type=choices(RuntimeChoice), help="What runs the jobs."),
     option("--gpus", default="auto", type=choices(GpuPolicy), help="What a job of a GPU instance type gets."),
@@ -136,6 +151,7 @@ def settings_options(command: F) -> F:
 
 def settings_of(
     *,
+    allow_host: tuple[str, ...],
     runtime: str,
     gpus: str,
     stop_grace: int,
@@ -155,6 +171,7 @@ def settings_of(
 ) -> Settings:
     """Raises SettingsError. `same`: what is called the same there."""
     return Settings(
+        allowed_hosts=allow_host,
         runtime=RuntimeChoice(runtime),
         gpus=GpuPolicy(gpus),
         stop_grace_seconds=stop_grace,

@@ -13,7 +13,7 @@ from rich.text import Text
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.exit_codes import FAILED, STOPPED, TIMED_OUT
 from sagelet_api.cli.options import Server, json_option, server_options
-from sagelet_api.cli.output import console, echo_json, say, span
+from sagelet_api.cli.output import console, echo_json, say, span, until_reader_ends
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
 
 #: Seconds between looks.
@@ -44,7 +44,8 @@ class Progress:
             name, secondary = job["TrainingJobName"], job["SecondaryStatus"]
             if self._said.get(name) != secondary:
                 self._said[name] = secondary
-                click.echo(f"{name}: {secondary}", err=True)
+                with until_reader_ends():
+                    click.echo(f"{name}: {secondary}", err=True)
 
 
 def in_words(job: Job, doing: str) -> str:
@@ -69,12 +70,18 @@ def wait(context: click.Context, names: tuple[str, ...], timeout: float | None, 
     --json gives what DescribeTrainingJob answers, a list of one for each job.
     """
     jobs = until_ended(Aws(server), server, names, timeout)
+    # The exit code is for whoever reads no more, too.
+    with until_reader_ends():
+        show_outcomes(jobs, as_json=as_json)
+    context.exit(exit_code(jobs))
+
+
+def show_outcomes(jobs: Sequence[Job], *, as_json: bool) -> None:
     if as_json:
         echo_json(jobs)
-    else:
-        for job in jobs:
-            say(outcome(job))
-    context.exit(exit_code(jobs))
+        return
+    for job in jobs:
+        say(outcome(job))
 
 
 def until_ended(aws: Aws, server: Server, names: Sequence[str], timeout: float | None = None) -> list[Job]:

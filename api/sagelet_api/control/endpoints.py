@@ -47,7 +47,7 @@ def _compilation(job: TrainingJob) -> dict[str, Any]:
 
 
 def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") -> "Flask":
-    from flask import Flask
+    from flask import Flask, request
     from werkzeug.exceptions import Conflict, HTTPException, NotFound
 
     from sagelet_api.control import compare as control_compare
@@ -105,6 +105,9 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
         return report.to_json()
 
     def refuse(error: HTTPException) -> tuple[dict[str, Any], int]:
+        if isinstance(request.routing_exception, NotFound):
+            where = f"{request.path} is no control endpoint (docs/reference/control-api.md)"
+            return {"error": error.name, "message": f"{where}. The web page is {request.host_url}"}, 404
         return {"error": error.name, "message": error.description}, error.code or 500
 
     app.register_error_handler(HTTPException, refuse)

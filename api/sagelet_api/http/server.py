@@ -11,6 +11,7 @@ from typing import Any
 from cheroot import wsgi
 
 from sagelet_api.http.connection_manager import MORE, STARVED, Arrivals, Connection
+from sagelet_api.http.request_log import log_answer
 from sagelet_api.http.request_reader import WAITING
 from sagelet_api.http.tls import Certificate, TlsAdapter, TlsConnection
 from sagelet_api.protocol.calls import FROM_CONTAINERS, WsgiApp
@@ -138,6 +139,15 @@ class _Gateway(wsgi.Gateway_10):
         return super().start_response(status, headers, exc_info)
 
     def respond(self) -> None:
+        began = time.monotonic()
+        try:
+            self._send()
+        finally:
+            # Else cheroot answers in its own words (`StrictRequest.simple_response`).
+            if self.req.sent_headers:
+                log_answer(self.env, self.req.status, self.req.outheaders, time.monotonic() - began)
+
+    def _send(self) -> None:
         """cheroot's own way copies each chunk three times on its way to the socket."""
         response = self.req.server.wsgi_app(self.env, self.start_response)
         try:

@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 from cheroot.server import HeaderReader, HTTPRequest, comma_separated_headers  # type: ignore[attr-defined]
 
 from sagelet_api.http.request_body import ChunkedBody, LengthBody, RequestBody
+from sagelet_api.http.request_log import log_refusal
 from sagelet_api.protocol.header_rules import TOKEN, VALUE
 
 #: May come several times: together they are one list (RFC 9110, 5.3). Of any other name a second one would be believed
@@ -129,6 +130,11 @@ class StrictRequest(HTTPRequest):
             self.close_connection = True
             self.conn.unread = True
         super().send_headers()
+
+    def simple_response(self, status: str, msg: str = "") -> None:
+        """Answers what no application sees, or could answer."""
+        log_refusal(getattr(self, "method", b""), status)
+        super().simple_response(status, msg)
 
     def _read_line(self, line: bytes) -> tuple[str, str] | None:
         """What is wrong with it: status and reason."""

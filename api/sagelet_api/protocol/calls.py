@@ -35,6 +35,8 @@ Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[Environ, StartResponse], Iterable[bytes]]
 
+#: Set by the application: the Call, named once it is known which operation it is.
+CALL = "sagelet.call"
 #: Set by the server for what comes in from the hosts of jobs, which are containers: signatures are always checked.
 FROM_CONTAINERS = "sagelet.from_containers"
 #: Set by the request guard for what a page of another origin has a browser ask for: signatures are always checked.

@@ -4,6 +4,7 @@ A job's part is derived from the data directory's key pair and the job's id, as 
 """
 
 import hmac
+import re
 
 from sagelet_engine.base.keys import KeyPair
 
@@ -16,11 +17,17 @@ OWNER = "owner"
 #: `datasets` would tell a bucket of AWS's of each data set that is loaded, wherever it came from.
 HERE_ALONE = {"HF_UPDATE_DOWNLOAD_COUNTS": "0"}
 _LENGTH = 32
+_READER = re.compile(rf"{MARK}([^/]*)\.[A-Za-z0-9=_-]{{{_LENGTH}}}")
 
 
 def reader(keys: KeyPair, job_id: str) -> str:
     """The part of the path that shows a job."""
     return f"{MARK}{job_id}.{_seal(keys, job_id)}"
+
+
+def without_reader(path: str) -> str:
+    """A path for a log: who reads is seen, and what proves it is not."""
+    return _READER.sub(rf"{MARK}\1.***", path)
 
 
 def job_of(keys: KeyPair, part: str) -> str | None:

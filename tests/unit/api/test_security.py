@@ -149,6 +149,13 @@ def test_who_listens_everywhere_is_reached_by_any_address_but_no_foreign_name() 
     assert not door_opens(door, "evil.example")
 
 
+def test_a_refused_name_is_told_how_it_is_allowed(server: Front) -> None:
+    _, _, text = ask(server, {**SIGNED, "Host": f"sagelet:{server.port}"})
+    assert "--allow-host sagelet (SAGELET_ALLOW_HOST)" in text
+    _, _, text = ask(server, {**SIGNED, "Host": "--data=/"})
+    assert "--allow-host NAME (" in text
+
+
 def test_other_services_bodies_have_a_limit(server: Front) -> None:
     """Refused by its length, before any of it is read."""
     for service, target in (("sqs", "AmazonSQS.ListQueues"), ("sagemaker", "SageMaker.ListModels")):

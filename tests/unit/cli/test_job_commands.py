@@ -82,10 +82,10 @@ def test_jobs_as_json_are_what_search_answers(three: ApiWorld, sagelet: Sagelet)
 
 def test_describe_tells_what_a_person_asks(three: ApiWorld, sagelet: Sagelet) -> None:
     text = sagelet("describe", "broken").stdout
-    assert "Status          Failed" in text
+    assert "Status\tFailed\n" in text
     assert "AlgorithmError" in text
-    assert "Compiled        not asked for" in text
-    assert [line.split()[0] for line in text.split("MESSAGE")[1].splitlines()[2:] if line.strip()] == [
+    assert "Compiled\tnot asked for\n" in text
+    assert [line.split("\t")[0] for line in text.split("MESSAGE\n")[1].splitlines()] == [
         "Starting", "Downloading", "Training", "Uploading", "Failed",
     ]  # fmt: skip
     found = json.loads(sagelet("describe", "done", "--json").stdout)

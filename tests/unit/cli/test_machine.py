@@ -96,7 +96,7 @@ def test_the_doctor_of_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(checks, "missing_modules", lambda: ["torch"])
     bad = run("doctor", "--data", str(tmp_path))
     assert bad.exit_code == 1
-    assert "BAD   runtime" in bad.stdout
+    assert "BAD\truntime\t" in bad.stdout
     assert bad.stdout.endswith("1 thing to mend first.\n")
     found = json.loads(run("doctor", "--data", str(tmp_path), "--json").stdout)
     assert {"python", "docker", "image", "packages", "runtime", "gpus", "disk", "server", "port"} <= {
@@ -200,10 +200,21 @@ def test_times_as_people_read_them() -> None:
     ]  # fmt: skip
 
 
-def test_checks_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_checks_on_a_terminal_and_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Console
+
     from sagelet_api.cli.output import console
 
-    show_checks([Check("disk", True, "fine"), Check("gpus", False, "none", "buy one", needed=False)], console())
+    checks = [Check("disk", True, "fine"), Check("gpus", False, "none", "buy one", needed=False)]
+    show_checks(checks, console())
+    assert capsys.readouterr().out.splitlines() == [
+        "ok\tdisk\tfine",
+        "note\tgpus\tnone -> buy one",
+        "Jobs can run here.",
+    ]
+    show_checks(checks, Console(force_terminal=True, color_system=None, width=80))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == ["ok    disk  fine", "note  gpus  none", "            -> buy one", "Jobs can run here."]
 

@@ -74,6 +74,7 @@ def test_every_setting_is_an_option() -> None:
     """An option sets each field of Settings. No field keeps its default by oversight."""
     names = {field.name for field in fields(Settings)}
     renamed = {
+        "allow_host": "allowed_hosts",
         "stop_grace": "stop_grace_seconds",
         "compile_cache_size": "compile_cache_bytes",
         "keep_files": "keep_files_seconds",

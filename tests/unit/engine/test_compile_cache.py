@@ -130,10 +130,11 @@ def test_commands(store: CacheStore, tmp_path: Path) -> None:
     put(store, tmp_path, "b", 1_700_000_060_000, account="210987654321")
     ran = CliRunner().invoke(main, ["cache", "--data", str(tmp_path), "ls"])
     assert ran.exit_code == 0, ran.output
-    assert ran.output.splitlines()[0].split() == [
-        named("a")[:16], "140", "2023-11-14", "22:13Z", ACCOUNT, IMAGE,
+    assert ran.stdout.splitlines()[0].split("\t") == [
+        named("a")[:16], "140", "2023-11-14T22:13:20.000Z", ACCOUNT, IMAGE,
     ]  # fmt: skip
-    assert ran.output.splitlines()[-1] == "2 entries, 280 bytes"
+    assert len(ran.stdout.splitlines()) == 2
+    assert ran.stderr == "2 entries, 280 bytes\n"
 
     def asked(*arguments: str) -> Any:
         return json.loads(CliRunner().invoke(main, ["cache", "--data", str(tmp_path), *arguments, "--json"]).output)

@@ -16,6 +16,7 @@ from sagelet_api.protocol.aws_errors import (
     ValidationException,
 )
 from sagelet_api.protocol.calls import (
+    CALL,
     MAX_BODY,
     Call,
     Environ,
@@ -54,7 +55,7 @@ class MotoRequests:
 
     def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Answers a signed request; what moto lacks or fails at becomes an error of the caller's protocol."""
-        call: Call = environ.get("sagelet.call") or parse_call(environ)
+        call: Call = environ.get(CALL) or parse_call(environ)
         try:
             if call.path.startswith(_REFUSED_PATHS) or call.protocol is Protocol.CBOR:
                 raise _not_implemented(call)

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from sagelet_api.protocol.aws_errors import AwsError
-from sagelet_api.protocol.calls import Call, Environ, StartResponse, rewind
+from sagelet_api.protocol.calls import CALL, Call, Environ, StartResponse, rewind
 from sagelet_api.protocol.replies import Reply, error_reply, send
 from sagelet_api.protocol.s3 import codec, request, xml
 from sagelet_api.protocol.s3.codec import Result
@@ -110,7 +110,7 @@ class S3Service:
         self._rest = rest
 
     def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        call: Call = environ["sagelet.call"]
+        call: Call = environ[CALL]
         try:
             with translated():
                 return self._answer(call, environ, start_response)

@@ -1,0 +1,60 @@
+"""Answers for people who look at the server with a browser or curl: text, with the way to the page.
+
+An AWS client signs, or says in headers of its own who it is; it gets AWS's errors.
+"""
+
+from http import HTTPStatus
+
+from sagelet_api.auth.request_guard import accepts_page
+from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.calls import Call
+from sagelet_api.protocol.replies import Reply
+
+#: How programs begin their User-Agent that show what they get.
+_PROGRAMS = ("curl/", "wget/", "httpie/")
+#: Begin headers, and parameters of a URL, of AWS's clients; a presigned URL that is garbled has some still.
+_OF_AWS = ("x-amz", "amz-sdk", "awsaccesskeyid", "signature")
+#: Characters of a path that are repeated to who asked for it.
+_LONGEST = 200
+
+
+def is_person(call: Call) -> bool:
+    """Whether somebody looks at the answer who has not signed, and whose program is no client of AWS's."""
+    names = (name.lower() for source in (call.headers, call.query) for name in source)
+    return (
+        call.credential is None
+        and call.method in ("GET", "HEAD")
+        and "authorization" not in call.headers
+        and (accepts_page(call) or call.headers.get("user-agent", "").lower().startswith(_PROGRAMS))
+        and not any(name.startswith(_OF_AWS) for name in names)
+    )
+
+
+def way_to_page(call: Call, origin: str) -> Reply:
+    """The answer to a path that has no page. `origin`: of the pages, `http://localhost:4599`."""
+    path = call.path.encode("latin-1", "replace").decode("utf-8", "replace")
+    at_root = path == "/"
+    first = "sagelet runs here." if at_root else f"sagelet has no page at {_shown(path)}."
+    return _text(
+        HTTPStatus.OK if at_root else HTTPStatus.NOT_FOUND,
+        f"{first}\n\n"
+        f"The web page, for a browser:  {origin}/\n"
+        f"Whether the server is well:   {origin}/_sagelet/health\n"
+        f"AWS's API, signed requests:   AWS_ENDPOINT_URL={origin}, or `sagelet run -- COMMAND`",
+    )
+
+
+def error_text(error: AwsError) -> Reply:
+    return _text(error.status, f"{error.code}: {error.message}")
+
+
+def _text(status: int, text: str) -> Reply:
+    return Reply(
+        status, f"{text}\n".encode(), {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"}
+    )
+
+
+def _shown(path: str) -> str:
+    """Without what a terminal obeys, or what turns the direction of text around: `[U+001B]`."""
+    cut = path if len(path) <= _LONGEST else f"{path[:_LONGEST]}..."
+    return "".join(char if char.isprintable() else f"[U+{ord(char):04X}]" for char in cut)

@@ -1,0 +1,104 @@
+"""What a person gets who looks at the server with a browser or curl, and what AWS's clients get still."""
+
+import http.client
+import json
+from pathlib import Path
+
+import pytest
+
+from sagelet_api.services.moto.bridge import MotoBridge
+from support.api_world import ApiWorld
+from support.front import Front
+
+CURL = {"User-Agent": "curl/8.5.0", "Accept": "*/*"}
+BROWSER = {"User-Agent": "Mozilla/5.0", "Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+SIGNED = {
+    "Authorization": "AWS4-HMAC-SHA256 Credential=any/20261121/us-east-1/s3/aws4_request, Signature=0",
+}
+
+
+def ask(port: int, path: str, headers: dict[str, str], method: str = "GET") -> tuple[int, str, str]:
+    """Status, type and text."""
+    connection = http.client.HTTPConnection("localhost", port, timeout=120)
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, answer.headers.get("Content-Type", ""), text
+
+
+@pytest.mark.parametrize("who", [CURL, BROWSER, {"User-Agent": "Wget/1.21.3"}])
+@pytest.mark.parametrize("path", ["/nowhere", "/bucket/key.html", "/ui", "/favicon.ico"])
+def test_a_path_where_nothing_is_tells_the_way_to_the_page(server: Front, who: dict[str, str], path: str) -> None:
+    status, kind, text = ask(server.port, path, who)
+    assert (status, kind) == (404, "text/plain; charset=utf-8")
+    assert text.startswith(f"sagelet has no page at {path}.\n")
+    assert f"http://localhost:{server.port}/\n" in text
+
+
+def test_curl_at_the_root_learns_that_sagelet_runs(server: Front) -> None:
+    status, kind, text = ask(server.port, "/", CURL)
+    assert (status, kind) == (200, "text/plain; charset=utf-8")
+    assert f"http://localhost:{server.port}/_sagelet/health" in text
+
+
+def test_a_head_has_no_body(server: Front) -> None:
+    assert ask(server.port, "/nowhere", CURL, "HEAD")[::2] == (404, "")
+
+
+def test_the_origin_of_objects_stays_closed_and_says_so_as_text(server: Front) -> None:
+    status, kind, text = ask(server.port, "/x", {**BROWSER, "Host": f"s3.localhost:{server.port}"})
+    assert (status, kind) == (403, "text/plain; charset=utf-8")
+    assert text.startswith("MissingAuthenticationTokenException: ")
+
+
+def test_what_a_terminal_obeys_is_not_repeated(server: Front) -> None:
+    _, _, text = ask(server.port, "/%1b]0;x%07%E2%80%AE%0aa" + "b" * 1000, CURL)
+    assert text.isascii()
+    assert "/[U+001B]]0;x[U+0007][U+202E][U+000A]abbb" in text
+    assert "b... " not in text
+    assert len(text) < 1000
+
+
+def test_a_refusal_is_text_for_a_person(server: Front) -> None:
+    status, kind, text = ask(server.port, "/", {**CURL, "Host": "sagelet:4599"})
+    assert (status, kind) == (403, "text/plain; charset=utf-8")
+    assert "--allow-host sagelet" in text
+    assert "{" not in text
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        ({}, ""),
+        ({"User-Agent": "aws-cli/2.15 Python/3.11"}, ""),
+        ({"User-Agent": "Boto3/1.44 Botocore/1.44", "amz-sdk-request": "attempt=1"}, ""),
+        # Java says so for everything.
+        ({"User-Agent": "aws-sdk-java/2.20", "Accept": "text/html, image/gif, */*; q=.2", "amz-sdk-request": "1"}, ""),
+        ({**CURL, "X-Amz-Target": "SageMaker.ListTrainingJobs"}, ""),
+        ({**CURL, "Authorization": "AWS4-HMAC-SHA256 garbage"}, ""),
+        (CURL, "?X-Amz-Signature=garbled"),
+    ],
+)
+def test_aws_clients_keep_awss_errors(server: Front, headers: dict[str, str], query: str) -> None:
+    status, kind, text = ask(server.port, f"/nowhere{query}", headers)
+    assert (status, kind) == (403, "application/x-amz-json-1.1")
+    assert json.loads(text)["__type"] == "MissingAuthenticationTokenException"
+
+
+def test_curl_that_posts_keeps_awss_error(server: Front) -> None:
+    assert ask(server.port, "/", CURL, "POST")[1] == "application/x-amz-json-1.1"
+
+
+def test_a_signed_curl_gets_s3s_answers(server: Front) -> None:
+    status, kind, text = ask(server.port, "/no-such-bucket/key", {**CURL, **SIGNED})
+    assert (status, kind) == (404, "application/xml")
+    assert "NoSuchBucket" in text
+
+
+def test_a_control_endpoint_that_is_none_tells_the_way_to_the_page(tmp_path: Path, bridge: MotoBridge) -> None:
+    with ApiWorld(tmp_path, bridge) as world:
+        status, kind, text = ask(world.port, "/_sagelet/nothing", CURL)
+        assert (status, kind) == (404, "application/json")
+        assert json.loads(text)["message"].endswith(f"The web page is http://localhost:{world.port}/")
+        assert "has no training job" in ask(world.port, "/_sagelet/jobs/x/compilation", CURL)[2]
