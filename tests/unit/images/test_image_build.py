@@ -26,7 +26,7 @@ def test_the_image_is_tagged_and_labelled(engine: EngineDouble, report: Recorder
     assert build(BuildOptions(), report, engine) == training_image()
     (arguments,) = engine.builds
     assert arguments["tag"] == training_image()
-    assert arguments["buildargs"] == {"BASE": REGISTRY_BASE, "PIP_PROGRESS_BAR": "raw"}
+    assert arguments["buildargs"] == {"BASE": REGISTRY_BASE, "PIP_PROGRESS_BAR": "raw", "TORCH_BUILD": "cpu"}
     assert arguments["nocache"] is False
     assert len(arguments["labels"][CONTEXT_LABEL]) == 64
     assert engine.contexts[0][CA_BUNDLE] == b""
