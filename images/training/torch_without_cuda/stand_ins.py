@@ -40,32 +40,16 @@ PYTORCH = re.compile(r"_Z(T[ISV])?NK?(2at|3c10|4c10d|3sdp|5torch)\d")
 TABLE_WORDS = 64
 
 #: Methods of PyTorch's CUDA hooks, and what they return with CUDA's libraries, driver or not.
-TRUE_HOOKS = [
-    "isBuilt",
-    "hasCUDART",
-    "hasCuDNN",
-    "hasCuSOLVER",
-    "hasCuBLASLt",
-    "hasMAGMA",
-    "compiledWithCuDNN",
+TRUE_HOOKS = (
+    *("isBuilt", "hasCUDART", "hasCuDNN", "hasCuSOLVER", "hasCuBLASLt", "hasMAGMA", "compiledWithCuDNN"),
     "supportsDilatedConvolutionWithCuDNN",
-]
+)
 #: Methods that need a device.
-DEVICE_HOOKS = [
-    "init",
-    "initCUDA",
-    "showConfig",
-    "deviceSynchronize",
-    "nvrtc",
-    "getDeviceFromPtr",
-    "getDefaultGenerator",
-    "getDefaultCUDAGenerator",
-    "getCUDADeviceAllocator",
-    "cuFFTGetPlanCacheMaxSize",
-    "cuFFTSetPlanCacheMaxSize",
-    "cuFFTGetPlanCacheSize",
-    "cuFFTClearPlanCache",
-]
+DEVICE_HOOKS = (
+    *("init", "initCUDA", "showConfig", "deviceSynchronize", "nvrtc", "getDeviceFromPtr"),
+    *("getDefaultGenerator", "getDefaultCUDAGenerator", "getCUDADeviceAllocator"),
+    *("cuFFTGetPlanCacheMaxSize", "cuFFTSetPlanCacheMaxSize", "cuFFTGetPlanCacheSize", "cuFFTClearPlanCache"),
+)
 
 #: Functions of the CUDA kernels that need no device. PyTorch calls the first when it is loaded, and writes into what
 #: it returns.
@@ -84,8 +68,21 @@ CURRENT_DEVICE_FIRST = re.compile(r"_ZN2at4cuda(9CUDAGraphC[12]E|5sleepE)")
 NCCL_GROUP = re.compile(r"_ZN4c10d16ProcessGroupNCCL(7Options)?C[12]E")
 NO_GPUS = "ProcessGroupNCCL is only supported with GPUs, no GPUs found!"
 NOTHING_TO_DO = ("_ZN2at4cuda21clearCublasWorkspacesEv", "_ZN5torch14CudaIPCCollectEv")
-#: What torchvision 0.24's library wants beside PyTorch's own. It is called for tensors on a GPU.
-WANTED_BY_OTHERS = ("_ZN2at4cuda26getCurrentDevicePropertiesEv",)
+#: What libraries with CUDA kernels of their own want, such as torchvision's and torchaudio's. They register their
+#: kernels when they are loaded, and call the others for tensors on a GPU.
+WANTED_BY_OTHERS = {
+    KERNELS: ("_ZN2at4cuda26getCurrentDevicePropertiesEv",),
+    "libcudart": (
+        *("__cudaInitModule", "__cudaRegisterFatBinary", "__cudaRegisterFatBinaryEnd", "__cudaUnregisterFatBinary"),
+        *("__cudaRegisterFunction", "__cudaRegisterVar", "__cudaRegisterManagedVar"),
+        *("__cudaPushCallConfiguration", "__cudaPopCallConfiguration", "cudaLaunchKernel", "cudaLaunchKernelExC"),
+        *("cudaDeviceGetAttribute", "cudaDeviceSynchronize", "cudaFuncGetAttributes", "cudaFuncSetAttribute"),
+        *("cudaMalloc", "cudaMallocAsync", "cudaMallocHost", "cudaHostAlloc", "cudaFree", "cudaFreeHost"),
+        *("cudaMemcpy", "cudaMemcpyAsync", "cudaMemcpy2D", "cudaMemcpy2DAsync", "cudaMemcpyToSymbol"),
+        *("cudaMemset", "cudaMemsetAsync", "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"),
+        *("cudaPeekAtLastError", "cudaStreamCreate", "cudaStreamCreateWithFlags", "cudaStreamDestroy"),
+    ),
+}
 
 
 class UnknownLayout(ValueError):
@@ -147,7 +144,10 @@ def _wanted(libraries: Mapping[str, Library], names: Iterable[str]) -> dict[str,
     """
     offered = {symbol.name for library in libraries.values() for symbol in library.symbols if symbol.is_defined}
     found: dict[str, dict[str, str]] = defaultdict(dict)
-    found[KERNELS].update(dict.fromkeys(WANTED_BY_OTHERS, ""))
+    for name in names:
+        # NVIDIA names the one version of its symbols after the library.
+        others = WANTED_BY_OTHERS.get(name) or WANTED_BY_OTHERS.get(_stem(name), ())
+        found[name].update(dict.fromkeys(others, "" if name == KERNELS else name))
     for library in libraries.values():
         for symbol in library.symbols:
             if symbol.is_defined or symbol.is_weak or symbol.name in offered or not symbol.name:
@@ -179,6 +179,7 @@ def _nvidia(name: str, wanted: Mapping[str, str], versions: CudaVersions) -> Sha
 def _known_functions(versions: CudaVersions) -> dict[str, Code]:
     """Functions of NVIDIA's libraries that need no driver."""
     return {
+        **{name: _give(0) for name in WANTED_BY_OTHERS["libcudart"] if name.startswith("__cuda")},
         "cudaDriverGetVersion": _store(0),
         "cudaRuntimeGetVersion": _store(versions.runtime_number),
         "cudaGetLastError": _give(0),
