@@ -28,8 +28,6 @@ help:
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
 # (their pins differ), other people's S3 clients into .venv-s3, and boto3 1.26 into a directory of it, clients of the Hugging Face Hub into
 # .venv-hub, and old ones into directories of it.
-# pip writes the path it is called by into every script it installs, so it is called by the environment's own path:
-# .venv may be a link to an environment that outlives this checkout (.ci/run).
 setup: .venv/.ready
 setup-sdk: .venv-sdk/.ready
 setup-sdk3: .venv-sdk3/.ready
@@ -37,43 +35,63 @@ setup-s3: .venv-s3/.ready
 setup-hub: .venv-hub/.ready
 setup-browser: .axe/.ready
 
-.venv/.ready: pyproject.toml
-	test -e .venv/bin/python || $(PYTHON) -m venv .venv
-	"$$(cd .venv && pwd -P)"/bin/python -m pip install --disable-pip-version-check -e '.[xla,dev]'
-	touch $@
+# pip prints hundreds of lines: they are in setup.log of the environment, which is shown when a command fails.
+LOG = $(@D)/setup.log
+SHOW_LOG = { cat "$(LOG)"; echo "This failed; the lines above are $(LOG)."; exit 1; }
+# pip writes the path it is called by into every script it installs, so it is called by the environment's own path:
+# .venv may be a link to an environment that outlives this checkout (.ci/run).
+ENVIRONMENT = $$(cd $(@D) && pwd -P)
+PIP = "$(ENVIRONMENT)"/bin/python -m pip --disable-pip-version-check
+MAKE_ENVIRONMENT = test -e $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+
+# SAGELET_TORCH_BUILD=cuda installs torch with NVIDIA's libraries. Whoever sets it wants it to happen.
+ifdef SAGELET_TORCH_BUILD
+.PHONY: .venv/.ready
+endif
+.venv/.ready: pyproject.toml images/training/install_torch.py $(wildcard images/training/torch_without_cuda/*.py)
+	@echo "setup: sagelet, torch without CUDA and the tools into .venv: SIZE_SETUP (SAGELET_TORCH_BUILD=cuda: 7.7 GB); $(LOG)"
+	@$(MAKE_ENVIRONMENT)
+	@"$(ENVIRONMENT)"/bin/python images/training/install_torch.py >"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@$(PIP) install -e '.[xla,dev]' >>"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@touch $@
 
 .venv-sdk/.ready: tests/clients-requirements.txt
-	test -e .venv-sdk/bin/python || $(PYTHON) -m venv .venv-sdk
-	"$$(cd .venv-sdk && pwd -P)"/bin/python -m pip install --disable-pip-version-check -r $<
-	touch $@
+	@echo "setup-sdk: the SageMaker SDK v2 and the AWS CLI into .venv-sdk: SIZE_SDK; $(LOG)"
+	@$(MAKE_ENVIRONMENT)
+	@$(PIP) install -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@touch $@
 
 .venv-sdk3/.ready: tests/clients-v3-requirements.txt
-	test -e .venv-sdk3/bin/python || $(PYTHON) -m venv .venv-sdk3
-	"$$(cd .venv-sdk3 && pwd -P)"/bin/python -m pip install --disable-pip-version-check -r $<
-	touch $@
+	@echo "setup-sdk3: the SageMaker SDK v3 into .venv-sdk3; $(LOG)"
+	@$(MAKE_ENVIRONMENT)
+	@$(PIP) install -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@touch $@
 
 .venv-s3/.ready: tests/s3-clients-requirements.txt
-	test -e .venv-s3/bin/python || $(PYTHON) -m venv .venv-s3
-	"$$(cd .venv-s3 && pwd -P)"/bin/python -m pip install --disable-pip-version-check -r $<
-	rm -rf .venv-s3/boto3-1.26
-	"$$(cd .venv-s3 && pwd -P)"/bin/python -m pip install --disable-pip-version-check --target .venv-s3/boto3-1.26 'boto3>=1.26,<1.27'
-	touch $@
+	@echo "setup-s3: other people's S3 clients into .venv-s3; $(LOG)"
+	@$(MAKE_ENVIRONMENT)
+	@$(PIP) install -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@rm -rf $(@D)/boto3-1.26
+	@$(PIP) install --target $(@D)/boto3-1.26 'boto3>=1.26,<1.27' >>"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@touch $@
 
 # pip would not take transformers 4.17 without its tokenizers, which have no wheel for this Python; nothing here needs them.
 .venv-hub/.ready: tests/hub-clients-requirements.txt
-	test -e .venv-hub/bin/python || $(PYTHON) -m venv .venv-hub
-	"$$(cd .venv-hub && pwd -P)"/bin/python -m pip install --disable-pip-version-check -r $<
-	rm -rf .venv-hub/2021 .venv-hub/2022
-	"$$(cd .venv-hub && pwd -P)"/bin/python -m pip install --disable-pip-version-check --no-deps --target .venv-hub/2021 transformers==4.17.0 huggingface_hub==0.4.0
-	"$$(cd .venv-hub && pwd -P)"/bin/python -m pip install --disable-pip-version-check --no-deps --target .venv-hub/2022 huggingface_hub==0.10.1
-	touch $@
+	@echo "setup-hub: clients of the Hugging Face Hub into .venv-hub; $(LOG)"
+	@$(MAKE_ENVIRONMENT)
+	@$(PIP) install -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@rm -rf $(@D)/2021 $(@D)/2022
+	@$(PIP) install --no-deps --target $(@D)/2021 transformers==4.17.0 huggingface_hub==0.4.0 >>"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@$(PIP) install --no-deps --target $(@D)/2022 huggingface_hub==0.10.1 >>"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@touch $@
 
 # axe-core comes in a wheel, so that no npm is needed; what that wheel depends on is another way to drive a browser.
 .axe/.ready: tests/axe-requirements.txt setup
-	mkdir -p .axe
-	test -e .axe/axe_playwright_python || $(BIN)/python -m pip install --disable-pip-version-check --no-deps --target "$$(cd .axe && pwd -P)" -r $<
-	touch $@
+	@mkdir -p .axe
+	@test -e .axe/axe_playwright_python || $(BIN)/python -m pip --disable-pip-version-check install --no-deps --target "$$(cd .axe && pwd -P)" -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@touch $@
 
+# Without CUDA, too; SAGELET_TORCH_BUILD=cuda forces the other build.
 image: setup
 	$(BIN)/sagelet image build
 

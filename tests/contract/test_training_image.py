@@ -1,5 +1,7 @@
 """What a job may rely on inside of the training image, as the platform runs it."""
 
+import json
+import shlex
 from collections.abc import Callable
 
 import docker
@@ -60,6 +62,62 @@ def test_torch_s_siblings_have_their_operators(run: Run) -> None:
         "torchvision.ops.nms(boxes, torch.ones(2), 0.5).numel())"
     )
     assert "0.24.0 2.9.0 1" in run(f'python -c "{program}"')
+
+
+NO_DRIVER = (
+    "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a "
+    "driver from http://www.nvidia.com/Download/index.aspx"
+)
+#: What torch 2.9.0 of the package index, with NVIDIA's libraries and without a driver, answered on 2026-11-24.
+ANSWERS = {
+    "torch.__version__": "'2.9.0+cu128'",
+    "torch.version.cuda": "'12.8'",
+    "torch.cuda.is_available()": "False",
+    "torch.cuda.device_count()": "0",
+    "torch.backends.cudnn.version()": "91002",
+    "torch.backends.cuda.is_built()": "True",
+    "torch.accelerator.current_accelerator()": "device(type='cuda')",
+    "torch.accelerator.is_available()": "False",
+    "torch.cuda.nccl.version()": "(2, 27, 5)",
+    "torch.distributed.is_nccl_available()": "True",
+    "torch.cuda.manual_seed_all(1)": "None",
+    "torch.cuda.memory_allocated()": "0",
+    "torch.amp.GradScaler('cuda').is_enabled()": "False",
+    "torch.zeros(1).cuda()": NO_DRIVER,
+    "torch.zeros(1, device='cuda')": NO_DRIVER,
+    "torch.nn.Linear(2, 2).to('cuda:0')": NO_DRIVER,
+    "torch.cuda.current_device()": NO_DRIVER,
+    "torch.cuda.get_device_name(0)": NO_DRIVER,
+    "torch.Generator(device='cuda')": (
+        "AcceleratorError: CUDA error: CUDA driver version is insufficient for CUDA runtime version"
+    ),
+}
+
+
+def test_torch_has_no_cuda_and_answers_like_torch_without_a_driver(run: Run) -> None:
+    program = """
+import json, sys, torch
+for question in json.loads(sys.argv[1]):
+    try:
+        print(repr(eval(question)))
+    except RuntimeError as error:
+        print(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+"""
+    questions = json.dumps(list(ANSWERS))
+    output = run(f"python -W ignore -c {shlex.quote(program)} {shlex.quote(questions)}")
+    assert dict(zip(ANSWERS, output.splitlines(), strict=True)) == ANSWERS
+
+
+def test_nothing_of_nvidia_s_is_installed(run: Run) -> None:
+    packages = "import importlib.metadata as m; print(*sorted(d.metadata['Name'] for d in m.distributions()))"
+    names = run(f'python -c "{packages}"').split()
+    assert "torch" in names
+    assert [name for name in names if name.startswith(("nvidia", "triton"))] == []
+
+
+def test_torch_compile_works_without_triton(run: Run) -> None:
+    program = "import torch; f = torch.compile(lambda x: (x * 2).sin().sum()); print('sum', f(torch.zeros(4)).item())"
+    assert "sum 0.0" in run(f'python -c "{program}"')
 
 
 def test_what_scripts_of_aws_s_images_import_is_there(run: Run) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagelet_api.cli.options import data_option, json_option
+from sagelet_api.cli.options import data_option, json_option, torch_build_option
 from sagelet_api.cli.output import Column, echo_json, iso, show_rows, size
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def image() -> None:
 @click.option("--base", default="auto", show_default=True, help="auto, registry, debian, or an image reference.")
 @click.option("--index-url", envvar="PIP_INDEX_URL", show_envvar=True, help="Package index for pip.")
 @click.option("--extra-index-url", help="A second package index.")
-@click.option("--torch-index-url", help="Index for torch alone, e.g. PyTorch's CPU wheels.")
+@torch_build_option
+@click.option("--torch-index-url", help="Index for torch, torchvision and torchaudio alone.")
 @click.option(
     "--ca-bundle",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -42,6 +43,7 @@ def build(
     base: str,
     index_url: str | None,
     extra_index_url: str | None,
+    torch_build: str,
     torch_index_url: str | None,
     ca_bundle: Path | None,
     network: str | None,
@@ -55,6 +57,7 @@ def build(
     from sagelet_api.cli.progress import BuildProgress
     from sagelet_engine.images.builder import BuildOptions
     from sagelet_engine.images.builder import build as build_image
+    from sagelet_engine.images.variants import TorchBuild
     from sagelet_engine.images.variants import variant as variant_of
 
     options = BuildOptions(
@@ -62,6 +65,7 @@ def build(
         base=base,
         index_url=index_url,
         extra_index_url=extra_index_url,
+        torch_build=TorchBuild(torch_build),
         torch_index_url=torch_index_url,
         ca_bundle=ca_bundle,
         force=force,

@@ -17,7 +17,8 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "The server": ("up", "down", "status", "doctor"),
     "Programs that use it": ("demo", "run", "env"),
     "Training jobs": ("jobs", "describe", "logs", "wait", "stop", "interrupt", "delete", "report", "compare"),
-    "What it has and keeps": ("image", "instances", "cache", "s3", "hub", "gc", "check", "reset", "export", "import"),
+    "What it has": ("image", "install-torch", "instances", "cache", "s3", "hub"),
+    "What it keeps": ("gc", "check", "reset", "export", "import"),
     "Tests and shells": ("fault", "throttle", "completion"),
 }
 
@@ -32,6 +33,7 @@ _MODULES = {
     "export": "state",
     "import": "state",
     "throttle": "fault",
+    "install-torch": "install_torch",
 }
 
 
@@ -86,7 +88,7 @@ class Sectioned(click.Group):
             return None
         module = import_module(f"sagelet_api.cli.{_MODULES.get(name, name)}")
         # `import` is a word of Python's.
-        found: click.Command = getattr(module, "import_" if name == "import" else name)
+        found: click.Command = getattr(module, "import_" if name == "import" else name.replace("-", "_"))
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import click
 
 from sagelet_api.protocol.credentials import DEFAULT_REGION, Credential
+from sagelet_engine.images.variants import TorchBuild
 from sagelet_engine.settings import default_data_directory
 from sagelet_engine.state.notice import read_notice
 
@@ -109,6 +110,19 @@ def region_option(command: F) -> F:
 def json_option(command: F) -> F:
     """--json, as `as_json: bool`."""
     return click.option("--json", "as_json", is_flag=True, help="One JSON document, for programs.")(command)
+
+
+def torch_build_option(command: F) -> F:
+    """--torch-build, as `torch_build: str`: a value of TorchBuild."""
+    return click.option(
+        "--torch-build",
+        type=click.Choice([build.value for build in TorchBuild]),
+        default=TorchBuild.AUTO.value,
+        show_default=True,
+        envvar="SAGELET_TORCH_BUILD",
+        show_envvar=True,
+        help="cpu: no CUDA; cuda: NVIDIA's libraries, 6 GB more; auto: cuda in the variants for GPUs, else cpu.",
+    )(command)
 
 
 def server_options(command: Callable[..., Any]) -> Callable[..., Any]:

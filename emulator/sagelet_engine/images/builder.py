@@ -14,7 +14,7 @@ from sagelet_engine.images.base import PYTHONS, choose_base
 from sagelet_engine.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
 from sagelet_engine.images.engine import connect, image_id
 from sagelet_engine.images.output import BuildOutput, ImageBuildFailed, Report, note, remedy_for
-from sagelet_engine.images.variants import CPU, Variant
+from sagelet_engine.images.variants import CPU, TorchBuild, Variant
 
 CONTEXT_LABEL = "org.sagelet.context"
 #: Variables that name a CA bundle for pip, OpenSSL and requests, in the order in which we believe them.
@@ -29,7 +29,8 @@ class BuildOptions:
     #: Package indexes for pip, at build time and for the requirements.txt of jobs, or None for PyPI.
     index_url: str | None = None
     extra_index_url: str | None = None
-    #: An index for torch alone, such as PyTorch's CPU wheels, or None for the same as the rest.
+    torch_build: TorchBuild = TorchBuild.AUTO
+    #: An index for torch and its siblings alone, or None.
     torch_index_url: str | None = None
     #: PEM certificates that the image shall trust; None: the file that PIP_CERT, SSL_CERT_FILE or REQUESTS_CA_BUNDLE
     #: names, if there is one. /dev/null: none.
@@ -45,11 +46,15 @@ class BuildOptions:
 def build(options: BuildOptions, report: Report, client: docker.DockerClient | None = None) -> str:
     """Builds the training image and gives its reference; nothing is done where it is there and up to date.
 
-    Raises RuntimeUnavailable (no engine), SettingsError (no such CA bundle), BuildContextMissing,
-    BaseImageUnavailable and ImageBuildFailed.
+    Raises RuntimeUnavailable (no engine), SettingsError (no such CA bundle, a variant for GPUs without CUDA),
+    BuildContextMissing, BaseImageUnavailable and ImageBuildFailed.
     """
     client = client or connect()
     tag = options.variant.reference
+    if options.variant.is_for_gpus and options.torch_build is TorchBuild.CPU:
+        raise SettingsError(
+            f"--torch-build cpu: the variant {options.variant.name} is for GPUs and needs torch with CUDA"
+        )
     bundle = _ca_bundle(options, os.environ, report)
     context = BuildContext(find_root(), {CA_BUNDLE: bundle.read_bytes() if bundle else b""})
     if not options.force and not options.pull and _is_current(client, tag, _digest(client, context, options)):
@@ -100,7 +105,9 @@ def _arguments(options: BuildOptions) -> dict[str, str]:
         "PIP_EXTRA_INDEX_URL": options.extra_index_url,
         "TORCH_INDEX_URL": options.torch_index_url,
     }
-    return {**options.variant.arguments, **{name: value for name, value in indexes.items() if value}}
+    build = options.variant.torch_build if options.torch_build is TorchBuild.AUTO else options.torch_build
+    arguments = {**options.variant.arguments, "TORCH_BUILD": build.value}
+    return {**arguments, **{name: value for name, value in indexes.items() if value}}
 
 
 def _digest(client: docker.DockerClient, context: BuildContext, options: BuildOptions) -> str:

@@ -6,6 +6,7 @@ version that torch_xla was built for. The variant of its day has the libraries o
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 import sagelet_engine
 from sagelet_engine.base.errors import SettingsError
@@ -13,6 +14,17 @@ from sagelet_engine.base.errors import SettingsError
 #: The distribution of the PJRT plugin.
 PLUGIN = "jax-cuda12-pjrt"
 REPOSITORY = "sagelet/training"
+
+
+class TorchBuild(str, Enum):
+    """Which torch an image or an environment has."""
+
+    #: What fits: CUDA for the variants for GPUs, else none.
+    AUTO = "auto"
+    #: Without CUDA: images/training/install_torch.py.
+    CPU = "cpu"
+    #: The package index's ordinary torch, with NVIDIA's libraries.
+    CUDA = "cuda"
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,11 @@ class Variant:
     @property
     def is_for_gpus(self) -> bool:
         return "PJRT_PLUGIN" in self.arguments
+
+    @property
+    def torch_build(self) -> TorchBuild:
+        """The build of torch that the variant has unless the user chooses: CUDA only where GPUs are used."""
+        return TorchBuild.CUDA if self.is_for_gpus else TorchBuild.CPU
 
     @property
     def packages(self) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ from sagelet_engine.images.builder import CONTEXT_LABEL, BuildOptions, build
 from sagelet_engine.images.context import CA_BUNDLE, find_root
 from sagelet_engine.images.listing import list_images
 from sagelet_engine.images.output import BuildOutput, EventKind, ImageBuildFailed
-from sagelet_engine.images.variants import CU12, PY39, VARIANTS, Variant, training_image, variant
+from sagelet_engine.images.variants import CU12, PY39, VARIANTS, TorchBuild, Variant, training_image, variant
 from support.docker_double import EngineDouble, Recorder
 
 
@@ -26,7 +26,7 @@ def test_the_image_is_tagged_and_labelled(engine: EngineDouble, report: Recorder
     assert build(BuildOptions(), report, engine) == training_image()
     (arguments,) = engine.builds
     assert arguments["tag"] == training_image()
-    assert arguments["buildargs"] == {"BASE": REGISTRY_BASE, "PIP_PROGRESS_BAR": "raw"}
+    assert arguments["buildargs"] == {"BASE": REGISTRY_BASE, "PIP_PROGRESS_BAR": "raw", "TORCH_BUILD": "cpu"}
     assert arguments["nocache"] is False
     assert len(arguments["labels"][CONTEXT_LABEL]) == 64
     assert engine.contexts[0][CA_BUNDLE] == b""
@@ -73,6 +73,31 @@ def test_package_indexes_become_build_arguments(engine: EngineDouble, report: Re
         "TORCH_INDEX_URL": "https://c",
     }
     assert engine.builds[0]["network_mode"] == "host"
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "expected"),
+    [
+        ("cpu", TorchBuild.AUTO, "cpu"),
+        ("py39", TorchBuild.AUTO, "cpu"),
+        ("cu12", TorchBuild.AUTO, "cuda"),
+        ("cu12-renamed", TorchBuild.AUTO, "cuda"),
+        ("cpu", TorchBuild.CUDA, "cuda"),
+        ("cu12", TorchBuild.CUDA, "cuda"),
+    ],
+)
+def test_torch_has_cuda_where_gpus_are_used(
+    engine: EngineDouble, report: Recorder, name: str, chosen: TorchBuild, expected: str
+) -> None:
+    engine.registry.add("mine:latest")
+    build(BuildOptions(variant=variant(name), base="mine:latest", torch_build=chosen), report, engine)
+    assert engine.builds[0]["buildargs"]["TORCH_BUILD"] == expected
+
+
+def test_a_variant_for_gpus_needs_cuda(engine: EngineDouble, report: Recorder) -> None:
+    with pytest.raises(SettingsError, match="--torch-build cpu"):
+        build(BuildOptions(variant=CU12, torch_build=TorchBuild.CPU), report, engine)
+    assert engine.builds == []
 
 
 def test_certificates_come_from_the_environment(

@@ -1,0 +1,63 @@
+"""Installs what jobs of the process runtime need into the Python that runs sagelet: torch, and what is beside it."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.images.context import find_root
+from sagelet_engine.images.variants import TorchBuild
+
+INSTALLER = "training/install_torch.py"
+EXTRA = "xla"
+
+#: Runs a command whose output the user sees, and returns its exit status.
+Runner = Callable[[Sequence[str]], int]
+
+
+class TorchNotInstalled(SageletError):
+    """pip failed; its output says why."""
+
+
+def install_own_torch(build: TorchBuild, run: Runner = subprocess.call) -> None:
+    """Installs the packages of the extra `xla`, with torch in this build; AUTO is the one without CUDA.
+
+    Raises TorchNotInstalled and BuildContextMissing.
+    """
+    others = requirements_of_the_extra()
+    versions = {name: _take(others, name) for name in ("torch", "torch_xla")}
+    options = [word for name, version in versions.items() for word in (f"--{name.replace('_', '-')}", version)]
+    installer = str(find_root() / INSTALLER)
+    _run(run, "torch", [sys.executable, installer, "--build", build.value, *options])
+    _run(run, "what jobs need beside torch", [sys.executable, "-m", "pip", "install", *others])
+
+
+def requirements_of_the_extra() -> list[str]:
+    """`torch==2.9.0` and the others, as sagelet's metadata has them. Raises TorchNotInstalled."""
+    try:
+        required = importlib.metadata.requires("sagelet") or []
+    except importlib.metadata.PackageNotFoundError as error:
+        raise TorchNotInstalled("sagelet was not installed by pip: its requirements are not known") from error
+    marked = (re.fullmatch(r"(.+?)\s*;\s*extra == ['\"](\w+)['\"]", text) for text in required)
+    return [found[1] for found in marked if found and found[2] == EXTRA]
+
+
+def _take(requirements: list[str], name: str) -> str:
+    """Removes `name==VERSION` from the list, and returns the version."""
+    for requirement in requirements:
+        found, _, version = requirement.partition("==")
+        if re.sub(r"[-_.]+", "_", found.strip()).lower() == name:
+            requirements.remove(requirement)
+            return version.strip()
+    raise TorchNotInstalled(f"sagelet's extra `{EXTRA}` has no {name}=={{VERSION}}: install sagelet again")
+
+
+def _run(run: Runner, what: str, command: Sequence[str]) -> None:
+    status = run(command)
+    if status:
+        raise TorchNotInstalled(
+            f"{what}: pip ended with exit status {status}; its output above says why. Where there is no pip, "
+            f"`{sys.executable} -m ensurepip` installs it."
+        )

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""Installs torch, torch_xla and their siblings into the Python that runs this file, without CUDA or with it.
+
+    python install_torch.py [--build auto|cpu|cuda] [--index-url URL]
+
+Without CUDA there are two ways. Where PyTorch's index of CPU wheels answers, pip installs from it. Otherwise pip
+downloads the ordinary wheel, and `torch_without_cuda` leaves out of it what is for GPUs. The Dockerfile of the training
+image, `sagelet install-torch` and `make setup` call this file. Standard library only, Python 3.9.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import re
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from torch_without_cuda.elf import NotAnElfFile
+from torch_without_cuda.stand_ins import UnknownLayout
+from torch_without_cuda.wheel import MARKER, revision, without_cuda
+
+#: PyTorch's own index of wheels that are built without CUDA.
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+#: Seconds for that index to answer.
+PATIENCE = 5.0
+VARIABLE = "SAGELET_TORCH_BUILD"
+BUILDS = ("auto", "cpu", "cuda")
+#: torch_xla has no release after 2.9.0, and its binary interface fits exactly one torch.
+TORCH, TORCH_XLA = "2.9.0", "2.9.0"
+
+
+class InstallFailed(Exception):
+    """pip failed, or there is none. The message says what to do."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    #: `cpu` or `cuda`.
+    build: str
+    torch: str = TORCH
+    #: None: not installed.
+    torch_xla: str | None = TORCH_XLA
+    torchvision: str | None = None
+    torchaudio: str | None = None
+    #: An index for torch and its siblings alone, or None.
+    index_url: str | None = None
+
+    @property
+    def siblings(self) -> list[str]:
+        """The packages whose binary interface fits one torch, as pip's requirements."""
+        named = {"torchvision": self.torchvision, "torchaudio": self.torchaudio}
+        return [f"{name}=={version}" for name, version in named.items() if version]
+
+
+@dataclass(frozen=True)
+class Installed:
+    version: str
+    #: The revision of `torch_without_cuda` that made it, or None.
+    revision: str | None
+    #: Whether it requires NVIDIA's packages.
+    has_cuda: bool
+
+
+@dataclass
+class Installer:
+    wanted: Wanted
+    #: Runs `python -m pip` with these arguments. Raises InstallFailed.
+    pip: Callable[[Sequence[str]], None]
+    #: True if the index at this address answers.
+    answers: Callable[[str], bool]
+    installed: Installed | None
+    say: Callable[[str], None] = print
+
+    def run(self) -> None:
+        """Raises InstallFailed."""
+        wanted = self.wanted
+        if wanted.build == "cuda":
+            self._install_from(wanted.index_url, f"torch {wanted.torch} with CUDA: 5 GB to download, 7 GB installed")
+        elif wanted.index_url is not None:
+            self._install_from(wanted.index_url, f"torch {wanted.torch} from {wanted.index_url}")
+        elif not self._is_there() and not self._install_from_cpu_index():
+            self._install_without_cuda()
+        if wanted.torch_xla:
+            self.pip(["install", f"torch=={wanted.torch}", f"torch_xla=={wanted.torch_xla}"])
+        if wanted.siblings:
+            self.pip(["install", *self._index(wanted.index_url), f"torch=={wanted.torch}", *wanted.siblings])
+
+    def _is_there(self) -> bool:
+        found = self.installed
+        if found is None or found.version.partition("+")[0] != self.wanted.torch:
+            return False
+        if found.has_cuda or found.revision not in (None, revision()):
+            return False
+        self.say(f"torch {found.version} without CUDA is installed")
+        return True
+
+    def _install_from_cpu_index(self) -> bool:
+        if not self.answers(CPU_INDEX):
+            self.say(f"{CPU_INDEX} does not answer")
+            return False
+        try:
+            self._install_from(CPU_INDEX, f"torch {self.wanted.torch} without CUDA, from PyTorch's index")
+        except InstallFailed as error:
+            self.say(f"{CPU_INDEX}: {error}")
+            return False
+        # So that the siblings are of the same build.
+        self.pip(["install", "--index-url", CPU_INDEX, f"torch=={self.wanted.torch}", *self.wanted.siblings])
+        return True
+
+    def _install_from(self, index: str | None, what: str) -> None:
+        self.say(what)
+        again = self._has_other_build()
+        if again:
+            self.pip(["install", *self._index(index), "--force-reinstall", "--no-deps", f"torch=={self.wanted.torch}"])
+        self.pip(["install", *self._index(index), f"torch=={self.wanted.torch}"])
+
+    def _has_other_build(self) -> bool:
+        found = self.installed
+        if found is None or found.version.partition("+")[0] != self.wanted.torch:
+            return False
+        return found.has_cuda != (self.wanted.build == "cuda")
+
+    def _install_without_cuda(self) -> None:
+        torch = f"torch=={self.wanted.torch}"
+        self.say(f"torch {self.wanted.torch} without CUDA: 900 MB to download, 600 MB installed")
+        with TemporaryDirectory(prefix="install-torch-") as folder:
+            downloads, made = Path(folder, "downloads"), Path(folder, "made")
+            made.mkdir()
+            self.pip(["download", "--no-deps", "--only-binary", ":all:", "--dest", str(downloads), torch])
+            (wheel,) = downloads.iterdir()
+            self.say("Leaving out what is for GPUs")
+            try:
+                without_cuda(wheel, made)
+            except (UnknownLayout, NotAnElfFile) as error:
+                self.say(f"The ordinary torch is installed, because {error}")
+                self.pip(["install", torch])
+                return
+            wheel.unlink()
+            # Without an index pip records no place that the wheel came from: `pip freeze` prints torch==VERSION.
+            options = ["--no-index", "--no-deps", "--force-reinstall", "--find-links", str(made)]
+            self.pip(["install", *options, torch])
+        self.pip(["install", torch])
+
+    def _index(self, url: str | None) -> list[str]:
+        return [] if url is None else ["--index-url", url]
+
+
+def is_reachable(url: str, timeout: float = PATIENCE, environ: Mapping[str, str] = os.environ) -> bool:
+    """True if the index answers within `timeout` seconds. Certificates are pip's, where PIP_CERT names them."""
+    certificates = environ.get("PIP_CERT") or None
+    try:
+        context = ssl.create_default_context(cafile=certificates)
+        request = urllib.request.Request(url + "/torch/", method="HEAD")
+        with urllib.request.urlopen(request, timeout=timeout, context=context) as answer:
+            return bool(answer.status == 200)
+    except (OSError, ValueError, HTTPException):
+        return False
+
+
+def installed_torch() -> Installed | None:
+    """The torch of this Python, from its metadata; it is not imported."""
+    try:
+        found = importlib.metadata.distribution("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    marker = found.read_text(MARKER)
+    named = re.search(r"(?m)^revision (\w+)$", marker) if marker else None
+    has_cuda = any(requirement.startswith("nvidia-") for requirement in found.requires or ())
+    return Installed(found.version, named[1] if named else None, has_cuda)
+
+
+def unneeded_packages() -> list[str]:
+    """NVIDIA's packages and triton, if they are installed and no installed package requires them."""
+    distributions = list(importlib.metadata.distributions())
+    names = {_normal(found.metadata["Name"]) for found in distributions if found.metadata["Name"]}
+    required = {
+        _normal(re.split(r"[^\w.-]", text, maxsplit=1)[0]) for found in distributions for text in found.requires or ()
+    }
+    cuda = {name for name in names if re.match(r"nvidia-\w+(-\w+)*-cu\d+$|triton$", name)}
+    return sorted(cuda - required)
+
+
+def run_pip(arguments: Sequence[str]) -> None:
+    """Raises InstallFailed."""
+    command = [sys.executable, "-m", "pip", arguments[0], "--disable-pip-version-check", *arguments[1:]]
+    if subprocess.run(command, check=False).returncode:
+        raise InstallFailed(f"pip failed: {' '.join(arguments)}")
+
+
+def can_be_rewritten() -> bool:
+    """Whether PyTorch's ordinary wheel for this machine has CUDA in it, and the stand-ins are for its processor."""
+    return sys.platform == "linux" and platform.machine() == "x86_64"
+
+
+def wanted(arguments: Sequence[str]) -> Wanted:
+    parser = argparse.ArgumentParser(description="Installs torch and torch_xla, without CUDA or with it.")
+    parser.add_argument("--build", choices=BUILDS, default=os.environ.get(VARIABLE) or "auto", help="auto: cpu")
+    parser.add_argument("--torch", default=TORCH)
+    parser.add_argument("--torch-xla", default=TORCH_XLA, help="empty: none")
+    parser.add_argument("--torchvision", default="")
+    parser.add_argument("--torchaudio", default="")
+    parser.add_argument("--index-url", default="", help="an index for torch, torchvision and torchaudio alone")
+    given = parser.parse_args(arguments)
+    if given.build not in BUILDS:
+        parser.error(f"{VARIABLE}={given.build}: it is {', '.join(BUILDS)}")
+    return Wanted(
+        build="cpu" if given.build == "auto" else given.build,
+        torch=given.torch,
+        torch_xla=given.torch_xla or None,
+        torchvision=given.torchvision or None,
+        torchaudio=given.torchaudio or None,
+        index_url=given.index_url or None,
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    want = wanted(arguments)
+    installer = Installer(want, run_pip, is_reachable, installed_torch(), lambda text: print(text, flush=True))
+    if not can_be_rewritten():
+        # There pip's wheel is for CPUs, or there is none.
+        installer.wanted = Wanted(**{**vars(want), "build": "cuda"})
+    started = time.monotonic()
+    try:
+        installer.run()
+    except InstallFailed as error:
+        print(f"torch was not installed: {error}", file=sys.stderr)
+        return 1
+    if want.build == "cpu" and (left := unneeded_packages()):
+        print(f"No package needs these any more: pip uninstall {' '.join(left)}")
+    print(f"torch {want.torch} is installed ({time.monotonic() - started:.0f} s)", flush=True)
+    return 0
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
