@@ -346,7 +346,7 @@ def test_an_installation_that_is_killed_leaves_nothing_for_others(world: World, 
 
 
 def killed_hosts(world: World) -> list[int]:
-    """`kill -9` of all that runs for the only job, its keeper first."""
+    """`kill -9` of all that runs for the only job, its shim first."""
     (started,) = [
         path
         for path in world.server.data.glob("jobs/*/*/*/algo-1/run/started.json")

@@ -1,6 +1,6 @@
-"""Slurm without a shared file system: somebody with a job's credentials makes parcels of any kind, and stays that job.
+"""Slurm without a shared file system: somebody with a job's credentials makes batches of any kind, and stays that job.
 
-The server is real, and so are its S3, its signatures and what takes the parcels in; the nodes are directories here.
+The server is real, and so are its S3, its signatures and what takes the batches in; the nodes are directories here.
 """
 
 import json
@@ -123,7 +123,7 @@ def test_parcels_of_another_job_and_another_account_are_out_of_reach(attacker: R
     assert code(s3.put_object, Bucket=elsewhere, Key=mine, Body=b"") == "AccessDenied"
 
 
-# --- parcels up -----------------------------------------------------------------------------------------------------
+# --- batches up -----------------------------------------------------------------------------------------------------
 
 
 def test_output_that_is_a_link_puts_no_file_of_the_servers_into_the_log(attacker: Remote) -> None:
@@ -230,7 +230,7 @@ def test_a_bomb_fails_its_own_job(attacker: Remote, other: Remote) -> None:
 def test_a_gap_in_the_numbers_fails_its_own_job(attacker: Remote, other: Remote) -> None:
     attacker.post(3, file("opt-ml/model/x"))
     _taken_by_others(attacker, other)
-    assert "parcel 3 came before parcel 1" in reason(attacker)
+    assert "batch 3 came before batch 1" in reason(attacker)
 
 
 def _taken_by_others(attacker: Remote, other: Remote) -> None:

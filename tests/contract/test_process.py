@@ -135,7 +135,7 @@ def test_killed_keeper_leaves_no_orphan_and_is_told(process_host: Harness, scrip
     os.kill(keeper, signal.SIGKILL)
     end = process_host.end(handle)
     assert end.exit_code is None
-    assert "keeper" in (end.error or "")
+    assert "shim" in (end.error or "")
     wait_for("the end of every process", lambda: not any(is_alive(pid) for pid in below))
     assert process_host.text(handle) == ["ready"]
     assert process_host.make().observe(handle) == end

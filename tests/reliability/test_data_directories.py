@@ -138,7 +138,7 @@ def test_hosts_that_no_job_knows_are_ended(original: SageletProcess, runtime: st
 
 
 def programs(data: Path) -> set[tuple[str, int]]:
-    """Keepers and feeders that work in a data directory, wherever in it: file name and process id."""
+    """Shims and feeders that work in a data directory, wherever in it: file name and process id."""
     found = set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

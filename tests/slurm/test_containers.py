@@ -118,7 +118,7 @@ def test_stop_gives_the_script_in_the_container_its_grace(jobs: ContainerJobs) -
 
 
 def test_a_host_that_fails_ends_the_container_of_the_other_node(jobs: ContainerJobs) -> None:
-    """Slurm kills the other keeper at once."""
+    """Slurm kills the other shim at once."""
     name = jobs.start(f"[ $(hostname) = algo-2 ] && {{ {STUBBORN}; }}; sleep 3; exit 9", hosts=2)
     job = jobs.ended(name)
     assert job["FailureReason"] == "AlgorithmError: , exit code: 9"
@@ -171,7 +171,7 @@ def test_what_is_left_on_a_node_is_cleared_by_the_next_job(jobs: ContainerJobs, 
 
 
 def _keepers(number: str) -> list[int]:
-    """The keepers of a job of Slurm's."""
+    """The shims of a job of Slurm's."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Keepers of `--slurm-task apptainer` and `enroot`, with stand-ins for the two programs and without a cluster."""
+"""Shims of `--slurm-task apptainer` and `enroot`, with stand-ins for the two programs and without a cluster."""
 
 import json
 import os
@@ -26,7 +26,7 @@ IMAGE = "lab/bert:2"
 
 
 class Node:
-    """The second node of an allocation, as its keeper finds it."""
+    """The second node of an allocation, as its shim finds it."""
 
     def __init__(self, directory: Path, engine: Engine) -> None:
         self._directory = directory

@@ -101,7 +101,7 @@ class Mortal:
             process.kill()
 
     def keepers(self) -> list[psutil.Process]:
-        """Returns the keepers of hosts that run as processes. A keeper's argument is its host's directory."""
+        """Returns the shims of hosts that run as processes. A shim's argument is its host's directory."""
         data = str(self.server.data)
         found = ((process, " ".join(process.info["cmdline"] or ())) for process in psutil.process_iter(["cmdline"]))
         return [process for process, words in found if "host_shim.py" in words and data in words]

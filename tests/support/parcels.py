@@ -22,7 +22,7 @@ from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer, Route
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import until
 
-#: A stand-in for the keeper, as the file sync agent sees it: prints, writes and ends when told to. Its argument is its
+#: A stand-in for the shim, as the file sync agent sees it: prints, writes and ends when told to. Its argument is its
 #: directory.
 KEEPER = """
 import json, os, pathlib, sys, time

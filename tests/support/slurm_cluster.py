@@ -172,7 +172,7 @@ class SlurmCluster:
         """As when the power goes: the daemon and all that it ran, at once and without a word."""
         root = self._pid(name)
         tasks = [pid for pid in _pids() if self._is_task_of(pid, name)]
-        # The keepers of Slurm's own do not have their node in their environment, but what they started has.
+        # The shims of Slurm's own do not have their node in their environment, but what they started has.
         keepers = {parent for pid in tasks if "slurmstepd" in _read(parent := _parent(pid), "comm")}
         for pid in [root, *keepers, *tasks]:
             host_files.kill(pid)

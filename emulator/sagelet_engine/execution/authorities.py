@@ -1,4 +1,4 @@
-"""Joins the system's certificate authorities and the server's own in one file, for clients that take one file."""
+"""Joins the system's certificate authorities and the server's own in one file, since clients take only one file."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ _NAMED_BY = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 
 
 def write_bundle(own: Path, target: Path) -> None:
-    """Writes the file. Raises OSError."""
+    """Writes the system's authorities, then those of the file `own`, to `target`. Raises OSError."""
     target.write_bytes(_world().read_bytes().rstrip() + b"\n" + own.read_bytes())
 
 

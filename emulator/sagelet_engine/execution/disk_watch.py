@@ -11,9 +11,9 @@ from pathlib import Path
 from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.base.volume import Taken, measured, room
 
-#: A share of the reserve. A job that takes less has not filled the disk, and its end would not help.
+#: As a share of the reserve: a job that takes less than this has not filled the disk, and ending it would not help.
 LEAST = 0.1
-#: Seconds for which a measurement is used.
+#: Seconds for which a measurement stays valid.
 FRESH = 5.0
 _MIB = 1024**2
 _NOTHING = Taken(0, 0, 0)
@@ -82,7 +82,7 @@ class DiskWatch:
         return self._taken
 
     def _taken_by(self, root: Path) -> Taken:
-        """Measures a directory. It takes nothing if the jobs' directories are on another disk."""
+        """Measures a directory. Returns zero if the jobs' directories are on another disk."""
         try:
             same = root.stat().st_dev == self._data.stat().st_dev
         except OSError:

@@ -1,6 +1,6 @@
 """Watches the hosts of one attempt until all have ended.
 
-It ends them itself when the record says so, when a time limit is over, or when one host has failed.
+Ends the hosts when the record demands it, when a time limit is over, or when one host has failed.
 """
 
 import logging
@@ -24,12 +24,12 @@ from sagelet_engine.model.training import TrainingJob
 
 log = logging.getLogger(__name__)
 RUNNING = lifecycle.RUNNING
-#: Statuses before Training: no host of the attempt has been started.
+#: Statuses before Training. In these no host of the attempt has been started.
 STARTS = (SecondaryStatus.STARTING, SecondaryStatus.PENDING, SecondaryStatus.DOWNLOADING)
 
 #: Seconds between looks at the clock and at the job's record while nothing happens.
 PULSE = 0.5
-#: Lines that go into the store at once.
+#: The most log lines that one transaction writes.
 BATCH = 5000
 #: Seconds between SIGTERM and SIGKILL for the hosts that still run when another has failed. AWS documents none.
 REMAINING_GRACE_SECONDS = 10
@@ -45,7 +45,7 @@ class HostWatch:
         self._directories = work.directories
         self._asked_to_stop = False
         self._killed = False
-        #: When a host was seen to have failed while others ran, ms since the epoch.
+        #: When this watch first saw a failed host while others ran, ms since the epoch.
         self._failed_ms: int | None = None
 
     @property
@@ -53,9 +53,9 @@ class HostWatch:
         return self._job_context.job
 
     def until_down(self, handles: list[Handle]) -> dict[str, Observation]:
-        """Takes in the hosts' output until all are down. Enforces stops and MaxRuntimeInSeconds meanwhile.
+        """Records the hosts' output until all hosts are down. Enforces stops and MaxRuntimeInSeconds meanwhile.
 
-        If a host ends well, the others go on. If a host fails, the others are ended, since the job has failed.
+        If a host succeeds, the others go on. If a host fails, the job has failed, so the others are ended.
         """
         services, job = self._services, self._job
         recorders = {
@@ -94,7 +94,7 @@ class HostWatch:
         recorders: Mapping[str, Recorder],
         found: dict[str, Observation],
     ) -> None:
-        """Records what the hosts have printed, and adds hosts that are down to `found`. Waits a moment for lines."""
+        """Records new output of the hosts, and adds hosts that are down to `found`. Waits a moment for output."""
         for output in mailbox.drain(BATCH, PULSE):
             if output.fault is not None:
                 raise output.fault
@@ -109,9 +109,9 @@ class HostWatch:
             self._work.observe()
 
     def _conclude(self, recorders: Mapping[str, Recorder], found: dict[str, Observation]) -> None:
-        """Adds the work's lines to the end of the first host's log, once all hosts are down.
+        """Adds the lines that JobWork.conclude returns to the first host's log. Called once all hosts are down.
 
-        If the kernel killed a process of a host that went on without it, the end of that host's log says so.
+        If the kernel killed a process of a host and the host went on, the end of that host's log says so.
         """
         ends = bool(found) and self._job.secondary not in lifecycle.ENDING_ATTEMPT
         lines = self._work.conclude(partial(self.judge, found) if ends else None, found)
@@ -119,13 +119,13 @@ class HostWatch:
             recorder.note([*_missing(host, found.get(host)), *(lines if host == self._job.hosts[0] else ())])
 
     def _lost(self, there: Mapping[str, Handle]) -> dict[str, Observation]:
-        """Returns the end of each host of a launched job that the runtime does not know any more."""
+        """Returns a failed end for each host of a launched job that the runtime no longer knows."""
         error = f"the runtime {self._services.runtime.name!r} lost the host"
         lost = [host for host in self._job.hosts if host not in there] if self._job.launched else []
         return {host: Observation(running=False, error=error) for host in lost}
 
     def _enforce(self, running: list[Handle], found: Mapping[str, Observation]) -> None:
-        """Detaches, stops or kills the hosts that still run, as the record and the clock demand."""
+        """Stops or kills the hosts that still run, as the record and the clock demand, or raises Detached."""
         services = self._services
         if services.closing.is_set():
             raise Detached
@@ -146,7 +146,10 @@ class HostWatch:
             self._take_down(running, deadline)
 
     def _heed_cluster(self, found: Mapping[str, Observation]) -> None:
-        """Handles hosts that the cluster took away. The job has not failed: its time is over, or it starts again."""
+        """Handles hosts that the cluster took away.
+
+        This is not a failure: the job's time is over, or the job starts again.
+        """
         now = self._services.clock.now_ms()
         if any(host.time_over for host in found.values()):
             self._job_context.apply(lambda job: lifecycle.request_stop(job, StopCause.MAX_RUNTIME, now))
@@ -160,7 +163,7 @@ class HostWatch:
             self._failed_ms = self._services.clock.now_ms()
 
     def _deadline(self) -> int | None:
-        """Returns when hosts that were asked to end are killed, ms since the epoch. None if nothing ends them."""
+        """Returns when the hosts are to be killed, ms since the epoch. None if there is no reason to end them."""
         deadlines = []
         if self._failed_ms is not None:
             deadlines.append(self._failed_ms + REMAINING_GRACE_SECONDS * 1000)
@@ -170,7 +173,7 @@ class HostWatch:
         return min(deadlines, default=None)
 
     def _take_down(self, running: list[Handle], deadline: int) -> None:
-        """Sends SIGTERM, and SIGKILL after the grace, which began with the stop, the interruption or the failure."""
+        """Sends SIGTERM once, and SIGKILL at `deadline` (ms since the epoch), the end of the grace period."""
         if not self._asked_to_stop:
             self._asked_to_stop = True
             self._signal(running, force=False)
@@ -214,8 +217,8 @@ class HostWatch:
     def abandon(self) -> None:
         """Ends all hosts after an internal error.
 
-        It waits for a runtime that does not answer, however long: the job keeps its place and its GPUs as long as it
-        may have hosts. Raises Detached.
+        Waits without limit for a runtime that does not answer: the job keeps its place and its GPUs as long as it may
+        have hosts. Raises Detached.
         """
         while True:
             try:
@@ -239,7 +242,7 @@ class HostWatch:
 
 
 def _missing(host: str, seen: Observation | None) -> list[str]:
-    """Returns the line about a process that the kernel killed. If the command did not fail, nothing else shows it."""
+    """Returns a line if the kernel killed a process and the command still succeeded, since nothing else shows it."""
     if seen is None or not seen.out_of_memory or seen.exit_code != 0:
         return []
     return [f"sagelet: the kernel killed a process of {host} for memory; its command went on"]

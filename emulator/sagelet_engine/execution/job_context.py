@@ -1,7 +1,7 @@
 """The record of one running job, as its supervisor works on it, and the services that all supervisors share.
 
-Each change is applied to the newest record and guarded by its version. The supervisor sees what others write when they
-notify it.
+Each change is applied to the newest record and guarded by the record's version. Whoever else changes the record
+notifies the supervisor, which then loads it again.
 """
 
 import logging
@@ -30,17 +30,17 @@ from sagelet_engine.store.jobs import StaleRecord, Store
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Seconds that a runtime's engine may be silent at any time, even after MaxRuntimeInSeconds.
+#: Seconds that a supervisor always waits for a silent runtime engine, even after MaxRuntimeInSeconds.
 LEAST_PATIENCE = 60
 
 
 class Detached(Exception):
-    """The server goes down. The job runs on, and the next server adopts it."""
+    """The server is shutting down. The job runs on, and the next server adopts it."""
 
 
 @dataclass(frozen=True)
 class SupervisorDeps:
-    """What every supervisor works with."""
+    """The services that all supervisors share."""
 
     settings: Settings
     store: Store
@@ -54,7 +54,7 @@ class SupervisorDeps:
     cache: Lending
     closing: threading.Event
     disk: DiskWatch
-    #: Whether a job keeps its place from attempt to attempt.
+    #: True if a job keeps its place from attempt to attempt.
     keeps_places: bool
 
 
@@ -67,15 +67,15 @@ class JobContext:
         self._poked = threading.Event()
 
     def notify(self) -> None:
-        """Says that the record was changed from outside, so that the job's thread looks at it soon."""
+        """Signals that another thread changed the record, so that the job's own thread reloads it soon."""
         self._poked.set()
 
     def wait(self, seconds: float) -> None:
-        """Waits until `notify` is called, but no longer than this."""
+        """Waits until `notify` is called, at most `seconds`."""
         self._poked.wait(seconds)
 
     def reload(self) -> None:
-        """Loads what was changed from outside."""
+        """Loads the record again if `notify` was called."""
         if self._poked.is_set():
             self._poked.clear()
             self.job = self._services.store.get_by_id(self.job.id)
@@ -83,7 +83,7 @@ class JobContext:
     def apply(self, change: Callable[[TrainingJob], TrainingJob]) -> None:
         """Applies a change to the newest record. Loads the record again if another thread changed it first.
 
-        It writes nothing once the server goes down: the data directory may belong to another server by then.
+        Raises Detached once the server shuts down: the data directory may belong to another server by then.
         """
         while True:
             if self._services.closing.is_set():
@@ -97,7 +97,10 @@ class JobContext:
                 self.job = self._services.store.get_by_id(self.job.id)
 
     def move(self, to: SecondaryStatus, message: str | None = None, **changes: object) -> None:
-        """Enters the next status. If the job was stopped or interrupted since, it stays, and the loop handles that."""
+        """Enters the status `to`. Does nothing if the job was stopped or interrupted meanwhile.
+
+        The supervisor's loop then handles the stop or the interruption.
+        """
         now = self._services.clock.now_ms()
 
         def change(job: TrainingJob) -> TrainingJob:
@@ -108,7 +111,7 @@ class JobContext:
         self.apply(change)
 
     def conclude(self, outcome: Verdict) -> None:
-        """Enters the terminal status. A requested stop wins over a failure on the way."""
+        """Enters the terminal status. If a stop was requested, it wins over a failure that came after it."""
         now = self._services.clock.now_ms()
 
         def change(job: TrainingJob) -> TrainingJob:
@@ -127,10 +130,11 @@ class JobContext:
             self.apply(lambda job: lifecycle.request_stop(job, cause, now))
 
     def patiently(self, work: Callable[[], T]) -> T:
-        """Repeats work while the runtime's engine does not answer, up to MaxRuntimeInSeconds.
+        """Repeats `work` while the runtime's engine does not answer, up to MaxRuntimeInSeconds.
 
-        It always waits LEAST_PATIENCE seconds: a moment's silence must not cost a stopped job its results. A jump of
-        the system's clock, as on a laptop that slept, does not count: the engine wakes up as late as the server.
+        Always waits at least LEAST_PATIENCE seconds: a stopped job must not lose its results to a short silence. A
+        jump of the system's clock, as on a laptop that slept, does not count: the engine wakes up as late as the
+        server.
         """
         services = self._services
         left = self.job.spec.max_runtime_seconds - self.job.running_ms(services.clock.now_ms()) / 1000

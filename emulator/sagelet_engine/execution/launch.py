@@ -24,19 +24,19 @@ from sagelet_engine.model.training import TrainingJob
 COMPILE_CACHE = {"SAGELET_COMPILE_CACHE": f"/opt/ml/{PLACE}"}
 #: The file in /opt/ml/input/config with the certificate authority of a server with --tls.
 CA_FILE = "sagelet-ca.pem"
-#: The file beside it that also has the authorities which clients trust anyway.
+#: The file beside CA_FILE that holds this authority and the system's.
 CA_BUNDLE = "sagelet-ca-bundle.pem"
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How the hosts of jobs reach this server."""
+    """How jobs' hosts reach this server."""
 
     port: int
     #: The key pair from which the hosts' credentials are derived.
     keys: KeyPair
     tls: bool = False
-    #: Whether jobs get the hub's address.
+    #: True if jobs get the hub's address.
     hub: bool = True
 
     def url(self, host: str) -> str:
@@ -52,9 +52,10 @@ def launch_plan(
     *,
     cache: bool = False,
 ) -> LaunchPlan:
-    """Returns what the runtime starts. `endpoint`: how hosts reach sagelet. `cache`: they have compiled programs.
+    """Returns the plan of what the runtime starts.
 
-    Raises ClientFault.
+    `endpoint`: how hosts reach sagelet. `cache`: True if the hosts use the cache of compiled programs. Raises
+    ClientFault.
     """
     assert job.image is not None
     entrypoint = sdk_v3.entrypoint(job)
@@ -94,9 +95,9 @@ def _host(job: TrainingJob, directories: JobDirectories, name: str, file_systems
 
 
 def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, str]:
-    """Returns the environment of AWS's containers (as public jobs show it), with sagelet's endpoint for AWS's.
+    """Returns the environment of AWS's containers (as public jobs show it), with sagelet's endpoint in place of AWS's.
 
-    The credentials are the job's own and end with it. No key of the machine is passed.
+    The credentials belong to the job and end with it. No key of this machine is passed on.
     """
     key, types = job.key, job.spec.instance_types
     given = job.spec.environment
@@ -119,7 +120,7 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
         "SAGELET_JOB_ID": job.launch_id,
         # Hosts with GPUs have to agree on how they use them.
         "SAGELET_JOB_GPUS": str(len(job.gpus)),
-        # Number of workers on each host of a distribution: the container knows its type, but not the catalogue.
+        # Gives the number of workers on each host. The container knows its instance type, but not the catalogue.
         "SAGELET_INSTANCE_GPUS": json.dumps({one: catalogue.gpu_count(one) for one in types}),
         "SAGELET_TRAINING_IMAGE": job.spec.image,
     }
@@ -129,7 +130,7 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
 
 
 def _hub(job: TrainingJob, endpoint: Endpoint, url: str) -> dict[str, str]:
-    """Returns the variables that lead clients of the Hugging Face Hub to sagelet's. Empty without a network."""
+    """Returns the variables that lead the Hugging Face Hub's clients to sagelet's hub. Empty without a network."""
     given = "HF_ENDPOINT" in job.spec.environment
     if given or not endpoint.hub or job.spec.network_isolation:
         return {}
@@ -143,7 +144,7 @@ def _hub(job: TrainingJob, endpoint: Endpoint, url: str) -> dict[str, str]:
 
 
 def _credentials(job: TrainingJob, keys: KeyPair) -> dict[str, str]:
-    """Returns the job's credentials. Empty if the request brings keys: they do not match sagelet's session token."""
+    """Returns the job's credentials. Empty if the request sets keys: sagelet's session token does not fit them."""
     key = session_key(keys, job.id)
     return {
         "AWS_ACCESS_KEY_ID": key.access_key,

@@ -18,21 +18,22 @@ from sagelet_engine.telemetry.metrics import MetricDefinitions
 
 log = logging.getLogger(__name__)
 
-#: Seconds until a host whose lines ended is followed again. The last value repeats. Most often the host is ending.
+#: Seconds until the follower reads again after a host's lines ended. The last value repeats. They are short because
+#: the host is usually about to end.
 FOLLOW_AGAIN_S = (0.005, 0.01, 0.02, 0.05, 0.1)
 #: Seconds until a host is followed again after a failure.
 RETRY_S = 1.0
-#: Batches of lines (at most 4,096 each) of all hosts of a job that may wait for the store.
+#: The most batches of lines (at most 4,096 lines each) that wait for the store, of all hosts of a job together.
 MOST_WAITING = 8
 #: Number of lines at the end of a stream that are searched for a line of sagelet.
 LOOK_BACK = 50
-#: Failures in a row after which the output of a host that is down is given up. Its job still gets its end.
+#: Failures in a row after which the follower gives up the output of a host that is down, so that its job can end.
 MOST_FAILURES = 10
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a follower reports: lines of a host, or None for its lines if the host is down and all lines are in."""
+    """A follower's report: lines of a host, or None in their place if the host is down and all its lines are in."""
 
     host: str
     lines: list[Line] | None
@@ -44,7 +45,7 @@ class Mailbox:
     """The queue into which followers put what they read. If it is full, they wait; if it is closed, they end."""
 
     def __init__(self, closing: threading.Event) -> None:
-        """`closing` is set when the server goes down. That closes every mailbox."""
+        """`closing` is set when the server shuts down. That closes every mailbox."""
         self._queue: queue.Queue[Output] = queue.Queue(maxsize=MOST_WAITING)
         self._closing = closing
         self._closed = threading.Event()
@@ -70,7 +71,10 @@ class Mailbox:
                 continue
 
     def drain(self, most: int, timeout: float) -> list[Output]:
-        """Waits for output and returns what came in, up to about `most` lines. Joins neighbouring batches of a host."""
+        """Waits up to `timeout` seconds for output and returns it, about `most` lines at most.
+
+        Joins neighbouring batches of the same host.
+        """
         drained: list[Output] = []
         lines = 0
         try:
@@ -90,8 +94,8 @@ class Mailbox:
 class Follower(threading.Thread):
     """Follows one host's lines into a mailbox. A full mailbox makes it wait, so memory stays bounded.
 
-    It reports the end once the host is down and all its lines are in. A runtime's lines may end early, and Docker
-    closes its log before it reports the container's end. So an end of lines counts only after the host was seen down.
+    It reports the end once the host is down and all its lines are in. Lines may end early: Docker closes a log before
+    it reports the container's end. So the end of the lines counts only once the runtime has reported the host down.
     """
 
     def __init__(
@@ -131,7 +135,7 @@ class Follower(threading.Thread):
         self._mailbox.put(Output(self._followed.host, None))
 
     def _follow(self) -> bool:
-        """Follows the host once. True if there were lines."""
+        """Reads the host's lines until they end. Returns True if there were any."""
         before = self._position
         for lines in self._runtime.lines(self._followed, self._position):
             if self._mailbox.closed:
@@ -165,15 +169,15 @@ class Recorder:
         self._append(events, lines[-1].position, self._definitions.points(events))
 
     def warn(self, texts: Sequence[str]) -> None:
-        """Adds sagelet's lines at the current end of the stream."""
+        """Adds lines of sagelet's own at the current end of the stream."""
         if texts:
             now = self._clock.now_ms()
             self._append([LogEvent(now, text) for text in texts], None, [])
 
     def note(self, texts: Sequence[str]) -> None:
-        """Adds sagelet's lines at the stream's end, unless they are there: after a crash the end is seen again.
+        """Adds lines of sagelet's own at the stream's end, unless it ends with them already, as after a crash.
 
-        Metric definitions do not apply to them, only to the script's lines.
+        Metric definitions apply only to the script's lines, not to these.
         """
         last = self._store.events(self._stream.id, limit=1, newest_first=True)
         if texts and (not last or last[0].text != texts[-1]):
@@ -189,7 +193,7 @@ class Recorder:
 
 
 def note_after_end(store: Store, clock: Clock, job: TrainingJob, host: str, texts: Sequence[str]) -> None:
-    """Adds sagelet's lines to the stream of a host that is gone, unless a repeated step finds them near its end."""
+    """Adds lines of sagelet's own to the stream of a removed host, unless a step is repeated and has added them."""
     now = clock.now_ms()
     stream = store.open_stream(job, host, f"{job.key.name}/{host}-{now // 1000}", now)
     there = {event.text for event in store.events(stream.id, limit=LOOK_BACK, newest_first=True)}

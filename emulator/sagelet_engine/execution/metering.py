@@ -1,4 +1,4 @@
-"""Measures the instance metrics of a job: which hosts are looked at, and where the points go."""
+"""Measures the instance metrics of a job: chooses the hosts to measure and the place where the points go."""
 
 import threading
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def usage_sampler(
     clock: Clock,
     closing: threading.Event,
 ) -> UsageSampler:
-    """Makes the sampler of a job's hosts. Its points are made durable first and then sent to CloudWatch.
+    """Makes the sampler of a job's hosts. It makes its points durable first and then sends them to CloudWatch.
 
     `streamed`: directories below /opt/ml that are not on the job's volume.
     """

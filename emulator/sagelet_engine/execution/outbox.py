@@ -1,7 +1,7 @@
 """Tells the status sink every status that a job enters, in order.
 
-The store notes a status in the transaction that enters it, so a crash loses none. A note is dropped after the sink had
-it, so the last few may come twice. Jobs never wait for the sink.
+The store writes a note of each status in the transaction that enters it, so a crash loses none. A note is dropped only
+after the sink has received it, so the last few may be sent twice. Jobs never wait for the sink.
 """
 
 import logging
@@ -14,7 +14,7 @@ from sagelet_engine.store.jobs import Store
 
 log = logging.getLogger(__name__)
 
-#: Notes that are read and dropped in one go. So many may come twice after a crash.
+#: Notes that one batch reads and drops. After a crash, up to this many are sent twice.
 BATCH = 20
 #: Seconds until the next try after the store was unavailable.
 RETRY_SECONDS = 1.0
@@ -54,7 +54,7 @@ class Outbox(threading.Thread):
             try:
                 self._sink.announce(job)
             except Exception:
-                # A sink must not raise. A note that it cannot take is skipped, or it would stop all that follow.
+                # A sink must not raise. If it does, its note is skipped, since it would hold up all later ones.
                 log.exception("%s: its status %s was not announced", job.key.name, job.secondary.value)
             last = number
         if last:

@@ -17,7 +17,7 @@ RETRY_SECONDS = 1.0
 
 
 class Republishing(threading.Thread):
-    """Republishes the points that exist when it is made, in the background. Jobs publish later points themselves."""
+    """Republishes in the background the points that exist when it is created. Jobs publish later points themselves."""
 
     def __init__(self, store: Store, sink: MetricSink, now_ms: int, closing: threading.Event) -> None:
         super().__init__(name="republishing", daemon=True)
@@ -33,7 +33,7 @@ class Republishing(threading.Thread):
                 self._publish()
                 return
             except StoreUnavailable as error:
-                log.warning("CloudWatch gets earlier metric points later: %s", error)
+                log.warning("earlier metric points are not in CloudWatch yet; trying again: %s", error)
                 self._closing.wait(RETRY_SECONDS)
 
     def _publish(self) -> None:

@@ -14,9 +14,9 @@ log = logging.getLogger(__name__)
 
 
 def end_strays(store: Store, runtimes: Sequence[Runtime], data: Path, *, dry_run: bool = False) -> tuple[str, ...]:
-    """Ends strays and returns texts about them. A dry run ends none. The caller must own the data directory.
+    """Ends strays and returns one text for each. A dry run only finds them. The caller must own the data directory.
 
-    Hosts with this directory's id but no job belong to jobs that were reset, deleted or lost with a database.
+    A host with this directory's id but without a job was left by a job that was reset, deleted or lost with a database.
     """
     found: list[str] = []
     for runtime in runtimes:
@@ -35,7 +35,7 @@ def end_strays(store: Store, runtimes: Sequence[Runtime], data: Path, *, dry_run
 
 
 def _end_processes(store: Store, data: Path, *, dry_run: bool) -> list[str]:
-    """Ends lost processes of this machine: keepers of the process runtime, and feeders of every runtime."""
+    """Ends lost processes of this machine: the process runtime's shims, and the Pipe feeders of every runtime."""
     try:
         lost = lost_processes(data, lambda: {job_id for _, _, job_id in store.job_places()})
     except StoreUnavailable as error:

@@ -1,8 +1,8 @@
 """Drives one job to its end, in a thread of its own.
 
 Each step loads the record, works with no transaction open, and applies the outcome guarded by the record's version.
-Steps are idempotent. So after `kill -9` a job goes on from its record and from what is true outside: the runtime's
-hosts, and files.
+Steps are idempotent. So after `kill -9` a job goes on from its record, the hosts that the runtime knows, and the files
+on the disk.
 """
 
 import logging
@@ -32,7 +32,7 @@ from sagelet_engine.model.training import TrainingJob
 log = logging.getLogger(__name__)
 S = SecondaryStatus
 
-#: Seconds until a step that found the store unavailable is repeated.
+#: Seconds until a step that hit StoreUnavailable is repeated.
 RETRY_SECONDS = 1.0
 
 _WORK: Mapping[JobKind, Callable[[SupervisorDeps, JobContext], JobWork]] = {JobKind.TRAINING: TrainingWork}
@@ -75,11 +75,11 @@ class Supervisor(threading.Thread):
         return self._job_context.job
 
     def notify(self) -> None:
-        """Says that the record was changed from outside, so that the supervisor looks at it soon."""
+        """Signals that another thread changed the record, so that the supervisor reloads it soon."""
         self._job_context.notify()
 
     def run(self) -> None:
-        # The record may be older than a stop that came before this supervisor could be notified.
+        # A stop may have come after the record was read and before this supervisor could be notified.
         self._job_context.notify()
         try:
             while not self._job.terminal:
@@ -106,7 +106,7 @@ class Supervisor(threading.Thread):
         if self._services.closing.is_set():
             raise Detached
         try:
-            # A job in Training is judged by its hosts, which may have ended in time.
+            # In Training the hosts decide, since they may have ended before the limit.
             if self._job.secondary in (S.STARTING, S.PENDING, S.DOWNLOADING):
                 self._job_context.enforce_limits()
             self._steps[self._job.secondary]()
@@ -138,7 +138,7 @@ class Supervisor(threading.Thread):
         return f"{told}. {remedy(self._work.directories.root.parent)}" if full else told
 
     def _make_room(self) -> None:
-        """Removes what the hosts wrote, or the disk would stay full and end the next job, too."""
+        """Removes what the hosts wrote. Otherwise the disk would stay full and the next job would end, too."""
         for name in self._job.hosts:
             try:
                 remove_tree(self._work.directories.host(name).opt_ml)
@@ -146,7 +146,7 @@ class Supervisor(threading.Thread):
                 log.warning("%s: %s", self._job.key.name, error)
 
     def _fail(self, outcome: Verdict) -> None:
-        """Ends the job, or only the attempt if RetryStrategy grants another. None of its hosts runs on."""
+        """Ends all hosts, then the job, or only its attempt if RetryStrategy grants another."""
         self._hosts.abandon()
         if not self._retry(outcome):
             self._job_context.conclude(outcome)
@@ -189,7 +189,7 @@ class Supervisor(threading.Thread):
         self._job_context.move(S.TRAINING)
 
     def _attend(self) -> None:
-        """Checks the record and the limits between two objects, so that a stop need not wait for all of the data."""
+        """Checks the record and the limits between two objects, so that a stop takes effect before all data is here."""
         if self._services.closing.is_set():
             raise Detached
         self._job_context.reload()
@@ -243,8 +243,8 @@ class Supervisor(threading.Thread):
         if self._job.secondary is S.STARTING:
             failpoint(Failpoint.AFTER_RESTART)
             self._begin_attempt()
-            # Only after the record has left the attempt: an attempt without files looks as if the job had deleted
-            # them.
+            # The record must leave the attempt first: the files of a current attempt may only be missing if the job
+            # deleted them.
             for name in self._job.hosts:
                 with suppress(DirectoryStays):
                     remove_tree(ended.host(name).opt_ml)
@@ -252,7 +252,7 @@ class Supervisor(threading.Thread):
                 raise Displaced
 
     def _found(self) -> list[Handle]:
-        """Returns the hosts of an attempt that is to end, also those started right before the server was killed."""
+        """Returns the hosts of an attempt that is to end, even any that started just before the server was killed."""
         handles = self._hosts.find()
         if handles and not self._job.launched:
             self._job_context.apply(lambda job: replace(job, launched=True))
@@ -275,7 +275,7 @@ class Supervisor(threading.Thread):
         self._job_context.conclude(self._job.verdict)
 
     def _warn(self, results: Sequence[str] = ()) -> None:
-        """Says in logs what was left out: `results` in the first host's, checkpoints in the log of their own host."""
+        """Writes to the logs what was left out: `results` to the first host's, checkpoints to their own host's."""
         services = self._services
         lines = [*self._work.warnings(), *((self._job.hosts[0], text) for text in results)]
         for host in dict.fromkeys(host for host, _ in lines):

@@ -19,7 +19,7 @@ class Joined(Protocol):
 
 
 class Supervisors:
-    """One supervisor for each job that has its hosts."""
+    """The registry of supervisors: one for each job that has got its hosts."""
 
     def __init__(self, closing: threading.Event) -> None:
         self._closing = closing
@@ -31,7 +31,10 @@ class Supervisors:
         return len(self._by_job)
 
     def start(self, services: SupervisorDeps, job: TrainingJob, ended: Callable[[TrainingJob], None]) -> None:
-        """Starts the job's supervisor, unless it has one or the server goes down. At its end it calls `ended`."""
+        """Starts a supervisor for the job, which calls `ended` at its end.
+
+        Does nothing if the job has a supervisor or the server is shutting down.
+        """
 
         def forget(job: TrainingJob) -> None:
             with self._guard:
@@ -46,21 +49,21 @@ class Supervisors:
             supervisor.start()
 
     def notify(self, job: TrainingJob) -> None:
-        """Tells the job's supervisor, if there is one, that the record was changed."""
+        """Notifies the job's supervisor, if there is one, that the record was changed."""
         with self._guard:
             supervisor = self._by_job.get(job.id)
         if supervisor is not None:
             supervisor.notify()
 
     def join(self, deadline: float) -> None:
-        """Waits for all supervisors until a moment of time.monotonic()."""
+        """Waits for all supervisors until `deadline`, a value of time.monotonic()."""
         with self._guard:
             supervisors = list(self._by_job.values())
         join_all(supervisors, deadline)
 
 
 def join_all(threads: Sequence[Joined], deadline: float) -> None:
-    """Waits for started threads until a moment of time.monotonic()."""
+    """Waits for started threads until `deadline`, a value of time.monotonic()."""
     for thread in threads:
         if thread.is_alive():
             thread.join(max(0.0, deadline - time.monotonic()))

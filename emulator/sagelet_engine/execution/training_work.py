@@ -1,4 +1,4 @@
-"""The work of a training job: channels, checkpoints, source and compiler on the way in, the model on the way out."""
+"""The work of a training job: brings in channels, checkpoints, source and compiler, and uploads the model."""
 
 import logging
 import shutil
@@ -95,20 +95,20 @@ class TrainingWork:
             syncer.stop()
 
     def check(self) -> None:
-        """Raises what ended the feed of a Pipe channel."""
+        """Raises the error that ended the feed of a Pipe channel, if any."""
         self._pipes.check()
 
     def observe(self) -> None:
-        """Notes in the record that a job which asks for the compiler is not compiled, once its hosts know it."""
+        """Notes in the record if a job asks for the compiler but is not compiled. Its hosts report that."""
         if compilation.noticed(self._job, self.directories) is not self._job:
             self._job_context.apply(lambda job: compilation.noticed(job, self.directories))
 
     def warnings(self) -> list[HostLine]:
-        """Returns lines about what the checkpoints have left out."""
+        """Returns lines about files that the sync of checkpoints left out."""
         return self._checkpoints.warnings()
 
     def conclude(self, judge: Callable[[], Verdict] | None, found: Mapping[str, Observation]) -> Sequence[str]:
-        """Keeps the compile report. Only an attempt that is the job's end gets the doctor's findings."""
+        """Keeps the compile report. Returns the doctor's findings as lines, but only for the job's last attempt."""
 
         def consult(report: CompilerReport) -> Findings:
             assert judge is not None

@@ -1,6 +1,6 @@
-"""What a kind of job adds to the life that all jobs share: its inputs, its program, its results.
+"""The part of running a job that differs from kind to kind: its inputs, its program and its results.
 
-The supervisor and the host watch drive every job. They ask the work of its kind at the points where kinds differ.
+The supervisor and the host watch drive jobs of every kind. Where kinds differ, they call the methods of JobWork.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,47 +16,47 @@ HostLine = tuple[str, str]
 
 
 class JobWork(Protocol):
-    """The work of one attempt of one job. A crash may repeat a step, so each method may be called again."""
+    """The work of one attempt of one job. A step may be repeated after a crash, so each method must be idempotent."""
 
     directories: JobDirectories
-    #: Directories below /opt/ml that show data from elsewhere and so are not on the job's volume.
+    #: Directories below /opt/ml whose data is elsewhere, so that they do not count as the job's volume.
     streamed: tuple[str, ...]
 
     def stage(self, attend: Callable[[], None]) -> None:
-        """Puts the inputs where the hosts find them.
+        """Puts the inputs where the hosts read them.
 
         Calls `attend` between two objects and passes on what it raises. Raises ClientFault if an input is missing.
         """
 
     def staged(self) -> None:
-        """Notes what the hosts begin with. Called when the inputs are complete, before the hosts start."""
+        """Records the state that the hosts start from. Called when the inputs are complete, before the hosts start."""
 
     def plan(self) -> LaunchPlan:
-        """Returns what the runtime starts. Raises ClientFault."""
+        """Returns the plan of what the runtime starts. Raises ClientFault."""
 
     def watching(self) -> AbstractContextManager[None]:
-        """A context for what runs beside the hosts."""
+        """Returns a context that runs the background work of the hosts while it is entered."""
 
     def check(self) -> None:
-        """Called while hosts run. Raises what ends the job."""
+        """Called while hosts run. Raises the error that is to end the job, if any."""
 
     def observe(self) -> None:
-        """Takes what the hosts report of themselves into the record."""
+        """Writes into the record what the hosts report about themselves."""
 
     def warnings(self) -> list[HostLine]:
         """Returns lines that are not in the hosts' logs yet."""
 
     def conclude(self, judge: Callable[[], Verdict] | None, found: Mapping[str, Observation]) -> Sequence[str]:
-        """Keeps what is needed of hosts that are down. Returns lines for the end of the first host's log.
+        """Keeps what the hosts left behind once they are down. Returns lines for the end of the first host's log.
 
-        `judge` gives the attempt's verdict, or is None if the attempt is not the job's end.
+        `judge` returns the attempt's verdict. It is None if another attempt follows.
         """
 
     def release(self) -> None:
-        """Ends what served the hosts. Called after the hosts are removed."""
+        """Ends everything that served the hosts. Called after the hosts are removed."""
 
     def save(self) -> None:
-        """Saves what the next attempt begins with. Called when the hosts are down."""
+        """Saves the state that the next attempt starts from. Called when the hosts are down."""
 
     def upload(self) -> Sequence[str]:
-        """Uploads the results. Returns what it left out. Raises ClientFault."""
+        """Uploads the results. Returns lines about files that it left out. Raises ClientFault."""

@@ -1,4 +1,4 @@
-"""How a host's container is confined, by the docker runtime and by a node's keeper (`slurm/docker.py`) alike.
+"""How a host's container is confined, by the docker runtime and by a node's shim (`slurm/docker.py`) alike.
 
 Standard library only: nodes run it. The options are those of docker-py's `create_host_config`; `flags` gives them as
 options of the command line.

@@ -1,4 +1,4 @@
-"""Remembers which runtime holds the hosts of a data directory's jobs: another runtime would take them for lost."""
+"""Remembers which runtime has the hosts of a data directory's jobs. Another runtime would consider them lost."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +13,8 @@ FILE = Path("runtime", "used")
 def check(settings: Settings, name: str, unfinished: Sequence[Job]) -> None:
     """Notes the runtime of a server that starts.
 
-    Raises SettingsError if `auto` now chooses another runtime while hosts of the last one may still run: a Docker
-    engine that does not answer for a moment must cost no job. A runtime that the user names is never refused.
+    Raises SettingsError if `auto` now chooses another runtime while hosts of the last one may still run: no job may be
+    lost because a Docker engine does not answer for a moment. A runtime that the user names is never refused.
     """
     path = settings.data / FILE
     last = path.read_text(encoding="utf-8") if path.exists() else name

@@ -1,8 +1,8 @@
-"""Processes of hosts that nobody can adopt any more, wherever they were started.
+"""Finds processes of hosts that no server can adopt any more, wherever they were started.
 
 Their data directory was deleted, or their job's files were set aside (`sagelet check --repair`), or they feed a job
-that is not known any more. A name says nothing: the directory may have been moved. The kernel knows better. A directory
-that a process works in has no link left only once it was deleted, and stays itself wherever it is moved.
+that is no longer known. A path does not show this, since the directory may have been moved. The kernel does: a process
+keeps its working directory wherever that is moved, and the directory has no link left only after it was deleted.
 """
 
 import contextlib
@@ -15,10 +15,10 @@ from pathlib import Path
 from sagelet_engine.data.channels import feeder
 from sagelet_engine.runtimes.node import host_files, host_shim
 
-#: Programs that outlive a server, and the signal that ends each with all that it holds.
+#: Programs that outlive a server, and the signal that ends each one together with its processes.
 _FEEDER = Path(feeder.__file__).name
 _PROGRAMS = {Path(host_shim.__file__).name: signal.SIGUSR1, _FEEDER: signal.SIGKILL}
-#: How the directories begin into which a repair moves files of jobs that are not known any more.
+#: The beginning of the names of directories into which a repair moves files of jobs that are no longer known.
 SET_ASIDE = "set-aside-"
 
 
@@ -29,7 +29,7 @@ class LostProcess:
     end: signal.Signals
     #: Together with the process id it identifies the process for good.
     start_time: str
-    #: Why nobody adopts it: a relative clause about the directory.
+    #: Why no server adopts it, as a relative clause about the directory.
     why: str
 
     def __str__(self) -> str:
@@ -39,10 +39,10 @@ class LostProcess:
 def lost_processes(
     data: Path | None = None, known_jobs: Callable[[], Collection[str]] = frozenset
 ) -> list[LostProcess]:
-    """Returns keepers and feeders of this user whose working directory was deleted. Empty without /proc.
+    """Returns shims and feeders of this user whose working directory was deleted. Empty without /proc.
 
-    `data` is a data directory and `known_jobs` returns the ids of its jobs: then processes of unknown jobs are
-    returned, too. A keeper below `data/jobs` is left to its runtime, which has it in its index.
+    With `data` (a data directory) and `known_jobs` (which returns the ids of its jobs), processes of unknown jobs are
+    returned, too. Shims below `data/jobs` are left out: their runtime has them in its index.
     """
     root = None if data is None else os.path.realpath(data)
     # Processes first, then jobs: a job created meanwhile is in the store before it has processes.
@@ -85,7 +85,7 @@ def _lost(pid: int, data: str | None, known: Collection[str]) -> Iterator[LostPr
 
 
 def _is_of_no_job(program: str, place: str, known: Collection[str]) -> bool:
-    """`place`: the working directory of the program, relative to the data directory."""
+    """True if the program belongs to no known job. `place`: its working directory, relative to the data directory."""
     first, *rest = place.split(os.sep)
     if first == "jobs" and program == _FEEDER:
         return len(rest) > 2 and rest[2] not in known

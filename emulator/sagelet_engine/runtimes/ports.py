@@ -1,4 +1,4 @@
-"""MASTER_PORTs: each job whose hosts share this machine's ports gets a port that no other job has."""
+"""Leases of MASTER_PORT: a job whose hosts share this machine's ports gets a port that no other job has."""
 
 import fcntl
 import hashlib
@@ -29,8 +29,8 @@ class PortLeases:
     def lease(self, job_id: str) -> int:
         """Returns the first of the job's ports, the same at every call. Raises RuntimeUnavailable if none is free.
 
-        A port of another program, or of another server's job, is seen to be taken only once it is bound. Each job
-        begins its search at another port, so that two servers seldom choose the same.
+        A port of another program, or of another server's job, looks free until it is bound. Each job begins its search
+        at a different port, so that two servers seldom choose the same one.
         """
         with self._alone():
             known = read_json(self._file(job_id))

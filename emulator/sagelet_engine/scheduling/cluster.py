@@ -1,7 +1,7 @@
-"""Hands waiting jobs to a cluster's queue, and tells each job when it has its nodes, or why it waits.
+"""Submits waiting jobs to a cluster's queue. Starts each job that got its nodes; the others show why they wait.
 
-The cluster decides who runs: `--max-jobs` and `--max-hosts` are this machine's limits and do not count here. Any number
-of jobs waits without a thread each: one look at the cluster serves all of them.
+The cluster decides which job runs. `--max-jobs` and `--max-hosts` limit this machine only and do not apply here.
+Waiting jobs need no thread each: one query of the cluster serves all of them.
 """
 
 import logging
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 #: Seconds until a cluster that did not answer is asked again.
 RETRY_SECONDS = 3.0
-#: Parts of a cluster's message about a request that is larger than the cluster. AWS calls that CapacityError.
+#: Parts of the message of a cluster that is too small for a request. The job then fails with AWS's CapacityError.
 _TOO_LARGE = ("configuration is not available", "Node count specification", "More processors requested")
 
 
@@ -46,7 +46,7 @@ class _Waiting:
 class ClusterScheduler(threading.Thread):
     """The scheduler for a runtime with a cluster. It calls `start` with each job that got its nodes.
 
-    A warm pool keeps no nodes of a cluster. It only ends when its time is over.
+    A warm pool keeps no nodes of a cluster, so no job can reuse it. It ends when its time is over.
     """
 
     keeps_places = False
@@ -89,19 +89,22 @@ class ClusterScheduler(threading.Thread):
         self.wake()
 
     def occupy(self, job: TrainingJob) -> None:
-        """Counts a job that had its nodes before a restart. It keeps them."""
+        """Counts a job that got its nodes before a restart and keeps them."""
         with self._guard:
             self._running.add(job.id)
 
     def withdraw(self, job_id: str) -> bool:
-        """Takes a job out of the queue. False if it does not wait there. Reaping the job cancels its allocation."""
+        """Takes a job out of the queue. Returns False if it does not wait, or is being submitted now.
+
+        The allocation is not cancelled here, but when the job's hosts are reaped.
+        """
         with self._guard:
             if job_id == self._busy:
                 return False
             return self._waiting.pop(job_id, None) is not None
 
     def ended(self, job: TrainingJob) -> None:
-        """Notes that a job ended, or an attempt that gave its nodes back: then the job queues again."""
+        """Notes that a job ended, or that an attempt gave its nodes back. In the second case the job queues again."""
         with self._guard:
             self._running.discard(job.id)
         if not job.terminal:
@@ -137,7 +140,7 @@ class ClusterScheduler(threading.Thread):
                 pause = RETRY_SECONDS
 
     def _look(self) -> float | None:
-        """Submits new jobs and takes in what the cluster reports. Returns when to look again."""
+        """Submits new jobs and handles what the cluster reports. Returns the seconds until the next look, or None."""
         for job in self._warm.expire(self._clock.now_ms()):
             self.ended(job)
         self._submit_new()
@@ -151,7 +154,7 @@ class ClusterScheduler(threading.Thread):
             return dict(self._waiting)
 
     def _submit_new(self) -> None:
-        """Submits new jobs in order. If there are many, the submitted ones are looked at in between."""
+        """Submits new jobs in order, for at most LOOK_SECONDS, so that submitted jobs are looked at in between."""
         until = time.monotonic() + LOOK_SECONDS
         for job_id, waiting in self._all().items():
             if self._closed or time.monotonic() > until:
@@ -161,9 +164,9 @@ class ClusterScheduler(threading.Thread):
                 self._with_job(job_id, partial(self._submit, waiting=waiting))
 
     def _with_job(self, job_id: str, work: Callable[[TrainingJob], None]) -> None:
-        """Calls `work` with the newest record of a waiting job, which cannot be withdrawn meanwhile.
+        """Calls `work` with the newest record of a waiting job. The job cannot be withdrawn meanwhile.
 
-        A job that was stopped leaves the queue instead.
+        If the job was stopped, it leaves the queue instead.
         """
         with self._guard:
             if job_id not in self._waiting:
@@ -235,7 +238,7 @@ class ClusterScheduler(threading.Thread):
         if standing.place is Place.QUEUED:
             self._tell(job, waiting, standing.reason)
             return
-        # An allocation that is over starts, too: its hosts say how it ended.
+        # A job whose allocation is over starts, too: its hosts then report how the allocation ended.
         lease = self._gpus.lease(job.spec.instance_groups, self._cluster.gpus_per_node)
         now = self._clock.now_ms()
         message = f"{lifecycle.PREPARING_INSTANCES} ({lease.stand_in})" if lease.stand_in else None

@@ -1,4 +1,4 @@
-"""What the engine asks of a scheduler. The machines are this one (`local.py`) or a cluster's (`cluster.py`)."""
+"""The interface of a scheduler. `local.py` implements it for this machine, `cluster.py` for a cluster."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ class Scheduler(Protocol):
 
     @property
     def keeps_places(self) -> bool:
-        """Whether a job keeps its place from attempt to attempt. If not, it is submitted again for the next one."""
+        """True if a job keeps its place from attempt to attempt. If False, each attempt is submitted anew."""
         ...
 
     def start(self) -> None: ...
@@ -24,21 +24,21 @@ class Scheduler(Protocol):
         ...
 
     def occupy(self, job: TrainingJob) -> None:
-        """Counts the hosts of a job, or of a warm pool, that had them when the server started."""
+        """Counts the hosts that a job or a warm pool already had when the server started."""
         ...
 
     def withdraw(self, job_id: str) -> bool:
-        """Takes a job out of the queue. False if it does not wait, or has got its hosts already."""
+        """Takes a job out of the queue. Returns False if it does not wait, or has got its hosts already."""
         ...
 
     def ended(self, job: TrainingJob) -> None:
-        """Takes the hosts of a job back, or keeps them for its warm pool."""
+        """Frees the hosts of a job that ended, or keeps them for its warm pool."""
         ...
 
     def wake(self) -> None:
-        """Looks at the waiting jobs again: one may have been changed."""
+        """Makes the thread look at the waiting jobs again, since one may have changed."""
         ...
 
     def close(self) -> None:
-        """Ends the thread. Jobs that wait are found again by the next server."""
+        """Ends the thread. The next server finds the waiting jobs again."""
         ...

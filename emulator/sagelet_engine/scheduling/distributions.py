@@ -1,7 +1,7 @@
-"""What a job's `distribution=` needs and cannot have here. Such a job fails before it starts, with the reason.
+"""Checks if this machine can run a job's `distribution=`. If not, the job fails before it starts, with the reason.
 
-The launchers are the image's (images/runtime, workers/). A job never gets fewer workers than AWS would start: that
-would change the batch over all workers, and so the result.
+The image brings the launchers (images/runtime, workers/). A job never gets fewer workers than AWS would start: fewer
+workers would change the global batch size, and so the result.
 """
 
 import json
@@ -22,7 +22,7 @@ LAUNCHERS = {
     "sagemaker_pytorch_ddp_enabled": "pytorchddp",
     "sagemaker_torch_distributed_enabled": "torch_distributed",
 }
-#: The same for launchers that sagelet's image lacks.
+#: The hyperparameters and names of launchers that sagelet's image lacks.
 REFUSED = {
     "sagemaker_mpi_enabled": "mpi",
     "sagemaker_parameter_server_enabled": "parameter_server",
@@ -32,7 +32,7 @@ REFUSED = {
 GROUPS = "sagemaker_distribution_instance_groups"
 
 #: Memory of one worker before it has a model, in MiB, rounded down. Measured with torch 2.9.0 and torch_xla 2.9.0 on
-#: CPUs: its private memory after the first computation is 528 compiled, 264 with torch alone.
+#: CPUs: after its first computation a worker has 528 MiB of private memory if compiled, 264 MiB with torch alone.
 COMPILED_WORKER, NATIVE_WORKER = 500, 250
 MEBIBYTE = 1024 * 1024
 
@@ -74,7 +74,7 @@ def workers(job: TrainingJob) -> int:
 
 def machine_memory() -> int:
     """Returns the bytes of this machine's memory."""
-    import psutil  # imported here: it takes 15 ms, and only such jobs need it
+    import psutil  # Imported here because it takes 15 ms and only jobs with a launcher need it.
 
     return int(psutil.virtual_memory().total)
 
@@ -94,5 +94,5 @@ def _chosen(job: TrainingJob) -> list[InstanceGroup]:
 
 
 def _enabled(job: TrainingJob, name: str) -> bool:
-    """The SDKs send `true` or `"true"`."""
+    """True if the hyperparameter `name` is on. The SDKs send `true` or `"true"`."""
     return str(job.spec.hyperparameters.get(name, "")).strip().strip("\"'").lower() in ("true", "1", "yes")

@@ -1,4 +1,7 @@
-"""Chooses the local image of a job, or says why there is none: before the job waits for hosts, and when it has them."""
+"""Chooses the local image of a job, or gives the reason why there is none.
+
+The choice is made before the job waits for hosts, and again when it has them.
+"""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +21,7 @@ from sagelet_engine.scheduling import distributions
 
 T = TypeVar("T")
 
-#: Seconds that a request, or the queue, waits for the runtime's engine.
+#: Seconds that an API request, or the queue, waits for the runtime's engine.
 PATIENCE = 5.0
 
 
@@ -28,7 +31,7 @@ class ImageChoice:
     runtime: Runtime
 
     def choose(self, job: TrainingJob) -> tuple[str, str]:
-        """Returns the image of a job, and a text about what replaces the image that it asked for.
+        """Returns the image of a job, and a text that says which image replaces the requested one.
 
         Raises ClientFault with the job's FailureReason, NoCapacity or RuntimeUnavailable.
         """
@@ -44,7 +47,7 @@ class ImageChoice:
         return image, stand_in
 
     def is_known(self, uri: str) -> bool:
-        """True if a rule decides about an image, or this machine has it, or the engine cannot be asked now."""
+        """True if a rule covers the image, if this machine has it, or if the engine does not answer now."""
         try:
             return not self.images.resolve(uri).is_literal or _in_time(lambda: self.runtime.has_image(uri))
         except ClientFault:
@@ -53,7 +56,10 @@ class ImageChoice:
             return True
 
     def refusal(self, job: TrainingJob) -> Verdict | None:
-        """Returns the verdict of a job that could not use its hosts. None if it can, or if that is not known now."""
+        """Returns the verdict of a job that could not use hosts if it had them.
+
+        Returns None if the job could use them, or if the engine does not answer now.
+        """
         try:
             _in_time(lambda: self.choose(job))
         except ClientFault as fault:
@@ -76,9 +82,9 @@ class ImageChoice:
 
 
 def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> tuple[str | None, str]:
-    """Returns the image of a job that has its GPUs or none, and a text about what replaces the image it asked for.
+    """Returns the image of a job, and a text that says which image replaces the requested one.
 
-    The image is None if this machine does not have it.
+    The job's GPUs must be settled: the choice depends on them. The image is None if this machine does not have it.
     """
     image, gpu_image = resolution.local_image, resolution.gpu_image
     if job.gpus and _can_run(runtime, gpu_image):
@@ -96,7 +102,7 @@ def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> 
 
 
 def _can_run(runtime: Runtime, image: str | None) -> bool:
-    """True if the runtime has an image that is preferred to the rule's first. False if the runtime refuses it."""
+    """True if the runtime has this image, which is preferred to the rule's first one. False if it refuses the image."""
     try:
         return image is not None and runtime.has_image(image)
     except ClientFault:

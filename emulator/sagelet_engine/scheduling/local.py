@@ -1,6 +1,6 @@
-"""Gives waiting jobs their hosts, oldest first. A job that has to wait says so: Pending, "waiting for capacity".
+"""Gives waiting jobs their hosts, oldest first. A job that has to wait is Pending, "waiting for capacity".
 
-Jobs wait in order of arrival. They are also found by what would let them take a warm pool's hosts.
+Jobs wait in order of arrival. An index by match key finds those that could take a warm pool's hosts.
 """
 
 import logging
@@ -20,7 +20,7 @@ from sagelet_engine.store.jobs import StaleRecord, Store
 
 
 class WaitingJobs:
-    """Ids of waiting jobs, in order. Each operation takes the same time however many wait. Not thread-safe."""
+    """Ids of waiting jobs, in order. Each operation takes constant time. Not thread-safe."""
 
     def __init__(self) -> None:
         self._keys: OrderedDict[str, str | None] = OrderedDict()
@@ -57,18 +57,18 @@ log = logging.getLogger(__name__)
 
 #: Seconds until the next look at the queue after a failed one.
 RETRY_SECONDS = 1.0
-#: Seconds between looks at the clock while the MaxWaitTimeInSeconds of a waiting job, or a warm pool's time, runs.
+#: Seconds between looks at the clock while a waiting job's MaxWaitTimeInSeconds or a warm pool's period runs.
 PULSE = 0.5
-#: Jobs that are set to Pending in one go.
+#: The most jobs that one transaction sets to Pending.
 TOLD_AT_ONCE = 20
 
 
 class LocalScheduler(threading.Thread):
     """First in, first out; `max_jobs` jobs and `max_hosts` hosts at a time; GPUs by lease.
 
-    `start` is called with each job that got its hosts. A job for which `refusal` returns a verdict ends instead of
-    waiting. A warm pool keeps its job's place, hosts and GPUs. The first waiting job that matches it gets them, ahead
-    of all others.
+    It calls `start` with each job that got its hosts. A job for which `refusal` returns a verdict ends instead of
+    waiting. A warm pool keeps its job's place, hosts and GPUs. The first waiting job that matches the pool gets them,
+    ahead of all others.
     """
 
     keeps_places = True
@@ -100,7 +100,7 @@ class LocalScheduler(threading.Thread):
         self._placing: str | None = None
         #: Number of hosts of each job that has its place.
         self._running: dict[str, int] = {}
-        #: Jobs whose status does not say yet that they wait. Some of them may run by now.
+        #: Jobs that are not set to Pending yet. Some of them may run by now.
         self._untold: deque[str] = deque()
         #: The end of MaxWaitTimeInSeconds of waiting spot jobs, ms since the epoch.
         self._deadlines: dict[str, int] = {}
@@ -119,13 +119,13 @@ class LocalScheduler(threading.Thread):
         self.wake()
 
     def occupy(self, job: TrainingJob) -> None:
-        """Counts a job that was placed before a restart. It keeps its place."""
+        """Counts a job that got its place before a restart and keeps it."""
         with self._guard:
             self._running[job.id] = len(job.hosts)
         self._pool.restore(job.id, job.gpus)
 
     def withdraw(self, job_id: str) -> bool:
-        """Takes a job out of the queue. False if it does not wait there (it runs, or is being placed now)."""
+        """Takes a job out of the queue. Returns False if it does not wait (it runs, or is being placed now)."""
         with self._guard:
             if job_id not in self._waiting or job_id == self._placing:
                 return False
@@ -133,9 +133,9 @@ class LocalScheduler(threading.Thread):
             return True
 
     def ended(self, job: TrainingJob) -> None:
-        """Frees the place and the GPUs of a job that ended, or whose warm pool ended. A pool may keep them.
+        """Frees the place and the GPUs of a job that ended, or whose warm pool ended. An available pool keeps them.
 
-        To be called again after a change of the pool's period.
+        Call it again after the pool's period has changed.
         """
         if job.pool_available:
             self._warm.hold(job)
@@ -173,9 +173,9 @@ class LocalScheduler(threading.Thread):
                 pause = RETRY_SECONDS
 
     def _look(self) -> float | None:
-        """Places what can be placed, then sets a few jobs to Pending. Returns when to look again.
+        """Places the jobs that fit, then sets a few others to Pending. Returns the seconds until the next look.
 
-        It tells only a few jobs at a time, so that a place that becomes free is given away first.
+        It sets only a few jobs to Pending at a time, so that a place that becomes free is given away first.
         """
         for job in self._warm.expire(self._clock.now_ms()):
             self.ended(job)
@@ -212,7 +212,7 @@ class LocalScheduler(threading.Thread):
             self._run_job(job)
 
     def _take(self) -> str | None:
-        """Returns the head of the queue if a place is free. It cannot be withdrawn while it is being placed."""
+        """Returns the head of the queue if a place is free. The job cannot be withdrawn while it is being placed."""
         with self._guard:
             if self._waiting and len(self._running) < self._max_jobs:
                 self._placing = self._waiting.head()
@@ -226,7 +226,7 @@ class LocalScheduler(threading.Thread):
             return self._placing
 
     def _settle(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
-        """Places a job, or leaves it where it is in the queue and returns False."""
+        """Places a job and returns True, or leaves it where it is in the queue and returns False."""
         placed = False
         try:
             placed = self._place(job_id, assign)
@@ -246,7 +246,7 @@ class LocalScheduler(threading.Thread):
         return True
 
     def _place(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
-        """True if the job is done with the queue: it got its hosts, or is being stopped, or can never run."""
+        """True if the job leaves the queue: it got its hosts, is being stopped, or can never run."""
         while True:
             try:
                 return assign(self._store.get_by_id(job_id))
@@ -275,7 +275,7 @@ class LocalScheduler(threading.Thread):
         return True
 
     def _reuse(self, job: TrainingJob) -> bool:
-        """Gives a job the hosts of a warm pool that it matches, if any. A job that is being stopped gets none."""
+        """Gives a job the hosts of a warm pool that it matches, if there is one. A job that was stopped gets none."""
         if job.stop_ms is not None:
             self._run_job(job)
             return True
@@ -293,7 +293,7 @@ class LocalScheduler(threading.Thread):
         return True
 
     def _has_room(self, hosts: int) -> bool:
-        """True if the hosts fit. A job with more hosts than the limit (which was lowered since) runs alone."""
+        """True if the hosts fit. If the limit was lowered below what a waiting job needs, that job runs alone."""
         with self._guard:
             return not self._running or sum(self._running.values()) + hosts <= self._max_hosts
 
@@ -329,7 +329,7 @@ class LocalScheduler(threading.Thread):
         return found
 
     def _let_wait(self, job_ids: Sequence[str]) -> None:
-        """Sets the jobs to Pending in one write, or in one write each if a record changes meanwhile."""
+        """Sets the jobs to Pending in one transaction, or in one each if a record changes meanwhile."""
         told = [job for job_id in job_ids if not self._refuse(job_id) and (job := self._as_waiting(job_id)) is not None]
         try:
             self._tell(*told)
@@ -338,7 +338,7 @@ class LocalScheduler(threading.Thread):
                 self._let_wait([job.id])
 
     def _refuse(self, job_id: str) -> bool:
-        """Ends a job that could not use hosts, instead of setting it to Pending."""
+        """Ends a job that could not use hosts, and returns True. Otherwise returns False: the job may wait."""
         while True:
             try:
                 job = self._store.get_by_id(job_id)
@@ -362,7 +362,10 @@ class LocalScheduler(threading.Thread):
         return lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms())
 
     def _tell(self, *told: TrainingJob) -> None:
-        """Writes without a flush: after a crash the job queues and is told again. Raises StaleRecord."""
+        """Writes records without a flush to disk: after a crash the jobs queue and are set to Pending again.
+
+        Raises StaleRecord.
+        """
         if told:
             self._store.update_all(*told, durable=False)
             failpoint(Failpoint.AFTER_WAITING)

@@ -1,7 +1,7 @@
 """Finds the warm pools that wait for a matching job, and owns their directories.
 
-The state of a pool is in the record of the job that left it. This module only knows where to look: every decision
-reads the record anew and is guarded by its version, so an outdated entry does no harm.
+The state of a pool is in the record of the job that left it. This module only remembers which records to read: every
+decision loads the record again and is guarded by its version, so an outdated entry does no harm.
 """
 
 import logging
@@ -34,7 +34,7 @@ class PoolKeeper:
     def restore(self, unfinished: Sequence[TrainingJob]) -> list[TrainingJob]:
         """Offers all Available pools again and returns their jobs. Removes the directories of pools that have ended.
 
-        To be called before any other job can begin a pool.
+        Call it before any other job can begin a pool.
         """
         available = self._store.with_warm_pool(PoolStatus.AVAILABLE)
         for job in available:
@@ -47,21 +47,22 @@ class PoolKeeper:
         return available
 
     def hold(self, job: TrainingJob) -> None:
-        """Offers the pool that a job has left. Called again after a change of its period, it takes the new deadline."""
+        """Offers the pool that a job has left. Call it again after the period has changed to set the new deadline."""
         key = warm_pools.match_key(job)
         if key is not None and job.pool_available:
             with self._guard:
                 self._available[job.id] = key, warm_pools.deadline_ms(job)
 
     def keys(self) -> list[str]:
-        """Returns the match keys of the pools that are offered."""
+        """Returns the match keys of the offered pools."""
         with self._guard:
             return [key for key, _ in self._available.values()]
 
     def reuse(self, job: TrainingJob, now_ms: int) -> tuple[TrainingJob, TrainingJob] | None:
         """Returns the job that left a pool and `job` with that pool's hosts, or None if no pool fits.
 
-        Neither record is written. It asks the store, since a client may see a pool before `hold` was called for it.
+        Neither record is written. The pool is looked up in the store, since a client may see one before `hold` was
+        called for it.
         """
         key = warm_pools.match_key(job)
         if key is None:
@@ -75,7 +76,7 @@ class PoolKeeper:
         return warm_pools.reuse(owners[0], job, now_ms) if owners else None
 
     def expire(self, now_ms: int) -> Iterator[TrainingJob]:
-        """Terminates pools whose time is over. Yields their jobs, and jobs whose pool turns out to be gone."""
+        """Terminates pools whose period is over. Yields their jobs, and the jobs whose pool is found to be gone."""
         with self._guard:
             due = [job_id for job_id, (_, deadline) in self._available.items() if now_ms >= deadline]
         for job_id in due:
@@ -113,7 +114,7 @@ class PoolKeeper:
             threading.Thread(target=_remove, args=(directory,), name=f"discard-{cluster}", daemon=True).start()
 
     def _read(self, job_id: str) -> TrainingJob | None:
-        """Returns the job, or None if it is gone. A job without an Available pool is forgotten."""
+        """Returns the job, or None if it is gone. Stops offering it if it has no Available pool."""
         try:
             job = self._store.get_by_id(job_id)
         except JobNotFound:

@@ -1,4 +1,4 @@
-"""The log of a host: what the keeper copies, and what becomes of it on a full disk (a real one: tests/reliability)."""
+"""The log of a host: what the shim copies, and what becomes of it on a full disk (a real one: tests/reliability)."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a keeper asks of Docker for a host, word for word."""
+"""What a shim asks of Docker for a host, word for word."""
 
 import os
 import sys

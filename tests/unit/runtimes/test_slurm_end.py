@@ -1,4 +1,4 @@
-"""How a host of an allocation ended, from its keeper's note and from what Slurm says of the job."""
+"""How a host of an allocation ended, from its shim's note and from what Slurm says of the job."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def end(written: Ended | None, state: str, *, preempted: int | None = None, aske
         (137, "", "", False),
         (0, "S", "S", False),
         (143, "s", "", False),
-        # Slurm had signalled all, and the keeper was the last to know.
+        # Slurm had signalled all, and the shim was the last to know.
         (0, "", "S", False),
     ],
 )

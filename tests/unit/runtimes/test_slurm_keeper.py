@@ -1,4 +1,4 @@
-"""What a keeper on a node is asked, and by whom."""
+"""What a shim on a node is asked, and by whom."""
 
 import signal
 import threading
@@ -15,7 +15,7 @@ from sagelet_engine.runtimes.slurm.keeper import Control
 
 @pytest.fixture(autouse=True)
 def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As a keeper has them, its signals are blocked, and its files are where it is."""
+    """As a shim has them, its signals are blocked, and its files are where it is."""
     (tmp_path / slurm_files.CONTROL).touch()
     monkeypatch.chdir(tmp_path)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, host_shim.FORWARDED)

@@ -12,9 +12,9 @@ DIRECTORY = Path("/shared/sagelet/a b")
 KEEPER = f"/usr/bin/python3 -I -S {slurm_script.KEEPER} '{DIRECTORY}'"
 SCRIPT = f"""\
 #!/bin/sh
-# Made by sagelet: one allocation, with one keeper of a host on each node.
+# Made by sagelet: one allocation, with the shim of one host on each node.
 cd '/shared/sagelet/a b' || exit 70
-# Another script of the same order, as after a crash in the middle of sbatch, is one too many.
+# A crash in the middle of sbatch may submit this script twice. The second one ends at once.
 mkdir claimed 2>/dev/null || exit 0
 
 scontrol show hostnames "$SLURM_JOB_NODELIST" >nodes || exit 71

@@ -27,9 +27,10 @@ def connect() -> docker.DockerClient:
 
 
 def _keep_one_pool(adapter: Any) -> None:
-    """Makes docker-py use one pool of connections. It keeps a pool for each path and closes the oldest of 25.
+    """Makes docker-py use one pool of connections.
 
-    A request that has just got the closed pool fails with AttributeError. Jobs failed so when many ran at once.
+    By itself docker-py keeps a pool for each path, 25 at most, and closes the oldest. A request that has just got the
+    closed pool fails with AttributeError. Jobs failed in this way when many ran at once.
     """
     if hasattr(adapter, "pools"):
         adapter.get_connection = partial(_whatever_the_path, adapter.get_connection)
@@ -40,7 +41,7 @@ def _whatever_the_path(connection: Any, _url: str, proxies: Any = None) -> Any:
 
 
 def usage(stats: Mapping[str, Any]) -> Usage | None:
-    """Reads an answer of `GET /containers/ID/stats`. None if the container does not run: then it has no memory.
+    """Reads an answer of `GET /containers/ID/stats`. Returns None if it has no memory: the container does not run.
 
     Page cache that is not in use does not count, as in `docker stats`: cgroup v2 calls it inactive_file, v1
     total_inactive_file.
@@ -63,26 +64,26 @@ PROBE_TIMEOUT_S = 3
 
 @dataclass(frozen=True)
 class DockerFacts:
-    """A Docker Engine."""
+    """Facts about one Docker Engine."""
 
     #: Version of the engine, `28.2.2`.
     version: str
     #: Address of this machine on Docker's default bridge, where containers reach it, or None if there is no such
     #: bridge.
     bridge_gateway: str | None
-    #: The NVIDIA container toolkit is set up (as a runtime or through CDI).
+    #: True if the NVIDIA container toolkit is set up (as a runtime or through CDI).
     gpus: bool
-    #: The engine runs as an ordinary user: root in a container is that user.
+    #: True if the engine runs as an ordinary user. Root in a container is then that user.
     rootless: bool
     #: Directory of images and containers, on the engine's machine.
     root: str = ""
     #: Memory in bytes and CPUs of its machine, which may be virtual. 0 if it is not known.
     memory: int = 0
     cpus: int = 0
-    #: Whether its control groups limit memory and CPU time. Those of a rootless engine often do not.
+    #: True if the engine's control groups limit memory and CPU time. A rootless engine's often do not.
     limits_memory: bool = True
     limits_cpus: bool = True
-    #: Images and containers are on overlay2 over XFS, which can hold a container's own files to a size.
+    #: True if images and containers are on overlay2 over XFS, which can limit the size of a container's own files.
     may_limit_storage: bool = False
 
 

@@ -2,13 +2,12 @@
 
 A frame is `[stream, 0, 0, 0, size (4 bytes)]` and, with `timestamps=1`, `TIME TEXT`. Docker cuts a line of more than
 16 KiB into frames with times of their own; only the last ends in a line end. Two threads write stdout and stderr, so
-times rise within a stream and may be slightly out of order between the streams. A position therefore holds, for each
-stream, the time (ns) of the last frame that was delivered and how many frames had that very time; and how much has
-been printed.
+times rise within a stream and may be slightly out of order between the streams. A position therefore holds the bytes
+printed so far and, for each stream, the time (ns) of the last delivered frame and how many frames had that very time.
 
 Docker keeps two files, each larger than what a host may print. A line is lost only when both are full. Then at least
-one whole file follows it, so the reader counts more than a host may print, and the job fails. So a job that does not
-fail for its output loses no line, however slow its follower is, and whether the server runs or not.
+one whole file follows the line, so the reader counts more than a host may print, and the job fails. So a job loses no
+line unless it fails for its output. This holds for a slow follower, and while no server runs.
 """
 
 import re
@@ -100,9 +99,9 @@ class FrameParser:
 
 @dataclass(slots=True)
 class _Stream:
-    #: Where an earlier follower stopped, or None once this one is past it.
+    #: The place where an earlier follower stopped, or None once this follower is past it.
     resume: Cursor | None
-    #: The time of the last frame that was delivered in a line, and how many frames had it: as in a position.
+    #: The time of the last frame that was delivered in a line, and how many frames had that time. Positions hold both.
     delivered_ns: int = 0
     delivered: str = ""
     #: The time of the last frame that was read, and how many frames had that time.
@@ -196,6 +195,9 @@ class LineAssembler:
         return Line(self._last_ms, text_of(text), f"{self._out.delivered}-{self._err.delivered}-{self.printed}")
 
     def _catch_up(self, silent: _Stream, ns: int) -> None:
-        """Moves a silent stream's position on, now and then, or Docker would start from its last line of long ago."""
+        """Moves a silent stream's position on from time to time.
+
+        Without this, Docker would send everything since that stream's last line, which may be old.
+        """
         if silent.delivered_ns < ns - SLACK_NS and not silent.pending:
             silent.deliver(ns, 0)

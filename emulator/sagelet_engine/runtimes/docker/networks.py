@@ -37,7 +37,7 @@ class JobNetworks:
         self._may_share = True
 
     def join(self, plan: LaunchPlan) -> tuple[str, dict[str, str]]:
-        """Returns the job's network, made if it is missing, and for several hosts the address of each."""
+        """Returns the job's network and, if it has several hosts, the address of each. Makes a missing network."""
         if len(plan.hosts) == 1:
             return (NO_NETWORK if plan.network_isolation else self._shared() or self._own(plan)[0]), {}
         name, subnet = self._own(plan)
@@ -97,8 +97,8 @@ class JobNetworks:
     def _free_subnet(self, plan: LaunchPlan, name: str) -> str:
         """Returns a subnet that Docker chose. Docker gives fixed addresses only on a subnet that was asked for.
 
-        So a first network shows Docker's choice, and the job's network then asks for it. The first one has another
-        name, so that one left by a killed server is not taken for the job's.
+        So this makes a temporary network to see Docker's choice, and the job's network then asks for that subnet. The
+        temporary network has another name: if a killed server leaves it behind, it is not mistaken for the job's.
         """
         try:
             subnet = _subnet(self._api.inspect_network(name))

@@ -36,13 +36,16 @@ __all__ = ["DockerFacts", "DockerRuntime", "probe"]
 log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 10.0
 CONFLICT = 409
-#: How the start time begins that Docker reports for a container that was never started.
+#: The beginning of the start time that Docker reports for a container that was never started.
 NEVER = "0001-01-01"
 
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Turns Docker's errors into sagelet's. Errors that a caller handles (NotFound, a conflict) are caught inside."""
+    """Turns Docker's errors into sagelet's.
+
+    If a caller handles an error itself (NotFound, a conflict), it catches the error inside this context.
+    """
     try:
         yield
     except (DockerException, RequestException) as error:
@@ -178,7 +181,7 @@ class DockerRuntime:
     def usage(self, handle: Handle) -> Usage | None:
         with _answering():
             try:
-                # One shot: no second sample to compare. (Docker 20.10 waits up to a second for its own next sample.)
+                # One shot: Docker takes no second sample. (Docker 20.10 waits up to a second for its own next one.)
                 return usage(self._api.stats(handle.ref, stream=False, one_shot=True))
             except NotFound:
                 return None
@@ -193,7 +196,7 @@ class DockerRuntime:
             for lines in self._batches(response, assembler):
                 yield lines
                 self._check_output(handle, assembler)
-        # The stream also ends with the daemon: then half a line is left for the next follower.
+        # The stream also ends when the daemon ends. The next follower then reads an unfinished line again.
         if not self.observe(handle).running and (last := list(assembler.flush())):
             yield last
 
@@ -259,7 +262,7 @@ class DockerRuntime:
         try:
             self._api.start(container)
         except APIError:
-            # A command that cannot be executed ends the host and is no fault of Docker's: `observe` reports it.
+            # If the command cannot be executed, the host has ended and Docker has not failed: `observe` reports it.
             if not self._api.inspect_container(container)["State"]["Error"]:
                 raise
 
@@ -347,12 +350,12 @@ def _check_mounts(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
         if not confinement.may_use(mount.source, shell.user, write=False):
             raise ClientFault(f"The user {shell.user} of its container may not read {mount.source}: {remedy}")
         if not mount.read_only and not confinement.may_use(mount.source, shell.user, write=True):
-            # What is below the directory may be writable all the same.
+            # The user may still be able to write to files and directories below it.
             log.warning("%s: the user %s may not write to %s: %s", plan.job_name, shell.user, mount.source, remedy)
 
 
 def _give(plan: LaunchPlan, host: HostPlan, shell: spec.Shell) -> None:
-    """Gives the host's files to the user of its container, before that is made. Raises ClientFault."""
+    """Gives the host's files to the user of its container, before the container is made. Raises ClientFault."""
     own = [host.opt_ml, *([host.cache] if host.cache is not None else [])]
     try:
         if shell.read_only:

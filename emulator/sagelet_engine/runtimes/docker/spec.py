@@ -1,4 +1,4 @@
-"""What a host asks of Docker: names, labels and the hardening flags. Pure data; it calls no engine."""
+"""The names, labels and hardening flags with which a host is created in Docker. Pure data; it calls no engine."""
 
 import hashlib
 import re
@@ -55,13 +55,16 @@ def as_filters(labels: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def network_options(plan: LaunchPlan) -> dict[str, str]:
-    """Gives an isolated network's bridge no address: through one its containers would still reach this machine."""
+    """Returns options that give an isolated network's bridge no address.
+
+    Containers would reach this machine through such an address.
+    """
     return {"com.docker.network.bridge.inhibit_ipv4": "true"} if plan.network_isolation else {}
 
 
 @dataclass(frozen=True)
 class Shell:
-    """What confines a job's containers on the machine of one engine."""
+    """How a job's containers are confined on the machine of one engine."""
 
     #: The user that runs in the container, or None for root.
     user: User | None
@@ -70,12 +73,16 @@ class Shell:
     #: Bytes of a host's output that Docker keeps, at least.
     log_bytes: int
     engine: DockerFacts = NO_ENGINE
-    #: Whether the size of a writable root file system is limited.
+    #: True if the size of a writable root file system is limited.
     limits_storage: bool = False
 
 
 def log_options(most: int) -> dict[str, str]:
-    """Docker drops lines when its second file is full. A host has printed too much long before (`docker/log.py`)."""
+    """Returns the options for a log of at least `most` bytes.
+
+    Docker drops lines only when its second file is full. Long before that the host has printed too much and its job
+    fails (`docker/log.py`).
+    """
     return {"max-size": str(most + most // 8), "max-file": "2"}
 
 
@@ -83,7 +90,7 @@ def environment(plan: LaunchPlan, host: HostPlan, shell: Shell, path: str = "") 
     """Returns the environment of a host's container. `path`: the image's PATH."""
     defaults = confinement.environment(read_only=shell.read_only, user=shell.user, path=path)
     if not host.gpu_uuids:
-        # No GPUs, as on a CPU instance of SageMaker. Images say `all`, which an nvidia default runtime would follow.
+        # No GPUs, as on a CPU instance of SageMaker. Images set `all`, which nvidia as default runtime would obey.
         defaults["NVIDIA_VISIBLE_DEVICES"] = "void"
     if debugpy_port(plan, host) is not None:
         defaults[DEBUGPY_LISTEN] = "0.0.0.0"

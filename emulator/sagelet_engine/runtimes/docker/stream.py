@@ -1,7 +1,7 @@
 """Reads the body of an endless answer of Docker's.
 
-Docker sends every line of a log as an HTTP chunk. urllib3 hands the chunks out one by one, which takes more time than
-everything that is done with the lines afterwards. So this module reads the bytes from the socket and unchunks them.
+Docker sends every line of a log as an HTTP chunk. urllib3 returns the chunks one by one, which takes more time than all
+later work on the lines. So this module reads the bytes from the socket and decodes the chunks itself.
 
 A thread reads the blocking stream, so that its consumer can wait with a time limit.
 """
@@ -43,7 +43,7 @@ class BytePump:
         self._thread.join()
 
     def read(self, timeout_s: float) -> bytes | None:
-        """Returns what has come, at least one chunk; b"" if the time is over; None at the end of the stream."""
+        """Returns the bytes received, at least one chunk. Returns b"" after `timeout_s`, None at the stream's end."""
         try:
             chunk = self._queue.get(timeout=timeout_s)
         except queue.Empty:
@@ -115,7 +115,7 @@ def _size(line: bytes) -> int:
 
 def body(response: Any) -> Iterator[bytes]:
     """Yields the body of a urllib3 response as it comes. A broken connection ends it or raises HTTPError or OSError."""
-    # docker-py takes the file in the same way for streams that it reads itself.
+    # docker-py reaches the file in the same way for the streams that it reads itself.
     file = getattr(getattr(response, "_fp", None), "fp", None)
     if file is None or not response.chunked:
         yield from response.stream(CHUNK_BYTES, decode_content=False)

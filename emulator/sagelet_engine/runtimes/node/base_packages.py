@@ -18,10 +18,10 @@ HEAD = 1024
 
 @functools.cache
 def described() -> BasePackages:
-    """Describes the server's environment for `host_packages`. It is examined once."""
+    """Describes the server's environment for `host_packages`. Only the first call examines it."""
     configuration = Path(sys.prefix, "pip.conf")
     return {
-        # Never the interpreter of a virtual environment: an environment made from it would not see that one's packages.
+        # Never the interpreter of a virtual environment: an environment made from it would not see the packages there.
         "python": getattr(sys, "_base_executable", None) or sys.executable,
         "version": f"{sys.version_info.major}.{sys.version_info.minor}",
         "site": _site_directories(),

@@ -30,7 +30,7 @@ def damaged(error: ValueError) -> str:
 
 
 def parsed(written: Any) -> tuple[Observation, str]:
-    """Reads the content of `exit.json`. Raises ValueError if it is not as the keeper writes it."""
+    """Reads the content of `exit.json`. Raises ValueError if it is not as the shim writes it."""
     if not isinstance(written, dict):
         raise ValueError("it is no JSON object")
     error, heard = written.get("error"), written.get(host_files.HEARD, "")

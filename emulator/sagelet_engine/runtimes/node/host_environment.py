@@ -43,7 +43,7 @@ def environment_of(
     passed |= _no_proxy_for(plan.environment.get("AWS_ENDPOINT_URL", ""), passed)
     environment = {
         **passed,
-        # A script's `python`, `pip` and `torchrun` are those beside the interpreter that takes the image's place.
+        # The interpreter replaces the image's, so scripts must get the `python`, `pip` and `torchrun` beside it.
         "PATH": _joined(os.path.dirname(image_command[0]), passed.get("PATH", DEFAULT_PATH)),
         "PYTHONUNBUFFERED": "1",
         # Without it sagemaker-training waits up to 15 minutes until DNS knows `algo-1`.

@@ -1,13 +1,13 @@
-"""The files through which a host, its keeper (`host_shim.py`) and servers of any age communicate.
+"""The files through which a host, its shim (`host_shim.py`) and servers of any age communicate.
 
-Standard library only: the keeper runs without site-packages. All files are in the host's `run_dir`:
+Standard library only: the shim runs without site-packages. All files are in the host's `run_dir`:
 
-- `lock`: the keeper holds an exclusive flock on it as long as it lives. The kernel frees it, whatever kills the keeper.
-- `plan.json`: what to run. The server writes it before it starts a keeper.
+- `lock`: the shim holds an exclusive flock on it while it lives. The kernel frees the lock however the shim ends.
+- `plan.json`: what to run. The server writes it before it starts a shim.
 - `started.json`: written once, before the command starts. Where it exists, the host is never started again.
 - `exit.json`: written last, when no process of the host is left. Its space is reserved before the command starts,
   because the command may fill the disk.
-- `output.log`: stdout and stderr of the command. The keeper appends to it (`host_output.py`).
+- `output.log`: stdout and stderr of the command. The shim appends to it (`host_output.py`).
 """
 
 import contextlib
@@ -20,13 +20,14 @@ STARTED = "started.json"
 EXIT = "exit.json"
 OUTPUT = "output.log"
 KEEPER_LOG = "keeper.log"
-#: The member of `exit.json` with the requests that the host got before its end, as letters of its runtime.
+#: The member of `exit.json` with the requests that the host got before its end. Each is a letter that its runtime
+#: defines.
 HEARD = "heard"
 
 #: The environment variable that every process of a host inherits. It finds processes that left the session, too.
 COOKIE = "SAGELET_HOST_COOKIE"
 
-#: Exit statuses of the keeper's first process, read by `launch`.
+#: Exit statuses of the shim's first process, read by `launch`.
 READY, IN_USE, ALREADY_STARTED = 0, 3, 4
 
 
@@ -83,7 +84,7 @@ def kill(pid: int) -> None:
 
 
 def kill_by_cookie(cookie: str) -> None:
-    """Kills the processes left by a host whose keeper is gone. It repeats until none is found: they may fork."""
+    """Kills the processes left by a host whose shim is gone. Repeats until it finds none, since they may fork."""
     wanted = f"{COOKIE}={cookie}".encode()
     for _ in range(100):
         left = [pid for pid in pids() if pid != os.getpid() and _has_cookie(pid, wanted)]

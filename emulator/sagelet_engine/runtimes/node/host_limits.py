@@ -16,7 +16,10 @@ CGROUPS = "/sys/fs/cgroup"
 
 
 def make_group(name: str, most: int) -> str | None:
-    """Makes a control group for at most `most` processes and threads. Its directory, or None if none can be made."""
+    """Makes a control group for at most `most` processes and threads.
+
+    Returns its directory, or None if no control group can be made.
+    """
     for parent in _parents() if sys.platform == "linux" else ():
         group = os.path.join(parent, name)
         with contextlib.suppress(OSError):
@@ -44,7 +47,7 @@ def enter(group: str | None, most: int) -> None:
 
 
 def remove_group(group: str | None) -> None:
-    """Removes the group of a host that is down. Its last processes may not be gone yet, so it may wait a moment."""
+    """Removes the group of a host that is down. Waits up to 5 seconds for the host's last processes to go."""
     deadline = time.monotonic() + 5
     while group is not None and time.monotonic() < deadline:
         try:

@@ -33,7 +33,7 @@ OPT_ML = "/opt/ml"
 
 @dataclass(frozen=True)
 class View:
-    """What a host sees of the machine."""
+    """A host's view of the machine."""
 
     #: The directory to show as /opt/ml.
     opt_ml: str
@@ -42,20 +42,20 @@ class View:
     hosts: Mapping[str, str]
     #: The file that is shown as /etc/hosts. `enter` writes it.
     hosts_file: str
-    #: Whether the host gets a network of its own, with a loopback only.
+    #: True if the host gets a network of its own, which has only a loopback.
     isolate_network: bool
     #: Directories below /opt/ml, relative to it, that can only be read.
     read_only: tuple[str, ...] = ()
-    #: Directories of this machine to show below /opt/ml: source, target relative to it, whether it is read-only.
+    #: Directories of this machine to show below /opt/ml: source, target relative to /opt/ml, True if read-only.
     mounts: Sequence[tuple[str, str, bool]] = ()
     #: Directories of this machine that become read-only at their own paths.
     protected: Sequence[str] = ()
 
 
 def enter(view: View, *, user: bool) -> None:
-    """Moves this (single-threaded) process into new namespaces; with `user`, in the way open to an ordinary user.
+    """Moves this (single-threaded) process into new namespaces. `user`: do it as an ordinary user can.
 
-    Raises OSError if the kernel refuses. The process may then have entered some of them, so end it.
+    Raises OSError if the kernel refuses. The process may then be in some of the namespaces already, so end it.
     """
     flags = CLONE_NEWNS | CLONE_NEWUTS
     flags |= CLONE_NEWUSER if user else 0
@@ -109,7 +109,7 @@ def _bind(source: str, target: str) -> None:
 
 
 def _map_ids(uid: int, gid: int) -> None:
-    """Maps the user to itself: files keep their owner, and tools do not take themselves for root."""
+    """Maps the user's ids to themselves, so that files keep their owner and tools do not act as root."""
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")

@@ -1,7 +1,7 @@
-"""Copies what a host prints to the host's log: a pipe, as in a container, and a thread of the keeper that reads it.
+"""Copies a host's output to its log. The host prints into a pipe, as in a container; a thread of the shim reads it.
 
 Standard library only. The command never holds the log itself: a script that opens /dev/stdout or /dev/stderr opens its
-own end of the pipe, and can neither truncate nor overwrite what was printed. If the keeper is slow, the pipe is full
+own end of the pipe, and can neither truncate nor overwrite what was printed. If the shim is slow, the pipe is full
 and the command waits, so nothing piles up.
 """
 
@@ -16,14 +16,14 @@ from collections.abc import Iterator
 #: Bytes of one copy, and the assumed capacity of a pipe if the system does not report it.
 CHUNK_BYTES = 256 * 1024
 CAPACITY = 1024 * 1024
-#: Linux's requests for a pipe's capacity, and the bytes that a command may be ahead of its keeper.
+#: Linux's requests for a pipe's capacity, and the bytes that a command may be ahead of its shim.
 F_SETPIPE_SZ, F_GETPIPE_SZ, WANTED_BYTES = 1031, 1032, 256 * 1024
 #: Seconds that output waits for room on the disk before it is left out, and seconds between two tries.
 PATIENCE_S, RETRY_S = 5.0, 0.1
 
 
 class Log:
-    """The log file, which is only appended to. A full disk costs lines, never the host."""
+    """The log file, which is only appended to. A full disk loses lines of the log, but never ends the host."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -32,7 +32,10 @@ class Log:
         self._in_line = False
 
     def append(self, data: bytes) -> None:
-        """Writes; waits a while for room, then leaves out the rest. The next write that fits begins with a notice."""
+        """Writes `data`. If the disk stays full for PATIENCE_S seconds, the rest is left out.
+
+        The next write that fits begins with a notice about the bytes left out.
+        """
         if not self._lost:
             self._lost = self._left_out(data, PATIENCE_S)
         elif self._left_out(self._notice(), 0.0):
@@ -87,7 +90,8 @@ class Output:
 
     @contextlib.contextmanager
     def given(self) -> Iterator[int]:
-        """Gives the pipe's write end for the command to inherit, once. Copying begins later: no thread is forked."""
+        """Yields the pipe's write end, once, for the command to inherit. Copying starts afterwards, so that the command
+        is forked while this process has no other thread."""
         try:
             yield self._end
         finally:

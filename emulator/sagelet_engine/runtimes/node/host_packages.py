@@ -1,6 +1,6 @@
 """The Python packages of one host: a virtual environment of its own over the server's, which stays unchanged.
 
-Standard library only: the keeper makes it, on the node. Whatever the host installs with pip goes into this directory,
+Standard library only: the shim makes it, on the node. Whatever the host installs with pip goes into this directory,
 which is removed with the host. The host's interpreter looks there first, then into kept packages of the same
 requirements (`kept_packages.py`), then where the server's own interpreter looks (`base_packages.py`).
 """
@@ -40,7 +40,7 @@ def make(description: MadePackages) -> None:
     for name in ("python", "python3", f"python{description['version']}"):
         (root / "bin" / name).symlink_to(description["python"])
     home = os.path.dirname(description["python"])
-    # With system packages pip allows `--user`. host_site keeps those packages out.
+    # pip allows `--user` only if system packages are included. host_site keeps these packages out again.
     (root / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = true\n")
     (root / DESCRIPTION).write_text(json.dumps(description))
     if description["pip_configuration"] is not None:
@@ -56,7 +56,7 @@ def make(description: MadePackages) -> None:
 
 
 def remove(description: Packages) -> None:
-    """Removes the environment. What cannot be removed goes with the job's directory."""
+    """Removes the environment. Files that cannot be removed now are removed with the job's directory."""
     shutil.rmtree(description["directory"], ignore_errors=True)
 
 
@@ -85,7 +85,7 @@ def _hub_cache(root: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def link_scripts(root: Path, place: Path, names: list[str]) -> None:
-    """Makes scripts of another environment start with this one's interpreter."""
+    """Makes scripts of another environment start with this environment's interpreter."""
     scripts = root / SCRIPTS
     number = len(list(scripts.glob(".start-*")))
     launcher = _launcher(scripts / f".start-{number}", f'{shlex.quote(str(place))}/"${{0##*/}}"')
@@ -94,14 +94,14 @@ def link_scripts(root: Path, place: Path, names: list[str]) -> None:
 
 
 def _put_pip(scripts: Path, version: str) -> None:
-    """Puts a `pip` of this environment there: another one of the machine would install for another interpreter."""
+    """Puts a `pip` of this environment into `scripts`. Another `pip` would install for another interpreter."""
     launcher = _launcher(scripts / ".pip", "-m pip")
     for name in ("pip", "pip3", f"pip{version}"):
         _link(scripts / name, launcher)
 
 
 def adopt(root: Path, kept: Path) -> None:
-    """Shows the host kept packages. The link is made last, so the next interpreter sees all of them or none."""
+    """Makes kept packages visible to the host. The link is made last, so the next interpreter sees all or none."""
     programs = [path for path in sorted((kept / "bin").glob("*")) if path.is_file()]
     scripts = [path.name for path in programs if _is_python(path)]
     link_scripts(root, kept / "bin", scripts)
@@ -117,7 +117,7 @@ def adopt(root: Path, kept: Path) -> None:
 
 
 def strip(root: Path, description: Packages) -> None:
-    """Removes everything but what was installed."""
+    """Removes everything except the installed packages."""
     own = site_directory(root, description)
     shutil.rmtree(root / SCRIPTS)
     for path in (
@@ -136,7 +136,7 @@ def _is_python(program: Path) -> bool:
 
 
 def _launcher(path: Path, what: str) -> str:
-    """Writes a script that starts other scripts with this environment's interpreter: those that links to it name."""
+    """Writes a script that runs other scripts with this environment's interpreter. A link to it names what it runs."""
     path.write_text(f'#!/bin/sh\nexec "${{0%/*}}/../bin/python" {what} "$@"\n')
     path.chmod(0o700)
     return path.name

@@ -1,4 +1,4 @@
-"""`plan.json`: what a keeper (`host_shim.py`) reads about its host. Standard library only: a node may complete it."""
+"""`plan.json`: what a shim (`host_shim.py`) reads about its host. Standard library only: a node may complete it."""
 
 import sys
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def described(
     addresses: Mapping[str, str],
     keep: Path | None = None,
 ) -> Plan:
-    """Returns the plan of a host before it is known how private its machine can make it.
+    """Returns the plan of a host. The machine's namespaces are not known yet; `settled` adds them.
 
     `server`: the environment of sagelet itself. `keep`: the directory that keeps packages which jobs install from a
     requirements file.

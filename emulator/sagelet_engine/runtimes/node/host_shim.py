@@ -1,7 +1,7 @@
-"""The keeper of one host of the process runtime: runs the command, outlives the server, leaves nothing behind.
+"""The shim of one host: runs the command, outlives the server, and leaves no process of the host behind.
 
 Run as `python -I -S host_shim.py RUN_DIR`; standard library only. Its first process ends as soon as the host has
-started (its exit status says how that went, see `host_files.py`), so the keeper is nobody's child and no zombie.
+started, and its exit status reports the start (see `host_files.py`). So the shim has no parent that must wait for it.
 
 Signals: it passes SIGTERM to the command alone, as `docker stop` does. SIGUSR1 kills the whole host. When the command
 ends, every process that descends from it is killed, as at the end of a container.
@@ -61,7 +61,7 @@ def probe(directory: str, *, user: bool, network: bool) -> int:
 
 
 def keep(tell: int) -> None:
-    """Runs the keeper. `tell` is the pipe to the first process: one byte, the exit status for it."""
+    """Runs the shim. `tell` is the pipe to the first process. It takes one byte: that process's exit status."""
     lock = os.open(host_files.LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,7 +84,7 @@ def keep(tell: int) -> None:
 
 
 class Requests:
-    """Requests to a shim, as signals. They are blocked and taken here, so none is lost or comes too early."""
+    """Requests to a shim, as signals. Signals are blocked and awaited here, so none is lost or comes too early."""
 
     def next(self) -> int:
         """Waits for a signal and returns it: one of WATCHED."""
@@ -96,7 +96,7 @@ class Requests:
 
 
 class Body:
-    """What a host has beside its command. Here that is nothing; a container is ended in its own way."""
+    """How a host is ended and cleaned up. This class does it for a process tree; subclasses do it for containers."""
 
     def terminate(self, child: int) -> None:
         """Asks the host's command, and it alone, to end."""
@@ -108,7 +108,7 @@ class Body:
         _kill_all(child)
 
     def end(self, code: int | None, error: str | None) -> End:
-        """Removes what is left of a host whose command has ended, and returns what `exit.json` says of it."""
+        """Removes what a host left after its command ended. Returns the members for `exit.json`."""
         return {"exit_code": code, "error": error}
 
 
@@ -149,7 +149,7 @@ def _prepare(plan: Plan) -> str | None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     packages = plan.get("packages")
     if packages is not None:
-        # An earlier keeper may have been killed while it made them.
+        # An earlier shim may have been killed while it made them.
         host_packages.remove(packages)
         try:
             host_packages.make({**packages, "namespaces": plan["namespaces"]})
@@ -212,7 +212,7 @@ def _spawn(
 
 
 def _before_exec(keeper: int, bound: Callable[[], None]) -> None:
-    """In the child: sets its process group, default signals, the limit of processes, and death with the keeper."""
+    """Runs in the child: sets its process group, default signals and process limit, and makes it die with the shim."""
     os.setpgid(0, 0)
     bound()
     if sys.platform == "linux":
@@ -250,7 +250,7 @@ def _collect(child: int) -> int | None:
 
 
 def _kill_all(child: int) -> None:
-    """Kills every process of the host. All descend from the keeper, since orphans come to it as the subreaper."""
+    """Kills every process of the host. All descend from the shim, since orphans come to it as the subreaper."""
     if sys.platform != "linux":  # no /proc and no subreaper: kill the process group
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Finds out by trial how private a host of this machine can be. Standard library only: a cluster's nodes use it."""
+"""Tries out which namespaces a host of this machine can have. Standard library only: a cluster's nodes use it."""
 
 import subprocess
 import sys
@@ -18,7 +18,8 @@ def shim_command(*arguments: str) -> list[str]:
 
 
 def namespaces_work(namespaces: Namespaces, *, isolate_network: bool) -> bool:
-    """Tries it in another process: what the kernel, a container or AppArmor allows cannot be read anywhere."""
+    """True if the namespaces work. Tries them in another process, since no file shows what the kernel, a container or
+    AppArmor allows."""
     with tempfile.TemporaryDirectory(prefix="sagelet-probe-") as directory:
         network = "isolated" if isolate_network else "shared"
         command = shim_command("--probe", directory, namespaces, network)

@@ -1,4 +1,4 @@
-"""Keeps packages that were installed from a requirements file, for all hosts that ask for the same.
+"""Keeps packages that were installed from a requirements file, for all hosts with the same requirements.
 
 Standard library only: a host looks for them, and installs them if they are missing. Below `DATA/environments`:
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 DIRECTORY = "environments"
 KEPT, MAKING, LOCKS, USERS, LOCK = "kept", "making", "locks", "users", "lock"
-#: Seconds that a host waits for another host that installs the same, and between two checks.
+#: Seconds that a host waits for another host that installs the same packages, and seconds between two checks.
 PATIENCE_S, LOOK_S = 600.0, 0.2
 #: Seconds to wait for the lock of counting.
 COUNTING_S = 30.0

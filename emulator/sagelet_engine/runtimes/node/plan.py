@@ -1,7 +1,7 @@
-"""The protocol between a server and the keeper of a host: what `plan.json` holds. Standard library only.
+"""The protocol between a server and the shim of a host: what `plan.json` holds. Standard library only.
 
-The server writes a plan before it starts a keeper. On a cluster's node the keeper completes it with what only the node
-knows (`namespaces`, `hosts`). A member that a plan does not need may be missing.
+The server writes a plan before it starts a shim. On a cluster's node the shim completes it with what only the node
+knows (`namespaces`, `hosts`). Members that a plan does not need may be missing.
 """
 
 from typing import TypedDict, cast
@@ -53,12 +53,12 @@ class Container(TypedDict):
     arguments: list[str]
     name: str
     labels: dict[str, str]
-    #: Source on the node, target, whether it is read-only. A mount below another one comes later.
+    #: Source on the node, target, True if read-only. A mount below another one comes later.
     mounts: list[tuple[str, str, bool]]
     shm_bytes: int
     memory_bytes: int | None
     cpus: int | None
-    #: Whether the root file system is read-only.
+    #: True if the root file system is read-only.
     read_only: bool
     as_root: bool
     #: Directories whose owner becomes the container's user.
@@ -80,7 +80,7 @@ class Plan(TypedDict, total=False):
     opt_ml: str
     #: Paths in /opt/ml that are read-only.
     read_only: list[str]
-    #: Source, target in /opt/ml, whether it is read-only.
+    #: Source, target in /opt/ml, True if read-only.
     mounts: list[tuple[str, str, bool]]
     hostname: str
     #: Addresses of the job's hosts by their names.
@@ -90,7 +90,7 @@ class Plan(TypedDict, total=False):
     most_processes: int
     #: `root`, `user`, `none` (host_trial.Namespaces) or `container`.
     namespaces: str
-    #: Whether the host has GPUs, which the node's Slurm chooses.
+    #: True if the host has GPUs. The node's Slurm chooses them.
     gpus: bool
     #: None if the host is a process tree.
     container: Container | None
@@ -101,7 +101,7 @@ class Plan(TypedDict, total=False):
 
 
 class End(TypedDict, total=False):
-    """What `exit.json` says of a host that has ended (`host_end.py` reads it, and trusts nothing in it)."""
+    """The content of `exit.json`: how a host ended (`host_end.py` reads it, and trusts nothing in it)."""
 
     exit_code: int | None
     #: Why there is no exit code, or what the container's engine said.
@@ -115,7 +115,7 @@ class End(TypedDict, total=False):
     interrupted: bool
     #: The cluster's time limit was over.
     time_over: bool
-    #: The requests that the keeper got, one letter each.
+    #: The requests that the shim got, one letter each.
     heard: str
 
 

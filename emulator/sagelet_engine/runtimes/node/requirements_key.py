@@ -1,4 +1,4 @@
-"""One name for everything that the packages of a requirements file depend on. Standard library only."""
+"""Makes one key from everything that determines the packages of a requirements file. Standard library only."""
 
 import codecs
 import hashlib
@@ -36,7 +36,7 @@ _NOTES = (".dist-info", ".egg-info", ".egg-link")
 
 #: pip's settings that say where it installs, or that it does not install.
 _ELSEWHERE = frozenset({"target", "prefix", "root", "python", "dry_run", "editable"})
-#: pip's settings that name files and directories without effect on what is installed.
+#: pip's settings that name files and directories but do not change what is installed.
 _ASIDE = frozenset({"cache_dir", "cert", "client_cert", "log", "log_file", "local_log", "src"})
 _CONSTRAINT, _REQUIREMENT = "constraint", "requirement"
 #: Variables that affect how a package is built.

@@ -1,6 +1,6 @@
 """The process runtime: each host is a process tree of this machine.
 
-A keeper (`host_shim.py`) holds each tree and outlives the server.
+A shim (`host_shim.py`) holds each tree and outlives the server.
 
 The state of a host is in the files of its `run_dir` (`host_files.py`); `state_dir` maps a job id to them. Memory and
 shared memory are the machine's own: their limits are not enforced. The number of processes is limited where the system
@@ -45,9 +45,9 @@ class StandIn:
     command: tuple[str, ...]
     #: PYTHONPATH of what the command imports.
     python_path: str = ""
-    #: The only image that it stands in for.
+    #: The only image that this environment replaces.
     image: str = ""
-    #: Variants of the image, and whether the packages here are theirs.
+    #: Maps each variant of the image to True if this environment has that variant's packages.
     variants: Mapping[str, bool] = field(default_factory=dict)
     #: The directory that keeps packages which jobs install from a requirements file, or None if none are kept.
     keep: Path | None = None
@@ -56,7 +56,7 @@ class StandIn:
 
 
 def has_stand_in_for(stand_in: StandIn, image: str) -> bool:
-    """Whether the stand-in has the packages of the image. Raises ClientFault for an image that it does not replace."""
+    """True if the stand-in has the image's packages. Raises ClientFault for an image that it does not replace."""
     if image in stand_in.variants:
         return stand_in.variants[image] and not stand_in.missing
     if image != stand_in.image:
@@ -97,7 +97,7 @@ class ProcessRuntime:
         self._ports = PortLeases(state_dir / "ports")
 
     def namespaces(self) -> Namespaces:
-        """Returns what this machine allows. It is tried out once."""
+        """Returns the namespaces that this machine allows. The first call tries them out."""
         with self._probing:
             self._namespaces = self._namespaces or best_namespaces()
             return self._namespaces
@@ -130,7 +130,7 @@ class ProcessRuntime:
             return ended
         if held_files.is_locked(run_dir / host_files.LOCK):
             return Observation(running=True)
-        # The keeper writes exit.json before it frees the lock, so look again before calling it dead.
+        # The shim writes exit.json before it frees the lock, so look again before calling it dead.
         return _ended(run_dir) or self._bury(run_dir)
 
     def usage(self, handle: Handle) -> Usage | None:
@@ -151,7 +151,7 @@ class ProcessRuntime:
         started = json_files.read_json(run_dir / host_files.STARTED)
         if started is None or not self.observe(handle).running:
             return
-        # The lock is held, so the keeper lives and the process id is still its own.
+        # The lock is held, so the shim lives and the process id is still its own.
         with contextlib.suppress(ProcessLookupError):
             os.kill(started["pid"], signal.SIGUSR1 if force else signal.SIGTERM)
 
@@ -163,7 +163,7 @@ class ProcessRuntime:
     def reap(self, job_id: str) -> None:
         for handle in self.find(job_id):
             self.stop(handle, force=True)
-            # A keeper that was killed could not remove them.
+            # A shim that was killed could not remove them.
             shutil.rmtree(Path(handle.ref, host_packages.DIRECTORY), ignore_errors=True)
         failpoint(Failpoint.BEFORE_REAP)
         shutil.rmtree(self._index(job_id), ignore_errors=True)
@@ -217,7 +217,7 @@ class ProcessRuntime:
         json_files.write_json(entry, {"host": host.name, **run_dirs.noted(host.run_dir, self._state_dir.parent)})
 
     def _start_keeper(self, host: HostPlan) -> None:
-        """Starts the keeper and waits until it runs. A keeper that runs already is left alone."""
+        """Starts the shim and waits until it runs. A shim that runs already is left alone."""
         command = shim_command(str(host.run_dir.absolute()))
         with (host.run_dir / host_files.KEEPER_LOG).open("ab") as log:
             first = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -229,7 +229,7 @@ class ProcessRuntime:
             raise RuntimeUnavailable(f"{host.name} could not be started: {_last_words(host.run_dir)}")
 
     def _started(self, name: str, run_dir: Path) -> Handle:
-        """Returns the handle of a host whose keeper runs. `started.json` may be about to be written."""
+        """Returns the handle of a host whose shim runs. `started.json` may be about to be written."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while (started := json_files.read_json(run_dir / host_files.STARTED)) is None:
             if time.monotonic() > deadline:
@@ -238,21 +238,21 @@ class ProcessRuntime:
         return Handle(name, str(run_dir), started["started_ms"])
 
     def _bury(self, run_dir: Path) -> Observation:
-        """Kills the processes of a host whose keeper was killed, and writes its end: nobody else will."""
+        """Kills the processes of a host whose shim was killed, and writes the host's end in the shim's place."""
         started = json_files.read_json(run_dir / host_files.STARTED)
         if started is None:
             return Observation(running=False, error="the host was never started")
         if _is_of(started, run_dir):
             host_files.kill_by_cookie(started["cookie"])
             host_limits.remove_left(host_limits.group_of(started["cookie"]))
-            error = f"the keeper of the host ended unexpectedly. {_last_words(run_dir)}"
+            error = f"the host's shim ended unexpectedly. {_last_words(run_dir)}"
         else:
             error = "the host runs in the data directory that this one is a copy of"
         ended = Observation(running=False, error=error, finished_ms=self._clock.now_ms())
         try:
             json_files.write_json(run_dir / host_files.EXIT, asdict(ended))
         except OSError as failed:
-            # The next call finds the same and tries again.
+            # The next call finds the same state and tries again.
             log.warning("the end of a host cannot be noted: %s", failed)
         return ended
 
@@ -260,7 +260,7 @@ class ProcessRuntime:
 def _is_of(started: Mapping[str, Any], run_dir: Path) -> bool:
     """True if a host was started in this directory. False if in another directory, of which this one is a copy."""
     status = run_dir.stat()
-    # An older keeper did not note its directory; its host counts as started here.
+    # An older shim did not note its directory; its host counts as started here.
     return list(started.get("directory", (status.st_dev, status.st_ino))) == [status.st_dev, status.st_ino]
 
 
@@ -270,6 +270,6 @@ def _ended(run_dir: Path) -> Observation | None:
 
 
 def _last_words(run_dir: Path) -> str:
-    """The end of what the keeper itself printed: a traceback, if anything."""
+    """Returns the last 2,000 characters that the shim itself printed: a traceback, or nothing."""
     said = nofollow.read(run_dir, host_files.KEEPER_LOG, 1024**2) or b""
     return said.decode(errors="replace").strip()[-2000:]

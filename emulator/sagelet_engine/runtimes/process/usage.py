@@ -1,4 +1,4 @@
-"""What a tree of processes uses of the machine."""
+"""Measures the CPU time and memory of a tree of processes."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,11 +9,11 @@ from sagelet_engine.model.runtime import Usage
 
 
 def below(keeper: int) -> Usage | None:
-    """Returns the usage of all processes that a host's keeper started, or None if the keeper is gone.
+    """Returns the usage of all processes that a host's shim started, or None if the shim is gone.
 
-    The time of a process that has ended is in the children's time of whoever waited for it, and orphans come to the
-    keeper, so the sum loses nothing. Memory that processes share is counted once, by the largest share: the sum of
-    what each holds for itself is exact, the rest is a lower bound. (PSS would be exact, and walks all page tables.)
+    The CPU time of an ended process is in the children's time of the process that waited for it. The shim waits for
+    orphans, so the sum loses nothing. Private memory is summed and exact. Shared memory is counted once, as the largest
+    share of one process, so it is a lower bound. (PSS would be exact, but walks all page tables.)
     """
     try:
         parent = psutil.Process(keeper)

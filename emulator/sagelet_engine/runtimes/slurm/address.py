@@ -1,4 +1,4 @@
-"""The address by which a cluster's nodes reach the endpoint. It is checked at the start, before a job waits in vain."""
+"""The address by which a cluster's nodes reach the endpoint. The server checks it at its start, not when a job runs."""
 
 import ipaddress
 import socket
@@ -18,9 +18,9 @@ class Address:
 
 
 def check_address(name: str | None, host: str, *, auth: bool, tls: bool) -> Address:
-    """`name`: --slurm-address, or None for --host. Raises SettingsError.
+    """Returns the address that nodes use. `name`: --slurm-address, or None for --host. Raises SettingsError.
 
-    An unencrypted connection would show a job's credentials and data to anybody on the nodes' network.
+    A connection without encryption is refused: it would show a job's credentials and data to the nodes' network.
     """
     given = name or host
     said = f"--slurm-address {name}" if name else f"--host {host} (there is no --slurm-address)"

@@ -1,4 +1,4 @@
-"""Runs Slurm's commands: no other module does. Their output is read in formats that are made for programs.
+"""Runs Slurm's commands. No other module does. It reads their output in formats that are made for programs.
 
 `squeue --json` is not used, although it exists: on Slurm 22.05 it ignores filters, takes 4 KB for each job of the whole
 cluster, and its fields have changed their types with nearly every release since. `--Format` with our own separators is
@@ -42,7 +42,7 @@ _UNAVAILABLE = (
     "QOSMaxSubmitJobPerUserLimit",
     "Maximum job count reached",
 )
-#: Options of sacct: for what slurmdbd keeps, or for what JobCompType keeps (jobcomp/filetxt: one file for all jobs).
+#: Options of sacct: none for slurmdbd's records, --completion for JobCompType's (jobcomp/filetxt: one file for all jobs).
 _ACCOUNTS = ((), ("--completion",))
 #: Part of the message about a job that the controller has forgotten.
 _UNKNOWN_JOB = "Invalid job id specified"

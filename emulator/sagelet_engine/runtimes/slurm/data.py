@@ -1,6 +1,6 @@
-"""Whether a cluster's nodes can see the data directory, as far as this machine can tell.
+"""Checks if a cluster's nodes can see the data directory, as far as this machine can tell.
 
-A local disk may be exported to the nodes, and only a Slurm job could find that out. So this gives a warning, no more.
+A local disk may be exported to the nodes, and only a Slurm job could find that out. So it only causes a warning.
 """
 
 import re
@@ -49,7 +49,7 @@ def _kind_of(path: Path, mounts: str) -> str:
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")
         place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields.split(" ")[4])
-        # Of several mounts at one path only the last is visible.
+        # If several mounts are at one path, only the last is visible.
         if path.is_relative_to(place) and len(place) >= len(found[0]):
             found = place, rest.split(" ")[0]
     return found[1]

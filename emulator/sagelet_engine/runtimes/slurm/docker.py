@@ -1,9 +1,9 @@
-"""Runs a host as a container of its node's own Docker Engine: what a keeper asks of `docker`. Standard library only.
+"""Runs a host as a container of its node's own Docker Engine, for the shim of the node. Standard library only.
 
 The container is a process of the daemon, not of Slurm's step, so neither Slurm's signals nor its limits reach it. The
-attached client passes signals on; the limits are given to the container again. Whoever comes first removes it: its
-keeper at its end, or shortly before Slurm would kill the keeper; the allocation's script after a keeper was killed
-(`python -I -S docker.py OWNER`); or this server's next keeper on the node.
+attached client passes signals on; the limits are given to the container again. One of these removes the container:
+its shim, at the container's end or shortly before Slurm would kill the shim; the allocation's script, if a shim was
+killed (`python -I -S docker.py OWNER`); or this server's next shim on the node.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ class Container(host_shim.Body):
         return {**plan, "command": command, "environment": {**os.environ, **lines}, "directory": os.getcwd()}
 
     def terminate(self, child: int) -> None:
-        """Signals the container directly: the client passes nothing on before the container runs."""
+        """Signals the container directly, since the client passes no signal on before the container runs."""
         deadline = time.monotonic() + START_S
         while self._is_to_start() and time.monotonic() < deadline:
             if child not in host_files.descendants(os.getpid()):
@@ -162,7 +162,7 @@ def options(plan: Plan, slurm: Mapping[str, str], user: User | None, path: str =
                 processes=plan["most_processes"], shm_bytes=container["shm_bytes"], read_only=read_only
             )
         ),
-        # The keeper keeps the output.
+        # The shim keeps the output.
         "--log-driver=none", "--pull=never", f"--env-file={ENVIRONMENT}",
     ]  # fmt: skip
     # The file cannot hold values with line ends. Docker takes these from the client's environment.
@@ -277,7 +277,7 @@ def _path_of(image: str) -> str:
 
 
 def _is_rootless() -> bool:
-    """True for a rootless engine. Its root is this user already."""
+    """True for a rootless engine, in whose containers root is this user already."""
     return "rootless" in _docker("info", "--format", "{{.SecurityOptions}}")
 
 
@@ -311,6 +311,6 @@ def _docker(*arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    # It is short, and must not be cut off by a signal.
+    # The cleaning is short, and no signal may interrupt it.
     signal.pthread_sigmask(signal.SIG_BLOCK, host_shim.FORWARDED)
     remove(sys.argv[1], os.environ["SLURM_JOB_ID"])

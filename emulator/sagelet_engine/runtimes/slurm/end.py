@@ -1,4 +1,4 @@
-"""How a host of an allocation ended, from its own `exit.json` and from Slurm's state of the job."""
+"""Decides how a host of an allocation ended, from its own `exit.json` and from Slurm's state of the job."""
 
 from dataclasses import dataclass, replace
 
@@ -10,13 +10,13 @@ KILLED, TERMINATED = 137, 143
 #: States in which the job's time was over.
 TIME = frozenset({"TIMEOUT", "DEADLINE"})
 NODES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-#: States in which Slurm ended the hosts for other reasons than their own, so their exit codes say nothing.
+#: States in which Slurm ended the hosts for a reason outside of them, so their exit codes do not count.
 FAULTS = NODES | {"CANCELLED"}
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The end that a keeper wrote, or a server in its place."""
+    """The end that a shim wrote, or a server in its place."""
 
     observation: Observation
     heard: str
@@ -24,8 +24,8 @@ class Ended:
     def is_own(self, asked: str) -> bool:
         """True if no state of Slurm's job could change this end. `asked`: the host's control file.
 
-        False if Slurm may have signalled the host, since its command may have ended of that before its keeper heard
-        of it. Also False if something else, such as the kernel for memory, may have killed the host.
+        False if Slurm may have signalled the host: its command may have ended of the signal before its shim got it.
+        Also False if something else may have killed the host, such as the kernel for memory.
         """
         if files.SLURM_ENDS in self.heard + asked or files.SIGNAL in self.heard:
             return False
@@ -51,8 +51,8 @@ def end_of(ended: Ended | None, job: SlurmJob | None, state: str | None, asked: 
     if state == "OUT_OF_MEMORY":
         return replace(own, out_of_memory=True, exit_code=own.exit_code or KILLED)
     if own.exit_code == KILLED and files.SIGNAL in heard and state not in FAULTS:
-        # A container that did not end with the others when Slurm told it to. Being killed was not its failure, and must
-        # not be taken for the cause of its peers' ends.
+        # The container did not end with the others when Slurm signalled them, so it was killed. That was not a failure
+        # of its own, and must not count as the cause of its peers' ends.
         return replace(own, exit_code=TERMINATED)
     if own.exit_code is not None and state not in FAULTS:
         return own

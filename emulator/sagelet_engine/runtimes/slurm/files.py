@@ -1,4 +1,4 @@
-"""The files through which an allocation, its hosts' keepers and servers of any age communicate. Standard library only.
+"""The files through which an allocation, its hosts' shims and servers of any age communicate. Standard library only.
 
 In the allocation's directory:
 
@@ -9,7 +9,7 @@ In the allocation's directory:
 - `controls`: the control file of each host, one a line; written by the server.
 - `go.json`: the hosts may start, and where their files are; written by the server.
 - `ending`: replaces the control files where nodes share no files; the server passes it on.
-- `slurm.log`: what script, srun and keepers print.
+- `slurm.log`: what script, srun and shims print.
 
 In the `run_dir` of a host, beside those of `host_files.py`: `control`, and `usage.json`, the answer to a question in
 `control`.

@@ -1,14 +1,14 @@
-"""A host as a container of apptainer's or enroot's, from a file of the image. Standard library only; on the node.
+"""Runs a host as a container of apptainer or enroot, from an image file. Standard library only; it runs on the node.
 
-Neither has a daemon: the container is a descendant of the keeper, so Slurm's limits bind it, Slurm's signals reach it,
-and nothing of it can be left. **Nobody has run this with the real programs**; it follows what they say:
+Neither program has a daemon: the container is a descendant of the shim. So Slurm's limits and signals reach it, and no
+process of it can be left behind. **Nobody has run this with the real programs**; it follows their sources:
 
-- apptainer's process passes signals on to the container's first one where no terminal is its own (its
-  `prepare_linux.go`: "cases we need to propagate signals to container process: when pgrp == 0 because container won't
-  run in a terminal"; `monitor_linux.go`), and ends with its exit code. What Slurm signals hears of it twice.
-- enroot becomes the command, by exec alone (its `runtime.sh`: "exec enroot-unshare", "exec enroot-switchroot"), so it
-  is the command that hears a SIGTERM. pyxis runs enroot inside of a step of Slurm's, so here in one of an `srun` of its
-  own, and that kills its tasks when it gets a SIGTERM (Slurm 22.05 here: "srun: forcing job termination ... Killed").
+- If apptainer has no terminal, it passes signals on to the container's first process and ends with that process's exit
+  code (`prepare_linux.go`: "cases we need to propagate signals to container process: when pgrp == 0 because container
+  won't run in a terminal"; `monitor_linux.go`). So a process that Slurm signals gets the signal twice.
+- enroot replaces itself by the command with exec (`runtime.sh`: "exec enroot-unshare", "exec enroot-switchroot"), so
+  the command itself gets a SIGTERM. pyxis runs enroot inside a step of Slurm's. Here that would be a step of an `srun`
+  of its own, which kills its tasks when it gets a SIGTERM (Slurm 22.05: "srun: forcing job termination ... Killed").
 """
 
 import os
@@ -75,7 +75,7 @@ class ImageFile(host_shim.Body):
         return super().end(code, error)
 
     def root(self) -> int:
-        """0: the container's processes descend from the keeper."""
+        """Returns 0, since the container's processes descend from the shim."""
         return 0
 
 

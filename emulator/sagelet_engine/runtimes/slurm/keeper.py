@@ -4,7 +4,7 @@ srun runs it as `python -I -S keeper.py ALLOCATION_DIRECTORY`; standard library 
 file system that the nodes share with the server.
 
 Requests are bytes that are appended to the host's `control` file. So a host can be stopped while Slurm's controller is
-away, and only its command is told. A signal of Slurm's would reach every process of the task.
+away, and the request reaches only its command. A signal from Slurm would reach every process of the task.
 """
 
 import os
@@ -27,8 +27,8 @@ from sagelet_engine.runtimes.slurm import images as slurm_images
 from sagelet_engine.runtimes.slurm import usage as slurm_usage
 
 POLL_S = 0.25
-#: Seconds by which a signal may reach the keeper after the command: if the command ended of it, and if it may have
-#: handled it.
+#: Seconds by which a signal may reach the shim later than the command: LATE_S if the command ended because of it,
+#: HEEDED_S if the command may have handled it.
 LATE_S, HEEDED_S = 1.0, 0.2
 CONTAINERS: dict[str, type[slurm_docker.Container | slurm_images.ImageFile]] = {
     "docker": slurm_docker.Container,
@@ -111,7 +111,7 @@ def main(allocation: str) -> int:
 
 def finished(plan: Plan, addresses: dict[str, str]) -> Plan:
     """Completes the plan with what only the node knows."""
-    # An isolated network has no other host, and not the node's address.
+    # An isolated network has neither the other hosts nor the node's address.
     plan["hosts"] = dict.fromkeys(addresses, "127.0.0.1") if plan["isolate_network"] else addresses
     if plan["container"] is not None:
         return {**plan, "namespaces": "container"}

@@ -20,9 +20,9 @@ from sagelet_engine.runtimes.slurm.rules import SlurmRules
 from sagelet_engine.runtimes.slurm.sizes import NodeKind, size_options
 from sagelet_engine.runtimes.slurm.staging import Staging
 
-#: Seconds between looks at the queue. If the controller is slow they are longer, since it serves others, too.
+#: Seconds between looks at the queue. They grow if the controller is slow, since it serves others, too.
 LOOK_S = 1.0
-#: A look may get this many times as old as it took.
+#: The result of a look is used for this many times the seconds that the look took.
 SHARE = 20
 #: Seconds between looks at the nodes' sizes.
 KINDS_S = 60.0
@@ -78,7 +78,7 @@ class SlurmQueue:
         return (self._state_dir / quote(job_id, safe="")).absolute()
 
     def submit(self, order: AllocationRequest) -> None:
-        """See the port. Looks up a submission whose number an earlier server could not write down before it ended."""
+        """See the port. First looks for a submission of an earlier server that ended before it noted the number."""
         directory = self.directory(order.job_id)
         directory.mkdir(parents=True, exist_ok=True)
         with _alone(directory) as lock:
@@ -122,7 +122,7 @@ class SlurmQueue:
         return None if known is None else known["number"]
 
     def job(self, job_id: str) -> SlurmJob | None:
-        """Returns what Slurm knows of an allocation, about a second old, or None if it has forgotten it."""
+        """Returns what Slurm knows about an allocation, about a second old, or None if Slurm has forgotten it."""
         return self.look().get(job_id)
 
     def state(self, job_id: str) -> str | None:
@@ -131,15 +131,15 @@ class SlurmQueue:
         return None if number is None else self._slurm.state(number)
 
     def accounted(self, job_id: str) -> str | None:
-        """Returns the state of an allocation that the controller has forgotten. None if accounting has it neither."""
+        """Returns the state of an allocation that the controller has forgotten, or None if accounting lacks it, too."""
         number = self.number(job_id)
         return None if number is None else self._slurm.accounted(number)
 
     def cancel(self, job_id: str) -> None:
         """Cancels the allocation in any state. A missing one is not an error.
 
-        Slurm says which allocation it is. A number on the disk may be reused by now, or may belong to the directory
-        that this one is a copy of.
+        The allocation is looked up in Slurm. Slurm may have reused a number that is noted on the disk, or the number
+        may belong to the directory that this one is a copy of.
         """
         known = self.number(job_id) is not None
         if (job := self.look(anew=not known).get(job_id)) is not None:

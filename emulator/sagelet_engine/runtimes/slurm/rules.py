@@ -1,4 +1,4 @@
-"""Which partition, account and QOS a job gets, by its role, its tags and its instance type: a TOML file.
+"""A TOML file of rules: which partition, account and QOS a job gets by its role, its tags and its instance type.
 
     [default]
     partition = "cpu"
@@ -16,8 +16,8 @@
     cpus = "32"
     options = ["--exclude=old[1-4]"]
 
-The first rule applies of which all patterns match (as in a shell, and with case). What it leaves out comes from the
-default. A rule with `refuse` fails the job with that text. What neither says is left to Slurm.
+The first rule applies whose patterns all match (as in a shell, case-sensitive). Members that it leaves out come from
+the default. Slurm decides what neither of them sets. A rule with `refuse` fails the job with that text.
 """
 
 import re
@@ -86,7 +86,7 @@ _RUNTIMES_OWN = frozenset(
 
 @dataclass(frozen=True)
 class Placement:
-    """What sbatch is asked for. The runtime takes the rest from the instance type, or leaves it to Slurm."""
+    """What a rule asks of sbatch. The runtime takes the rest from the instance type, or leaves it to Slurm."""
 
     #: By the file's names: partition, account, qos, constraint, reservation, gres, memory, cpus.
     places: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """The slurm runtime: a job is an allocation of a cluster's nodes, a host is a task on one of them.
 
-Slurm says how far an allocation is (`queue.py`). The files of hosts and allocations on the shared file system say what
-the hosts do (`files.py`, `host_files.py`). If a host left no `exit.json` there, Slurm's last state of the job decides.
+Slurm reports the state of an allocation (`queue.py`). Files of hosts and allocations on the shared file system report
+what the hosts do (`files.py`, `host_files.py`). If a host left no `exit.json`, Slurm's last state of the job decides.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ from sagelet_engine.runtimes.slurm.queue import HOLDING, UNDER_WAY, WAITING, Slu
 
 #: Seconds after the end of an allocation in which a host's `exit.json` may still be on its way through NFS.
 SETTLE_S = 3.0
-#: Seconds for a keeper to do what it was asked. Then Slurm is asked.
+#: Seconds for a shim to obey a request. Then Slurm is asked to end the job.
 KEEPER_S = 20.0
-#: Seconds for a keeper to report what its host uses.
+#: Seconds for a shim to report what its host uses.
 ANSWER_S = 3.0
-#: Seconds until an allocation whose hosts have ended, but which has not, is cancelled.
+#: Seconds after the end of its hosts until an allocation that has not ended by itself is cancelled.
 LEAVE_S = 10.0
-#: Seconds until the first look at whether it has ended. Each next pause is twice as long.
+#: Seconds until the first look if such an allocation has ended. Each next pause is twice as long.
 LEAVE_LOOK_S = 0.25
 #: Seconds between two looks at the file of a host's end, while its output is followed.
 END_S = 0.25
@@ -116,12 +116,12 @@ class SlurmRuntime:
             return Observation(running=True)
         if not self._settled(job_id):
             return Observation(running=True)
-        # The host may have written its end meanwhile: that counts.
+        # The host may have written its end meanwhile. That end counts.
         state = self._queue.accounted(job_id) if job is None else job.state
         return self._bury(run_dir, end_of(_ended(run_dir), job, state, _asked(run_dir), self._log_of(job_id)))
 
     def usage(self, handle: Handle) -> Usage | None:
-        """Asks the keeper, and waits for its answer."""
+        """Asks the shim, and waits for its answer."""
         _, run_dir = _parts(handle)
         if not (run_dir / host_files.STARTED).exists() or (run_dir / host_files.EXIT).exists():
             return None
@@ -185,7 +185,7 @@ class SlurmRuntime:
         json_files.write_json(host.run_dir / host_files.PLAN, self._task.content(plan, host, port))
 
     def _insist(self, job_id: str, run_dir: Path) -> None:
-        """Has Slurm end the job if a keeper does not kill its host when asked: it is dead or stuck."""
+        """Makes Slurm end the job if a shim did not kill its host when asked, since that shim is dead or stuck."""
         with self._guard:
             asked = self._forced.get(f"{job_id} {run_dir}")
         if asked is not None and time.monotonic() - asked > KEEPER_S:
@@ -222,7 +222,7 @@ class SlurmRuntime:
             return False
 
     def _log_of(self, job_id: str) -> str:
-        """Returns the end of what script, srun and keepers printed."""
+        """Returns the end of what script, srun and shims printed."""
         try:
             with nofollow.open_path(self._queue.directory(job_id) / files.LOG) as log:
                 log.seek(max(0, os.fstat(log.fileno()).st_size - MOST_LOG))
@@ -232,7 +232,7 @@ class SlurmRuntime:
 
 
 class _Rarely:
-    """Asks at most every END_S seconds, since each look at a file may go to the file system's server."""
+    """Limits a check to one in END_S seconds, since each look at a file may go to the file system's server."""
 
     def __init__(self, ask: Callable[[], bool]) -> None:
         self._ask = ask

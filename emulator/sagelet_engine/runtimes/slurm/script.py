@@ -1,4 +1,4 @@
-"""The batch script of an allocation and the options of its sbatch. Pure functions, tested against recorded texts."""
+"""Makes the batch script of an allocation and sbatch's options. Pure functions, tested against recorded texts."""
 
 import shlex
 import string
@@ -9,21 +9,21 @@ from sagelet_engine.model.cluster import AllocationRequest
 from sagelet_engine.runtimes.slurm import files
 from sagelet_engine.runtimes.slurm.rules import Placement
 
-#: Begins the comment of each of sagelet's Slurm jobs, by which they are found.
+#: The beginning of each comment. sagelet finds its Slurm jobs by their comments.
 MARK = "sagelet"
 KEEPER = Path(__file__).with_name("keeper.py")
 #: Seconds that nodes wait for the server to bring the job's data before they are given back.
 PATIENCE = 3600
-#: Looks for `go.json` in a second.
+#: How many times a second the script looks for `go.json`.
 LOOKS = 5
 #: Seconds added to the time limit. Slurm may signal a minute early, and sagelet itself ends the job while it runs.
 SLACK_SECONDS = 120
 
 _SCRIPT = string.Template("""\
 #!/bin/sh
-# Made by sagelet: one allocation, with one keeper of a host on each node.
+# Made by sagelet: one allocation, with the shim of one host on each node.
 ${prologue}cd $directory || exit 70
-# Another script of the same order, as after a crash in the middle of sbatch, is one too many.
+# A crash in the middle of sbatch may submit this script twice. The second one ends at once.
 mkdir $claimed 2>/dev/null || exit 0
 
 scontrol show hostnames "$$SLURM_JOB_NODELIST" >$nodes || exit 71
@@ -64,7 +64,7 @@ ${epilogue}exit "$$code"
 """)
 
 
-#: Slurm kills the keepers of the other nodes when one has failed.
+#: Slurm kills the shims of the other nodes when one has failed.
 _EPILOGUE = string.Template("""\
 end=$$code
 if [ "$$end" != 0 ]; then
@@ -79,9 +79,9 @@ code=$$end
 def script(
     directory: Path, python: str, prologue: str = "", around: Sequence[str] = (), afterwards: Sequence[str] = ()
 ) -> str:
-    """`python` is the interpreter of the nodes; `around` runs the keeper.
+    """Returns the batch script. `python` is the nodes' interpreter; `around` is the command that runs the shim.
 
-    `afterwards` runs on each node when a keeper has failed.
+    `afterwards` runs on each node when a shim has failed.
     """
     keeper = [*around, python, "-I", "-S", str(KEEPER), str(directory)]
     return _SCRIPT.substitute(

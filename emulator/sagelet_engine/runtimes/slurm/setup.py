@@ -1,4 +1,4 @@
-"""Sets up the slurm runtime of a server. What it needs is checked at the start, before a job waits in vain."""
+"""Sets up the slurm runtime of a server. Checks what it needs at the server's start, before any job waits for it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,13 +25,16 @@ MEMORY_S = 60
 @dataclass(frozen=True)
 class SlurmSetup:
     runtime: SlurmRuntime
-    #: Which Slurm it is, for people.
+    #: A text for people that says which Slurm this is.
     reason: str
     listen: tuple[str, ...]
 
 
 def set_up(settings: Settings, owners: Sequence[str], stand_in: StandIn, clock: Clock) -> SlurmSetup:
-    """`owners`: names of the data directory; new jobs get the first. Raises SettingsError with the remedy."""
+    """Returns the runtime. `owners`: names of the data directory; new jobs get the first.
+
+    Raises SettingsError with the remedy.
+    """
     address = check_address(settings.slurm_address, settings.host, auth=settings.auth, tls=settings.tls)
     rules = read_rules(settings.slurm_rules) if settings.slurm_rules is not None else SlurmRules()
     slurm = Slurm()

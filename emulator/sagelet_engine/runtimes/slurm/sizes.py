@@ -1,7 +1,8 @@
-"""How many CPUs and how much memory a job asks a node for: its instance type's, or the node's if that is less.
+"""Chooses the CPUs and the memory that a job asks of a node: its instance type's, or the node's if those are less.
 
-The cluster of a lab rarely has nodes of AWS's sizes. A job that asks for more than there is runs on what there is, as
-CPUs stand in for GPUs; only rules ask for exact sizes. Slurm's own defaults would be one CPU, and often all memory.
+The cluster of a lab rarely has nodes of AWS's sizes. A job whose instance type is larger than the nodes runs on these
+nodes, just as CPUs stand in for GPUs. Only rules ask for exact sizes. Slurm's own defaults would be one CPU, and often
+all memory.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ class NodeKind:
     """Nodes of a partition that have the same size."""
 
     partition: str
-    #: Whether the partition is the cluster's default, for jobs that name none.
+    #: True if the partition is the cluster's default, for jobs that name none.
     is_default: bool
     #: The most GPUs of one kind.
     gpus: int

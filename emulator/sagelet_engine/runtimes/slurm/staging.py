@@ -1,6 +1,6 @@
 """Prepares allocations whose nodes share no file system with the server. Bytes go through the endpoint's S3.
 
-A node has the files that it works with at the same path as the server. So script and keepers are the same as with a
+A node has the files that it works with at the same path as the server. So script and shims are the same as with a
 shared file system, but each runs under a file-sync agent.
 """
 
@@ -44,7 +44,7 @@ class Staging:
     # --- at submission ----------------------------------------------------------------------------------------
 
     def prologue(self, order: AllocationRequest, directory: Path) -> str:
-        """For the allocation's script: makes its directory, and mirrors it as long as the script runs."""
+        """Returns the lines of the allocation's script that make its directory and mirror it while the script runs."""
         base = self._name(directory)
         self._courier.open(Route(order.account, order.region, order.job_id, ALLOCATION, base, files.LOG))
         ground = self._ground
@@ -67,13 +67,13 @@ class Staging:
 
     @property
     def around(self) -> list[str]:
-        """Returns the command that runs the keeper on each node."""
+        """Returns the command that runs the shim on each node."""
         return [*self._carrier, "host"]
 
     # --- at launch --------------------------------------------------------------------------------------------
 
     def check(self, plan: LaunchPlan) -> None:
-        """Raises ClientFault if the job needs more than files."""
+        """Raises ClientFault if the job needs file systems, warm pools or pipes, since only plain files are synced."""
         for host in plan.hosts:
             if host.mounts or host.cache is not None:
                 raise ClientFault(
@@ -94,7 +94,7 @@ class Staging:
             raise RuntimeUnavailable("the nodes of the allocation have not reached the endpoint yet")
 
     def bring(self, plan: LaunchPlan, directory: Path) -> None:
-        """Sends every host its files, then `go.json` to the script. What was sent before is not sent again."""
+        """Sends every host its files, then `go.json` to the script. Does not send anything twice."""
         (directory / files.CONTROLS).write_text(f"{directory}/{files.ENDING}\n")
         route = self._courier.route(plan.job_id, ALLOCATION)
         common = [self._name(directory / one) for one in (files.GO, files.CONTROLS, files.NODES, files.ADDRESSES)]
@@ -115,7 +115,7 @@ class Staging:
 
     def tell(self, job_id: str, run_dir: Path) -> None:
         """Sends a host's control file after it has grown."""
-        # A host that has got nothing yet gets it with its other files.
+        # A host to which nothing was sent yet gets the control file together with its other files.
         with contextlib.suppress(KeyError):
             if self._courier.route(job_id, run_dir.parent.name).sent > 0:
                 self._courier.send(job_id, run_dir.parent.name, [self._name(run_dir / files.CONTROL)])

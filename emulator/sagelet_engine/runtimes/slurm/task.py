@@ -21,7 +21,7 @@ Engine = Literal["docker", "apptainer", "enroot"]
 class Task(Protocol):
     @property
     def afterwards(self) -> tuple[str, ...]:
-        """The command that clears up on every node when a keeper has failed. Empty if none is needed."""
+        """The command that clears up on every node when a shim has failed. Empty if none is needed."""
         ...
 
     def has_image(self, image: str) -> bool:
@@ -29,7 +29,7 @@ class Task(Protocol):
         ...
 
     def check(self, plan: LaunchPlan) -> None:
-        """Raises ClientFault if the plan asks for more than it can give."""
+        """Raises ClientFault if the plan asks for more than this kind of task can give."""
         ...
 
     def content(self, plan: LaunchPlan, host: HostPlan, port: int) -> Plan:
@@ -74,7 +74,7 @@ class ContainerTask:
 
     @property
     def afterwards(self) -> tuple[str, ...]:
-        # Containers of other engines end with their keepers.
+        # Containers of other engines end with their shims.
         return (self.python, "-I", "-S", slurm_docker.__file__, self.owner) if self.engine == "docker" else ()
 
     def has_image(self, image: str) -> bool:
@@ -146,7 +146,10 @@ def patience(kill_wait: int) -> float:
 
 
 def _mounts(host: HostPlan) -> list[tuple[str, str, bool]]:
-    """Returns source on the node, target, and whether it is read-only. A mount below another one comes later."""
+    """Returns for each mount its source on the node, its target, and True if it is read-only.
+
+    A mount below another one comes later.
+    """
     opt_ml = host.opt_ml.absolute()
     return [
         (str(opt_ml), "/opt/ml", False),

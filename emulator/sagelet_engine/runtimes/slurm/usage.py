@@ -1,4 +1,4 @@
-"""What a host uses of its node, measured there by its keeper. Standard library only: a node may have no psutil.
+"""Measures the CPU time and memory of a host on its node, in its shim. Standard library only: psutil may be missing.
 
 It counts as `process/usage.py` does: a child's time counts for the process that waited for it, shared memory once.
 """

@@ -64,10 +64,10 @@ Mark = tuple[int, int]
 
 
 class FileSyncAgent:
-    """The mirror of one host's files on the node. `root` is the data directory."""
+    """Mirrors one host's files on the node. `root` is the data directory."""
 
     def __init__(self, parcels: Parcels, root: str, manifest: Manifest | None) -> None:
-        """Without `manifest`, the manifest comes with the first batch."""
+        """If `manifest` is None, it comes with the first batch."""
         self._parcels = parcels
         self._root = root
         self.manifest = manifest
@@ -78,7 +78,7 @@ class FileSyncAgent:
         #: The version of each file at the last look.
         self._seen: dict[str, Mark] = {}
         self._output_sent = 0
-        #: The batch that the server may not have. It is sent again unchanged, since it may have arrived.
+        #: The batch that the server may not have yet. It is sent again unchanged, since it may have arrived before.
         self._due: tempfile._TemporaryFileWrapper[bytes] | None = None
 
     def receive(self) -> None:
@@ -90,7 +90,7 @@ class FileSyncAgent:
                     # Raises if the answer was cut between two members.
                     answer.read()
             except (OSError, tarfile.TarError, http.client.HTTPException) as error:
-                raise EndpointAway(f"parcel {self._received + 1} was cut: {error}") from error
+                raise EndpointAway(f"batch {self._received + 1} was cut: {error}") from error
             self._received += 1
             self._known.update({name: mark for name, mark in self._look() if name not in self._known})
 
@@ -102,7 +102,7 @@ class FileSyncAgent:
         return True
 
     def send(self, *, last: bool = False) -> None:
-        """Sends files that have changed and are at rest; with `last`, all changed files, and then the host's end."""
+        """Sends changed files that are no longer being written. With `last`, sends all of them, then the host's end."""
         if self.manifest is None:
             return
         self._flush()
@@ -133,7 +133,7 @@ class FileSyncAgent:
         all_gone = sorted(self._known.keys() - looked.keys()) if without_end else []
         gone = _fitting(all_gone)
         if len(gone) < len(all_gone):
-            # Files to be sent may be at the paths of these files.
+            # Other files may have come to the paths of deleted files, and must wait for the next batch.
             resting = {}
         output = self._output(base, manifest)
         if not (resting or gone or output):
@@ -141,7 +141,7 @@ class FileSyncAgent:
         due = tempfile.TemporaryFile()  # noqa: SIM115  # closed when it is sent
         with tarfile.open(fileobj=due, mode="w") as archive:
             _add(archive, OUTPUT_PART, output, {OFFSET: str(self._output_sent)})
-            # Before files that may come at the same paths.
+            # Deletions come before files that may be at the same paths.
             _add(archive, DELETED, json.dumps(gone).encode() if gone else b"", {})
             for name in sorted(resting):
                 # It may be removed meanwhile.
@@ -217,7 +217,7 @@ def _stays(base: str, manifest: Manifest, parts: tuple[str, ...], target: str) -
 
 
 def _fitting(names: list[str]) -> list[str]:
-    """Returns as many names as one batch takes. The others are still gone at the next look."""
+    """Returns as many names as one batch takes. The next batch takes the others."""
     left = MOST_DELETED - 2
     for number, name in enumerate(names):
         left -= len(json.dumps(name)) + 2

@@ -1,9 +1,9 @@
-"""Batches between the server and hosts that share no file system with it: names, contents, and who may read and write.
+"""Batches of files between the server and hosts that share no file system with it: names, contents and access rules.
 
 Standard library only. The server, its nodes and its access control share these rules.
 
 A batch is an object `LAUNCH/HOST/down/N.tar` or `LAUNCH/HOST/up/N.tar` of the bucket `sagelet-staging-ACCOUNT`. The
-credentials of a job read what goes down to its own hosts, and write what comes up from them: nothing else.
+credentials of a job may only read batches down to its own hosts, and write batches up from them.
 """
 
 import re
@@ -15,7 +15,7 @@ from sagelet_engine.runtimes.slurm import files as slurm_files
 #: The name that stands for the script of an allocation, in the place of a host.
 ALLOCATION = "allocation"
 DOWN, UP = "down", "up"
-#: What the credentials of a job may do with its own batches.
+#: The actions that a job's credentials allow on its own batches.
 _RIGHTS = {DOWN: "s3:GetObject", UP: "s3:PutObject"}
 
 #: Members of a batch: bytes to append to the host's output, and names that are gone.

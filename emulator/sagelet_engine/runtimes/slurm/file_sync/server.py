@@ -4,8 +4,8 @@ Batches are objects of the endpoint's own S3, in one bucket for each account (`s
 launch id and the host. The server reads and writes them in process; nodes do so over HTTP, with the job's own
 credentials. A file for each host says how far the exchange has come, so it goes on after the server was killed.
 
-The job may have made what comes up. A batch that no host of sagelet sends fails its own job, and no other: the batches
-of other jobs are taken as usual.
+A batch may have been made by the job itself. A batch that no host of sagelet would send fails its own job. Batches of
+other jobs are taken in as usual.
 """
 
 import base64
@@ -51,7 +51,7 @@ class Route:
     region: str
     launch_id: str
     host: str
-    #: Its directory, relative to the data directory. It can change nothing outside of it.
+    #: The host's directory, relative to the data directory. Its batches can change nothing outside of this directory.
     base: str
     #: Files in it, or empty if it has none.
     output: str = ""
@@ -61,7 +61,7 @@ class Route:
     #: Number of batches so far.
     sent: int = 0
     received: int = 0
-    #: Why its batches are not accepted any more, or empty if they are.
+    #: Why the server no longer accepts its batches, or empty if it does.
     failed: str = ""
 
     @property
@@ -125,7 +125,7 @@ class FileSyncServer:
         with self._guard:
             route = self.route(launch_id, host)
             number = route.sent + 1
-            # An earlier server sent it but was killed before it wrote that down. The node may have it.
+            # A killed server may have sent batches without noting that. The node may have them.
             while self._is_there(route, parcel(DOWN, number)):
                 number += 1
             key = f"{route.prefix}{parcel(DOWN, number)}"
@@ -158,7 +158,7 @@ class FileSyncServer:
                     where = (bucket, "" if named is None else f"{named.launch_id}/{named.host}/")
                     try:
                         if named is None or where not in routes:
-                            # It is from a host that is closed, or not from sagelet.
+                            # The batch is from a host that is closed, or not from sagelet.
                             self._objects.delete(account, region, bucket, key)
                         elif named.direction == UP and where not in waiting:
                             routes[where] = self._take(routes[where], key, named.number)
@@ -183,7 +183,7 @@ class FileSyncServer:
         """
         due = route.received + 1
         if not route.failed and number > due and self._is_there(route, parcel(UP, due)):
-            raise _Later(f"parcel {due} comes first")
+            raise _Later(f"batch {due} comes first")
         if not route.failed and number >= due:
             route = self._received(route, key, number)
         self._objects.delete(route.account, route.region, route.bucket, key)
@@ -195,7 +195,7 @@ class FileSyncServer:
     def _received(self, route: Route, key: str, number: int) -> Route:
         try:
             if number > route.received + 1:
-                raise BadParcel(f"parcel {number} came before parcel {route.received + 1}")
+                raise BadParcel(f"batch {number} came before batch {route.received + 1}")
             with TemporaryDirectory(dir=self._state) as scratch:
                 archive = Path(scratch, "parcel.tar")
                 self._objects.download(route.account, route.region, route.bucket, key, archive)
@@ -247,7 +247,7 @@ class FileSyncServer:
         """Returns a host's route. Raises KeyError if its files are not synced."""
         route = self._read(launch_id, host)
         if route is None:
-            raise KeyError(f"nothing is carried for {launch_id} {host}")
+            raise KeyError(f"no files are synced for {launch_id} {host}")
         return route
 
     def _write(self, route: Route) -> None:

@@ -1,7 +1,7 @@
-"""Takes in what a node sent. Anybody with the job's credentials may have made the batch.
+"""Unpacks a batch from a node. Anybody with the job's credentials may have made the batch.
 
-The host's tree (`Manifest.parts`) is unpacked by `base/members.py`, as every archive. What the server itself reads
-(output, names that are gone, words) is never unpacked: it is checked and written whole.
+`base/members.py` unpacks the host's tree (`Manifest.parts`), as it does every archive. The files that the server itself
+reads (output, names that are gone, words) are never unpacked: they are checked and written whole.
 """
 
 import json
