@@ -46,4 +46,4 @@ def test_a_mistake_is_explained(mistake: Mistake, jobs: Jobs, submitted: dict[st
     assert mistake.seen in told["What happened"]
     assert told["Why"] == finding["why"]
     assert mistake.remedy in told["What to do"]
-    assert jobs.log(name)[-1] == f"sagelet doctor:   instead: {finding['instead']}"
+    assert jobs.log(name)[-1] == f"sagelet doctor: instead: {finding['instead']}"

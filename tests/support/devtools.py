@@ -113,10 +113,19 @@ class Page:
         self.ask("Emulation.setEmulatedMedia", features=[theme])
 
     def goto(self, url: str) -> None:
-        """Opens a page and waits until it is loaded."""
-        answer = self.ask("Page.navigate", url=url)
-        assert not answer.get("errorText"), answer
+        """Opens a page and waits until it is loaded.
+
+        Chromium gives up a navigation when an interface of the machine comes or goes, and tests beside this one make
+        Docker networks. Such a navigation is tried again.
+        """
+        until(lambda: self._navigated(url))
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def _navigated(self, url: str) -> bool:
+        answer = self.ask("Page.navigate", url=url)
+        error = answer.get("errorText", "")
+        assert error in ("", "net::ERR_NETWORK_CHANGED"), answer
+        return not error
 
     def run(self, script: str) -> Any:
         """Returns the value of a JavaScript expression. Waits for a promise."""

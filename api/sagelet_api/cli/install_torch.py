@@ -8,10 +8,11 @@ from sagelet_api.cli.options import torch_build_option
 @click.command()
 @torch_build_option
 def install_torch(torch_build: str) -> None:
-    """Install torch, torch_xla and what else jobs need, for the process runtime.
+    """Install what jobs of the process runtime need: torch, torch_xla.
 
-    They go into the Python that runs sagelet. Without CUDA that is 1.6 GB, and with it (`--torch-build cuda`, as `pip
-    install` of sagelet's extra `xla` does it) 7.7 GB. With Docker this is not needed: the training image has them.
+    With the other packages of the extra `xla`. They go into the Python that runs sagelet. Without CUDA that is 1.6 GB.
+    With it (`--torch-build cuda`, or `pip install` with the extra `xla`) it is 7.7 GB. With Docker this is not needed:
+    the training image has them.
     """
     from sagelet_engine.images.own_torch import install_own_torch
     from sagelet_engine.images.variants import TorchBuild

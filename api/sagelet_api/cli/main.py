@@ -64,9 +64,10 @@ class Sectioned(click.Group):
         try:
             return super().parse_args(context, words)
         except click.NoSuchOption as error:
-            if not error.possibilities:
-                error.message += f" Options of a command stand behind its name: sagelet COMMAND {error.option_name}"
-            raise
+            if error.possibilities:
+                raise
+            behind = f"Options of a command stand behind its name: sagelet COMMAND {error.option_name}"
+            raise click.UsageError(f"{error.format_message()} {behind}", context) from error
 
     def resolve_command(
         self, context: click.Context, words: list[str]

@@ -27,4 +27,4 @@ def log_lines(job: str, findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for finding in reversed(findings[:MOST]):
         head = " ".join(filter(None, [finding["severity"], finding["rule"], place(finding)]))
         yield f"{PREFIX}{head}: {finding['seen']}"
-        yield f"{PREFIX}  instead: {finding['instead']}"
+        yield f"{PREFIX}instead: {finding['instead']}"

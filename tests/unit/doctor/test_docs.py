@@ -53,13 +53,13 @@ def test_the_section_of_a_log() -> None:
     first, head, instead = log_lines("job", [FINDING])
     assert first == f"{PREFIX}1 finding; `sagelet doctor job` tells more"
     assert head == f"{PREFIX}warning explicit-evaluation train.py:7: .item() read [a] tensor"
-    assert instead == f"{PREFIX}  instead: do not"
+    assert instead == f"{PREFIX}instead: do not"
     assert len(list(log_lines("job", [FINDING] * 30))) == 2 * MOST + 2
 
 
 def test_the_worst_finding_ends_the_log() -> None:
     worse = {**FINDING, "severity": "error", "instead": "mend it"}
-    assert list(log_lines("job", [worse, FINDING]))[-1] == f"{PREFIX}  instead: mend it"
+    assert list(log_lines("job", [worse, FINDING]))[-1] == f"{PREFIX}instead: mend it"
 
 
 def test_findings_on_a_terminal() -> None:

@@ -42,7 +42,8 @@ _UNAVAILABLE = (
     "QOSMaxSubmitJobPerUserLimit",
     "Maximum job count reached",
 )
-#: Options of sacct: none for slurmdbd's records, --completion for JobCompType's (jobcomp/filetxt: one file for all jobs).
+#: Options of sacct: none for slurmdbd's records, --completion for JobCompType's (jobcomp/filetxt: one file for all
+#: jobs).
 _ACCOUNTS = ((), ("--completion",))
 #: Part of the message about a job that the controller has forgotten.
 _UNKNOWN_JOB = "Invalid job id specified"
