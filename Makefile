@@ -6,7 +6,7 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser image demo up test properties docs bench-models lint format
-.PHONY: period bench bench-slurm bench-cache soak doctor-scripts notebooks release clean
+.PHONY: period bench bench-slurm bench-cache soak doctor-scripts notebooks release screenshots clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -15,6 +15,7 @@ help:
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"
 	@echo "make period  ten training scripts of 2021 to 2024, natively and compiled, each by one and by four workers"
 	@echo "make docs    the pages of docs/reference that are made of the program: API, doctor, commands, settings"
+	@echo "make screenshots  docs/images: pictures of the pages, of jobs that it trains"
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make notebooks  examples/notebooks, run and written back with their outputs"
 	@echo "make bench   speed, load and cost, side by side with the peers: docs/benchmarks.md"
@@ -115,6 +116,10 @@ docs: setup
 	$(BIN)/python docs/doctor_rules.py
 	$(BIN)/python docs/command_line.py
 	$(BIN)/python docs/settings_page.py
+
+# Pictures of the pages for the documentation, of jobs that it trains. Needs Debian's chromium.
+screenshots: setup
+	$(BIN)/python docs/screenshots.py
 
 # Runs every script of examples/best_practices and records what it reports, for the tests of the doctor's rules.
 doctor-scripts: setup

@@ -117,6 +117,10 @@ def _loss(baseline: Side, side: Side) -> str:
     return f"The training losses of {baseline.name} and {side.name} are not similar: {figures}."
 
 
+def _percent(share: float) -> str:
+    return f"{share:.2%}" if share >= 0.00005 else "less than 0.01%"
+
+
 @dataclass(frozen=True)
 class LossDifference:
     """How far two loss curves are apart, as shares of the mean loss of the first over the same places."""

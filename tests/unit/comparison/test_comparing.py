@@ -36,7 +36,7 @@ def test_the_notebooks_percentages_in_its_words() -> None:
     assert said["cost"] == "fast costs $0.0900, $0.0300 less than plain ($0.1200)."
     similar = "The decrease in training loss is similar with and without SageMaker Training Compiler"
     assert said["loss"] == (
-        f"{similar}: the curves differ by less than 0.01% on average, by 0.00% at most, over 3 points."
+        f"{similar}: the curves differ by less than 0.01% on average, by less than 0.01% at most, over 3 points."
     )
     assert found.comparable
     assert [(job.name, job.label) for job in found.jobs] == [("plain", "native"), ("fast", "compiled")]
