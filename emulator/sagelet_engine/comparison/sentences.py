@@ -105,10 +105,8 @@ def _loss(baseline: Side, side: Side) -> str:
     difference = loss_difference(baseline, side)
     if difference is None:
         return ""
-    mean = f"{difference.mean:.2%}" if difference.mean >= 0.00005 else "less than 0.01%"
-    figures = (
-        f"the curves differ by {mean} on average, by {difference.most:.2%} at most, over {difference.points} points"
-    )
+    mean, most = _percent(difference.mean), _percent(difference.most)
+    figures = f"the curves differ by {mean} on average, by {most} at most, over {difference.points} points"
     if difference.points == 1:
         figures = f"they differ by {mean} at the only place that both have"
     if difference.mean <= SIMILAR:
