@@ -159,11 +159,12 @@ class FakeHost:
             number = len(self.printed)
             self.printed.append(Line(self.handle.started_ms + number, text, str(number)))
 
+    def save_model(self) -> None:
+        """Leaves a model, so that the doctor has nothing to say of a job that completes."""
+        opt_ml = next(host.opt_ml for host in self.plan.hosts if host.name == self.handle.host)
+        (opt_ml / "model" / "model.pt").write_bytes(b"weights")
+
     def end(self, exit_code: int) -> None:
-        """Ends the host. As most scripts do, one that ends well has saved a model."""
-        model = next(host.opt_ml for host in self.plan.hosts if host.name == self.handle.host) / "model"
-        if exit_code == 0 and model.is_dir():
-            (model / "model.pt").write_bytes(b"")
         self.exit_code = exit_code
 
 
@@ -182,6 +183,7 @@ class FakeRuntime:
     cluster: Cluster | None = None
     binds_read_only = False
     knows_images = True
+    runs_scripts = True
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock

@@ -114,6 +114,7 @@ class HostWatch:
         If the kernel killed a process of a host and the host went on, the end of that host's log says so.
         """
         ends = bool(found) and self._job.secondary not in lifecycle.ENDING_ATTEMPT
+        ends = ends and not verdict.is_retried(self._job, self.judge(found))
         lines = self._work.conclude(partial(self.judge, found) if ends else None, found)
         for host, recorder in recorders.items():
             recorder.note([*_missing(host, found.get(host)), *(lines if host == self._job.hosts[0] else ())])

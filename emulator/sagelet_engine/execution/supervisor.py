@@ -216,10 +216,7 @@ class Supervisor(threading.Thread):
 
     def _retry(self, outcome: Verdict) -> bool:
         """Begins another attempt after an internal fault, if RetryStrategy grants one."""
-        job = self._job
-        if not verdict.is_internal(outcome) or job.stop_cause is not None or not job.retries_left:
-            return False
-        if job.secondary not in lifecycle.RULES[S.RESTARTING].follows:
+        if not verdict.is_retried(self._job, outcome):
             return False
         self._job_context.move(S.RESTARTING, verdict.with_cause(lifecycle.RULES[S.RESTARTING].message, outcome))
         return True

@@ -116,7 +116,8 @@ class TrainingWork:
             return self._consultation.findings(self._job, report, self._services.clock.now_ms(), end)
 
         try:
-            return self._reports.conclude(self._job, None if judge is None else consult)
+            diagnosed = judge is not None and self._services.runtime.runs_scripts
+            return self._reports.conclude(self._job, consult if diagnosed else None)
         except OSError as error:
             log.warning("%s: its compile report could not be kept: %s", self._job.key.name, error)
             return ()

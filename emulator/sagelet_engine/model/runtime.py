@@ -149,6 +149,12 @@ class Runtime(Protocol):
         """Whether has_image tells what is there: not where the nodes of a cluster have the images."""
         ...
 
+    @property
+    def runs_scripts(self) -> bool:
+        """Whether hosts run the job's scripts. False if functions of a test stand in for them: they are not "
+        "diagnosed."""
+        ...
+
     def has_image(self, image: str) -> bool:
         """Whether the image is there. Raises ClientFault when this runtime could not run it even if it were."""
         ...

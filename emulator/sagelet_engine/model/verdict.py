@@ -8,7 +8,7 @@ from pathlib import Path
 from sagelet_engine.base import nofollow
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import Job, SecondaryStatus, Verdict
-from sagelet_engine.model.lifecycle import STOPPED_AS
+from sagelet_engine.model.lifecycle import RULES, STOPPED_AS
 from sagelet_engine.model.runtime import Observation
 
 #: botocore shape FailureReason.
@@ -114,6 +114,12 @@ def cause_in(message: str) -> str:
 def is_internal(verdict: Verdict) -> bool:
     """Whether RetryStrategy applies: AWS retries after an InternalServerError only."""
     return (verdict.failure_reason or "").startswith("InternalServerError")
+
+
+def is_retried(job: Job, verdict: Verdict) -> bool:
+    """Whether the verdict ends only the job's attempt, because RetryStrategy grants another one."""
+    granted = job.stop_cause is None and job.retries_left > 0 and is_internal(verdict)
+    return granted and job.secondary in RULES[SecondaryStatus.RESTARTING].follows
 
 
 def client_error(message: str) -> Verdict:

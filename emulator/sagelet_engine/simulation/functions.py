@@ -156,6 +156,7 @@ class FunctionRuntime:
     binds_read_only = False
     #: A function replaces any image.
     knows_images = False
+    runs_scripts = False
 
     def __init__(self, clock: SimulatedClock, function_of: Callable[[LaunchPlan], Function]) -> None:
         self._clock = clock

@@ -131,6 +131,7 @@ def test_logs_of_several_hosts_come_in_the_order_of_time(world: ApiWorld, sagele
     first.say("a", "c")
     world.clock.turn(1)
     second.say("b")
+    first.save_model()
     for host in (first, second):
         host.end(0)
     world.ended("pair")
@@ -143,6 +144,7 @@ def test_logs_of_several_hosts_come_in_the_order_of_time(world: ApiWorld, sagele
 
 def test_logs_follow_until_the_end(three: ApiWorld, sagelet: Sagelet) -> None:
     three.host("running").say("first")
+    three.host("running").save_model()
 
     def go_on() -> None:
         three.host("running").say("second")

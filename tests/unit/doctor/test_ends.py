@@ -19,11 +19,13 @@ FRAME = 'Traceback (most recent call last):\n  File "/opt/ml/code/train.py", lin
 STARTED = "Invoking script with the following command:\nSM_MODEL_DIR=/opt/ml/model\n/usr/bin/python -- train.py\n"
 
 
-def failed(text: str, code: int = 1, setup: Setup | None = None, script: str = "step()\n", **progress: str) -> Finding:
+def failed(
+    text: str, code: int = 1, setup: Setup | None = None, script: str = "step()\n", **progress: object
+) -> Finding:
     """Returns the only finding about a job that failed."""
     lines = (STARTED + text + REPORTED.format(code=code)).splitlines()
     reason = f"AlgorithmError: ExecuteUserScriptError:\nExitCode {code}\n, exit code: 1"
-    ended = Progress("Failed", exit_code=1, last_lines=lines, **{"reason": reason, **progress})  # type: ignore[arg-type]
+    ended = Progress("Failed", last_lines=lines, **{"exit_code": 1, "reason": reason, **progress})  # type: ignore[arg-type]
     (finding,) = found(case(setup=setup or Setup(GPU, compiled=False), progress=ended, script=script)).values()
     assert finding.seen.severity is Severity.ERROR
     return finding
@@ -117,6 +119,11 @@ def test_a_job_that_never_ran(reason: str, cause: str, seen: str, remedy: str) -
     assert finding.rule.name == "not-run"
     assert seen in finding.seen.text
     assert remedy in instead(finding)
+
+
+def test_a_reason_that_the_job_wrote_itself() -> None:
+    finding = failed("", 0, reason="AlgorithmError: no rows\nin the file, exit code: 0")
+    assert finding.seen.text == 'The job gave its reason: "no rows"'
 
 
 def test_results_that_are_not_there() -> None:

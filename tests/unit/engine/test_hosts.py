@@ -197,6 +197,7 @@ def test_each_host_has_a_log_stream_of_its_own(world: World) -> None:
     hosts = start(world, count=3)
     for host in hosts:
         host.say(f"I am {host.handle.host}")
+        host.save_model()
         host.end(0)
     world.ended("one")
     for host in hosts:

@@ -40,7 +40,7 @@ def run(world: World, directory: str, *names: str, **changes: Any) -> list[str]:
     world.host("one").end(0)
     ended = world.ended("one")
     assert (ended.secondary.value, ended.failure_reason) == ("Completed", None)
-    return [line for line in world.log("one") if "warning" in line]
+    return [line for line in world.log("one") if "sagelet: warning" in line]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_path_that_the_system_does_not_open_is_left_out_of_an_archive(world: W
     os.close(here)
     world.host("one").end(0)
     assert world.ended("one").secondary.value == "Completed"
-    (warning,) = [line for line in world.log("one") if "warning" in line]
+    (warning,) = [line for line in world.log("one") if "sagelet: warning" in line]
     assert "not uploaded from /opt/ml/model: 'dddd" in warning
     assert list(world.objects.under("out")) == ["one/output/model.tar.gz"]
 
@@ -91,11 +91,11 @@ def test_a_host_that_trains_is_warned_and_once(world: World) -> None:
     write(root / "checkpoints", NO_UTF8)
     streams = "123456789012", "us-east-1", "one/"
     until(lambda: world.engine.logs.streams(*streams))
-    until(lambda: any("warning" in line for line in world.log("one")))
+    until(lambda: any("sagelet: warning" in line for line in world.log("one")))
     assert not world.job("one").terminal
     world.host("one").end(0)
     world.ended("one")
-    assert len([line for line in world.log("one") if "warning" in line]) == 1
+    assert len([line for line in world.log("one") if "sagelet: warning" in line]) == 1
 
 
 def test_what_makes_a_key() -> None:
@@ -134,7 +134,7 @@ def test_directories_in_one_another_without_end(world: World) -> None:
         os.close(here)
     world.host("one").end(0)
     assert world.ended("one").failure_reason is None
-    assert len([line for line in world.log("one") if "warning" in line]) == 2
+    assert len([line for line in world.log("one") if "sagelet: warning" in line]) == 2
     assert list(world.objects.under("ck")) == ["run/good"]
     world.engine.jobs.delete(key("one"))
     assert not root.exists()

@@ -34,7 +34,7 @@ def message(stdout: str, stderr: str) -> str:
     for collector, text in zip(collectors, (stdout, stderr), strict=True):
         for line in text.splitlines():
             collector.feed(line)
-    return "\n".join(error_texts([*collectors]))
+    return "\n".join(error_texts([*collectors], 1))
 
 
 @pytest.mark.parametrize(

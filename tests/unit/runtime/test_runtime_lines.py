@@ -47,7 +47,7 @@ def test_pump_passes_text_on_and_collects_the_error() -> None:
 def test_the_stream_with_the_traceback_is_the_error() -> None:
     stdout, stderr = ErrorCollector(["ValueError"]), ErrorCollector(["ValueError"])
     stdout.feed("log: ValueError was handled")
-    assert error_texts([stdout, stderr]) == ["log: ValueError was handled", ""]
+    assert error_texts([stdout, stderr], 0) == ["log: ValueError was handled", ""]
     for line in ("Traceback (most recent call last):", '  File "x"', "ValueError: bad"):
         stderr.feed(line)
-    assert error_texts([stdout, stderr]) == [stderr.text()]
+    assert error_texts([stdout, stderr], 1) == [stderr.text()]

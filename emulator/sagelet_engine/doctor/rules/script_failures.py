@@ -42,6 +42,9 @@ _SIGNALS = {
     "SIGTERM": "Something in the job ended the script; sagelet sends SIGTERM only when a job is stopped. Look for "
     "`kill`, a timeout, or a launcher that ended the other workers.",
 }
+#: What AWS's toolkit writes into the failure file, and sagelet into FailureReason if there is none.
+_TOOLKITS = re.compile(r"\w+Error:\s*\nExitCode |Framework Error: |OutOfMemory: ")
+_TOLD = "Correct what the reason names. The log above shows what the job printed before."
 _ANY_SIGNAL = "Look in the log for what sent it: a timeout, a launcher, or a native library."
 
 
@@ -87,9 +90,13 @@ def _error(line: str) -> str | None:
 
 
 def ended(case: Case) -> Iterator[Seen]:
-    """The end of a script that left no error: an exit code, or a signal."""
+    """The end of a script that left no error: its own failure file, an exit code, or a signal."""
     code = _exit_code(case)
     if code is None:
+        return
+    reason = _own_reason(case)
+    if reason:
+        yield Seen(Severity.ERROR, f"The job gave its reason: {quoted(reason)}", instead=_TOLD)
         return
     name = _signal(code)
     said = f"; its last line was {quoted(last)}" if (last := _last_words(case)) else ""
@@ -98,6 +105,12 @@ def ended(case: Case) -> Iterator[Seen]:
         yield Seen(Severity.ERROR, text, instead=_SIGNALS.get(name, _ANY_SIGNAL))
     else:
         yield Seen(Severity.ERROR, f"The script ended with exit code {code} and without a traceback{said}")
+
+
+def _own_reason(case: Case) -> str:
+    """The first line of a failure file that the container wrote itself. Empty if AWS's toolkit wrote it, or nobody."""
+    text = case.progress.reason.removeprefix("AlgorithmError: ").rpartition(", exit code: ")[0].strip()
+    return "" if _TOOLKITS.match(text) else text.partition("\n")[0]
 
 
 def _exit_code(case: Case) -> int | None:

@@ -78,6 +78,7 @@ class DockerRuntime:
     #: The engine makes the mounts, and a container without capabilities cannot change them.
     binds_read_only = True
     knows_images = True
+    runs_scripts = True
 
     def __init__(
         self,

@@ -77,6 +77,7 @@ class ProcessRuntime:
 
     name = "process"
     knows_images = True
+    runs_scripts = True
     endpoint_host = "127.0.0.1"
     cluster = None
 

@@ -49,6 +49,7 @@ class SlurmRuntime:
     #: Only the node knows whether it can make private mounts.
     binds_read_only = False
     knows_images = False
+    runs_scripts = True
 
     def __init__(
         self, state_dir: Path, queue: SlurmQueue, task: slurm_task.Task, clock: Clock, endpoint_host: str = "127.0.0.1"
