@@ -16,7 +16,18 @@ from sagelet_engine.base.errors import SageletError
 SECTIONS: Mapping[str, Sequence[str]] = {
     "The server": ("up", "down", "status", "doctor"),
     "Programs that use it": ("demo", "run", "env"),
-    "Training jobs": ("jobs", "describe", "logs", "wait", "stop", "interrupt", "delete", "report", "compare"),
+    "Training jobs": (
+        "submit",
+        "jobs",
+        "describe",
+        "logs",
+        "wait",
+        "stop",
+        "interrupt",
+        "delete",
+        "report",
+        "compare",
+    ),
     "What it has and keeps": ("image", "instances", "cache", "s3", "hub", "gc", "check", "reset", "export", "import"),
     "Tests and shells": ("fault", "throttle", "completion"),
 }
@@ -62,9 +73,10 @@ class Sectioned(click.Group):
         try:
             return super().parse_args(context, words)
         except click.NoSuchOption as error:
-            if not error.possibilities:
-                error.message += f" Options of a command stand behind its name: sagelet COMMAND {error.option_name}"
-            raise
+            if error.possibilities:
+                raise
+            where = f"Options of a command stand behind its name: sagelet COMMAND {error.option_name}"
+            raise click.UsageError(f"{error.message} {where}", context) from error
 
     def resolve_command(
         self, context: click.Context, words: list[str]

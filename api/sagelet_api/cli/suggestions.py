@@ -25,6 +25,7 @@ ELSEWHERE: Mapping[str, str] = {
     "shutdown": "down",
     "start": "up",
     "tail": "logs --follow",
+    "train": "submit",
     "version": "--version",
 }
 
