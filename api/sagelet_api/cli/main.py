@@ -22,6 +22,8 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "describe",
         "logs",
         "wait",
+        "artifacts",
+        "open",
         "stop",
         "interrupt",
         "delete",
@@ -97,8 +99,8 @@ class Sectioned(click.Group):
         if name not in self.list_commands(context):
             return None
         module = import_module(f"sagelet_api.cli.{_MODULES.get(name, name)}")
-        # `import` is a word of Python's.
-        found: click.Command = getattr(module, "import_" if name == "import" else name)
+        # `import` and `open` are words of Python's.
+        found: click.Command = getattr(module, f"{name}_" if name in ("import", "open") else name)
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

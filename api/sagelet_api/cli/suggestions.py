@@ -7,6 +7,7 @@ from difflib import get_close_matches
 ELSEWHERE: Mapping[str, str] = {
     "build": "image build",
     "cancel": "stop",
+    "download": "artifacts get",
     "get": "describe",
     "health": "status",
     "help": "--help",
@@ -27,6 +28,7 @@ ELSEWHERE: Mapping[str, str] = {
     "tail": "logs --follow",
     "train": "submit",
     "version": "--version",
+    "web": "open",
 }
 
 
