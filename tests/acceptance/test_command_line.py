@@ -73,6 +73,37 @@ def test_a_server_in_the_background_and_a_job(environ: dict[str, str], tmp_path:
     assert "sagelet stopped; no job was running" in (tmp_path / "data" / "server.log").read_text()
 
 
+PROGRAM = """
+import argparse, os
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int)
+epochs = parser.parse_args().epochs
+print("epochs", epochs, open(os.path.join(os.environ["SM_CHANNEL_TRAIN"], "data.txt")).read(), flush=True)
+open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w").write(str(epochs))
+open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], "plot.txt"), "w").write("plot")
+"""
+
+
+def test_a_script_becomes_a_job_and_its_model_comes_back(environ: dict[str, str], tmp_path: Path) -> None:
+    def sagelet(*words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([SAGELET, *words], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+
+    (tmp_path / "data.txt").write_text("of the channel")
+    (tmp_path / "train.py").write_text(PROGRAM)
+    assert sagelet("up", "--detach", "--port", "0", "--runtime", "process").returncode == 0
+    submitted = sagelet("submit", "train.py", "-p", "epochs=7", "--input", "train=data.txt", "--wait")
+    assert submitted.returncode == 0, submitted.stderr + sagelet("logs", submitted.stdout.strip()).stdout
+    name = submitted.stdout.strip()
+    assert f"{name}: Completed; " in submitted.stderr
+    assert "epochs 7 of the channel" in sagelet("logs", name).stdout
+    assert sagelet("artifacts", "get", name, "--to", "here", "--unpack").returncode == 0
+    assert (tmp_path / "here" / "model" / "model.txt").read_text() == "7"
+    assert (tmp_path / "here" / "output" / "plot.txt").read_text() == "plot"
+    followed = sagelet("submit", "train.py", "-p", "epochs=no", "--input", "train=data.txt", "--follow")
+    assert followed.returncode == 3
+    assert "invalid int value: 'no'" in followed.stdout
+
+
 def test_a_detached_server_that_cannot_start_says_why(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text("= no TOML")
     command = [SAGELET, "up", "-d", "--port", "0", "--runtime", "process", "--image-rules", f"{tmp_path}/rules.toml"]

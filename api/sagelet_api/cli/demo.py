@@ -1,10 +1,8 @@
 """`sagelet demo`: one training twice, native and compiled, with nothing but what is installed."""
 
-import io
 import os
 import socket
 import sysconfig
-import tarfile
 import time
 from pathlib import Path
 from urllib.parse import urlencode
@@ -15,14 +13,21 @@ from click.core import ParameterSource
 import sagelet_api
 from sagelet_api.cli import repeating
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ServerRefused, ask
+from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.detached import start_detached, stop_server
 from sagelet_api.cli.options import Server, json_option, server_options
 from sagelet_api.cli.output import console, echo_json
+from sagelet_api.cli.submission import (
+    COMPILE,
+    COMPILED_IMAGE,
+    NATIVE_IMAGE,
+    ensure_bucket,
+    role_of,
+    upload_sources,
+)
 from sagelet_api.cli.training_jobs import Job
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
 from sagelet_api.comparison import table
-from sagelet_api.services.iam import execution_role
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 from sagelet_engine.comparison.result import Comparison
@@ -31,12 +36,7 @@ from sagelet_engine.state.notice import read_notice
 
 BUCKET = "sagelet-demo"
 TEXT_BYTES = 500_000
-REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
-#: What the SDK's PyTorch estimator would name, without and with its TrainingCompilerConfig.
-IMAGES = {
-    "native": f"{REGISTRY}/pytorch-training:1.13.1-gpu-py39",
-    "compiled": f"{REGISTRY}/pytorch-trcomp-training:1.13.1-gpu-py39",
-}
+IMAGES = {"native": NATIVE_IMAGE, "compiled": COMPILED_IMAGE}
 NUMBER = "([0-9.e+-]+)"
 METRICS = [
     {"Name": "train_loss", "Regex": f"'loss': {NUMBER}"},
@@ -119,18 +119,12 @@ def _port() -> int:
 
 
 def _bring_text(aws: Aws, server: Server) -> None:
-    try:
-        aws.call("s3", "create_bucket", Bucket=BUCKET, **_place(server))
-    except ServerRefused as refused:
-        if refused.code != "BucketAlreadyOwnedByYou":
-            raise
+    ensure_bucket(aws, server, BUCKET)
     aws.call("s3", "put_object", Bucket=BUCKET, Key="train/stdlib.txt", Body=_text())
 
 
 def _submit(aws: Aws, server: Server, name: str, kind: str, steps: int) -> None:
-    sources = f"{name}/sourcedir.tar.gz"
-    aws.call("s3", "put_object", Bucket=BUCKET, Key=sources, Body=_archive(scripts()))
-    compiler = {"sagemaker_training_compiler_enabled": "true"} if kind == "compiled" else {}
+    sources = upload_sources(aws, BUCKET, f"{name}/sourcedir.tar.gz", scripts() / "train.py", None)
     aws.call(
         "sagemaker",
         "create_training_job",
@@ -140,7 +134,7 @@ def _submit(aws: Aws, server: Server, name: str, kind: str, steps: int) -> None:
             "TrainingInputMode": "File",
             "MetricDefinitions": METRICS,
         },
-        RoleArn=f"arn:aws:iam::{server.account}:role/service-role/{execution_role.NAME}",
+        RoleArn=role_of(server),
         InputDataConfig=[
             {
                 "ChannelName": "train",
@@ -151,20 +145,12 @@ def _submit(aws: Aws, server: Server, name: str, kind: str, steps: int) -> None:
         ResourceConfig={"InstanceType": "ml.g4dn.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 10},
         StoppingCondition={"MaxRuntimeInSeconds": 3600},
         HyperParameters={
-            "sagemaker_program": '"train.py"',
-            "sagemaker_submit_directory": f'"s3://{BUCKET}/{sources}"',
+            **sources,
             "max_steps": str(steps),
             "batch_size": "8",
-            **compiler,
+            **(COMPILE if kind == "compiled" else {}),
         },
     )
-
-
-def _place(server: Server) -> dict[str, object]:
-    """As S3 has it: us-east-1 is what is not named."""
-    if server.region == "us-east-1":
-        return {}
-    return {"CreateBucketConfiguration": {"LocationConstraint": server.region}}
 
 
 def scripts() -> Path:
@@ -174,13 +160,6 @@ def scripts() -> Path:
         if (found / "train.py").is_file():
             return found
     raise NoDemo(f"The demo's training script is not there ({package / '_demo'}): install sagelet again")
-
-
-def _archive(directory: Path) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as opened:
-        opened.add(directory / "train.py", "train.py")
-    return buffer.getvalue()
 
 
 def _text() -> bytes:

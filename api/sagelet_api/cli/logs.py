@@ -72,6 +72,7 @@ class JobLog:
         self._aws = aws
         self._prefix = f"{job}/" if host is None else f"{job}/algo-{host}-"
         self._tail = tail
+        self.host = host
         self.streams: dict[str, Stream] = {}
 
     def look(self) -> None:
@@ -170,9 +171,18 @@ def logs(
     hosts = _host_count(job)
     if host is not None and host > hosts:
         raise click.BadParameter(f"{name} has {hosts} host{'s' if hosts > 1 else ''}", param_hint="--host")
-    log = JobLog(aws, name, host, tail)
     printer = Printer(console(), as_json=as_json, timestamps=timestamps)
-    several = hosts > 1 and host is None
+    job, seen = print_log(aws, server, job, JobLog(aws, name, host, tail), printer, follow=follow)
+    if not seen:
+        click.echo(f"{name} ({job['SecondaryStatus']}) has printed nothing", err=True)
+    elif follow:
+        click.echo(f"{name}: {job['TrainingJobStatus']}", err=True)
+
+
+def print_log(aws: Aws, server: Server, job: Job, log: JobLog, printer: Printer, *, follow: bool) -> tuple[Job, bool]:
+    """The job when its log was read, with `follow` to its end; and whether it has printed anything."""
+    name = job["TrainingJobName"]
+    several = _host_count(job) > 1 and log.host is None
     try:
         seen = _print(printer, log, several)
         # All lines are in before a status turns terminal, so what is read after that is all.
@@ -183,10 +193,7 @@ def logs(
             seen = _print(printer, log, several) or seen
     finally:
         printer.close()
-    if not seen:
-        click.echo(f"{name} ({job['SecondaryStatus']}) has printed nothing", err=True)
-    elif follow:
-        click.echo(f"{name}: {job['TrainingJobStatus']}", err=True)
+    return job, seen
 
 
 def _print(printer: Printer, log: JobLog, several: bool) -> bool:

@@ -16,7 +16,20 @@ from sagelet_engine.base.errors import SageletError
 SECTIONS: Mapping[str, Sequence[str]] = {
     "The server": ("up", "down", "status", "doctor"),
     "Programs that use it": ("demo", "run", "env"),
-    "Training jobs": ("jobs", "describe", "logs", "wait", "stop", "interrupt", "delete", "report", "compare"),
+    "Training jobs": (
+        "submit",
+        "jobs",
+        "describe",
+        "logs",
+        "wait",
+        "artifacts",
+        "open",
+        "stop",
+        "interrupt",
+        "delete",
+        "report",
+        "compare",
+    ),
     "What it has": ("image", "install-torch", "instances", "cache", "s3", "hub"),
     "What it keeps": ("gc", "check", "reset", "export", "import"),
     "Tests and shells": ("fault", "throttle", "completion"),
@@ -88,8 +101,9 @@ class Sectioned(click.Group):
         if name not in self.list_commands(context):
             return None
         module = import_module(f"sagelet_api.cli.{_MODULES.get(name, name)}")
-        # `import` is a word of Python's.
-        found: click.Command = getattr(module, "import_" if name == "import" else name.replace("-", "_"))
+        # `import` and `open` are words of Python's.
+        attribute = f"{name}_" if name in ("import", "open") else name.replace("-", "_")
+        found: click.Command = getattr(module, attribute)
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 ELSEWHERE: Mapping[str, str] = {
     "build": "image build",
     "cancel": "stop",
+    "download": "artifacts get",
     "get": "describe",
     "health": "status",
     "help": "--help",
@@ -25,7 +26,9 @@ ELSEWHERE: Mapping[str, str] = {
     "shutdown": "down",
     "start": "up",
     "tail": "logs --follow",
+    "train": "submit",
     "version": "--version",
+    "web": "open",
 }
 
 

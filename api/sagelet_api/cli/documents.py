@@ -1,0 +1,151 @@
+"""A CreateTrainingJob request from a YAML or JSON file, checked member by member before anything is sent.
+
+Scalars are read as the text that stands in the file and become what the service model has at their place. So a
+hyperparameter `1e-3` or `0.10` keeps its digits, and `InstanceCount: 1` is a number, in YAML and in JSON.
+"""
+
+import json
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.validation import constraint_error, rule_book
+from sagelet_engine.base.errors import SageletError
+
+OPERATION = "CreateTrainingJob"
+#: Bytes; a request has 100 hyperparameters of 2,500 characters at most.
+LONGEST = 5 * 1024 * 1024
+_NULLS = ("", "~", "null")
+_TRUTH = {"true": True, "false": False}
+
+
+class BadDocument(SageletError):
+    """The file is no CreateTrainingJob request."""
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The mapping at the top of the file, with texts, lists and mappings in it. Raises BadDocument."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadDocument(f"{path}: {error.strerror}") from error
+    if len(content) > LONGEST:
+        raise BadDocument(f"{path} has {len(content)} bytes: a request has {LONGEST} at most")
+    try:
+        text = content.decode("utf-8-sig")
+        found = _json(text) if path.suffix.lower() == ".json" else _yaml(text)
+    except (ValueError, RecursionError) as error:
+        raise BadDocument(f"{path} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise BadDocument(f"{path} must have the members of {OPERATION} at its top: TrainingJobName, RoleArn, ...")
+    return found
+
+
+def request_from(document: dict[str, Any], what: str) -> dict[str, Any]:
+    """The request as the service model types it. Raises BadDocument that lists all that is wrong, by member."""
+    problems: list[str] = []
+    book = rule_book("sagemaker")
+    try:
+        typed = _fitted(document, book.input_shape(OPERATION), "", problems)
+        if not problems:
+            rule = book.input_rule(OPERATION)
+            typed = rule.read(typed, "")
+            rule.check(typed, "", lambda *broken: problems.append(constraint_error(*broken)))
+    except AwsError as error:
+        problems.append(error.message)
+    except RecursionError as error:
+        raise BadDocument(f"{what} contains itself (a YAML anchor)") from error
+    if problems:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise BadDocument(f"{what} is no {OPERATION} request:\n{lines}")
+    found: dict[str, Any] = typed
+    return found
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_constant, object_pairs_hook=_once)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _once(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    """A second member of a name would silently take the place of the first."""
+    found: dict[Any, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name} is there twice")
+        found[name] = value
+    return found
+
+
+def _yaml(text: str) -> Any:
+    import yaml  # type: ignore[import-untyped]
+
+    class Loader(yaml.BaseLoader):  # type: ignore[misc]
+        """Makes texts, lists and mappings, and nothing else, whatever tags the file has."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            names = [self.construct_object(name, deep=True) for name, _ in node.value]
+            if unnamed := [name for name in names if not isinstance(name, str)]:
+                raise ValueError(f"{unnamed[0]} is no name of a member")
+            _once([(name, None) for name in names])
+            made: dict[Any, Any] = super().construct_mapping(node, deep)
+            return made
+
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - it derives from BaseLoader
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def _fitted(value: Any, shape: Any, path: str, problems: list[str]) -> Any:
+    """The value in the type of its shape. What does not fit is told in `problems`, and stays."""
+    kind = shape.type_name
+    if kind in ("structure", "map"):
+        if not isinstance(value, dict):
+            return _wrong(value, path, "members below it", problems)
+        return _members(value, shape, path, problems)
+    if kind == "list":
+        if not isinstance(value, list):
+            return _wrong(value, path, "a list", problems)
+        return [_fitted(one, shape.member, f"{path}[{index}]", problems) for index, one in enumerate(value)]
+    if isinstance(value, (dict, list)):
+        return _wrong(value, path, "one value", problems)
+    return _scalar(value, kind, path, problems)
+
+
+def _members(value: dict[str, Any], shape: Any, path: str, problems: list[str]) -> dict[str, Any]:
+    found = {}
+    for name, inner in value.items():
+        place = f"{path}.{name}" if path else name
+        member = shape.value if shape.type_name == "map" else shape.members.get(name)
+        if member is None:
+            like = get_close_matches(name, shape.members, 1)
+            hint = f"did you mean {like[0]}?" if like else f"it has {', '.join(shape.members)}"
+            problems.append(f"{place}: no member of {shape.name}; {hint}")
+        elif inner is None or (member.type_name != "string" and inner in _NULLS):
+            continue
+        else:
+            found[name] = _fitted(inner, member, place, problems)
+    return found
+
+
+def _scalar(value: Any, kind: str, path: str, problems: list[str]) -> Any:
+    text = json.dumps(value) if isinstance(value, bool) else str(value)
+    if kind == "boolean":
+        return _TRUTH[text.lower()] if text.lower() in _TRUTH else _wrong(text, path, "true or false", problems)
+    if kind not in ("integer", "long", "float", "double"):
+        return text
+    try:
+        return int(text) if kind in ("integer", "long") else float(text)
+    except ValueError:
+        return _wrong(text, path, "a whole number" if kind in ("integer", "long") else "a number", problems)
+
+
+def _wrong(value: Any, path: str, wanted: str, problems: list[str]) -> Any:
+    shown = "a list" if isinstance(value, list) else "members" if isinstance(value, dict) else repr(str(value)[:80])
+    problems.append(f"{path}: must be {wanted}, and is {shown}")
+    return value

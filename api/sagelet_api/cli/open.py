@@ -1,0 +1,62 @@
+"""`sagelet open`: the web page, in the browser."""
+
+import os
+import sys
+import webbrowser
+from urllib.parse import quote, urlencode
+
+import click
+
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.output import echo_json
+from sagelet_api.cli.training_jobs import JobName, describe
+from sagelet_api.web import PREFIX
+
+#: Any of them: there is a screen, or somebody has named a program.
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
+
+
+@click.command("open")
+@click.argument("job", required=False, type=JobName())
+@json_option
+@server_options
+def open_(job: str | None, as_json: bool, server: Server) -> None:
+    """Open the web page of a job.
+
+    Without JOB, the list of jobs. It prints the address, too; where there is no browser, and in a pipe, it does only
+    that.
+    """
+    health = ask("GET", server.control_url("health"))
+    if job is not None:
+        describe(Aws(server), server, job)
+    url = page_of(server, job)
+    if as_json:
+        echo_json({"url": url})
+        return
+    click.echo(url)
+    if health.get("auth"):
+        click.echo("The page asks for a login: `sagelet up` printed a link, or enter the key pair", err=True)
+    if _is_terminal() and not _show(url):
+        click.echo("No browser is here: open the address in yours", err=True)
+
+
+def page_of(server: Server, job: str | None) -> str:
+    query = urlencode({"account": server.account, "region": server.region})
+    path = f"{PREFIX}/" if job is None else f"{PREFIX}/jobs/{quote(job, safe='')}"
+    return f"{server.endpoint}{path}?{query}"
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _show(url: str) -> bool:
+    """Whether a browser took it. One for the terminal alone would take that away."""
+    if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in _SCREENS):
+        return False
+    try:
+        return webbrowser.open(url)
+    except webbrowser.Error:
+        return False

@@ -1,0 +1,140 @@
+"""What a job that a command submits is made of: its image, its sources and its inputs, in the account's own bucket."""
+
+import json
+import os
+import re
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sagelet_api.cli.aws_client import Aws
+from sagelet_api.cli.control_client import ServerRefused
+from sagelet_api.cli.options import Server
+from sagelet_api.services.iam import execution_role
+from sagelet_engine.base.errors import SageletError
+
+_REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+#: What the SDK's PyTorch estimator would name, without and with its TrainingCompilerConfig.
+NATIVE_IMAGE = f"{_REGISTRY}/pytorch-training:1.13.1-gpu-py39"
+COMPILED_IMAGE = f"{_REGISTRY}/pytorch-trcomp-training:1.13.1-gpu-py39"
+#: What switches the Training Compiler on, as the SDK's TrainingCompilerConfig does.
+COMPILE = {"sagemaker_training_compiler_enabled": "true"}
+#: Directories that are no sources.
+_LEFT_OUT = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", ".ipynb_checkpoints", ".mypy_cache"})
+#: Characters of a job's name, and of what sagelet appends to make it new.
+_LONGEST_NAME = 63
+
+
+class BadSource(SageletError):
+    """A file or directory that a job needs is not there or cannot be read."""
+
+
+def new_name(stem: str) -> str:
+    """`train-2026-11-24-02-43-08-123`, as the SDK makes names."""
+    now = time.time()
+    stamp = f"{time.strftime('%Y-%m-%d-%H-%M-%S', time.gmtime(now))}-{int(now * 1000) % 1000:03d}"
+    base = re.sub(r"[^a-zA-Z0-9]+", "-", stem).strip("-") or "job"
+    return f"{base[: _LONGEST_NAME - len(stamp) - 1].rstrip('-')}-{stamp}"
+
+
+def role_of(server: Server) -> str:
+    """The execution role that every account has."""
+    return f"arn:aws:iam::{server.account}:role{execution_role.PATH}{execution_role.NAME}"
+
+
+def own_bucket(server: Server) -> str:
+    """The SDK's default bucket of the account and region."""
+    return f"sagemaker-{server.region}-{server.account}"
+
+
+def ensure_bucket(aws: Aws, server: Server, bucket: str) -> None:
+    """Raises ServerRefused, ServerUnreachable."""
+    # As S3 has it: us-east-1 is what is not named.
+    place = {} if server.region == "us-east-1" else {"LocationConstraint": server.region}
+    try:
+        aws.call("s3", "create_bucket", Bucket=bucket, **({"CreateBucketConfiguration": place} if place else {}))
+    except ServerRefused as refused:
+        if refused.code != "BucketAlreadyOwnedByYou":
+            raise
+
+
+def upload_sources(aws: Aws, bucket: str, key: str, script: Path, source_dir: Path | None) -> Mapping[str, str]:
+    """The hyperparameters by which a job finds its script. Without `source_dir` the script is all of its sources.
+
+    Raises BadSource, ServerRefused, ServerUnreachable.
+    """
+    program = script.name
+    if source_dir is not None:
+        try:
+            program = script.resolve().relative_to(source_dir.resolve()).as_posix()
+        except ValueError as error:
+            raise BadSource(f"{script} is not in --source-dir {source_dir}") from error
+    with tempfile.TemporaryFile() as archive:
+        try:
+            _pack(archive, script, source_dir)
+        except OSError as error:
+            raise BadSource(f"{error.filename or script}: {error.strerror}") from error
+        archive.seek(0)
+        aws.call("s3", "put_object", Bucket=bucket, Key=key, Body=archive)
+    # The toolkit reads hyperparameters as JSON.
+    return {
+        "sagemaker_program": json.dumps(program),
+        "sagemaker_submit_directory": json.dumps(f"s3://{bucket}/{key}"),
+    }
+
+
+def upload_input(aws: Aws, bucket: str, prefix: str, source: Path) -> str:
+    """The S3 URI of a file's or a directory's objects. Raises BadSource, ServerRefused, ServerUnreachable."""
+    files = [source] if source.is_file() else sorted(_files(source))
+    if not files:
+        raise BadSource(f"{source} has no files" if source.is_dir() else f"{source}: no such file or directory")
+    for file in files:
+        name = file.name if file is source else file.relative_to(source).as_posix()
+        try:
+            with file.open("rb") as content:
+                aws.call("s3", "put_object", Bucket=bucket, Key=f"{prefix}/{name}", Body=content)
+        except OSError as error:
+            raise BadSource(f"{file}: {error.strerror}") from error
+    return f"s3://{bucket}/{prefix}"
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(directory):
+        yield from (Path(place, name) for name in names if Path(place, name).is_file())
+
+
+def _pack(archive: Any, script: Path, source_dir: Path | None) -> None:
+    with tarfile.open(fileobj=archive, mode="w:gz") as opened:
+        if source_dir is None:
+            opened.add(script.resolve(), script.name, filter=_anonymous)
+        else:
+            opened.add(source_dir, ".", filter=_source)
+
+
+def _source(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    parts = Path(member.name).parts
+    is_kept = member.isfile() or member.isdir() or member.issym()
+    return _anonymous(member) if is_kept and not _LEFT_OUT & set(parts) else None
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Whose files they are here says nothing in the container."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    """`K=V`, each key once. Raises BadSource for another form."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise BadSource(f"{option} {text}: must be of the form NAME=VALUE")
+        if name in found:
+            raise BadSource(f"{option} {text}: {name} is there twice")
+        found[name] = value
+    return found
