@@ -50,14 +50,14 @@ ifdef SAGELET_TORCH_BUILD
 .PHONY: .venv/.ready
 endif
 .venv/.ready: pyproject.toml images/training/install_torch.py $(wildcard images/training/torch_without_cuda/*.py)
-	@echo "setup: sagelet, torch without CUDA and the tools into .venv: SIZE_SETUP (SAGELET_TORCH_BUILD=cuda: 7.7 GB); $(LOG)"
+	@echo "setup: sagelet, torch without CUDA and the tools into .venv: 1.8 GB (SAGELET_TORCH_BUILD=cuda: 7.7 GB); $(LOG)"
 	@$(MAKE_ENVIRONMENT)
 	@"$(ENVIRONMENT)"/bin/python images/training/install_torch.py >"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@$(PIP) install -e '.[xla,dev]' >>"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@touch $@
 
 .venv-sdk/.ready: tests/clients-requirements.txt
-	@echo "setup-sdk: the SageMaker SDK v2 and the AWS CLI into .venv-sdk: SIZE_SDK; $(LOG)"
+	@echo "setup-sdk: the SageMaker SDK v2 and the AWS CLI into .venv-sdk: 1.0 GB; $(LOG)"
 	@$(MAKE_ENVIRONMENT)
 	@$(PIP) install -r $< >"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@touch $@

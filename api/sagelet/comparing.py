@@ -31,7 +31,7 @@ class Comparison(result.Comparison):
         return files.write_html(self, Path(path))
 
     def to_png(self, directory: Path | str) -> list[Path]:
-        """Writes throughput.png, loss.png, time.png and cost.png. Raises NoPillow without `sagelet[plots]`."""
+        """Writes throughput.png, loss.png, time.png and cost.png. Raises NoPillow without Pillow."""
         return files.write_pngs(self, Path(directory))
 
     def __str__(self) -> str:

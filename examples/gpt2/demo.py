@@ -21,6 +21,11 @@ DATA = ROOT / ".demo"
 CLIENT = ROOT / ".venv-sdk" / "bin" / "python"
 
 
+def stage(text: str) -> None:
+    """Prints what comes next, how long it takes and how big it is, before it begins."""
+    print(f"demo: {text}", flush=True)
+
+
 def has_docker() -> bool:
     try:
         return bool(docker.from_env(timeout=5).ping())
@@ -56,12 +61,18 @@ def submit(environment: dict[str, str]) -> list[str]:
 
 def main() -> None:
     if has_docker():
+        stage("the training image: 3 GB of disk and about 4 minutes, once; nothing where it is up to date")
         subprocess.run([SAGELET, "image", "build"], check=True)
+    else:
+        stage("no Docker Engine answers, so the jobs are processes of this machine")
+    stage("a server of its own, on a free port: about a second")
     server, endpoint = start(DATA)
     try:
         steps = {name: os.environ[name] for name in ("DEMO_STEPS",) if name in os.environ}
         environment = {**steps, "PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "AWS_ENDPOINT_URL": endpoint}
+        stage("two trainings of a small GPT-2, native and compiled: about a minute each on two CPU cores")
         native, compiled = submit(environment)
+        stage("their comparison")
         comparison = sagelet.compare(native, compiled, endpoint=endpoint, data=DATA)
         print(f"\n{comparison}\nreport: {comparison.to_html(DATA / 'compare.html')}", flush=True)
     finally:

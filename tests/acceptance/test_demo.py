@@ -32,3 +32,10 @@ def test_the_demo_compares_a_native_and_a_compiled_job() -> None:
     assert Path(report[1]).read_text().count("<svg") == 4
     assert len(re.findall(r"model +s3://sagelet-demo/gpt2-\S+/output/model.tar.gz", done.stdout)) == 2
     assert "sagelet stopped; no job was running" in done.stdout
+    stages = [line for line in done.stdout.splitlines() if line.startswith("demo: ")]
+    assert [re.search(r"training image|server|trainings|comparison", line)[0] for line in stages] == [  # type: ignore[index]
+        "training image",
+        "server",
+        "trainings",
+        "comparison",
+    ]

@@ -369,5 +369,5 @@ def test_only_the_training_image_is_stood_in_for(tmp_path: Path) -> None:
 
 def test_what_is_not_installed_is_named_with_its_remedy(tmp_path: Path) -> None:
     stand_in = StandIn((sys.executable,), image="sagelet/training:1", missing=("torch", "torch_xla"))
-    with pytest.raises(ClientFault, match=r"torch, torch_xla not installed.*pip install 'sagelet\[xla\]'"):
+    with pytest.raises(ClientFault, match=r"torch, torch_xla not installed.*sagelet install-torch"):
         ProcessRuntime(tmp_path, stand_in, SystemClock()).has_image("sagelet/training:1")

@@ -82,7 +82,7 @@ ANSWERS = {
     "torch.distributed.is_nccl_available()": "True",
     "torch.cuda.manual_seed_all(1)": "None",
     "torch.cuda.memory_allocated()": "0",
-    "torch.amp.GradScaler('cuda').is_enabled()": "False",
+    "torch.amp.GradScaler('cuda').is_enabled()": "True",
     "torch.zeros(1).cuda()": NO_DRIVER,
     "torch.zeros(1, device='cuda')": NO_DRIVER,
     "torch.nn.Linear(2, 2).to('cuda:0')": NO_DRIVER,

@@ -34,7 +34,7 @@ DASH, GAP = 7.0, 5.0
 class NoPillow(SageletError):
     def __init__(self) -> None:
         super().__init__(
-            "PNGs need Pillow: pip install 'sagelet[plots]'. The HTML report has the same pictures without"
+            "PNGs need Pillow: pip install 'pillow>=12.3,<14'. The HTML report has the same pictures without"
         )
 
 

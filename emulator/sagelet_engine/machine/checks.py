@@ -79,7 +79,7 @@ def check_image(facts: DockerFacts | None, images: Sequence[LocalImage]) -> Chec
             "image",
             False,
             f"{training_image()} is not there, so jobs are processes of this machine",
-            "`sagelet image build` makes it: 9 GB, a few minutes",
+            "`sagelet image build` makes it: 3 GB, a few minutes",
             needed=False,
         )
     return Check("image", True, f"{found.reference}, {found.size / 1e9:.1f} GB, of {found.created:%Y-%m-%d}")
@@ -111,7 +111,7 @@ def check_packages(missing: Sequence[str]) -> Check:
         "packages",
         False,
         f"this Python has no {', '.join(missing)}, which jobs that are processes need",
-        "pip install 'sagelet[xla]'",
+        "`sagelet install-torch`",
         needed=False,
     )
 

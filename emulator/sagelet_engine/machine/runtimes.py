@@ -142,7 +142,7 @@ def _process(settings: Settings, clock: Clock, why: str) -> Choice:
     stand_in = _stand_in(settings)
     runtime = ProcessRuntime(settings.data / "runtime", stand_in, clock)
     if stand_in.missing:
-        why += f"; {', '.join(stand_in.missing)} not installed: pip install 'sagelet[xla]'"
+        why += f"; {', '.join(stand_in.missing)} not installed: `sagelet install-torch`"
     return Choice(runtime, why)
 
 

@@ -42,7 +42,7 @@ def test_what_is_missing_has_a_remedy_and_only_what_jobs_need_is_bad() -> None:
     assert "`sagelet image build`" in absent.remedy
     nothing = checks.check_runtimes(absent, checks.check_packages(["torch"]))
     assert (nothing.good, nothing.needed) == (False, True)
-    assert nothing.remedy == f"{absent.remedy} or pip install 'sagelet[xla]'"
+    assert nothing.remedy == f"{absent.remedy} or `sagelet install-torch`"
     assert checks.check_runtimes(absent, checks.check_packages([])).good
 
 

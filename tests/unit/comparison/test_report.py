@@ -225,7 +225,7 @@ def test_pngs_are_the_same_pictures(tmp_path: Path) -> None:
 
 def test_without_pillow_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(NoPillow, match=re.escape("pip install 'sagelet[plots]'")):
+    with pytest.raises(NoPillow, match=re.escape("pip install 'pillow>=12.3,<14'")):
         made().to_png(tmp_path / "pictures")
     assert not (tmp_path / "pictures").exists()
 

@@ -36,6 +36,26 @@ def test_only_missing_gpus_are_stood_in_for(instance_type: str, gpus: int, expec
     assert missing_gpu.environment(instance_type, GPUS, gpus) == expected
 
 
+@pytest.mark.parametrize(
+    ("gpus", "has_cuda", "lines"), [(1, False, 1), (1, True, 0), (0, False, 0)], ids=["no CUDA", "both", "no GPU"]
+)
+def test_gpus_that_torch_cannot_use_are_named(
+    gpus: int, has_cuda: bool, lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing_gpu.say_unused(gpus, has_cuda)
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == lines
+    assert all("--torch-build cuda" in line for line in said)
+
+
+def test_a_torch_without_cuda_is_known_by_its_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
+    required = ["filelock", "nvidia-cudnn-cu12==9.10.2.21; platform_system == 'Linux'"]
+    monkeypatch.setattr(installed.metadata, "requires", lambda name: required)
+    assert installed.torch_has_cuda()
+    monkeypatch.setattr(installed.metadata, "requires", lambda name: required[:1])
+    assert not installed.torch_has_cuda()
+
+
 @pytest.mark.parametrize("kind", [RuntimeError, AssertionError])
 def test_a_missing_gpu_is_named_with_the_remedy(kind: type[Exception]) -> None:
     def original() -> None:

@@ -67,7 +67,7 @@ def has_stand_in_for(stand_in: StandIn, image: str) -> bool:
     if stand_in.missing:
         raise ClientFault(
             f"The process runtime cannot train: {', '.join(stand_in.missing)} not installed. "
-            "Run `pip install 'sagelet[xla]'` and start the server again, or use Docker"
+            "Run `sagelet install-torch` and start the server again, or use Docker"
         )
     return True
 

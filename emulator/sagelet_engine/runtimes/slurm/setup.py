@@ -78,7 +78,7 @@ def _task(settings: Settings, owner: str, stand_in: StandIn, known: Mapping[str,
 def _notes(settings: Settings, stand_in: StandIn) -> str:
     if settings.slurm_task is not SlurmTask.PROCESS:
         return f", tasks by {settings.slurm_task.value}"
-    return f"; {', '.join(stand_in.missing)} not installed: pip install 'sagelet[xla]'" if stand_in.missing else ""
+    return f"; {', '.join(stand_in.missing)} not installed: `sagelet install-torch`" if stand_in.missing else ""
 
 
 def _seconds(told: str) -> int:

@@ -15,7 +15,7 @@ class TorchXlaUnavailable(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"The Training Compiler needs PyTorch/XLA: {reason}. Use the sagelet training image "
-            "(`sagelet image build`) or, for the process runtime, `pip install torch==2.9.0 torch_xla==2.9.0`; "
+            "(`sagelet image build`) or, for the process runtime, `sagelet install-torch`; "
             "or submit the job without compiler_config."
         )
 
@@ -38,6 +38,15 @@ def torch_version() -> str | None:
     file = Path(spec.origin).with_name("version.py")
     found = re.search(r"^__version__ = ['\"](.+)['\"]", file.read_text(), re.MULTILINE) if file.is_file() else None
     return found.group(1) if found else version("torch")
+
+
+def torch_has_cuda() -> bool:
+    """True if the installed torch requires NVIDIA's packages. sagelet's build without CUDA, and PyTorch's, do not."""
+    try:
+        required = metadata.requires("torch") or ()
+    except metadata.PackageNotFoundError:
+        return False
+    return any(text.startswith("nvidia-") for text in required)
 
 
 def require_torch_xla() -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sagelet_runtime.base.say import say_for_all
+from sagelet_runtime.base.say import say, say_for_all
 from sagelet_runtime.base.variables import CONFIGURED, NOT_COMPILED
 from sagelet_runtime.base.world import gpus_of
 
@@ -20,6 +20,16 @@ VARIABLE = "SAGELET_STANDS_IN_FOR"
 def environment(instance_type: str, environ: Mapping[str, str], gpus: int) -> dict[str, str]:
     """Returns the variable if the instance type has GPUs and `gpus`, the number of this host's, is 0. Else empty."""
     return {} if gpus or not gpus_of(instance_type, environ, 0) else {VARIABLE: instance_type}
+
+
+def say_unused(gpus: int, has_cuda: bool) -> None:
+    """Prints that a host has GPUs and a torch that cannot use them, and what to do."""
+    if gpus and not has_cuda:
+        say(
+            "torch is installed without CUDA here, so native code cannot use this host's GPUs. `sagelet image build "
+            "--torch-build cuda` makes the image with it, `--variant cu12` the one for compiled code, too; in the "
+            "process runtime it is `sagelet install-torch --torch-build cuda`"
+        )
 
 
 def is_compiled(environ: Mapping[str, str]) -> bool:

@@ -199,7 +199,9 @@ def hugging_face_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def stand_in_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables for scripts that ask for a GPU of their instance type where this host has none."""
-    added = missing_gpu.environment(job.current_instance_type, environ, gpu.gpu_count(environ, job.num_gpus))
+    gpus = gpu.gpu_count(environ, job.num_gpus)
+    missing_gpu.say_unused(gpus, installed.torch_has_cuda())
+    added = missing_gpu.environment(job.current_instance_type, environ, gpus)
     if added:
         _put_startup_first()
     return added
