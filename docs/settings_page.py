@@ -19,8 +19,6 @@ no configuration file. A wrong setting ends the start with one line that names i
 #: Variables of the other commands and of client programs.
 CLIENTS: Mapping[str, str] = {
     "SAGELET_ENDPOINT": "the server that commands and `sagelet.connect` call; `sagelet run` sets it",
-    "SAGELET_TORCH_BUILD": "`cpu` or `cuda`: which torch `make setup`, `sagelet install-torch` and `sagelet image "
-    "build` install",
     "SAGELET_DATA": "the data directory, in which commands find the server, its key pair and its certificate",
     "AWS_ACCESS_KEY_ID": "the account of commands, if it is 12 digits",
     "AWS_REGION, AWS_DEFAULT_REGION": "the region of commands",
