@@ -53,6 +53,11 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmClu
         cluster.stop()
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names a parameter of bytes by its argument: an archive has its time in it, and all workers need the same names."""
+    return argname if isinstance(val, bytes) else None
+
+
 def missing_docker() -> str | None:
     from sagelet_engine.base.errors import RuntimeUnavailable
     from sagelet_engine.images.engine import connect, image_id
