@@ -54,7 +54,7 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmClu
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Names a parameter of bytes by its argument: an archive has its time in it, and all workers need the same names."""
+    """Names a parameter of bytes by its argument: an archive has its time in it, and workers must agree."""
     return argname if isinstance(val, bytes) else None
 
 
