@@ -1,7 +1,9 @@
 """What requirements.txt cannot do to torch, and what a job says whose packages cannot be installed."""
 
+import os
 from importlib.metadata import version
 from textwrap import dedent
+from typing import Any
 
 from support.jobs import Jobs
 from support.packages import wheel, wheel_name
@@ -23,7 +25,12 @@ SCRIPT = """
 """
 
 
-def submit(jobs: Jobs, wanted: str, script: str = SCRIPT, **options: object) -> str:
+#: pip's configuration on this machine may have constraints of its own.
+NO_CONFIGURATION = {"PIP_CONFIG_FILE": os.devnull}
+
+
+def submit(jobs: Jobs, wanted: str, script: str = SCRIPT, **options: Any) -> str:
+    options["Environment"] = NO_CONFIGURATION | options.get("Environment", {})
     return jobs.submit({"train.py": dedent(script), "requirements.txt": HERE + wanted, **WHEELS}, **options)
 
 

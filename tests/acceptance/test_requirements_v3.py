@@ -1,6 +1,7 @@
 """What a job of SDK v3 says whose packages cannot be installed: its real driver installs them, not AWS's toolkit."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ def failed(
     for name, content in WHEELS.items():
         (source / name).write_bytes(content)
     client = RunClients(server, directory, ENVIRONMENT_V3, proxy.environment)
+    # pip's configuration on this machine may have constraints of its own.
+    environment["PIP_CONFIG_FILE"] = os.devnull
     arguments = [str(HERE / "clients" / "trainer_v3.py"), str(source), image, "{}", json.dumps(environment), "basic"]
     with pytest.raises(AssertionError, match="FailedStatusError"):
         client.run("python", *arguments)

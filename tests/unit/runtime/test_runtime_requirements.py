@@ -45,6 +45,15 @@ def test_a_conflict_with_a_constraint_names_the_pin_and_the_remedy() -> None:
     assert "for help visit" not in text
 
 
+def test_of_two_constraints_of_one_package_each_is_told_apart() -> None:
+    """pip makes one of them: here of sagelet's and one in /etc/pip.conf."""
+    text = said(CONFLICT.replace("torch==2.9.0", "torch<=2.14.1,==2.9.0"))
+    assert (
+        "The user requested torch==1.12.1. Constraints of the job or of pip's configuration have torch<=2.14.1." in text
+    )
+    assert "sagelet keeps torch==2.9.0, which torch_xla is built for" in text
+
+
 def test_a_conflict_of_a_dependency() -> None:
     text = said(CONFLICT.replace("The user requested torch==1.12.1", "torchvision 0.13 depends on torch==1.12.1"))
     assert "torchvision 0.13 depends on torch==1.12.1. sagelet keeps torch==2.9.0" in text
@@ -52,7 +61,7 @@ def test_a_conflict_of_a_dependency() -> None:
 
 def test_a_conflict_with_a_constraint_of_the_jobs_own_is_not_sagelets() -> None:
     text = said(CONFLICT.replace("torch==1.12.1", "torch-fidelity").replace("torch==2.9.0", "torch-fidelity==0.3"))
-    assert "The user requested torch-fidelity. The job's own constraints have torch-fidelity==0.3" in text
+    assert "Constraints of the job or of pip's configuration have torch-fidelity==0.3" in text
     assert "sagelet keeps" not in text
     text = said(CONFLICT.replace("torch==2.9.0", "torch-xla==2.9.0"))
     assert "sagelet keeps torch-xla==2.9.0" in text
@@ -268,7 +277,8 @@ def test_a_constraint_of_pips_configuration_is_joined(
     file = tmp_path / ".config" / "pip" / "pip.conf"
     file.parent.mkdir(parents=True)
     file.write_text(configuration)
-    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    # The machine's own configuration in /etc/xdg is not this test's.
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "XDG_CONFIG_DIRS": str(tmp_path / "etc")}
     ours = (tmp_path / requirements.FILE).as_uri()
     assert requirements.constrain(str(tmp_path), environ)["PIP_CONSTRAINT"].split() == [*joined, ours]
     # As pip has it: the variable goes first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 
 from sagelet_runtime.base.failure import ERROR_BUDGET
 
@@ -128,11 +129,11 @@ class PipErrors:
     def _collision(self) -> str:
         """Explains a conflict of a requirement with a constraint, which is sagelet's or the job's own."""
         said = "; ".join(dict.fromkeys(self._asked))
-        told = dict.fromkeys(self._constraints)
+        told = dict.fromkeys(one for merged in self._constraints for one in _apart(merged))
         kept = ", ".join(one for one in told if _is_kept(one))
         others = ", ".join(one for one in told if not _is_kept(one))
         if others:
-            said += f". The job's own constraints have {others}"
+            said += f". Constraints of the job or of pip's configuration have {others}"
         if kept:
             said += (
                 f". sagelet keeps {kept}, which torch_xla is built for: take that out of requirements.txt or ask for a "
@@ -141,9 +142,20 @@ class PipErrors:
         return said
 
 
+def _apart(merged: str) -> Iterator[str]:
+    """Yields the constraints of which pip makes one (`torch<=2.14,==2.9.0`), each with the name."""
+    name = _NAME.match(merged)
+    if name is None:
+        yield merged
+        return
+    for clause in merged[name.end() :].split(","):
+        yield f"{name[0]}{clause}"
+
+
 def _is_kept(constraint: str) -> bool:
-    name = _NAME.match(constraint)
-    return name is not None and re.sub("[-_.]+", "_", name[0]).lower() in KEPT
+    """True for `torch==2.9.0`, as sagelet's constraint file has it. A range is somebody else's."""
+    name, equal, _ = constraint.partition("==")
+    return bool(equal) and re.sub("[-_.]+", "_", name).lower() in KEPT
 
 
 def _fitted(lines: list[str]) -> list[str]:
