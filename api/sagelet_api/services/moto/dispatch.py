@@ -18,8 +18,14 @@ from sagelet_api.protocol.service_models import signing_name_of
 
 _CALL: ContextVar[Call | None] = ContextVar("sagelet_call", default=None)
 _MARK = "sagelet_dispatch"
-#: They take the last part of the path for the operation (`/v1/createjobqueue`), whatever the router says.
+#: They take a part of the path for the operation (`/v1/createjobqueue`), whatever the router says.
 _BY_PATH = frozenset({"moto.batch.responses", "moto.polly.responses"})
+#: What stands behind Polly's paths in moto. botocore's model has more operations on them, which would run one of these.
+_POLLY = {
+    "voices": frozenset({"DescribeVoices"}),
+    "lexicons": frozenset({"DeleteLexicon", "GetLexicon", "ListLexicons", "PutLexicon"}),
+    "speech": frozenset({"SynthesizeSpeech"}),
+}
 #: Functions that choose a class and have it dispatch.
 _DISPATCHING = frozenset({"api_version_elb_backend"})
 
@@ -72,7 +78,7 @@ def _name_actions(response: Any) -> None:
 
 
 def _check_actions(response: Any) -> None:
-    """Right before the operation runs."""
+    """Right before the operation runs. What moto does not have raises NotImplementedError, as moto itself does."""
     authorize = response._authenticate_and_authorize_normal_action
 
     def authorize_action(self: Any, resource: str = "*") -> None:
@@ -81,6 +87,8 @@ def _check_actions(response: Any) -> None:
             action = _action(self, call)
             if action != call.operation:
                 raise _ambiguous(call, action or "nothing")
+            if type(self).__module__ == "moto.polly.responses" and action not in _POLLY.get(self._get_action(), ()):
+                raise NotImplementedError
             service = signing_name_of(self.boto3_service_name)
             if service not in (None, call.service):
                 raise _ambiguous(call, f"{self.boto3_service_name} {action}")
