@@ -115,8 +115,7 @@ def _upload_lines(lines: int, directory: Path, users: list[User]) -> None:
 def _cat(lines: int, user: User, metrics: list[dict[str, str]]) -> str:
     source = {"S3DataType": "S3Prefix", "S3Uri": f"s3://{BUCKET}/{lines}/"}
     channel = {"ChannelName": "text", "DataSource": {"S3DataSource": source}}
-    # It saves something: a job that saves nothing has lines of the doctor at the end of its log.
-    command = ["sh", "-c", "echo saved > /opt/ml/model/saved && exec cat /opt/ml/input/data/text/lines"]
+    command = ["cat", "/opt/ml/input/data/text/lines"]
     return user.account.submit(command, image=user.place.tiny_image, metrics=metrics, InputDataConfig=[channel])
 
 

@@ -1,9 +1,12 @@
 """The rules on how a job ended: each failure has exactly one explanation."""
 
+from dataclasses import replace
+
 import pytest
 
 from sagelet_engine.doctor.case import Progress, Setup
 from sagelet_engine.doctor.finding import Finding, Severity
+from sagelet_engine.doctor.sources import Sources
 from support.doctor_cases import GPU, case, found
 
 #: AWS's toolkit, behind the script's own lines.
@@ -130,5 +133,7 @@ def test_results_that_are_not_there() -> None:
     assert set(found(case(progress=Progress("Completed", saved=False)))) == {"nothing-saved"}
     assert found(case(progress=Progress("Completed", saved=True))) == {}
     assert found(case(progress=Progress("Completed", saved=None))) == {}
+    # A container that runs a command of its own has no scripts, and may keep its results anywhere.
+    assert found(replace(case(progress=Progress("Completed", saved=False)), sources=Sources({}))) == {}
     stopped = found(case(setup=Setup(GPU, max_runtime_seconds=60), progress=Progress("Stopped", timed_out=True)))
     assert "60 s, its MaxRuntimeInSeconds" in stopped["time-limit"].seen.text
