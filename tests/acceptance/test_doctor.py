@@ -21,7 +21,7 @@ ALL = os.environ.get("SAGELET_TEST_DOCTOR") == "all"
 #: One that fails, and one of two hosts.
 FEW = ("device_mixing_wrong", "gradients_wrong")
 IN_DOCKER = [one for one in RUNS if one.name in FEW or (ALL and not one.stalls_at)]
-#: What depends on how fast this machine is now, belongs to a checkpoint that cannot be loaded, or to a script that saves none.
+#: These depend on the speed of this machine, on a checkpoint that cannot be loaded, or on a script that saves nothing.
 BESIDE = {"short-training", "input-bound", "torch-save", "nothing-saved"}
 BETWEEN_HOSTS = {"single-gpu-instances", "no-efa"}
 
