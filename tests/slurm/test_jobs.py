@@ -75,7 +75,9 @@ def test_the_time_limit(jobs: SlurmJobs) -> None:
     name = jobs.run("trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done", max_runtime=2)
     job = jobs.ended(name)
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
-    assert jobs.lines(name) == ["ready", "saved"]
+    said = jobs.lines(name)
+    assert said[:2] == ["ready", "saved"]
+    assert "sagelet doctor: warning time-limit: The job was ended when it had run for" in said[3]
 
 
 def test_a_limit_that_slurm_itself_enforces(jobs: SlurmJobs, slurm_cluster: SlurmCluster) -> None:

@@ -52,7 +52,12 @@ def fails(mortal: Mortal) -> Check:
     def check(mortal: Mortal) -> None:
         job = mortal.ended(name)
         assert (job["TrainingJobStatus"], job["FailureReason"]) == ("Failed", "AlgorithmError: boom, exit code: 7")
-        assert mortal.log(name) == {"algo-1": NUMBERED}
+        (lines,) = mortal.log(name).values()
+        assert lines[:LINES] == NUMBERED
+        finding = [line for line in lines[LINES:] if 'error script-exit: The job gave its reason: "boom"' in line]
+        assert len(finding) == 1, lines[LINES:]
+        assert all(line.startswith("sagelet doctor: ") for line in lines[LINES:])
+        assert len(set(lines)) == len(lines)
         assert model(mortal, name) == {"half"}
         check_bill(job)
 
