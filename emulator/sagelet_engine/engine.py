@@ -22,11 +22,7 @@ from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
 from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
-from sagelet_engine.facets.inputs import Inputs
-from sagelet_engine.facets.jobs import Jobs
-from sagelet_engine.facets.logs import Logs
-from sagelet_engine.facets.metrics import Metrics
-from sagelet_engine.facets.reports import Reports
+from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, Reports
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
@@ -101,16 +97,7 @@ class Engine:
         self._port = settings.port
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
-        self.jobs = Jobs(
-            self._store,
-            steady,
-            self.keys,
-            self._scheduler,
-            self._supervisors,
-            self._supervise,
-            self._collector,
-            settings.spot_discount,
-        )
+        self.jobs = self._make_jobs()
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)
         self.metrics = Metrics(self._store)
@@ -132,6 +119,18 @@ class Engine:
             self._store.close()
             self._lock.close()
             raise
+
+    def _make_jobs(self) -> Jobs:
+        return Jobs(
+            self._store,
+            self._clock,
+            self.keys,
+            self._scheduler,
+            self._supervisors,
+            self._supervise,
+            self._collector,
+            self._settings.spot_discount,
+        )
 
     def _make_scheduler(self) -> Scheduler:
         """sagelet gives out this machine's places. A cluster gives out its own."""

@@ -15,14 +15,13 @@ from sagelet_api.protocol.aws_errors import (
 )
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
 from sagelet_api.services.sagemaker import (
-    input_rules,
     training_rules,
     training_search,
     training_updates,
     training_view,
 )
-from sagelet_api.services.sagemaker.input_rules import Images
 from sagelet_api.services.sagemaker.search_suggestions import SearchSuggestions
+from sagelet_api.services.sagemaker.training_rules import Images
 from sagelet_api.services.sagemaker.training_search import TrainingSearch
 from sagelet_engine.base.errors import (
     JobNameInUse,
@@ -68,8 +67,8 @@ class TrainingJobs:
     def create_training_job(self, context: Context, request: Request) -> dict[str, Any]:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
         training_rules.check(request, self._site(key))
-        input_rules.check_buckets(request, lambda uri: self._engine.inputs.has_bucket(key, uri))
-        if problem := input_rules.image_problem(request, self._images):
+        training_rules.check_buckets(request, lambda uri: self._engine.inputs.has_bucket(key, uri))
+        if problem := training_rules.image_problem(request, self._images):
             raise ValidationException(problem)
         if not self._may_assume(context.account, request["RoleArn"]):
             raise ValidationException(aws_texts.role_not_assumable(request["RoleArn"]))

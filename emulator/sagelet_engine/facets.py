@@ -1,8 +1,9 @@
-"""Training jobs: made, looked up, stopped, changed, deleted."""
+"""What the API asks the engine for: `engine.jobs`, `.inputs`, `.logs`, `.metrics`, `.reports`."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sagelet_engine.base.clock import Clock
@@ -10,16 +11,32 @@ from sagelet_engine.base.database import NotFlushed
 from sagelet_engine.base.errors import JobNotFound, JobNotStoppable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import KeyPair
+from sagelet_engine.comparison import comparing
+from sagelet_engine.comparison.result import Comparison
 from sagelet_engine.execution.supervisors import Supervisors
+from sagelet_engine.instances.bill import Bill, bill
 from sagelet_engine.model import faults, lifecycle, training, warm_pools
+from sagelet_engine.model.file_systems import FileSystemSource, directory_of
 from sagelet_engine.model.job import JobKey, StopCause
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
+from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents
+from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.model.search import JobSearch, SearchPage
+from sagelet_engine.model.series import Sample
 from sagelet_engine.model.session import JobSession, job_id_of, session_key
+from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.reports import compile_reports
+from sagelet_engine.reports.consultation import Consultation
+from sagelet_engine.reports.measurements import Measurements
 from sagelet_engine.retention.gc import Collector
+from sagelet_engine.retention.logs import LogKeeper
 from sagelet_engine.scheduling.contract import Scheduler
+from sagelet_engine.scheduling.image_choice import ImageChoice
+from sagelet_engine.settings import Settings
 from sagelet_engine.store.jobs import StaleRecord, Store
+from sagelet_engine.telemetry.compiler.progress import Progress, progress
+from sagelet_engine.telemetry.compiler.report import CompilerReport
 
 
 class Jobs:
@@ -179,3 +196,145 @@ class Jobs:
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """See Store.property_names."""
         return self._store.property_names(account, region, beginning, limit)
+
+
+class Inputs:
+    """What this server has of what a request names: images, buckets, objects, file systems, hosts."""
+
+    def __init__(self, settings: Settings, objects: ObjectStore, images: ImageChoice) -> None:
+        self._settings = settings
+        self._objects = objects
+        self._images = images
+
+    @property
+    def host_limit(self) -> int:
+        """The most hosts that one job can have."""
+        return self._settings.host_limit
+
+    def check_file_system(self, source: FileSystemSource) -> None:
+        """Raises ClientFault when no directory stands in for what a channel names."""
+        directory_of(source, self._settings.file_systems)
+
+    def has_objects(self, key: JobKey, uri: S3Uri) -> bool:
+        """Whether there is an object under an S3 prefix."""
+        try:
+            return any(True for _ in self._objects.list(key.account, key.region, uri.bucket, uri.key))
+        except ObjectNotFound:
+            return False
+
+    def has_bucket(self, key: JobKey, uri: S3Uri) -> bool:
+        """Whether the bucket of an S3 URI is there, and the account's own."""
+        return self._objects.has_bucket(key.account, uri.bucket)
+
+    def knows_image(self, uri: str) -> bool:
+        """See ImageChoice.is_known."""
+        return self._images.is_known(uri)
+
+
+class Logs:
+    """What the hosts of jobs have printed, and the log group that it is in."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        #: The log group as a whole: retention, tags, deletion.
+        self.groups = LogKeeper(store, clock)
+
+    def stream(self, account: str, region: str, name: str) -> LogStream | None:
+        return self._store.stream(account, region, name)
+
+    def streams(self, account: str, region: str, prefix: str = "", **which: Any) -> list[LogStream]:
+        """See Store.streams."""
+        return self._store.streams(account, region, prefix, **which)
+
+    def events(self, stream: LogStream, **which: Any) -> list[LogEvent]:
+        """See Store.events."""
+        return self._store.events(stream.id, **which)
+
+    def merged_events(self, streams: Sequence[LogStream], **which: Any) -> MergedEvents:
+        """See Store.merged_events."""
+        return self._store.merged_events([stream.id for stream in streams], **which)
+
+    def find_lines(self, stream: LogStream, text: str, **which: Any) -> FoundLines:
+        """See Lines.find."""
+        return self._store.lines.find(stream.id, text, **which)
+
+
+class Metrics:
+    """Numbers of jobs: from their logs, of their hosts, and what clients put into trial components."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def final(self, job: TrainingJob) -> list[MetricPoint]:
+        """The last value of each of the job's metrics (FinalMetricDataList)."""
+        return self._store.last_points(job.id)
+
+    def of_job(self, job: TrainingJob, name: str) -> list[Sample]:
+        """What a metric definition of the job found in its log."""
+        return self._store.points.of_job(job.id, name)
+
+    def names(self, job: TrainingJob) -> list[str]:
+        """The metrics that have samples in the job's log."""
+        return self._store.lines.metric_names(job.id)
+
+    def curve(self, job: TrainingJob, name: str, most: int) -> list[Sample]:
+        """See Lines.curve."""
+        return self._store.lines.curve(job.id, name, most)
+
+    def of_hosts(self, job: TrainingJob) -> list[MetricPoint]:
+        """The instance metrics of the job's hosts, by time."""
+        return self._store.points.of_hosts(job.id)
+
+    def put_component(
+        self, account: str, region: str, component: str, job: TrainingJob | None, named: Sequence[tuple[str, Sample]]
+    ) -> None:
+        """Adds samples to metrics of a trial component, which may be a job's own."""
+        self._store.points.put(account, region, component, None if job is None else job.id, named)
+
+    def of_component(self, account: str, region: str, component: str, name: str) -> list[Sample]:
+        """What was put into a metric of a trial component."""
+        return self._store.points.of_component(account, region, component, name)
+
+
+class Reports:
+    """What is said about jobs: the compile report, the doctor's findings, comparisons, the bill."""
+
+    def __init__(self, store: Store, data: Path, objects: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._data = data
+        self._objects = objects
+        self._clock = clock
+
+    def compiler(self, key: JobKey) -> CompilerReport | None:
+        """What compiling did for the job, so far or in all, or None if no worker has reported. Raises JobNotFound."""
+        job = self._store.get(key)
+        report = compile_reports.current(self._data, job)
+        if report is None or report.final:
+            return report
+        return replace(report, findings=self._consult(job, report))
+
+    def progress(self, key: JobKey) -> Progress:
+        """What the job's workers do now. Raises JobNotFound."""
+        return progress(compile_reports.current(self._data, self._store.get(key)))
+
+    def findings(self, key: JobKey) -> Sequence[Mapping[str, Any]]:
+        """What the doctor finds in the job, as of now (docs/reference/doctor.md). JSON-ready. Raises JobNotFound."""
+        job = self._store.get(key)
+        report = compile_reports.current(self._data, job)
+        if report is not None and report.final:
+            return report.findings
+        return self._consult(job, report or CompilerReport())
+
+    def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> Comparison:
+        """Jobs against the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
+        now_ms = self._clock.now_ms()
+        measurements = Measurements(self._store, self._data, self._objects)
+        jobs = [self._store.get(key) for key in keys]
+        return comparing.compare([measurements.of(job, now_ms) for job in jobs], anyway=anyway)
+
+    def bill(self, job: TrainingJob) -> Bill:
+        """What AWS would ask for the job, as of now."""
+        return bill(job, self._clock.now_ms())
+
+    def _consult(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:
+        return Consultation(self._store, self._data).findings(job, report, self._clock.now_ms())
