@@ -6,7 +6,8 @@ What the API asks for is in its facets: `jobs`, `inputs`, `logs`, `metrics`, `re
 import logging
 import threading
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import TypedDict
 
 import sagelet_engine
 from sagelet_engine.base.clock import Clock, SteadyClock
@@ -48,6 +49,22 @@ log = logging.getLogger(__name__)
 
 #: Seconds that a closing engine waits for its supervisors to let go of their jobs.
 DETACH_SECONDS = 5
+
+
+class Health(TypedDict):
+    """Whether the engine is well, as `/_sagelet/health` shows it."""
+
+    #: `ok` or `damaged`.
+    status: str
+    #: The state of each database, by its name.
+    databases: Mapping[str, str]
+    version: str
+    runtime: str
+    auth: bool
+    #: How many the machine has that jobs may use.
+    gpus: int
+    #: Number of jobs by TrainingJobStatus. Empty if a database is damaged: they cannot be counted for certain.
+    jobs: Mapping[str, int]
 
 
 class Engine:
@@ -221,8 +238,7 @@ class Engine:
             self._store.close()
             self._lock.close()
 
-    def health(self) -> dict[str, Any]:
-        """`status` is `ok` or `damaged`; then `jobs` is empty, since they cannot be counted for certain."""
+    def health(self) -> Health:
         databases = self._soundness.states()
         sound = all(state == "ok" for state in databases.values())
         return {

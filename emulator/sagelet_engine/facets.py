@@ -11,6 +11,7 @@ from sagelet_engine.base.database import NotFlushed
 from sagelet_engine.base.errors import JobNotFound, JobNotStoppable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import KeyPair
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.comparison import comparing
 from sagelet_engine.comparison.result import Comparison
 from sagelet_engine.execution.supervisors import Supervisors
@@ -36,7 +37,7 @@ from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.settings import Settings
 from sagelet_engine.store.jobs import StaleRecord, Store
 from sagelet_engine.telemetry.compiler.progress import Progress, progress
-from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
 
 
 class Jobs:
@@ -64,7 +65,7 @@ class Jobs:
 
     # --- changes ----------------------------------------------------------------------------------------------
 
-    def create(self, key: JobKey, request: dict[str, Any], tags: dict[str, str]) -> TrainingJob:
+    def create(self, key: JobKey, request: JsonObject, tags: dict[str, str]) -> TrainingJob:
         """Makes a job durable and queues it. `request`: a validated CreateTrainingJob body. Raises JobNameInUse."""
         job = training.create(key, uuid.uuid4().hex, request, tags, self._clock.now_ms(), self._spot_discount)
         failpoint(Failpoint.BEFORE_INSERT)
@@ -317,7 +318,7 @@ class Reports:
         """What the job's workers do now. Raises JobNotFound."""
         return progress(compile_reports.current(self._data, self._store.get(key)))
 
-    def findings(self, key: JobKey) -> Sequence[Mapping[str, Any]]:
+    def findings(self, key: JobKey) -> Sequence[KeptFinding]:
         """What the doctor finds in the job, as of now (docs/reference/doctor.md). JSON-ready. Raises JobNotFound."""
         job = self._store.get(key)
         report = compile_reports.current(self._data, job)

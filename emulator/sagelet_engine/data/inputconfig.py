@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.data import sdk_v3
 from sagelet_engine.data.layout import HostDirectories
 from sagelet_engine.model.spec import Channel, DataType
@@ -17,7 +18,7 @@ from sagelet_engine.model.training import TrainingJob
 
 def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
     """Writes every configuration file of a host. All are there even when empty: the toolkit dies without them."""
-    files: dict[str, Any] = {
+    files: JsonObject = {
         "hyperparameters": sdk_v3.hyperparameters(job),
         "inputdataconfig": _channels(job, host_name),
         "resourceconfig": _resources(job, host_name),
@@ -47,7 +48,7 @@ def _channels(job: TrainingJob, host_name: str) -> dict[str, dict[str, str]]:
     return configs
 
 
-def _resources(job: TrainingJob, host_name: str) -> dict[str, Any]:
+def _resources(job: TrainingJob, host_name: str) -> JsonObject:
     own = job.spec.group_of(host_name)
     return {
         "current_host": host_name,
@@ -76,7 +77,7 @@ SPELLING = {
 FLAGS = ("EnableInterContainerTrafficEncryption", "EnableNetworkIsolation", "EnableManagedSpotTraining")
 
 
-def init_config(job: TrainingJob, host_name: str) -> dict[str, Any]:
+def init_config(job: TrainingJob, host_name: str) -> JsonObject:
     """init-config.json: what the platform's downloader works from."""
     checkpoint = job.spec.checkpoint
     return {
@@ -90,7 +91,7 @@ def init_config(job: TrainingJob, host_name: str) -> dict[str, Any]:
     }
 
 
-def training_job_config(job: TrainingJob) -> dict[str, Any]:
+def training_job_config(job: TrainingJob) -> JsonObject:
     """trainingjobconfig.json: the request with its defaults, the enums of its channels spelled in upper case."""
     tags = [{"Key": key, "Value": value} for key, value in job.tags.items()]
     algorithm = job.request["AlgorithmSpecification"]
@@ -106,13 +107,13 @@ def training_job_config(job: TrainingJob) -> dict[str, Any]:
     return {**config, "Tags": tags, "BaseTags": tags} if tags else config
 
 
-def debugger_configs(job: TrainingJob) -> dict[str, Any]:
+def debugger_configs(job: TrainingJob) -> JsonObject:
     """The files of Debugger, TensorBoard and Profiler: those that the request configures.
 
     profilerconfig.json is inferred from debughookconfig.json; with DisableProfiler there is none.
     """
     request = job.request
-    files: dict[str, Any] = {}
+    files: JsonObject = {}
     if "DebugHookConfig" in request:
         empty = {"LocalPath": "/opt/ml/output/tensors", "HookParameters": None, "CollectionConfigurations": None}
         files["debughookconfig"] = {**empty, **request["DebugHookConfig"]}
@@ -127,7 +128,7 @@ def debugger_configs(job: TrainingJob) -> dict[str, Any]:
     return files
 
 
-def _downloaded(channel: Channel) -> dict[str, Any]:
+def _downloaded(channel: Channel) -> JsonObject:
     return {
         **_source(channel),
         "compressionType": "GZIP" if channel.gzip else "NONE",
@@ -139,7 +140,7 @@ def _downloaded(channel: Channel) -> dict[str, Any]:
     }
 
 
-def _source(channel: Channel) -> dict[str, Any]:
+def _source(channel: Channel) -> JsonObject:
     """One of the two sources, and null for the other. The names within fileSystemDataSource are inferred."""
     system = channel.file_system
     if system is not None:
@@ -159,7 +160,7 @@ def _source(channel: Channel) -> dict[str, Any]:
     return {"s3DataSource": objects, "fileSystemDataSource": None}
 
 
-def _checkpoint_channel(url: str) -> dict[str, Any]:
+def _checkpoint_channel(url: str) -> JsonObject:
     """Always in the default place, even when LocalPath is another (seen so)."""
     return {
         "name": "checkpoints",
@@ -182,7 +183,7 @@ def _checkpoint_channel(url: str) -> dict[str, Any]:
     }
 
 
-def _spelled(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _spelled(entry: Mapping[str, Any]) -> JsonObject:
     spelled = {"CompressionType": "None", "RecordWrapperType": "None", **entry}
     for name in ("CompressionType", "RecordWrapperType", "InputMode"):
         if name in spelled:

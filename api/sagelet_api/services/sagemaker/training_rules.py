@@ -7,9 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sagelet_api.protocol.aws_errors import ResourceLimitExceeded, ValidationException
+from sagelet_api.protocol.members import Request
 from sagelet_api.protocol.shapes import NOT_NULL
 from sagelet_api.protocol.validation import constraint_error, validation_errors
 from sagelet_engine.base.errors import ClientFault, FaultError, ScheduleError
@@ -21,8 +21,6 @@ from sagelet_engine.model.file_systems import FileSystemSource
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.spec import CheckpointSpec
 from sagelet_engine.telemetry.metrics import InvalidMetricRegex, compile_regex
-
-Request = Mapping[str, Any]
 
 #: Optional in today's model (serverless jobs have none), demanded of every job that has instances.
 NEEDED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
