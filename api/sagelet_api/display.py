@@ -69,8 +69,5 @@ def visible_json(app: "Flask") -> "DefaultJSONProvider":
 
 
 def add_filters(app: "Flask") -> None:
-    filters: dict[str, Any] = {
-        "clock": clock, "lasted": lasted, "number": number, "size": size, "duration": duration,
-    }  # fmt: skip
-    app.jinja_env.filters.update(filters)
+    app.jinja_env.filters.update(clock=clock, lasted=lasted, number=number, size=size, duration=duration)
     app.jinja_env.globals.update(since=since)

@@ -78,13 +78,24 @@ class Sagelet:
         self._repositories = HubStore(settings.data)
         #: Hosts of jobs may know this machine by a name of its own.
         reached_by = self.choice.runtime.endpoint_host
-        throttling = Throttling()
         self.sessions = Sessions(self.engine.keys)
+        self.application = self._make_application(settings, bridge, reached_by, on_reset)
+        extra = self._extra_hosts(settings)
+        names = (settings.host, reached_by, *extra, *settings.allowed_hosts)
+        certificate = server_certificate(settings.data, names) if settings.tls else None
+        self.server = Server(self.application, settings.host, settings.port, extra, certificate)
+        self._bridge = bridge
+
+    def _make_application(
+        self, settings: Settings, bridge: MotoBridge, reached_by: str, on_reset: OnReset | None
+    ) -> Application:
+        """The services of AWS and of sagelet behind one request guard."""
+        throttling = Throttling()
         roles = bridge.iam.may_assume if settings.enforce_iam else any_role
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=settings.enforce_iam)
         authentication = Authentication(callers, everywhere=settings.auth)
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
-        self.application = Application(
+        return Application(
             RequestGuard((settings.host, reached_by, *self.choice.listen, *settings.allowed_hosts), authentication),
             control_app(
                 self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset, self._collect)
@@ -105,11 +116,6 @@ class Sagelet:
             ),
             pages=web_app(lambda: Site(self.engine, jobs, self._s3.store, self.sessions)),
         )
-        extra = self._extra_hosts(settings)
-        names = (settings.host, reached_by, *extra, *settings.allowed_hosts)
-        certificate = server_certificate(settings.data, names) if settings.tls else None
-        self.server = Server(self.application, settings.host, settings.port, extra, certificate)
-        self._bridge = bridge
 
     def start(self) -> int:
         """Opens the port, then takes up the unfinished jobs; returns how many there are."""

@@ -6,7 +6,8 @@ What the API asks for is in its facets: `jobs`, `inputs`, `logs`, `metrics`, `re
 import logging
 import threading
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import TypedDict
 
 import sagelet_engine
 from sagelet_engine.base.clock import Clock, SteadyClock
@@ -22,11 +23,7 @@ from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
 from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
-from sagelet_engine.facets.inputs import Inputs
-from sagelet_engine.facets.jobs import Jobs
-from sagelet_engine.facets.logs import Logs
-from sagelet_engine.facets.metrics import Metrics
-from sagelet_engine.facets.reports import Reports
+from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, Reports
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
@@ -52,6 +49,22 @@ log = logging.getLogger(__name__)
 
 #: Seconds that a closing engine waits for its supervisors to let go of their jobs.
 DETACH_SECONDS = 5
+
+
+class Health(TypedDict):
+    """Whether the engine is well, as `/_sagelet/health` shows it."""
+
+    #: `ok` or `damaged`.
+    status: str
+    #: The state of each database, by its name.
+    databases: Mapping[str, str]
+    version: str
+    runtime: str
+    auth: bool
+    #: How many the machine has that jobs may use.
+    gpus: int
+    #: Number of jobs by TrainingJobStatus. Empty if a database is damaged: they cannot be counted for certain.
+    jobs: Mapping[str, int]
 
 
 class Engine:
@@ -101,16 +114,7 @@ class Engine:
         self._port = settings.port
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
-        self.jobs = Jobs(
-            self._store,
-            steady,
-            self.keys,
-            self._scheduler,
-            self._supervisors,
-            self._supervise,
-            self._collector,
-            settings.spot_discount,
-        )
+        self.jobs = self._make_jobs()
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)
         self.metrics = Metrics(self._store)
@@ -132,6 +136,18 @@ class Engine:
             self._store.close()
             self._lock.close()
             raise
+
+    def _make_jobs(self) -> Jobs:
+        return Jobs(
+            self._store,
+            self._clock,
+            self.keys,
+            self._scheduler,
+            self._supervisors,
+            self._supervise,
+            self._collector,
+            self._settings.spot_discount,
+        )
 
     def _make_scheduler(self) -> Scheduler:
         """sagelet gives out this machine's places. A cluster gives out its own."""
@@ -222,8 +238,7 @@ class Engine:
             self._store.close()
             self._lock.close()
 
-    def health(self) -> dict[str, Any]:
-        """`status` is `ok` or `damaged`; then `jobs` is empty, since they cannot be counted for certain."""
+    def health(self) -> Health:
         databases = self._soundness.states()
         sound = all(state == "ok" for state in databases.values())
         return {

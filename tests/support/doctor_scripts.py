@@ -14,7 +14,7 @@ from sagelet_engine.doctor.diagnosis import diagnose
 from sagelet_engine.doctor.rules import stall
 from sagelet_engine.doctor.sources import Sources
 from sagelet_engine.telemetry.compiler.reading import workers_of
-from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
 from support.training_host import TrainingHost, poll
 
 ROOT = Path(__file__).parents[2]
@@ -159,7 +159,7 @@ def case(one: Run, record: dict[str, Any], native: dict[str, Any] | None = None)
     )
 
 
-def findings(one: Run, record: dict[str, Any]) -> list[dict[str, Any]]:
+def findings(one: Run, record: dict[str, Any]) -> list[KeptFinding]:
     native = next((load(other) for other in RUNS if other.name == one.native), None)
     return [finding.to_json() for finding in diagnose(case(one, record, native))]
 

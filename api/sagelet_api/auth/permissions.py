@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from sagelet_api.protocol.calls import Call
+from sagelet_engine.base.wire import JsonObject
 
 #: Services whose name in policies differs from their signing name.
 _PREFIXES = {"monitoring": "cloudwatch"}
@@ -38,8 +39,50 @@ _EXACT = ("s3:", "sts:AssumeRole", "iam:PassRole")
 
 
 @dataclass(frozen=True)
+class Element:
+    """`Action` or `Resource` of a statement, or the opposite (`NotAction`). `*` and `?` are wildcards."""
+
+    patterns: tuple[str, ...]
+    negated: bool
+
+    @classmethod
+    def of(cls, statement: JsonObject, name: str) -> "Element":
+        negated = f"Not{name}" in statement
+        return cls(_texts(statement.get(f"Not{name}" if negated else name)), negated)
+
+    def names(self, value: str, *, fold: bool = False) -> bool:
+        """`fold`: letters in capitals are the same. A bracket is itself."""
+        wanted = value.lower() if fold else value
+        patterns = [(one.lower() if fold else one).replace("[", "[[]") for one in self.patterns]
+        return any(fnmatchcase(wanted, one) for one in patterns) != self.negated
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a statement of a policy says. What IAM's language does not know is left out."""
+
+    #: `Allow` or `Deny`; any other has no effect.
+    effect: object
+    actions: Element
+    resources: Element
+    #: Whether `Resource` names all of them.
+    every_resource: bool
+    conditional: bool
+
+    @classmethod
+    def of(cls, statement: JsonObject) -> "Statement":
+        return cls(
+            statement.get("Effect"),
+            Element.of(statement, "Action"),
+            Element.of(statement, "Resource"),
+            "*" in _texts(statement.get("Resource")),
+            bool(statement.get("Condition")),
+        )
+
+
+@dataclass(frozen=True)
 class Policy:
-    statements: tuple[dict[str, Any], ...]
+    statements: tuple[Statement, ...]
 
     @classmethod
     def parse(cls, text: str) -> "Policy":
@@ -49,7 +92,7 @@ class Policy:
         except ValueError:
             return cls(())
         given = document.get("Statement") if isinstance(document, dict) else None
-        return cls(tuple(one for one in _listed(given) if isinstance(one, dict)))
+        return cls(tuple(Statement.of(one) for one in _listed(given) if isinstance(one, dict)))
 
 
 def action_of(service: str, operation: str) -> str:
@@ -69,33 +112,20 @@ def resource_of(call: Call) -> str:
 
 def allows(policies: Sequence[Policy], action: str, resource: str) -> bool:
     """IAM's rule: a denial wins, and what nothing allows is denied."""
-    statements = [one for policy in policies for one in policy.statements if _names(one, "Action", action, fold=True)]
+    statements = [one for policy in policies for one in policy.statements if one.actions.names(action, fold=True)]
     exact = action.startswith(_EXACT)
-    if any(one.get("Effect") == "Deny" and _about(one, resource, exact, deny=True) for one in statements):
+    if any(
+        one.effect == "Deny" and (one.resources.names(resource) if exact else one.every_resource) for one in statements
+    ):
         return False
     return any(
-        one.get("Effect") == "Allow" and not one.get("Condition") and _about(one, resource, exact, deny=False)
+        one.effect == "Allow" and not one.conditional and (not exact or one.resources.names(resource))
         for one in statements
     )
 
 
-def _about(statement: dict[str, Any], resource: str, exact: bool, *, deny: bool) -> bool:
-    if exact:
-        return _names(statement, "Resource", resource, fold=False)
-    return "*" in _listed(statement.get("Resource")) if deny else True
-
-
-def _names(statement: dict[str, Any], element: str, value: str, *, fold: bool) -> bool:
-    if f"Not{element}" in statement:
-        return not _matches(statement[f"Not{element}"], value, fold)
-    return _matches(statement.get(element), value, fold)
-
-
-def _matches(patterns: Any, value: str, fold: bool) -> bool:
-    """`*` and `?` are wildcards; a bracket is itself."""
-    value = value.lower() if fold else value
-    texts = [one for one in _listed(patterns) if isinstance(one, str)]
-    return any(fnmatchcase(value, (one.lower() if fold else one).replace("[", "[[]")) for one in texts)
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(one for one in _listed(value) if isinstance(one, str))
 
 
 def _listed(value: Any) -> list[Any]:

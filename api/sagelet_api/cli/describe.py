@@ -1,6 +1,6 @@
 """`sagelet describe`: all that is known of one job, on a page."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -14,10 +14,9 @@ from sagelet_api.cli.output import age, boxed, console, echo_json, facts, iso, s
 from sagelet_api.cli.training_jobs import Job, JobName, activity, instances, trained_seconds
 from sagelet_api.cli.training_jobs import describe as describe_job
 from sagelet_engine.doctor.text import place
+from sagelet_engine.telemetry.compiler.report import KeptFinding as Finding
 
 Pairs = Iterator[tuple[str, "str | Text"]]
-#: A finding as JSON: docs/reference/doctor.md.
-Finding = Mapping[str, Any]
 
 
 @click.command()

@@ -1,10 +1,11 @@
 """The control endpoint of comparisons."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sagelet_api.control.calls import no_such_job, place_asked_for
 from sagelet_engine.base.errors import JobNotFound
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.comparison.comparing import CannotCompare, NotComparable
 from sagelet_engine.model.job import JobKey
 
@@ -51,7 +52,7 @@ def blueprint(engine: "Engine") -> "Blueprint":
     routes = Blueprint("compare", __name__, url_prefix="/_sagelet")
 
     @routes.get("/compare")
-    def compare() -> dict[str, Any]:
+    def compare() -> JsonObject:
         """Jobs against the first of them (docs/how-to/compare.md)."""
         try:
             return engine.reports.compare(keys_asked_for(engine), anyway=anyway_asked_for()).to_json()

@@ -1,11 +1,12 @@
 """The control endpoints of faults: a job's (its tag `sagelet:fault`), and calls to throttle."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sagelet_api.control.calls import known_job
 from sagelet_api.control.throttling import Throttled, Throttling, ThrottlingRefused
 from sagelet_api.services.sagemaker.service import MAX_TAGS
 from sagelet_engine.base.errors import FaultError, TooManyTags
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model import faults
 from sagelet_engine.model.training import TrainingJob
 
@@ -28,16 +29,16 @@ def _add_jobs(routes: "Blueprint", engine: "Engine") -> None:
     from flask import request
     from werkzeug.exceptions import BadRequest, Conflict
 
-    def shown(job: TrainingJob) -> dict[str, Any]:
+    def shown(job: TrainingJob) -> JsonObject:
         return {"TrainingJobArn": job.key.arn, "faults": job.tags.get(faults.TAG, "")}
 
     @routes.get("/jobs/<name>/faults")
-    def show(name: str) -> dict[str, Any]:
+    def show(name: str) -> JsonObject:
         with known_job(name) as key:
             return shown(engine.jobs.get(key))
 
     @routes.put("/jobs/<name>/faults")
-    def put(name: str) -> dict[str, Any]:
+    def put(name: str) -> JsonObject:
         """`{"faults": "starting:30 internal-server-error:2"}`: the words of the tag."""
         body = request.get_json(force=True, silent=True)
         words = body.get("faults") if isinstance(body, dict) else None
@@ -57,7 +58,7 @@ def _add_jobs(routes: "Blueprint", engine: "Engine") -> None:
             return shown(engine.jobs.get(key))
 
     @routes.delete("/jobs/<name>/faults")
-    def delete(name: str) -> dict[str, Any]:
+    def delete(name: str) -> JsonObject:
         with known_job(name) as key:
             engine.jobs.delete_tags(key, [faults.TAG])
             return shown(engine.jobs.get(key))
@@ -68,11 +69,11 @@ def _add_throttling(routes: "Blueprint", throttling: Throttling) -> None:
     from werkzeug.exceptions import BadRequest
 
     @routes.get("/faults/throttling")
-    def left() -> dict[str, Any]:
+    def left() -> JsonObject:
         return {"throttling": throttling.left()}
 
     @routes.post("/faults/throttling")
-    def throttle() -> dict[str, Any]:
+    def throttle() -> JsonObject:
         """See Throttled.read."""
         try:
             throttling.put(*Throttled.read(request.get_json(force=True, silent=True)))
@@ -81,6 +82,6 @@ def _add_throttling(routes: "Blueprint", throttling: Throttling) -> None:
         return left()
 
     @routes.delete("/faults/throttling")
-    def clear() -> dict[str, Any]:
+    def clear() -> JsonObject:
         throttling.clear()
         return left()

@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.retention.gc import Keep
 from sagelet_engine.state.contents import SCOPES
 from sagelet_engine.state.garbage import Garbage, Rules
@@ -37,18 +38,18 @@ def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage) -> "B
 
     state = Blueprint("state", __name__)
 
-    def said() -> dict[str, Any]:
+    def said() -> JsonObject:
         body = request.get_json(silent=True)
         return body if isinstance(body, dict) else {}
 
-    def check_proof(body: dict[str, Any]) -> None:
+    def check_proof(body: JsonObject) -> None:
         proof = body.get("proof")
         if not isinstance(proof, str) or not PROOF.fullmatch(proof) or not (data / proof).is_file():
             raise Forbidden(f"The server's data directory is {data}: name that with --data, on the server's machine")
         (data / proof).unlink()
 
     @state.post("/_sagelet/gc")
-    def collect() -> dict[str, Any]:
+    def collect() -> JsonObject:
         body = said()
         limits = [body.get(name) for name in LIMITS]
         for name, limit in zip(LIMITS, limits, strict=True):
@@ -59,7 +60,7 @@ def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage) -> "B
         return asdict(on_garbage(Rules(Keep(*keep), uploads), body.get("dry_run") is True))
 
     @state.post("/_sagelet/reset")
-    def reset() -> tuple[dict[str, Any], int]:
+    def reset() -> tuple[JsonObject, int]:
         body = said()
         scope = body.get("scope")
         if not isinstance(scope, str) or scope not in SCOPES:

@@ -13,6 +13,7 @@ from sagelet_api.protocol.calls import Call
 from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_api.protocol.validation import rule_book
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.wire import JsonObject
 
 #: Services of AWS JSON, where a header names the operation.
 SERVICES = ("sagemaker", "logs")
@@ -85,7 +86,7 @@ class Throttling:
         with self._guard:
             self._left.clear()
 
-    def left(self) -> list[dict[str, Any]]:
+    def left(self) -> list[JsonObject]:
         """JSON-ready: what is still to be throttled."""
         with self._guard:
             return [{**vars(which), "calls": calls} for which, calls in self._left.items()]

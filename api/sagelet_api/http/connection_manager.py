@@ -24,8 +24,7 @@ from typing import Any
 from cheroot.connections import ConnectionManager
 from cheroot.server import HTTPConnection
 
-from sagelet_api.http.request_reader import Incoming
-from sagelet_api.http.response_writer import Outgoing
+from sagelet_api.http.streams import Incoming, Outgoing
 from sagelet_api.http.strict_request import StrictRequest
 from sagelet_api.protocol.header_rules import is_loopback
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sagelet_api.http.request_reader import Incoming
+from sagelet_api.http.streams import Incoming
 
 #: A body that nobody wants is read to its end up to this size: a client that still sends would not see its answer.
 DRAIN_LIMIT = 64 * 1024 * 1024

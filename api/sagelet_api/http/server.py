@@ -12,7 +12,7 @@ from cheroot import wsgi
 
 from sagelet_api.http.connection_manager import MORE, STARVED, Arrivals, Connection
 from sagelet_api.http.request_log import log_answer
-from sagelet_api.http.request_reader import WAITING
+from sagelet_api.http.streams import WAITING
 from sagelet_api.http.tls import Certificate, TlsAdapter, TlsConnection
 from sagelet_api.protocol.calls import FROM_CONTAINERS, WsgiApp
 from sagelet_api.protocol.file_body import FileBody

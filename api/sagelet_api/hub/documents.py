@@ -6,8 +6,8 @@ Source: recorded answers of huggingface.co, and what huggingface_hub 0.4 to 2.4 
 import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
-from typing import Any
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.hub.canonical import newest_name
 from sagelet_engine.hub.names import Kind
 from sagelet_engine.hub.records import Commit, HubFile, Repository, is_large
@@ -15,7 +15,7 @@ from sagelet_engine.hub.records import Commit, HubFile, Repository, is_large
 _AUTHOR = "sagelet"
 
 
-def described(repository: Repository, commit: Commit, *, blobs: bool) -> dict[str, Any]:
+def described(repository: Repository, commit: Commit, *, blobs: bool) -> JsonObject:
     """As `/api/models/ID` answers. `blobs`: with sizes and digests of the files."""
     # Clients go on with the name in the answer, and those of 2026 take no data set without an organisation.
     name = newest_name(repository.kind, repository.id)
@@ -38,27 +38,27 @@ def described(repository: Repository, commit: Commit, *, blobs: bool) -> dict[st
     }
 
 
-def _blob(path: str, file: HubFile) -> dict[str, Any]:
-    found: dict[str, Any] = {"size": file.size, "blobId": file.blob}
+def _blob(path: str, file: HubFile) -> JsonObject:
+    found: JsonObject = {"size": file.size, "blobId": file.blob}
     if is_large(path, file):
         found["lfs"] = {"sha256": file.sha256, "size": file.size, "pointerSize": pointer_size(file)}
     return found
 
 
-def tree(commit: Commit, above: str, *, recursive: bool, expand: bool) -> list[dict[str, Any]] | None:
+def tree(commit: Commit, above: str, *, recursive: bool, expand: bool) -> list[JsonObject] | None:
     """The entries of a directory, or None if there is no directory. `expand`: each with the commit that it came by."""
     prefix = f"{above}/" if above else ""
     below = {path: file for path, file in commit.files.items() if path.startswith(prefix)}
     if above and not below:
         return None
-    seen: dict[str, dict[str, Any]] = {}
+    seen: dict[str, JsonObject] = {}
     for path, file in below.items():
         for entry in _entries(commit, path.removeprefix(prefix), prefix, file, recursive=recursive):
             seen.setdefault(entry["path"], entry)
     return [_expanded(entry, commit) if expand else entry for entry in seen.values()]
 
 
-def _entries(commit: Commit, inner: str, prefix: str, file: HubFile, *, recursive: bool) -> Iterator[dict[str, Any]]:
+def _entries(commit: Commit, inner: str, prefix: str, file: HubFile, *, recursive: bool) -> Iterator[JsonObject]:
     """A file, and the directories above it, as far as they are asked for."""
     parts = inner.split("/")
     for depth in range(1, len(parts)):
@@ -68,7 +68,7 @@ def _entries(commit: Commit, inner: str, prefix: str, file: HubFile, *, recursiv
     yield _file(prefix + inner, file)
 
 
-def entries_at(commit: Commit, paths: list[str], *, expand: bool) -> list[dict[str, Any]]:
+def entries_at(commit: Commit, paths: list[str], *, expand: bool) -> list[JsonObject]:
     """Entries of files and directories by their paths. Missing ones are left out."""
     found = []
     directories = _directories(commit)
@@ -89,30 +89,30 @@ def _directories(commit: Commit) -> set[str]:
     return found
 
 
-def _file(path: str, file: HubFile) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": "file", "oid": file.blob, "size": file.size, "path": path}
+def _file(path: str, file: HubFile) -> JsonObject:
+    entry: JsonObject = {"type": "file", "oid": file.blob, "size": file.size, "path": path}
     if is_large(path, file):
         entry["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": pointer_size(file)}
     return entry
 
 
-def _directory(commit: Commit, path: str) -> dict[str, Any]:
+def _directory(commit: Commit, path: str) -> JsonObject:
     number = hashlib.sha1(f"{commit.id} {path}".encode(), usedforsecurity=False).hexdigest()
     return {"type": "directory", "oid": number, "size": 0, "path": path}
 
 
-def _expanded(entry: dict[str, Any], commit: Commit) -> dict[str, Any]:
+def _expanded(entry: JsonObject, commit: Commit) -> JsonObject:
     last = {"id": commit.id, "title": "Add files", "date": _time(commit.created_ms)}
     return {**entry, "lastCommit": last}
 
 
-def refs(repository: Repository) -> dict[str, Any]:
+def refs(repository: Repository) -> JsonObject:
     """Every name of a revision is a branch here."""
     branches = [{"name": name, "ref": f"refs/heads/{name}", "targetCommit": to} for name, to in repository.refs.items()]
     return {"branches": branches, "tags": [], "converts": []}
 
 
-def commits(repository: Repository, commit: Commit) -> list[dict[str, Any]]:
+def commits(repository: Repository, commit: Commit) -> list[JsonObject]:
     """That one and what was there before it, the last first."""
     before = [
         one

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from sagelet_api.protocol.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
 from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION, Credential, StsSession, find_credential
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.job import Job
 
 #: Puts what comes next into memory: how many bytes, 0 at the end.
@@ -144,7 +145,7 @@ def rewind(environ: Environ, body: bytes) -> None:
     environ["wsgi.input_terminated"] = True
 
 
-def parse_json(body: bytes) -> dict[str, Any]:
+def parse_json(body: bytes) -> JsonObject:
     """The members of an AWS JSON body; an empty body is an empty structure. Raises SerializationException."""
     if not body:
         return {}

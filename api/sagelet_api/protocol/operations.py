@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sagelet_api.protocol.credentials import StsSession
-
-Parameters = dict[str, Any]
+from sagelet_api.protocol.members import Parameters
 
 
 @dataclass(frozen=True)

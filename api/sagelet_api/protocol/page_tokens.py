@@ -3,14 +3,15 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
+
+from sagelet_api.protocol.members import Request
 
 Value = str | int | float | None
 Kind = type[str] | type[int] | tuple[type, ...]
 
 
-def fingerprint(request: Mapping[str, Any]) -> str:
+def fingerprint(request: Request) -> str:
     """A digest of the request except the size and place of the page: a token continues its own question only."""
     asked = {name: value for name, value in request.items() if name not in ("NextToken", "MaxResults")}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]

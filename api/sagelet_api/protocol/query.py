@@ -9,6 +9,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from sagelet_api.protocol.calls import Call, Environ
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.operation_names import form_fields
 from sagelet_api.protocol.replies import Reply
 from sagelet_api.protocol.validation import rule_book
@@ -25,7 +26,7 @@ def read_form(call: Call, environ: Environ) -> dict[str, str]:
     return {**call.query, **dict(form_fields(environ))}
 
 
-def parse_form(service: str, operation: str, form: Form) -> dict[str, Any]:
+def parse_form(service: str, operation: str, form: Form) -> Parameters:
     """The operation's input. Text where the model wants a number stays text, which validation refuses."""
     shape = rule_book(service).input_shape(operation)
     return {} if shape is None else _structure(shape, form, "")
@@ -41,7 +42,7 @@ def query_reply(call: Call, operation: str, result: Mapping[str, Any] | None) ->
     return Reply(200, body.encode(), {"Content-Type": "text/xml", "x-amzn-RequestId": call.request_id})
 
 
-def _structure(shape: Any, form: Form, prefix: str) -> dict[str, Any]:
+def _structure(shape: Any, form: Form, prefix: str) -> Parameters:
     given = {name: _value(member, form, f"{prefix}{name}") for name, member in shape.members.items()}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from sagelet_api.protocol.java_patterns import UnsupportedPattern, compile_pattern
 from sagelet_api.protocol.wire_types import refuse_collection, refuse_scalar
@@ -21,6 +21,17 @@ _LAST_TIMESTAMP = 253402300799
 #: Shapes whose pattern AWS prints with anchors that the published model has dropped since (clients.md 3 names the
 #: first; the others as the API reference printed them while the model still had them).
 _ANCHORS = {"TrainingJobName": ("^", ""), "RoleArn": ("^", "$"), "S3Uri": ("^", "$"), "TagKey": ("^", "$")}
+
+
+class Traits(TypedDict, total=False):
+    """The constraints of a shape, as the service model has them."""
+
+    #: Of a number, or of the length of a string, list or map.
+    min: float
+    max: float
+    #: In java.util.regex.
+    pattern: str
+    enum: list[str]
 
 
 @dataclass
@@ -71,10 +82,10 @@ class Bounds:
 
 
 class StringRule(Rule):
-    def __init__(self, name: str, metadata: dict[str, Any]) -> None:
-        self._length = Bounds(metadata.get("min"), metadata.get("max"), "length")
-        self._enum = metadata.get("enum") or ()
-        self._pattern: str | None = metadata.get("pattern")
+    def __init__(self, name: str, traits: Traits) -> None:
+        self._length = Bounds(traits.get("min"), traits.get("max"), "length")
+        self._enum = traits.get("enum") or ()
+        self._pattern: str | None = traits.get("pattern")
         self._pattern_words = _pattern_words(name, self._pattern or "")
         self._enum_words = f"Member must satisfy enum value set: [{', '.join(self._enum)}]"
         words = self._length.words()
@@ -94,9 +105,9 @@ class StringRule(Rule):
 
 
 class NumberRule(Rule):
-    def __init__(self, name: str, kind: str, metadata: dict[str, Any]) -> None:
+    def __init__(self, name: str, kind: str, traits: Traits) -> None:
         self._kind = kind
-        self._bounds = Bounds(metadata.get("min"), metadata.get("max"), "value")
+        self._bounds = Bounds(traits.get("min"), traits.get("max"), "value")
         super().__init__(name, self._bounds.words())
 
     def read(self, value: Any, path: str) -> Any:
@@ -133,8 +144,8 @@ class TimestampRule(Rule):
 class ListRule(Rule):
     member: Rule
 
-    def __init__(self, name: str, metadata: dict[str, Any]) -> None:
-        self._length = Bounds(metadata.get("min"), metadata.get("max"), "length")
+    def __init__(self, name: str, traits: Traits) -> None:
+        self._length = Bounds(traits.get("min"), traits.get("max"), "length")
         super().__init__(name, self._length.words())
 
     def read(self, value: Any, path: str) -> Any:
@@ -168,8 +179,8 @@ class MapRule(Rule):
     key: Rule
     value: Rule
 
-    def __init__(self, name: str, metadata: dict[str, Any]) -> None:
-        self._length = Bounds(metadata.get("min"), metadata.get("max"), "length")
+    def __init__(self, name: str, traits: Traits) -> None:
+        self._length = Bounds(traits.get("min"), traits.get("max"), "length")
         super().__init__(name, self._length.words())
 
     def read(self, value: Any, path: str) -> Any:

@@ -6,9 +6,10 @@ is loaded on the first call (about 0.1 s for SageMaker) and each operation's rul
 
 import threading
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from sagelet_api.protocol.aws_errors import LogsInvalidParameter, UnknownOperationException, ValidationException
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.shapes import (
     BooleanRule,
     ListRule,
@@ -19,10 +20,11 @@ from sagelet_api.protocol.shapes import (
     StringRule,
     StructureRule,
     TimestampRule,
+    Traits,
 )
 
 
-def validate(service: str, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
+def validate(service: str, operation: str, parameters: Parameters) -> Parameters:
     """The parameters as the model types them, without null members.
 
     `service` is botocore's name of the model (`sagemaker`, `logs`). Raises SerializationException for a wrong JSON
@@ -30,7 +32,7 @@ def validate(service: str, operation: str, parameters: dict[str, Any]) -> dict[s
     UnknownOperationException.
     """
     rule = rule_book(service).input_rule(operation)
-    typed: dict[str, Any] = rule.read(parameters, "")
+    typed: Parameters = rule.read(parameters, "")
     errors: list[str] = []
     rule.check(typed, "", _collector(errors))
     if errors:
@@ -120,15 +122,15 @@ class RuleBook:
 
 
 def _new_rule(shape: Any) -> Rule:
-    kind, metadata = shape.type_name, {**shape.metadata, "enum": getattr(shape, "enum", None)}
+    kind, traits = shape.type_name, cast(Traits, {**shape.metadata, "enum": getattr(shape, "enum", None)})
     if kind == "string":
-        return StringRule(shape.name, metadata)
+        return StringRule(shape.name, traits)
     if kind in ("integer", "long", "float", "double"):
-        return NumberRule(shape.name, kind, metadata)
+        return NumberRule(shape.name, kind, traits)
     if kind == "list":
-        return ListRule(shape.name, metadata)
+        return ListRule(shape.name, traits)
     if kind == "map":
-        return MapRule(shape.name, metadata)
+        return MapRule(shape.name, traits)
     simple = {"structure": StructureRule, "boolean": BooleanRule, "timestamp": TimestampRule}
     return simple.get(kind, Rule)(shape.name)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_engine.base import nofollow
+from sagelet_engine.base.wire import JsonObject
 
 #: The size limit of a file that is read, in bytes. The largest is a host's plan, which has the job's environment.
 MOST = 16 * 1024**2
@@ -41,7 +42,7 @@ def reserve(path: str | Path) -> None:
     _write(reserved(path), " " * RESERVED)
 
 
-def write_reserved(path: str | Path, content: dict[str, Any]) -> None:
+def write_reserved(path: str | Path, content: JsonObject) -> None:
     """As `write_json`, within the space that is there since `reserve`: on a full disk, too."""
     text = json.dumps(content)
     if len(text) > RESERVED:
@@ -63,7 +64,7 @@ def _write(path: str, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def read_json(path: str | Path) -> dict[str, Any] | None:
+def read_json(path: str | Path) -> JsonObject | None:
     """The content of a file of `write_json`, or None if there is no file.
 
     Raises ValueError if it is not a JSON object.

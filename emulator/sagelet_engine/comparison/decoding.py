@@ -28,7 +28,7 @@ def build(kind: type[T], value: object) -> T:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _hints(kind: Any) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 

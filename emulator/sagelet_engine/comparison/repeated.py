@@ -8,8 +8,8 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.comparison.measured import LossPoint
 from sagelet_engine.comparison.result import Comparison, Row
 
@@ -91,7 +91,7 @@ class Verdict:
     #: Median frequency of the CPUs in MHz before each run, in order. Empty: not known.
     frequency: tuple[float, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return asdict(self)
 
 

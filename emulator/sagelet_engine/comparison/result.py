@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.comparison.comparable import Difference
 from sagelet_engine.comparison.decoding import build
 from sagelet_engine.comparison.measured import LossPoint
@@ -97,7 +98,7 @@ class Comparison:
     def row(self, key: str) -> Row:
         return next(row for row in self.rows if row.key == key)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {**asdict(self), "comparable": self.comparable}
 
     @classmethod

@@ -1,28 +1,32 @@
 """The files of /opt/ml/input/config, as real containers show them.
 
 The shapes were read in files that public jobs left behind (github.com/shiftan/simple_sagemaker, 2020, and later logs);
-what is only inferred says so. `platformconfig.py` has the files that describe the job to the platform's own agents.
+what is only inferred says so. AWS writes some for its own agents in the container (`init-config`, `trainingjobconfig`,
+the debugger's), and scripts have come to read them.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from sagelet_engine.data import platformconfig, sdk_v3
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.data import sdk_v3
 from sagelet_engine.data.layout import HostDirectories
+from sagelet_engine.model.spec import Channel, DataType
 from sagelet_engine.model.training import TrainingJob
 
 
 def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
     """Writes every configuration file of a host. All are there even when empty: the toolkit dies without them."""
-    files: dict[str, Any] = {
+    files: JsonObject = {
         "hyperparameters": sdk_v3.hyperparameters(job),
         "inputdataconfig": _channels(job, host_name),
         "resourceconfig": _resources(job, host_name),
         "metric-definition-regex": [{"Name": one.name, "Regex": one.regex} for one in job.spec.metric_definitions],
-        "init-config": platformconfig.init_config(job, host_name),
-        "trainingjobconfig": platformconfig.training_job_config(job),
+        "init-config": init_config(job, host_name),
+        "trainingjobconfig": training_job_config(job),
         "upstreamoutputdataconfig": [],
-        **platformconfig.debugger_configs(job),
+        **debugger_configs(job),
     }
     if job.spec.checkpoint is not None:
         files["checkpointconfig"] = {"LocalPath": job.spec.checkpoint.local_path}
@@ -44,7 +48,7 @@ def _channels(job: TrainingJob, host_name: str) -> dict[str, dict[str, str]]:
     return configs
 
 
-def _resources(job: TrainingJob, host_name: str) -> dict[str, Any]:
+def _resources(job: TrainingJob, host_name: str) -> JsonObject:
     own = job.spec.group_of(host_name)
     return {
         "current_host": host_name,
@@ -58,3 +62,137 @@ def _resources(job: TrainingJob, host_name: str) -> dict[str, Any]:
         "network_interface_name": "eth0",
         "topology": None,
     }
+
+
+#: The platform's spelling of the request's enums.
+SPELLING = {
+    "S3Prefix": "S3_PREFIX",
+    "ManifestFile": "MANIFEST_FILE",
+    "AugmentedManifestFile": "AUGMENTED_MANIFEST_FILE",
+    "FullyReplicated": "FULLY_REPLICATED",
+    "ShardedByS3Key": "SHARDED_BY_S3_KEY",
+}
+
+#: What AWS fills in for what the request leaves out.
+FLAGS = ("EnableInterContainerTrafficEncryption", "EnableNetworkIsolation", "EnableManagedSpotTraining")
+
+
+def init_config(job: TrainingJob, host_name: str) -> JsonObject:
+    """init-config.json: what the platform's downloader works from."""
+    checkpoint = job.spec.checkpoint
+    return {
+        "inputMode": job.spec.input_mode.upper(),
+        "channels": {channel.name: _downloaded(channel) for channel in job.spec.channels_for(host_name)},
+        "checkpointChannel": None if checkpoint is None else _checkpoint_channel(checkpoint.url),
+        "hostConfig": {"clusterSize": len(job.hosts), "hostNumber": job.hosts.index(host_name) + 1},
+        "enableAdditionalPlatformLoggingForCustomer": False,
+        # That a restarted job counts on here is inferred.
+        "jobRunInfo": {"jobRunNumber": job.attempt},
+    }
+
+
+def training_job_config(job: TrainingJob) -> JsonObject:
+    """trainingjobconfig.json: the request with its defaults, the enums of its channels spelled in upper case."""
+    tags = [{"Key": key, "Value": value} for key, value in job.tags.items()]
+    algorithm = job.request["AlgorithmSpecification"]
+    config = {
+        **dict.fromkeys(FLAGS, False),
+        "HyperParameters": {},
+        **job.request,
+        "AlgorithmSpecification": {"MetricDefinitions": [], **algorithm},
+        "InputDataConfig": [_spelled(entry) for entry in job.request.get("InputDataConfig", [])],
+        "OutputDataConfig": {"KmsKeyId": "", **job.request["OutputDataConfig"]},
+        "TrainingJobArn": job.key.arn,
+    }
+    return {**config, "Tags": tags, "BaseTags": tags} if tags else config
+
+
+def debugger_configs(job: TrainingJob) -> JsonObject:
+    """The files of Debugger, TensorBoard and Profiler: those that the request configures.
+
+    profilerconfig.json is inferred from debughookconfig.json; with DisableProfiler there is none.
+    """
+    request = job.request
+    files: JsonObject = {}
+    if "DebugHookConfig" in request:
+        empty = {"LocalPath": "/opt/ml/output/tensors", "HookParameters": None, "CollectionConfigurations": None}
+        files["debughookconfig"] = {**empty, **request["DebugHookConfig"]}
+    if "TensorBoardOutputConfig" in request:
+        files["tensorboardoutputconfig"] = {
+            "LocalPath": "/opt/ml/output/tensorboard/",
+            **request["TensorBoardOutputConfig"],
+        }
+    profiler = request.get("ProfilerConfig")
+    if profiler is not None and not profiler.get("DisableProfiler"):
+        files["profilerconfig"] = {"LocalPath": "/opt/ml/output/profiler", "ProfilingParameters": None, **profiler}
+    return files
+
+
+def _downloaded(channel: Channel) -> JsonObject:
+    return {
+        **_source(channel),
+        "compressionType": "GZIP" if channel.gzip else "NONE",
+        # `RECORDIO` is inferred.
+        "recordWrapper": "RECORDIO" if channel.record_io else "NONE",
+        "shuffleConfig": None if channel.seed is None else {"seed": channel.seed},
+        "inputMode": channel.mode.value.upper(),
+        "sharded": channel.sharded,
+    }
+
+
+def _source(channel: Channel) -> JsonObject:
+    """One of the two sources, and null for the other. The names within fileSystemDataSource are inferred."""
+    system = channel.file_system
+    if system is not None:
+        file_system = {
+            "fileSystemId": system.id,
+            "fileSystemAccessMode": "rw" if system.writable else "ro",
+            "fileSystemType": system.type,
+            "directoryPath": system.path,
+        }
+        return {"s3DataSource": None, "fileSystemDataSource": file_system}
+    objects = {
+        "s3DataType": SPELLING[channel.data_type.value],
+        "s3Uri": channel.url,
+        "s3DataDistributionType": SPELLING["ShardedByS3Key" if channel.sharded else "FullyReplicated"],
+        "attributeNames": list(channel.attributes) or None,
+    }
+    return {"s3DataSource": objects, "fileSystemDataSource": None}
+
+
+def _checkpoint_channel(url: str) -> JsonObject:
+    """Always in the default place, even when LocalPath is another (seen so)."""
+    return {
+        "name": "checkpoints",
+        "channel": {
+            "s3DataSource": {
+                "s3DataType": SPELLING[DataType.PREFIX.value],
+                "s3Uri": url,
+                "s3DataDistributionType": None,
+                "attributeNames": None,
+            },
+            "fileSystemDataSource": None,
+            "compressionType": None,
+            "recordWrapper": None,
+            "shuffleConfig": None,
+            "inputMode": "FILE",
+            "sharded": False,
+        },
+        "outputPath": "/opt/ml/checkpoints",
+        "allowEmpty": True,
+    }
+
+
+def _spelled(entry: Mapping[str, Any]) -> JsonObject:
+    spelled = {"CompressionType": "None", "RecordWrapperType": "None", **entry}
+    for name in ("CompressionType", "RecordWrapperType", "InputMode"):
+        if name in spelled:
+            spelled[name] = spelled[name].upper()
+    source = entry["DataSource"].get("S3DataSource")
+    if source is None:
+        return spelled
+    names = ("S3DataType", "S3DataDistributionType")
+    spelled["DataSource"] = {
+        "S3DataSource": {**source, **{name: SPELLING[source[name]] for name in names if name in source}}
+    }
+    return spelled

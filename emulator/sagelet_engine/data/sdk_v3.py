@@ -8,7 +8,7 @@ prepares what the toolkit would have prepared and then runs the driver.
 import json
 from collections.abc import Mapping
 
-from sagelet_engine.images.facts import facts_of
+from sagelet_engine.images.resolve import facts_of
 from sagelet_engine.images.variants import is_training_image
 from sagelet_engine.model.spec import TrainingSpec
 from sagelet_engine.model.training import TrainingJob

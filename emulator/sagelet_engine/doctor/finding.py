@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.place import Place
+from sagelet_engine.telemetry.compiler.report import KeptFinding
 
 GUIDE = "https://docs.aws.amazon.com/sagemaker/latest/dg"
 
@@ -115,18 +115,22 @@ class Finding:
     rule: Rule
     seen: Seen
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> KeptFinding:
         """Returns the entry of `findings` in compiler-report.json. Unknown members are left out."""
-        entry: dict[str, Any] = {"rule": self.rule.name, "severity": self.seen.severity.value}
-        entry["seen"] = printable(self.seen.text)
+        entry: KeptFinding = {
+            "rule": self.rule.name,
+            "severity": self.seen.severity.value,
+            "seen": printable(self.seen.text),
+        }
         if self.seen.place is not None:
-            entry |= {"file": printable(self.seen.place.file), "line": self.seen.place.line}
+            entry["file"], entry["line"] = printable(self.seen.place.file), self.seen.place.line
         if self.seen.count is not None:
             entry["count"] = self.seen.count
         if self.seen.cost_seconds is not None:
             entry["cost_seconds"] = round(self.seen.cost_seconds, 3)
-        instead = self.seen.instead or self.rule.instead
-        return entry | {"why": self.rule.why, "instead": instead, "source": self.rule.section.value}
+        entry["why"], entry["instead"] = self.rule.why, self.seen.instead or self.rule.instead
+        entry["source"] = self.rule.section.value
+        return entry
 
 
 def printable(text: str) -> str:

@@ -1,7 +1,8 @@
 """Findings as lines for a job's log. From JSON, as findings are kept."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+
+from sagelet_engine.telemetry.compiler.report import KeptFinding
 
 #: Begins each line, so that it is not taken for the script's.
 PREFIX = "sagelet doctor: "
@@ -9,12 +10,12 @@ PREFIX = "sagelet doctor: "
 MOST = 10
 
 
-def place(finding: Mapping[str, Any]) -> str:
+def place(finding: KeptFinding) -> str:
     """Returns a place such as `train.py:17`. Empty if the finding has none."""
     return f"{finding['file']}:{finding['line']}" if finding.get("file") else ""
 
 
-def log_lines(job: str, findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def log_lines(job: str, findings: Sequence[KeptFinding]) -> Iterator[str]:
     """Yields a short section. Empty if there are no findings.
 
     `findings`: the worst first. The worst is the last in the log, because people read the end of a log first.

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib import resources
-from typing import Any
+
+from sagelet_engine.base.wire import JsonObject
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -32,8 +33,8 @@ class InstanceType:
 
 
 @cache
-def _data() -> dict[str, Any]:
-    data: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("catalogue.toml").read_text())
+def _data() -> JsonObject:
+    data: JsonObject = tomllib.loads(resources.files(__package__).joinpath("catalogue.toml").read_text())
     return data
 
 
@@ -47,7 +48,7 @@ def _types() -> dict[str, InstanceType]:
     return {name: _instance_type(name, facts) for name, facts in _data()["instances"].items()}
 
 
-def _instance_type(name: str, facts: dict[str, Any]) -> InstanceType:
+def _instance_type(name: str, facts: JsonObject) -> InstanceType:
     priced_on = PRICES_AS_OF if "usd_per_hour" in facts else None
     return InstanceType(**{"name": name, "priced_on": priced_on, **facts})
 

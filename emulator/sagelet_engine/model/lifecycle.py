@@ -7,7 +7,7 @@ when the failure was detected (botocore: DescribeTrainingJobResponse).
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from sagelet_engine.base.errors import JobNotInterruptible, SageletError
 from sagelet_engine.model import aws_texts, warm_pools
@@ -107,7 +107,15 @@ def advance(job: J, to: SecondaryStatus, now_ms: int, message: str | None = None
     return replace(advanced, warm_pool=warm_pools.after_end(advanced)) if advanced.terminal else advanced
 
 
-def _clock(job: Job, to: SecondaryStatus, rule: Rule, now_ms: int) -> dict[str, Any]:
+class _Clock(TypedDict, total=False):
+    """Fields of a job that a step of its training clock changes, ms since the epoch."""
+
+    training_start_ms: int
+    attempt_start_ms: int
+    training_end_ms: int
+
+
+def _clock(job: Job, to: SecondaryStatus, rule: Rule, now_ms: int) -> _Clock:
     """What entering `to` does to the training clock, from which the bill follows."""
     if to is S.DOWNLOADING:
         first = now_ms if job.training_start_ms is None else job.training_start_ms

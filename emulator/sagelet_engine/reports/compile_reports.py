@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.data.layout import JobDirectories
@@ -18,12 +17,12 @@ from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.points import points
 from sagelet_engine.telemetry.compiler.reading import workers_of
-from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
 from sagelet_engine.telemetry.compiler.text import summary
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 
 FILE = "compiler-report.json"
-Findings = tuple[dict[str, Any], ...]
+Findings = tuple[KeptFinding, ...]
 Diagnose = Callable[[CompilerReport], Findings]
 
 

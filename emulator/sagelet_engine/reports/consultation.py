@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sagelet_engine.base import nofollow
 from sagelet_engine.data import sdk_v3
@@ -21,7 +20,7 @@ from sagelet_engine.model.runtime import Observation
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.reports import compile_reports
 from sagelet_engine.store.jobs import Store
-from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
 
 #: Directories of scripts, relative to /opt/ml: AWS's toolkit unpacks them into the first, SDK v3 has a channel.
 SOURCES = ("code", "input/data/code")
@@ -52,7 +51,7 @@ class Consultation:
 
     def findings(
         self, job: TrainingJob, report: CompilerReport, now_ms: int, end: End | None = None
-    ) -> tuple[dict[str, Any], ...]:
+    ) -> tuple[KeptFinding, ...]:
         """Returns the findings, JSON-ready. `end` is None while the job runs, and for a job that ended long ago."""
         setup = setup_of(job)
         sources = self._sources(job)

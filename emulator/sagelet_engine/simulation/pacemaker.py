@@ -5,14 +5,14 @@ does, so nothing here depends on how fast the machine is.
 """
 
 import logging
+import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sagelet_engine.execution.host_watch import REMAINING_GRACE_SECONDS
-from sagelet_engine.model import lifecycle
+from sagelet_engine.model import faults, interruptions, lifecycle
 from sagelet_engine.model.job import Job, SecondaryStatus
 from sagelet_engine.settings import Settings
-from sagelet_engine.simulation import timetable
 from sagelet_engine.simulation.clock import SimulatedClock
 from sagelet_engine.simulation.functions import FunctionHost, FunctionRuntime
 
@@ -85,10 +85,10 @@ class Pacemaker(threading.Thread):
 
     def _next_ms(self, job: Job, now_ms: int) -> float | None:
         """Returns when something is to happen to a job, or None if the engine works on it now."""
-        due_ms = timetable.next_ms(job, now_ms)
+        due_ms = next_ms(job, now_ms)
         if job.placed_ms is None:
             return due_ms if job.secondary is S.PENDING else None
-        if timetable.slow_start_seconds(job, now_ms) is not None:
+        if slow_start_seconds(job, now_ms) is not None:
             return due_ms
         hosts = self._runtime.hosts(job.launch_id)
         live = [host for host in hosts if host.ended is None]
@@ -108,3 +108,36 @@ class Pacemaker(threading.Thread):
             return host.asked_ms + REMAINING_GRACE_SECONDS * 1000
         since = job.stop_ms or job.transitions[-1].start_ms
         return since + self._settings.stop_grace_seconds * 1000
+
+
+def next_ms(job: Job, now_ms: int) -> float:
+    """Returns the next such moment, ms since the epoch, or infinite if there is none. A past one is due now.
+
+    Leaves out the ends of hosts that were asked to end, since the record does not have them.
+    """
+    return min(_moments(job, now_ms), default=math.inf)
+
+
+def slow_start_seconds(job: Job, now_ms: int) -> float | None:
+    """Returns how many more seconds the job's tag delays its start, or None if it does not."""
+    if job.placed_ms is None or job.secondary not in (SecondaryStatus.STARTING, SecondaryStatus.PENDING):
+        return None
+    try:
+        slow = faults.starting(job, now_ms)
+    except faults.InjectedFault:
+        return None
+    return None if slow is None else slow[1]
+
+
+def _moments(job: Job, now_ms: int) -> Iterator[float]:
+    if job.stop_cause is None and job.secondary in lifecycle.RUNNING:
+        if job.attempt_start_ms is not None:
+            yield now_ms + job.spec.max_runtime_seconds * 1000 - job.running_ms(now_ms)
+        if job.max_wait_ms is not None:
+            yield job.max_wait_ms
+    for moment in (interruptions.due_ms(job), faults.training_ms(job)):
+        if moment is not None:
+            yield moment
+    slow = slow_start_seconds(job, now_ms)
+    if slow is not None:
+        yield now_ms + slow * 1000

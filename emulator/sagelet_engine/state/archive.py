@@ -31,6 +31,7 @@ from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.members import Parts
 from sagelet_engine.base.packing import Padded, member_of, unseen
 from sagelet_engine.base.tarballs import COMPRESS_LEVEL
+from sagelet_engine.base.wire import JsonObject
 
 #: An archive without a hub has format 1, which older sagelets read.
 FORMAT = 2
@@ -57,7 +58,7 @@ class ArchiveDamaged(SageletError):
 class Writer:
     """Writes members. Raises OSError."""
 
-    def __init__(self, tar: tarfile.TarFile, head: dict[str, Any]) -> None:
+    def __init__(self, tar: tarfile.TarFile, head: JsonObject) -> None:
         self._tar = tar
         self._digest = _Digest()
         self._add_json(HEAD, {"format": FORMAT, **head})
@@ -115,7 +116,7 @@ class Writer:
         """What makes the archive whole."""
         self._add_json(END, {"members": self._digest.members, "sha256": self._digest.value()})
 
-    def _add_json(self, name: str, content: dict[str, Any]) -> None:
+    def _add_json(self, name: str, content: JsonObject) -> None:
         data = json.dumps(content, indent=2).encode()
         member = tarfile.TarInfo(name)
         member.size = len(data)
@@ -129,7 +130,7 @@ class Writer:
 
 
 @contextmanager
-def writing(out: BinaryIO, head: dict[str, Any], *, compressed: bool) -> Iterator[Writer]:
+def writing(out: BinaryIO, head: JsonObject, *, compressed: bool) -> Iterator[Writer]:
     """An archive that is whole when the block ends well."""
     with ExitStack() as stack:
         stream = stack.enter_context(gzip.GzipFile("", "wb", COMPRESS_LEVEL, out)) if compressed else out
@@ -160,7 +161,7 @@ class Member:
         while chunk := self.read():
             yield chunk
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> JsonObject:
         """Raises ArchiveDamaged."""
         if self.info.size > _MAX_JSON:
             raise ArchiveDamaged(f"{self.name} is too long")
@@ -241,7 +242,7 @@ def _data(tar: tarfile.TarFile, info: tarfile.TarInfo) -> "BinaryIO | None":
     return tar.extractfile(info) if info.isreg() else None  # type: ignore[return-value]  # IO[bytes] is enough
 
 
-def _check_end(end: dict[str, Any], digest: _Digest, tar: tarfile.TarFile) -> None:
+def _check_end(end: JsonObject, digest: _Digest, tar: tarfile.TarFile) -> None:
     if tar.next() is not None:
         raise ArchiveDamaged("the archive goes on behind its end")
     if (end.get("members"), end.get("sha256")) != (digest.members, digest.value()):

@@ -14,11 +14,11 @@ import shutil
 import uuid
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from sagelet_engine.base import held_files, json_files
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.base.keys import write_private
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.runtimes.node import host_files, run_dirs
 from sagelet_engine.state.place import Place
 
@@ -133,7 +133,7 @@ def _new_id() -> str:
 def _read(data: Path) -> Identity | None:
     path = data / FILE
     try:
-        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        said: JsonObject = json.loads(path.read_text(encoding="utf-8"))
         return Identity(str(said["id"]), Place(**said["place"]), tuple(said["former"]))
     except FileNotFoundError:
         return None

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from sagelet_engine.base.database_damage import damage_of
 from sagelet_engine.base.errors import SageletError, SettingsError
 from sagelet_engine.base.members import Parts, Tree, size_of
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.hub.records import DamagedRepository, files_of
 from sagelet_engine.hub.store import BLOBS, HubStore, place_of
 from sagelet_engine.model.job import Job
@@ -146,7 +147,7 @@ def _put(tree: Tree, parts: Parts, info: tarfile.TarInfo, member: Member) -> Non
         tree.put(parts, info, member)
 
 
-def _check_head(head: dict[str, Any]) -> None:
+def _check_head(head: JsonObject) -> None:
     if not isinstance(head.get("format"), int):
         raise ArchiveDamaged("the archive does not say its format")
     if head["format"] > archive.FORMAT:

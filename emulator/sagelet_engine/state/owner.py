@@ -2,19 +2,23 @@
 
 The lock is held on a file, `lock`, which tells others who the owner is, and on the directory itself: removing the file
 makes no room for a second owner. Where a file system cannot lock directories (NFS), the file alone has to do.
+
+The directory is kept private to its owner: it holds the key pair, jobs' secrets and objects, and the lock.
 """
 
 import errno
 import fcntl
 import logging
 import os
+import stat
 import time
 from pathlib import Path
 
 from sagelet_engine.base.errors import DataDirectoryInUse, SettingsError
+from sagelet_engine.base.keys import make_private
 from sagelet_engine.state.change import finish_change
+from sagelet_engine.state.contents import is_data_directory, is_empty
 from sagelet_engine.state.identity import Identity, establish
-from sagelet_engine.state.privacy import keep_private
 
 _log = logging.getLogger(__name__)
 
@@ -147,4 +151,29 @@ def _finish(data: Path) -> None:
         raise SettingsError(
             f"--data {data}: a reset or import that was begun cannot be finished: {error}. "
             "Mend that, and start again: it goes on from there"
+        ) from error
+
+
+_OTHERS = 0o077
+
+
+def keep_private(data: Path) -> None:
+    """Makes a data directory, and closes one that is there to others. Raises SettingsError.
+
+    One that others can read, and that holds files that are not sagelet's, is somebody's directory for something else.
+    """
+    make_private(data)
+    mode = stat.S_IMODE(data.stat().st_mode)
+    if not mode & _OTHERS:
+        return
+    if not is_data_directory(data) and not is_empty(data):
+        raise SettingsError(
+            f"--data {data}: others can read this directory, and it holds files that are not sagelet's: name another "
+            f"one, or `chmod 700 {data}`"
+        )
+    try:
+        os.chmod(data, mode & ~_OTHERS)
+    except OSError as error:
+        raise SettingsError(
+            f"--data {data}: others can read this directory: `chmod 700 {data}` as its owner ({error.strerror})"
         ) from error

@@ -2,8 +2,8 @@
 
 import json
 from enum import Enum
-from typing import Any
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.job import (
     Attempt,
     JobKey,
@@ -47,7 +47,7 @@ def _plain(value: object) -> object:
 
 
 def decode(text: str, version: int, tags: dict[str, str]) -> TrainingJob:
-    fields: dict[str, Any] = json.loads(text)
+    fields: JsonObject = json.loads(text)
     fields.pop("facts", None)
     fields["key"] = _key(fields["key"])
     fields["status"] = _STATUSES[fields["status"]]
@@ -87,17 +87,17 @@ def _key(fields: dict[str, str]) -> JobKey:
     return JobKey(fields["account"], fields["region"], fields["name"], kind)
 
 
-def _transition(fields: dict[str, Any]) -> Transition:
+def _transition(fields: JsonObject) -> Transition:
     return Transition(_SECONDARY[fields["status"]], fields["message"], fields["start_ms"], fields["end_ms"])
 
 
-def _attempt(fields: dict[str, Any]) -> Attempt:
+def _attempt(fields: JsonObject) -> Attempt:
     return Attempt(**{**fields, "ended_by": SecondaryStatus(fields["ended_by"])})
 
 
-def _warm_pool(fields: dict[str, Any]) -> WarmPool:
+def _warm_pool(fields: JsonObject) -> WarmPool:
     return WarmPool(**{**fields, "status": PoolStatus(fields["status"])})
 
 
-def _verdict(fields: dict[str, Any]) -> Verdict:
+def _verdict(fields: JsonObject) -> Verdict:
     return Verdict(SecondaryStatus(fields["status"]), fields["failure_reason"], fields.get("cause", ""))

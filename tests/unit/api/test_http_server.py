@@ -12,8 +12,8 @@ import pytest
 from sagelet_api.http import connection_manager as arrivals
 from sagelet_api.http import connection_manager as connection_module
 from sagelet_api.http.connection_manager import IDLE, Connection
-from sagelet_api.http.response_writer import Outgoing
 from sagelet_api.http.server import MAX_HEADER_BYTES, THREADS, TIMEOUT, AddressInUse, Server
+from sagelet_api.http.streams import Outgoing
 from sagelet_api.protocol.calls import Environ, StartResponse
 from sagelet_api.protocol.file_body import FileBody
 from sagelet_engine.base.errors import SettingsError

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from sagelet_api.http.response_writer import MOST_JOINED, Outgoing
+from sagelet_api.http.streams import MOST_JOINED, Outgoing
 
 
 class Wire(socket.socket):

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from sagelet_api.protocol.calls import read_body
+from sagelet_api.protocol.members import Parameters, Request
 from sagelet_api.protocol.s3 import xml
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, malformed_xml
 from sagelet_api.protocol.s3.request import S3Request, service_model
@@ -51,7 +52,7 @@ def _operation(name: str) -> Any:
     return service_model().operation_model(name)
 
 
-def read(operation: str, request: S3Request) -> dict[str, Any]:
+def read(operation: str, request: S3Request) -> Parameters:
     """The parameters, without a body that is an object's bytes. Raises S3Error."""
     shape = _operation(operation).input_shape
     if shape is None:
@@ -78,7 +79,7 @@ def _missing_body() -> S3Error:
     return S3Error("MissingRequestBodyError", 400, "Request Body is empty")
 
 
-def document(operation: str, parameters: Mapping[str, Any]) -> bytes:
+def document(operation: str, parameters: Request) -> bytes:
     """The body of a request again, of its parameters. Raises S3Error for values that the model does not have, and none.
 
     One that is no document (a bucket's policy) has no place among the parameters, and is not here either.

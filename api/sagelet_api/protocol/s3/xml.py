@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.s3.errors import malformed_xml
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
@@ -36,7 +37,7 @@ def text(value: str) -> str:
     return _REFERENCED.sub(lambda found: f"&#x{ord(found[0]):X};", escape(value, {'"': "&quot;"}))
 
 
-def parse(body: bytes, shape: Any) -> dict[str, Any]:
+def parse(body: bytes, shape: Any) -> Parameters:
     """A structure from its document, whatever the root is called. Raises S3Error MalformedXML."""
     try:
         value = _read(shape, _root(body))
@@ -126,7 +127,7 @@ def checked(shape: Any, value: Any) -> Any:
     return value
 
 
-def _checked_members(shape: Any, value: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_members(shape: Any, value: Mapping[str, Any]) -> Parameters:
     empty = {name for name, inner in value.items() if inner == "" and not _MAY_BE_EMPTY.fullmatch(name)}
     if empty & set(shape.required_members):
         raise malformed_xml()

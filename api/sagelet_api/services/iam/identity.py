@@ -22,7 +22,8 @@ from sagelet_api.protocol.aws_errors import (
     ValidationException,
 )
 from sagelet_api.protocol.credentials import StsSession
-from sagelet_api.protocol.operations import Context, Operations, Parameters, SharedOperation
+from sagelet_api.protocol.members import Output, Parameters
+from sagelet_api.protocol.operations import Context, Operations, SharedOperation
 from sagelet_api.services.iam import execution_role
 from sagelet_api.services.iam.trust import Caller, trusts
 from sagelet_engine.base.keys import KeyPair
@@ -200,7 +201,7 @@ class Identity:
         role = f"arn:{partition}:iam::{context.account}:role{execution_role.PATH}{execution_role.NAME}"
         return who, {who, context.role or role}
 
-    def _give_out(self, context: Context, session: StsSession, seconds: int) -> dict[str, Any]:
+    def _give_out(self, context: Context, session: StsSession, seconds: int) -> Output:
         expires_ms = (int(self._now().timestamp()) + seconds) * 1000
         key = credentials.give_out(self._keys, replace(session, expires_ms=expires_ms, job_token=context.job_token))
         return {
@@ -236,7 +237,7 @@ def _refuse_federation(_context: Context, _parameters: Parameters) -> Mapping[st
     )
 
 
-def _allowed(action: str, resource: str) -> dict[str, Any]:
+def _allowed(action: str, resource: str) -> Output:
     return {
         "EvalActionName": action,
         "EvalResourceName": resource,

@@ -1,7 +1,6 @@
 """CloudWatch Logs' operations on the log group of training jobs as a whole, and DescribeLogGroups for all groups."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.aws_errors import (
@@ -10,15 +9,15 @@ from sagelet_api.protocol.aws_errors import (
     LogsResourceNotFound,
     LogsTooManyTags,
 )
-from sagelet_api.protocol.operations import Context, Handler, Operations, Parameters, SharedOperation
+from sagelet_api.protocol.members import Output, Parameters, Request
+from sagelet_api.protocol.operations import Context, Handler, Operations, SharedOperation
 from sagelet_api.protocol.validation import constraint_error
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobKind
 from sagelet_engine.model.log_events import LogGroup
 
-Request = Mapping[str, Any]
 #: Account and region -> the groups of others, as DescribeLogGroups shows them.
-OtherGroups = Callable[[str, str], Sequence[dict[str, Any]]]
+OtherGroups = Callable[[str, str], Sequence[Output]]
 
 GROUP = JobKind.TRAINING.log_group
 MAX_GROUPS = 50
@@ -43,7 +42,7 @@ class LogGroupOperations:
         self._groups = engine.logs.groups
         self._others = others
 
-    def describe_log_groups(self, context: Context, request: Request) -> dict[str, Any]:
+    def describe_log_groups(self, context: Context, request: Request) -> Output:
         """Ours and moto's, merged: "ASCII-sorted by log group name"."""
         prefix, pattern = request.get("logGroupNamePrefix", ""), request.get("logGroupNamePattern")
         if prefix and pattern:
@@ -63,7 +62,7 @@ class LogGroupOperations:
         page = wanted[:limit]
         if pattern:
             page = [{member: group[member] for member in PATTERN_MEMBERS} for group in page]
-        answer: dict[str, Any] = {"logGroups": page}
+        answer: Output = {"logGroups": page}
         if len(wanted) > limit:
             answer["nextToken"] = page_tokens.encode(page[-1]["logGroupName"])
         return answer
@@ -101,10 +100,10 @@ class LogGroupOperations:
         tags = {key: value for key, value in self._existing(context).tags.items() if key not in gone}
         self._groups.set_tags(context.account, context.region, tags)
 
-    def list_tags(self, context: Context, _request: Request) -> dict[str, Any]:
+    def list_tags(self, context: Context, _request: Request) -> Output:
         return {"tags": dict(self._existing(context).tags)}
 
-    def no_subscription_filters(self, context: Context, _request: Request) -> dict[str, Any]:
+    def no_subscription_filters(self, context: Context, _request: Request) -> Output:
         self._existing(context)
         return {"subscriptionFilters": []}
 
@@ -127,7 +126,7 @@ class LogGroupOperations:
         shared = {name: SharedOperation(handler, is_training_log) for name, handler in handlers.items()}
         return {"DescribeLogGroups": self.describe_log_groups, **shared}
 
-    def _all(self, context: Context) -> list[dict[str, Any]]:
+    def _all(self, context: Context) -> list[Output]:
         groups = {group["logGroupName"]: group for group in self._others(context.account, context.region)}
         ours = self._groups.get(context.account, context.region)
         if ours is not None:
@@ -175,9 +174,9 @@ def _after(request: Request) -> str:
     return str(values[0])
 
 
-def _group(context: Context, group: LogGroup) -> dict[str, Any]:
+def _group(context: Context, group: LogGroup) -> Output:
     arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{GROUP}"
-    answer: dict[str, Any] = {
+    answer: Output = {
         "logGroupName": GROUP,
         "creationTime": group.created_ms,
         "metricFilterCount": 0,

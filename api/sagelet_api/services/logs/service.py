@@ -1,18 +1,16 @@
 """CloudWatch Logs for the streams and events of training jobs, from the engine's own store."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.aws_errors import LogsInvalidParameter, LogsResourceNotFound
+from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Handler, Operations, SharedOperation
 from sagelet_api.services.logs.groups import GROUP, LogGroupOperations, OtherGroups, is_training_log
 from sagelet_api.services.logs.patterns import compile_pattern
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.log_events import LogEvent, LogStream
-
-Request = Mapping[str, Any]
 
 #: GetLogEvents: "as many log events as can fit in a response size of 1 MB, up to 10,000 log events".
 PAGE_EVENTS = 10_000
@@ -34,7 +32,7 @@ class TrainingLogs:
         self._engine = engine
         self._groups = LogGroupOperations(engine, others)
 
-    def describe_log_streams(self, context: Context, request: Request) -> dict[str, Any]:
+    def describe_log_streams(self, context: Context, request: Request) -> Output:
         self._require_group(context)
         by_time = request.get("orderBy") == "LastEventTime"
         if by_time and "logStreamNamePrefix" in request:
@@ -49,13 +47,13 @@ class TrainingLogs:
             after=_values(request, int, str),
             limit=limit + 1,
         )
-        answer: dict[str, Any] = {"logStreams": [_stream(context, stream) for stream in streams[:limit]]}
+        answer: Output = {"logStreams": [_stream(context, stream) for stream in streams[:limit]]}
         if len(streams) > limit:
             last = streams[limit - 1]
             answer["nextToken"] = page_tokens.encode(last.last_ms or 0, last.name)
         return answer
 
-    def get_log_events(self, context: Context, request: Request) -> dict[str, Any]:
+    def get_log_events(self, context: Context, request: Request) -> Output:
         """Pages by sequence number, so tokens stay valid and the last forward token yields what comes later."""
         stream = self._stream(context, request["logStreamName"])
         place = _place(request)
@@ -80,7 +78,7 @@ class TrainingLogs:
             "nextBackwardToken": f"b/{events[0].seq if events else here:056d}",
         }
 
-    def filter_log_events(self, context: Context, request: Request) -> dict[str, Any]:
+    def filter_log_events(self, context: Context, request: Request) -> Output:
         """A page may be short of `limit`, or empty, and have a nextToken: so it is on AWS when little matches."""
         matches = compile_pattern(request.get("filterPattern", ""))
         start_ms, end_ms = self._window(context, request)
@@ -97,7 +95,7 @@ class TrainingLogs:
             max_bytes=PAGE_BYTES,
             newest_first=not request.get("startFromHead", True),
         )
-        answer: dict[str, Any] = {
+        answer: Output = {
             "events": [
                 {**_event(event), "logStreamName": names[stream_id], "eventId": f"{stream_id:019d}{event.seq:037d}"}
                 for stream_id, event in found.events
@@ -180,12 +178,12 @@ def _invalid_token() -> LogsInvalidParameter:
     return LogsInvalidParameter("The specified nextToken is invalid.")
 
 
-def _event(event: LogEvent) -> dict[str, Any]:
+def _event(event: LogEvent) -> Output:
     return {"timestamp": event.time_ms, "message": event.text, "ingestionTime": event.ingested_ms}
 
 
-def _stream(context: Context, stream: LogStream) -> dict[str, Any]:
-    answer: dict[str, Any] = {
+def _stream(context: Context, stream: LogStream) -> Output:
+    answer: Output = {
         "logStreamName": stream.name,
         "creationTime": stream.created_ms,
         "arn": f"arn:aws:logs:{context.region}:{context.account}:log-group:{GROUP}:log-stream:{stream.name}",

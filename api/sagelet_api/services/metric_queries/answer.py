@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from sagelet_api.protocol.members import Output
 from sagelet_api.services.metric_queries import statistics_of, syntax
 from sagelet_api.services.metric_queries.evaluate import Scope, evaluate
 from sagelet_api.services.metric_queries.search import Metric, compile_search
@@ -29,7 +30,7 @@ class QueryRefused(Exception):
 
 def results(
     points: Iterable[Point], queries: Sequence[Query], start: datetime, end: datetime, *, newest_first: bool
-) -> list[dict[str, Any]]:
+) -> list[Output]:
     """One result for each query whose data is to be returned, and one for each series of an array.
 
     `id`, `label`, `values`, `timestamps` (UTC, without a zone) and `status_code`, as moto has them. Raises
@@ -41,7 +42,7 @@ def results(
     found = _Queries(
         [one for one in points if earliest <= statistics_of.seconds(one.timestamp) < over], queries, begin, over
     )
-    answers: list[dict[str, Any]] = []
+    answers: list[Output] = []
     returned = 0
     for query in queries:
         value = found.value(query["Id"])
@@ -162,7 +163,7 @@ def _parsed(query: Query) -> Node:
         raise QueryRefused(f"{_where(query)}{error}") from error
 
 
-def _answer(query: Query, series: Series, *, many: bool, newest_first: bool) -> dict[str, Any]:
+def _answer(query: Query, series: Series, *, many: bool, newest_first: bool) -> Output:
     times = sorted(series.points, reverse=newest_first)
     own = query.get("Label") or ("" if many else query["Id"] if query.get("Expression") else series.label)
     return {

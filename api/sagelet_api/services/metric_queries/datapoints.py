@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
+from sagelet_api.protocol.members import Output
 from sagelet_api.services.metric_queries import statistics_of
 from sagelet_api.services.metric_queries.search import Metric
 from sagelet_api.services.metric_queries.statistics_of import Point
@@ -39,7 +39,7 @@ class Wanted:
     unit: str | None
 
 
-def datapoints(points: Iterable[Point], wanted: Wanted) -> list[dict[str, Any]]:
+def datapoints(points: Iterable[Point], wanted: Wanted) -> list[Output]:
     """In the members of AWS's answer, the first first. Raises StatisticsRefused."""
     start, end = statistics_of.seconds(wanted.start), statistics_of.seconds(wanted.end)
     _check(wanted, start, end)
@@ -73,9 +73,9 @@ def _check(wanted: Wanted, start: int, end: int) -> None:
         )
 
 
-def _of_unit(points: Sequence[Point], unit: str, wanted: Wanted) -> Iterable[dict[str, Any]]:
+def _of_unit(points: Sequence[Point], unit: str, wanted: Wanted) -> Iterable[Output]:
     start = statistics_of.seconds(wanted.start)
-    found: defaultdict[int, dict[str, Any]] = defaultdict(dict)
+    found: defaultdict[int, Output] = defaultdict(dict)
     extended: defaultdict[int, dict[str, float]] = defaultdict(dict)
     try:
         for name in wanted.statistics:

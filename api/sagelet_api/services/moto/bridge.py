@@ -5,8 +5,8 @@ contract.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
+from sagelet_api.protocol.members import Output
 from sagelet_api.services.moto.buckets import MotoBuckets
 from sagelet_api.services.moto.events import MotoEvents
 from sagelet_api.services.moto.iam import MotoIam
@@ -26,7 +26,7 @@ class MotoBridge:
         self.metrics = MotoMetrics(self.process.backend)
         self.events = MotoEvents(self.process.backend)
 
-    def log_groups(self, account: str, region: str) -> Sequence[dict[str, Any]]:
+    def log_groups(self, account: str, region: str) -> Sequence[Output]:
         """moto's own log groups, as DescribeLogGroups shows them."""
         groups = self.process.backend("logs")[account][region].groups
         return [group.to_describe_dict() for group in [*dict.values(groups)]]

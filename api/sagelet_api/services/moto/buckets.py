@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sagelet_api.protocol.calls import Environ, StartResponse
+from sagelet_api.protocol.members import Output, Request
 from sagelet_api.services.moto.process import MotoProcess
 from sagelet_api.services.moto.requests import MotoRequests
 from sagelet_engine.s3.records import Bucket, StoredObject
@@ -60,7 +61,7 @@ class MotoBuckets:
         found = self._existing(self._s3(bucket.account, bucket.region), bucket.name)
         return _rule(found.encryption) if found is not None and found.encryption else None
 
-    def set_encryption(self, bucket: Bucket, rule: Mapping[str, Any] | None) -> None:
+    def set_encryption(self, bucket: Bucket, rule: Request | None) -> None:
         self.make_bucket(bucket.account, bucket.region, bucket.name)
         kept = None if rule is None else _configuration(rule)
         self._s3(bucket.account, bucket.region).put_bucket_encryption(bucket.name, kept)
@@ -122,14 +123,14 @@ class MotoBuckets:
             return None
 
 
-def _rule(kept: Mapping[str, Any]) -> dict[str, Any]:
+def _rule(kept: Mapping[str, Any]) -> Output:
     """A member of ServerSideEncryptionConfiguration's Rules."""
     found = kept["Rule"]
     with_key = str(found.get("BucketKeyEnabled", "")).lower() == "true"
     return {**found, "BucketKeyEnabled": with_key}
 
 
-def _configuration(rule: Mapping[str, Any]) -> dict[str, Any]:
+def _configuration(rule: Request) -> Output:
     with_key = "true" if rule.get("BucketKeyEnabled") else "false"
     return {"Rule": {**rule, "BucketKeyEnabled": with_key}}
 

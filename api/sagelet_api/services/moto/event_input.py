@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from sagelet_engine.base.wire import JsonObject
+
 #: A quote that opens or ends a JSON string, an escaped character, or a variable.
 _TOKEN = re.compile(r'\\.|"|<([A-Za-z0-9._-]+)>', re.DOTALL)
 
@@ -26,7 +28,7 @@ def target_input(target: Mapping[str, Any], event: Mapping[str, Any], rule: Mapp
     return fill_in(transformer["InputTemplate"], {**_predefined(event, rule), **values})
 
 
-def _predefined(event: Mapping[str, Any], rule: Mapping[str, str]) -> dict[str, Any]:
+def _predefined(event: Mapping[str, Any], rule: Mapping[str, str]) -> JsonObject:
     return {
         "aws.events.rule-arn": rule["arn"],
         "aws.events.rule-name": rule["name"],

@@ -12,6 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.services.metric_queries.answer import QueryRefused, results
 from sagelet_api.services.metric_queries.datapoints import StatisticsRefused, Wanted, datapoints
 from sagelet_api.services.metric_queries.search import Metric
@@ -43,7 +44,7 @@ def bound(models: ModuleType) -> None:
     backend: Any = vars(models)["CloudWatchBackend"]
     put = backend.put_metric_data
 
-    def put_metric_data(self: Any, namespace: str, metric_data: list[dict[str, Any]]) -> None:
+    def put_metric_data(self: Any, namespace: str, metric_data: list[Parameters]) -> None:
         put(self, namespace, [part for datum in metric_data for part in _counted(datum)])
         _forget_oldest(self)
 
@@ -52,8 +53,8 @@ def bound(models: ModuleType) -> None:
 
 
 def _get_metric_data(
-    self: Any, queries: list[dict[str, Any]], start_time: datetime, end_time: datetime, scan_by: str = ""
-) -> list[dict[str, Any]]:
+    self: Any, queries: list[Parameters], start_time: datetime, end_time: datetime, scan_by: str = ""
+) -> list[Output]:
     """In the place of moto's method of this name; the first two errors are moto's."""
     error = _error("ValidationError")
     start, end = start_time.replace(microsecond=0), end_time.replace(microsecond=0)
@@ -102,7 +103,7 @@ def _error(code: str) -> Any:
     return getattr(import_module("moto.cloudwatch.exceptions"), code)
 
 
-def _counted(datum: dict[str, Any]) -> list[dict[str, Any]]:
+def _counted(datum: Parameters) -> list[Parameters]:
     """Values with counts as statistics: moto would keep each as often as its count says, a billion times perhaps."""
     values, counts = datum.get("Values"), datum.get("Counts")
     if not values or not counts:
@@ -138,7 +139,7 @@ def _forget_oldest(cloudwatch: Any) -> None:
         setattr(cloudwatch, _NEXT, len(kept) + max(1, int(min(MOST_POINTS, MOST_PUT) * _SHARE)))
 
 
-def _datum(job_name: str, metric: str, host: str, time_ms: int, values: list[float]) -> dict[str, Any]:
+def _datum(job_name: str, metric: str, host: str, time_ms: int, values: list[float]) -> Parameters:
     """AWS: instance metrics have Host, what a metric definition finds has TrainingJobName."""
     name, value = ("Host", f"{job_name}/{host}") if host else ("TrainingJobName", job_name)
     return {

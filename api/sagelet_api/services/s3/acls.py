@@ -6,9 +6,8 @@ has read here, on each copy.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
+from sagelet_api.protocol.members import Parameters, Request
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request
 from sagelet_api.services.s3.context import Context, owner
@@ -24,31 +23,31 @@ _KINDS = {"CanonicalUser": "ID", "Group": "URI", "AmazonCustomerByEmail": "Email
 _PERMISSIONS = frozenset({"FULL_CONTROL", "READ", "WRITE", "READ_ACP", "WRITE_ACP"})
 
 
-def get_bucket_acl(context: Context, parameters: dict[str, Any]) -> Result:
+def get_bucket_acl(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     return _the_one(context)
 
 
-def get_object_acl(context: Context, parameters: dict[str, Any]) -> Result:
+def get_object_acl(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     context.store.head(context.request.bucket, context.request.key)
     return _the_one(context)
 
 
-def put_bucket_acl(context: Context, parameters: dict[str, Any]) -> Result:
+def put_bucket_acl(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     _check_new(context, parameters)
     return Result()
 
 
-def put_object_acl(context: Context, parameters: dict[str, Any]) -> Result:
+def put_object_acl(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     context.store.head(context.request.bucket, context.request.key)
     _check_new(context, parameters)
     return Result()
 
 
-def check_acl(parameters: Mapping[str, Any]) -> None:
+def check_acl(parameters: Request) -> None:
     """Of a request that makes a bucket or an object. Raises S3Error for a list that is none, or gives others anything.
 
     Headers alone: the body is the object's.
@@ -64,7 +63,7 @@ def check_acl(parameters: Mapping[str, Any]) -> None:
         raise S3Error("AccessControlListNotSupported", 400, "The bucket does not allow ACLs")
 
 
-def _check_new(context: Context, parameters: Mapping[str, Any]) -> None:
+def _check_new(context: Context, parameters: Request) -> None:
     policy = parameters.get("AccessControlPolicy")
     by_headers = "ACL" in parameters or any(name.startswith("Grant") for name in parameters)
     if policy is None and not by_headers:
@@ -78,7 +77,7 @@ def _check_new(context: Context, parameters: Mapping[str, Any]) -> None:
         _check_policy(context, policy)
 
 
-def _check_policy(context: Context, policy: Mapping[str, Any]) -> None:
+def _check_policy(context: Context, policy: Request) -> None:
     """A document of AWS's form, with the one list in it."""
     if "Owner" not in policy or "Grants" not in policy:
         raise _malformed()
@@ -90,7 +89,7 @@ def _check_policy(context: Context, policy: Mapping[str, Any]) -> None:
         raise S3Error("AccessControlListNotSupported", 400, "The bucket does not allow ACLs")
 
 
-def _grant(entry: Mapping[str, Any]) -> tuple[str, str]:
+def _grant(entry: Request) -> tuple[str, str]:
     grantee, permission = entry.get("Grantee", {}), entry.get("Permission")
     named = _KINDS.get(grantee.get("Type", ""))
     if named is None or not grantee.get(named) or permission not in _PERMISSIONS:

@@ -5,8 +5,8 @@ moto stores the tags, too, but its reading of the document would lose an empty v
 
 import ipaddress
 import re
-from typing import Any
 
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import S3Error, not_implemented
 from sagelet_api.services.s3 import buckets
@@ -24,7 +24,7 @@ def checked(tags: list[dict[str, str]]) -> dict[str, str]:
     return checked_tags([(tag.get("Key", ""), tag.get("Value", "")) for tag in tags], most=MOST, of="Bucket")
 
 
-def get_bucket_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+def get_bucket_tagging(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     tags = context.rest.tags(bucket)
     if not tags:
@@ -32,13 +32,13 @@ def get_bucket_tagging(context: Context, parameters: dict[str, Any]) -> Result:
     return Result({"TagSet": [{"Key": key, "Value": value} for key, value in tags.items()]})
 
 
-def put_bucket_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+def put_bucket_tagging(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     context.rest.set_tags(bucket, checked(parameters["Tagging"].get("TagSet", [])))
     return Result(status=204)
 
 
-def delete_bucket_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+def delete_bucket_tagging(context: Context, parameters: Parameters) -> Result:
     context.rest.set_tags(context.bucket(parameters), {})
     return Result(status=204)
 
@@ -49,7 +49,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 _RESERVED = ("xn--", "sthree-"), ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 
 
-def list_buckets(context: Context, parameters: dict[str, Any]) -> Result:
+def list_buckets(context: Context, parameters: Parameters) -> Result:
     prefix, region = parameters.get("Prefix", ""), parameters.get("BucketRegion")
     after, limit = parameters.get("ContinuationToken", ""), parameters.get("MaxBuckets", 10_000)
     found = [
@@ -64,7 +64,7 @@ def list_buckets(context: Context, parameters: dict[str, Any]) -> Result:
     return Result({**members, "Prefix": prefix or None})
 
 
-def create_bucket(context: Context, parameters: dict[str, Any]) -> Result:
+def create_bucket(context: Context, parameters: Parameters) -> Result:
     name = context.request.bucket
     _check_name(name)
     if parameters.get("ObjectLockEnabledForBucket"):
@@ -82,7 +82,7 @@ def create_bucket(context: Context, parameters: dict[str, Any]) -> Result:
     return Result({"Location": f"/{name}", "BucketArn": f"arn:aws:s3:::{name}"})
 
 
-def delete_bucket(context: Context, parameters: dict[str, Any]) -> Result:
+def delete_bucket(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     try:
         context.store.delete_bucket(bucket.name)
@@ -93,29 +93,29 @@ def delete_bucket(context: Context, parameters: dict[str, Any]) -> Result:
     return Result()
 
 
-def head_bucket(context: Context, parameters: dict[str, Any]) -> Result:
+def head_bucket(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     return Result({"BucketRegion": bucket.region, "BucketArn": f"arn:aws:s3:::{bucket.name}"})
 
 
-def get_bucket_location(context: Context, parameters: dict[str, Any]) -> Result:
+def get_bucket_location(context: Context, parameters: Parameters) -> Result:
     """Its document is the constraint itself, so the service writes it."""
     bucket = context.bucket(parameters)
     return Result({"LocationConstraint": "" if bucket.region == FIRST_REGION else bucket.region})
 
 
-def get_bucket_versioning(context: Context, parameters: dict[str, Any]) -> Result:
+def get_bucket_versioning(context: Context, parameters: Parameters) -> Result:
     """Never enabled: no Status."""
     context.bucket(parameters)
     return Result()
 
 
-def put_bucket_versioning(context: Context, parameters: dict[str, Any]) -> Result:
+def put_bucket_versioning(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     raise not_implemented("sagelet's S3 keeps one version of an object: versioning cannot be enabled.")
 
 
-def _check_acl(parameters: dict[str, Any]) -> None:
+def _check_acl(parameters: Parameters) -> None:
     try:
         check_acl(parameters)
     except S3Error as error:

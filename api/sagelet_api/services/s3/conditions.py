@@ -1,9 +1,8 @@
 """Conditional requests and ranges (RFC 9110, 13 and 14, as far as S3 follows it)."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
+from sagelet_api.protocol.members import Request
 from sagelet_api.protocol.s3.errors import (
     S3Error,
     header_not_implemented,
@@ -28,7 +27,7 @@ _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _MOST_DIGITS = 18
 
 
-def unchanged(stored: StoredObject, parameters: Mapping[str, Any]) -> bool:
+def unchanged(stored: StoredObject, parameters: Request) -> bool:
     """Whether the reader has the object as it is. Raises PreconditionFailed. Times of S3 are whole seconds."""
     modified_ms = stored.modified_ms // 1000 * 1000
     match, since = parameters.get("IfMatch"), parameters.get("IfUnmodifiedSince")
@@ -43,14 +42,14 @@ def unchanged(stored: StoredObject, parameters: Mapping[str, Any]) -> bool:
     return since is not None and modified_ms <= since
 
 
-def check_copy_source(stored: StoredObject, parameters: Mapping[str, Any]) -> None:
+def check_copy_source(stored: StoredObject, parameters: Request) -> None:
     """As `unchanged`, by the headers x-amz-copy-source-if-*; what is not modified fails, too."""
     names = ("IfMatch", "IfNoneMatch", "IfModifiedSince", "IfUnmodifiedSince")
     if unchanged(stored, {name: parameters.get(f"CopySource{name}") for name in names}):
         raise precondition_failed("x-amz-copy-source-If-None-Match")
 
 
-def check_write(key: str, parameters: Mapping[str, Any]) -> Check:
+def check_write(key: str, parameters: Request) -> Check:
     """The Check for If-Match and If-None-Match of a write. Raises S3Error for conditions that S3 has not, either."""
     match, differs = parameters.get("IfMatch"), parameters.get("IfNoneMatch")
     if differs is not None and differs != "*":
@@ -67,7 +66,7 @@ def check_write(key: str, parameters: Mapping[str, Any]) -> Check:
     return check
 
 
-def check_deletion(key: str, parameters: Mapping[str, Any]) -> Check:
+def check_deletion(key: str, parameters: Request) -> Check:
     """The Check of DeleteObject. Raises S3Error for conditions and versions that only other buckets know."""
     for name, header in _OF_DIRECTORY_BUCKETS.items():
         if name in parameters:
@@ -76,7 +75,7 @@ def check_deletion(key: str, parameters: Mapping[str, Any]) -> Check:
     return check_write(key, parameters)
 
 
-def check_deletion_of_many(entry: Mapping[str, Any]) -> Check:
+def check_deletion_of_many(entry: Request) -> Check:
     """As `check_deletion`, of one object among those of DeleteObjects."""
     named = {wanted: entry[name] for name, wanted in _OF_ENTRIES.items() if name in entry}
     return check_deletion(entry["Key"], named)

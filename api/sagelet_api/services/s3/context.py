@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sagelet_api.protocol.calls import Environ, StartResponse
+from sagelet_api.protocol.members import Parameters, Request
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import access_denied
 from sagelet_api.protocol.s3.request import S3Request
@@ -31,7 +32,7 @@ class Rest(Protocol):
         """The rule of PutBucketEncryption, as the model has it, or None if nobody has set one."""
         ...
 
-    def set_encryption(self, bucket: Bucket, rule: Mapping[str, Any] | None) -> None: ...
+    def set_encryption(self, bucket: Bucket, rule: Request | None) -> None: ...
 
     def tags(self, bucket: Bucket) -> Mapping[str, str]: ...
 
@@ -57,7 +58,7 @@ class Context:
     def account(self) -> str:
         return self.request.call.account
 
-    def bucket(self, parameters: Mapping[str, Any], name: str | None = None) -> Bucket:
+    def bucket(self, parameters: Request, name: str | None = None) -> Bucket:
         """The bucket that the request names, or another. Raises NoSuchBucket, AccessDenied for one of others."""
         bucket = self.store.catalog.bucket(name or self.request.bucket)
         expected = parameters.get("ExpectedBucketOwner" if name is None else "ExpectedSourceBucketOwner")
@@ -69,7 +70,7 @@ class Context:
         self.rest.object_event(bucket, stored, event)
 
 
-Handler = Callable[[Context, dict[str, Any]], Result]
+Handler = Callable[[Context, Parameters], Result]
 
 
 def owner(account: str) -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import parse_qsl
 
 from sagelet_api.protocol.header_rules import is_name, is_value
+from sagelet_api.protocol.members import Output, Parameters, Request
 from sagelet_api.protocol.s3.errors import S3Error, invalid_request
 from sagelet_api.services.s3.acls import check_acl
 from sagelet_api.services.s3.context import quoted
@@ -25,7 +25,7 @@ MAX_TAGS = 10
 _TAG = re.compile(r"[\w\s+\-=.:/@]*")
 
 
-def attributes(parameters: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+def attributes(parameters: Request, headers: Mapping[str, str]) -> Parameters:
     """Raises S3Error for what this store does not do, and for too much metadata."""
     check_acl(parameters)
     if any(name.startswith("ObjectLock") for name in parameters):
@@ -65,9 +65,9 @@ def checked_tags(pairs: list[tuple[str, str]], *, most: int = MAX_TAGS, of: str 
     return tags
 
 
-def described(stored: StoredObject, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def described(stored: StoredObject, parameters: Request) -> Output:
     """The headers of GetObject and HeadObject, all but those about the range."""
-    members: dict[str, Any] = {
+    members: Output = {
         **_sayable(stored.attributes),
         **encryption(stored.attributes),
         "ETag": quoted(stored.etag),
@@ -91,13 +91,13 @@ def checksums(stored: StoredObject) -> dict[str, str]:
     }
 
 
-def encryption(kept: Mapping[str, Any]) -> dict[str, Any]:
+def encryption(kept: Request) -> Output:
     """Of attributes; those that an earlier version kept may have none, and were SSE-S3's."""
     said = _sayable(kept)
     return {name: said[name] for name in MEMBERS if name in said} or SSE_S3
 
 
-def _sayable(kept: Mapping[str, Any]) -> dict[str, Any]:
+def _sayable(kept: Request) -> Output:
     """What of the attributes can be headers: earlier versions kept whatever a presigned URL brought.
 
     Metadata that cannot is counted, as S3 counts SOAP's.

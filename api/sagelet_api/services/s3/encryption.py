@@ -4,9 +4,7 @@ A bucket has a default: SSE-S3, as on AWS since January 2023, or what PutBucketE
 own request said, and otherwise its bucket's default of that moment.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
+from sagelet_api.protocol.members import Output, Parameters, Request
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, malformed_xml
 from sagelet_api.services.s3.context import Context, Rest
@@ -25,14 +23,14 @@ _TWO_METHODS = "Server Side Encryption with Customer provided key is incompatibl
 _ALGORITHMS = ("AES256", "aws:kms", "aws:kms:dsse")
 
 
-def get_bucket_encryption(context: Context, parameters: dict[str, Any]) -> Result:
+def get_bucket_encryption(context: Context, parameters: Parameters) -> Result:
     rule = context.rest.encryption(context.bucket(parameters)) or {
         "ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}
     }
     return Result({"ServerSideEncryptionConfiguration": {"Rules": [{"BucketKeyEnabled": False, **rule}]}})
 
 
-def put_bucket_encryption(context: Context, parameters: dict[str, Any]) -> Result:
+def put_bucket_encryption(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     rules = parameters["ServerSideEncryptionConfiguration"]["Rules"]
     if len(rules) != 1:
@@ -47,13 +45,13 @@ def put_bucket_encryption(context: Context, parameters: dict[str, Any]) -> Resul
     return Result()
 
 
-def delete_bucket_encryption(context: Context, parameters: dict[str, Any]) -> Result:
+def delete_bucket_encryption(context: Context, parameters: Parameters) -> Result:
     """Back to SSE-S3."""
     context.rest.set_encryption(context.bucket(parameters), None)
     return Result()
 
 
-def asked(context: Context, bucket: Bucket, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def asked(context: Context, bucket: Bucket, parameters: Request) -> Output:
     """The encryption of an object that a request makes. Raises S3Error for one that S3 does not have."""
     named = {name: parameters[name] for name in MEMBERS if parameters.get(name) is not None}
     algorithm = named.get("ServerSideEncryption")
@@ -70,7 +68,7 @@ def asked(context: Context, bucket: Bucket, parameters: Mapping[str, Any]) -> di
     return {**named, "SSEKMSKeyId": context.rest.kms_key(bucket, named.get("SSEKMSKeyId"))}
 
 
-def by_default(rest: Rest, bucket: Bucket) -> dict[str, Any]:
+def by_default(rest: Rest, bucket: Bucket) -> Output:
     """The encryption of objects of which nobody says any."""
     rule = rest.encryption(bucket)
     found = rule["ApplyServerSideEncryptionByDefault"] if rule else {}
@@ -82,7 +80,7 @@ def by_default(rest: Rest, bucket: Bucket) -> dict[str, Any]:
     return {"ServerSideEncryption": algorithm, "SSEKMSKeyId": key, **with_bucket_key}
 
 
-def _with_customers_key(named: dict[str, Any]) -> dict[str, Any]:
+def _with_customers_key(named: Parameters) -> Output:
     if named["SSECustomerAlgorithm"] != "AES256":
         raise S3Error(
             "InvalidEncryptionAlgorithmError",

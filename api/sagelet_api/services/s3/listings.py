@@ -3,9 +3,9 @@
 import base64
 import binascii
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote
 
+from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import invalid_argument
 from sagelet_api.services.s3.context import Context, owner, quoted
@@ -17,7 +17,7 @@ MAX_KEYS = 1000
 Encode = Callable[[str | None], str | None]
 
 
-def list_objects(context: Context, parameters: dict[str, Any]) -> Result:
+def list_objects(context: Context, parameters: Parameters) -> Result:
     marker = parameters.get("Marker", "")
     found, limit = _page(context, parameters, marker)
     encode = encoder(parameters)
@@ -33,7 +33,7 @@ def list_objects(context: Context, parameters: dict[str, Any]) -> Result:
     return Result(members)
 
 
-def list_objects_v2(context: Context, parameters: dict[str, Any]) -> Result:
+def list_objects_v2(context: Context, parameters: Parameters) -> Result:
     token, start = parameters.get("ContinuationToken"), parameters.get("StartAfter", "")
     found, limit = _page(context, parameters, start if token is None else _position(token))
     encode = encoder(parameters)
@@ -50,7 +50,7 @@ def list_objects_v2(context: Context, parameters: dict[str, Any]) -> Result:
     return Result(members)
 
 
-def list_object_versions(context: Context, parameters: dict[str, Any]) -> Result:
+def list_object_versions(context: Context, parameters: Parameters) -> Result:
     """Each object is its only version, `null`."""
     marker = parameters.get("KeyMarker", "")
     found, limit = _page(context, parameters, marker)
@@ -68,14 +68,14 @@ def list_object_versions(context: Context, parameters: dict[str, Any]) -> Result
     return Result(members)
 
 
-def _page(context: Context, parameters: dict[str, Any], after: str) -> tuple[Page, int]:
+def _page(context: Context, parameters: Parameters, after: str) -> tuple[Page, int]:
     bucket = context.bucket(parameters)
     limit = min(parameters.get("MaxKeys", MAX_KEYS), MAX_KEYS)
     prefix, delimiter = parameters.get("Prefix", ""), parameters.get("Delimiter", "")
     return listing.page(context.store.catalog, bucket.name, prefix, delimiter, after, limit), limit
 
 
-def _common(context: Context, parameters: dict[str, Any], found: Page, encode: Encode) -> dict[str, Any]:
+def _common(context: Context, parameters: Parameters, found: Page, encode: Encode) -> Output:
     return {
         "Name": context.request.bucket,
         "Prefix": encode(parameters.get("Prefix", "")),
@@ -86,7 +86,7 @@ def _common(context: Context, parameters: dict[str, Any], found: Page, encode: E
     }
 
 
-def _entry(stored: StoredObject, encode: Encode) -> dict[str, Any]:
+def _entry(stored: StoredObject, encode: Encode) -> Output:
     algorithms = {"ChecksumAlgorithm": list(stored.checksums), "ChecksumType": stored.checksum_type}
     return {
         "Key": encode(stored.key),
@@ -98,7 +98,7 @@ def _entry(stored: StoredObject, encode: Encode) -> dict[str, Any]:
     }
 
 
-def encoder(parameters: dict[str, Any]) -> Encode:
+def encoder(parameters: Parameters) -> Encode:
     """EncodingType url: for keys that XML cannot hold."""
     kind = parameters.get("EncodingType")
     if kind not in (None, "url"):

@@ -1,8 +1,7 @@
 """GetObject, HeadObject and the other operations that read one object."""
 
-from typing import Any
-
 from sagelet_api.protocol.file_body import FileBody
+from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import NotModified, S3Error, invalid_argument, invalid_request
 from sagelet_api.services.s3 import conditions
@@ -15,7 +14,7 @@ MAX_PARTS_LISTED = 1000
 _OF_UNCHANGED = ("ETag", "LastModified", "CacheControl", "Expires")
 
 
-def get_object(context: Context, parameters: dict[str, Any]) -> Result:
+def get_object(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     conditions.refuse_version(parameters.get("VersionId"))
     stored, data = context.store.open(context.request.bucket, context.request.key)
@@ -27,7 +26,7 @@ def get_object(context: Context, parameters: dict[str, Any]) -> Result:
     return Result({**members, "Body": FileBody(data, first, length)}, status)
 
 
-def head_object(context: Context, parameters: dict[str, Any]) -> Result:
+def head_object(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     conditions.refuse_version(parameters.get("VersionId"))
     stored = context.store.head(context.request.bucket, context.request.key)
@@ -35,26 +34,26 @@ def head_object(context: Context, parameters: dict[str, Any]) -> Result:
     return Result(members, status)
 
 
-def get_object_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+def get_object_tagging(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     stored = context.store.head(context.request.bucket, context.request.key)
     return Result({"TagSet": [{"Key": key, "Value": value} for key, value in sorted(stored.tags.items())]})
 
 
-def put_object_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+def put_object_tagging(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     pairs = [(tag.get("Key", ""), tag.get("Value", "")) for tag in parameters["Tagging"].get("TagSet", [])]
     context.store.retag(context.request.bucket, context.request.key, checked_tags(pairs))
     return Result()
 
 
-def delete_object_tagging(context: Context, parameters: dict[str, Any]) -> Result:
+def delete_object_tagging(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     context.store.retag(context.request.bucket, context.request.key, {})
     return Result()
 
 
-def get_object_attributes(context: Context, parameters: dict[str, Any]) -> Result:
+def get_object_attributes(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     stored = context.store.head(context.request.bucket, context.request.key)
     everything = {
@@ -75,7 +74,7 @@ def get_object_attributes(context: Context, parameters: dict[str, Any]) -> Resul
     return Result({"LastModified": stored.modified_ms} | {name: everything[name] for name in wanted})
 
 
-def _object_parts(stored: StoredObject, parameters: dict[str, Any]) -> dict[str, Any]:
+def _object_parts(stored: StoredObject, parameters: Parameters) -> Output:
     marker, limit = int(parameters.get("PartNumberMarker", 0)), parameters.get("MaxParts", MAX_PARTS_LISTED)
     left = [part for part in stored.parts if part.number > marker]
     page = left[:limit]
@@ -93,7 +92,7 @@ def _part_checksums(part: ObjectPart) -> dict[str, str]:
     return {f"Checksum{name}": value for name, value in part.checksums.items()}
 
 
-def _answer(stored: StoredObject, parameters: dict[str, Any]) -> tuple[dict[str, Any], int, tuple[int, int]]:
+def _answer(stored: StoredObject, parameters: Parameters) -> tuple[Output, int, tuple[int, int]]:
     """Members, status, and which bytes: first and length."""
     members = described(stored, parameters)
     if conditions.unchanged(stored, parameters):

@@ -1,8 +1,8 @@
 """Multipart uploads over REST."""
 
 from itertools import pairwise
-from typing import Any
 
+from sagelet_api.protocol.members import Output, Parameters, Request
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
 from sagelet_api.services.s3 import conditions
@@ -22,7 +22,7 @@ MAX_PART_NUMBER = 10_000
 MAX_LISTED = 1000
 
 
-def create_multipart_upload(context: Context, parameters: dict[str, Any]) -> Result:
+def create_multipart_upload(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     algorithm, kind = parameters.get("ChecksumAlgorithm"), parameters.get("ChecksumType")
     if algorithm is not None and algorithm not in ALGORITHMS:
@@ -48,7 +48,7 @@ def create_multipart_upload(context: Context, parameters: dict[str, Any]) -> Res
     return Result({**members, "ChecksumAlgorithm": algorithm, "ChecksumType": kind or (algorithm and default)})
 
 
-def upload_part(context: Context, parameters: dict[str, Any]) -> Result:
+def upload_part(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     upload, number = _upload(context, parameters), _number(parameters)
     body = Body(context.request, default=upload.checksum_algorithm or DEFAULT)
@@ -58,7 +58,7 @@ def upload_part(context: Context, parameters: dict[str, Any]) -> Result:
     return Result({"ETag": quoted(kept[0].etag), **given, **encryption(upload.attributes)})
 
 
-def upload_part_copy(context: Context, parameters: dict[str, Any]) -> Result:
+def upload_part_copy(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     upload, number = _upload(context, parameters), _number(parameters)
     source, data = open_source(context, parameters)
@@ -75,7 +75,7 @@ def upload_part_copy(context: Context, parameters: dict[str, Any]) -> Result:
     return Result({"CopyPartResult": result, **encryption(upload.attributes)})
 
 
-def complete_multipart_upload(context: Context, parameters: dict[str, Any]) -> Result:
+def complete_multipart_upload(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     key, upload_id = context.request.key, parameters["UploadId"]
     parts = [_named(entry) for entry in parameters.get("MultipartUpload", {}).get("Parts", [])]
@@ -85,12 +85,14 @@ def complete_multipart_upload(context: Context, parameters: dict[str, Any]) -> R
         message = "The list of parts was not in ascending order. Parts must be ordered by part number."
         raise S3Error("InvalidPartOrder", 400, message, UploadId=upload_id)
     check = conditions.check_write(key, parameters)
-    whole: dict[str, Any] = {"expected": _expected(parameters), "size": parameters.get("MpuObjectSize")}
+    expected, size = _expected(parameters), parameters.get("MpuObjectSize")
     try:
-        stored = context.uploads.complete(_upload(context, parameters), parts, check=check, **whole)
+        stored = context.uploads.complete(
+            _upload(context, parameters), parts, check=check, expected=expected, size=size
+        )
     except NoSuchUpload:
         # A client repeats what it got no answer to: the same parts again are no error, and no news to anybody.
-        stored = context.uploads.completed(bucket.name, key, upload_id, parts, **whole)
+        stored = context.uploads.completed(bucket.name, key, upload_id, parts, expected=expected, size=size)
     else:
         context.tell(bucket, stored, "CompleteMultipartUpload")
     location = f"http://{context.request.call.headers.get('host', 'localhost')}/{bucket.name}/{stored.key}"
@@ -98,13 +100,13 @@ def complete_multipart_upload(context: Context, parameters: dict[str, Any]) -> R
     return Result({**members, **checksums(stored), **encryption(stored.attributes)})
 
 
-def abort_multipart_upload(context: Context, parameters: dict[str, Any]) -> Result:
+def abort_multipart_upload(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     context.uploads.abort(_upload(context, parameters))
     return Result()
 
 
-def list_parts(context: Context, parameters: dict[str, Any]) -> Result:
+def list_parts(context: Context, parameters: Parameters) -> Result:
     context.bucket(parameters)
     upload = _upload(context, parameters)
     marker = int(parameters.get("PartNumberMarker") or 0)
@@ -121,7 +123,7 @@ def list_parts(context: Context, parameters: dict[str, Any]) -> Result:
     return Result(members)
 
 
-def list_multipart_uploads(context: Context, parameters: dict[str, Any]) -> Result:
+def list_multipart_uploads(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     encode = encoder(parameters)
     prefix, delimiter = parameters.get("Prefix", ""), parameters.get("Delimiter", "")
@@ -153,7 +155,7 @@ def _group(key: str, prefix: str, delimiter: str) -> str:
     return key[: key.index(delimiter, len(prefix)) + len(delimiter)]
 
 
-def _listed(context: Context, upload: Upload) -> dict[str, Any]:
+def _listed(context: Context, upload: Upload) -> Output:
     who = owner(context.account)
     return {
         "UploadId": upload.id, "Initiated": upload.initiated_ms, "Initiator": who, "Owner": who,
@@ -162,17 +164,17 @@ def _listed(context: Context, upload: Upload) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _part(part: UploadedPart) -> dict[str, Any]:
+def _part(part: UploadedPart) -> Output:
     sums = {f"Checksum{name}": value for name, value in part.checksums.items()}
     members = {"PartNumber": part.number, "LastModified": part.modified_ms, "ETag": quoted(part.etag)}
     return {**members, "Size": part.size, **sums}
 
 
-def _upload(context: Context, parameters: dict[str, Any]) -> Upload:
+def _upload(context: Context, parameters: Parameters) -> Upload:
     return context.store.catalog.upload(context.request.bucket, context.request.key, parameters["UploadId"])
 
 
-def _number(parameters: dict[str, Any]) -> int:
+def _number(parameters: Parameters) -> int:
     number: int = parameters["PartNumber"]
     if not 1 <= number <= MAX_PART_NUMBER:
         message = f"Part number must be an integer between 1 and {MAX_PART_NUMBER}, inclusive"
@@ -180,14 +182,14 @@ def _number(parameters: dict[str, Any]) -> int:
     return number
 
 
-def _named(entry: dict[str, Any]) -> NamedPart:
+def _named(entry: Request) -> NamedPart:
     if "PartNumber" not in entry or "ETag" not in entry:
         raise malformed_xml()
     sums = {name: entry[f"Checksum{name}"] for name in ALGORITHMS if f"Checksum{name}" in entry}
     return NamedPart(entry["PartNumber"], entry["ETag"].strip('"'), sums)
 
 
-def _expected(parameters: dict[str, Any]) -> dict[str, str]:
+def _expected(parameters: Parameters) -> dict[str, str]:
     """The checksum of the whole, as the client has it."""
     return {name: parameters[f"Checksum{name}"] for name in ALGORITHMS if f"Checksum{name}" in parameters}
 

@@ -1,8 +1,9 @@
 """PutObject, CopyObject and the deletions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
+from sagelet_api.protocol.members import Output, Parameters, Request
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
 from sagelet_api.protocol.s3.request import copy_source
@@ -19,7 +20,7 @@ from sagelet_engine.s3.store import Check, S3Store
 MAX_DELETED = 1000
 
 
-def put_object(context: Context, parameters: dict[str, Any]) -> Result:
+def put_object(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     kept = attributes(parameters, context.request.headers) | encrypting.asked(context, bucket, parameters)
     tags = tags_of_header(parameters.get("Tagging"))
@@ -36,7 +37,7 @@ def put_object(context: Context, parameters: dict[str, Any]) -> Result:
     return Result({"ETag": quoted(stored.etag), **checksums(stored), **encryption(stored.attributes)})
 
 
-def copy_object(context: Context, parameters: dict[str, Any]) -> Result:
+def copy_object(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     source, data = open_source(context, parameters)
     with data:
@@ -58,7 +59,7 @@ def copy_object(context: Context, parameters: dict[str, Any]) -> Result:
     return Result({"CopyObjectResult": result, **encryption(stored.attributes)})
 
 
-def open_source(context: Context, parameters: dict[str, Any]) -> tuple[StoredObject, BinaryIO]:
+def open_source(context: Context, parameters: Parameters) -> tuple[StoredObject, BinaryIO]:
     """The object that x-amz-copy-source names. Raises S3Error."""
     name, key, query = copy_source(parameters["CopySource"])
     if not name or not key:
@@ -70,7 +71,7 @@ def open_source(context: Context, parameters: dict[str, Any]) -> tuple[StoredObj
     return context.store.open(name, key)
 
 
-def delete_object(context: Context, parameters: dict[str, Any]) -> Result:
+def delete_object(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
     check = conditions.check_deletion(context.request.key, parameters)
 
@@ -83,7 +84,7 @@ def delete_object(context: Context, parameters: dict[str, Any]) -> Result:
     return Result()
 
 
-def delete_objects(context: Context, parameters: dict[str, Any]) -> Result:
+def delete_objects(context: Context, parameters: Parameters) -> Result:
     """One transaction for all, but those whose condition does not hold. A key that is not there counts as deleted."""
     bucket = context.bucket(parameters)
     request = parameters["Delete"]
@@ -96,9 +97,9 @@ def delete_objects(context: Context, parameters: dict[str, Any]) -> Result:
     return Result({"Deleted": [] if request.get("Quiet") else deleted, "Errors": [*spared.errors.values()]})
 
 
-def named_objects(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+def named_objects(parameters: Request) -> list[Parameters]:
     """The entries of a DeleteObjects. Raises S3Error."""
-    entries: list[dict[str, Any]] = parameters["Delete"].get("Objects", [])
+    entries: list[Parameters] = parameters["Delete"].get("Objects", [])
     if not 0 < len(entries) <= MAX_DELETED or not all(entry.get("Key") for entry in entries):
         raise malformed_xml()
     return entries
@@ -110,7 +111,7 @@ class _Spared:
     A key may be named more than once: all that is said of it must hold.
     """
 
-    def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, entries: Sequence[Request]) -> None:
         self.errors: dict[str, dict[str, str]] = {}
         self._checks: dict[str, list[Check]] = {}
         for entry in entries:
@@ -126,7 +127,7 @@ class _Spared:
         return False
 
 
-def _copied_members(context: Context, parameters: dict[str, Any], source: StoredObject) -> dict[str, Any]:
+def _copied_members(context: Context, parameters: Parameters, source: StoredObject) -> Output:
     """Attributes and tags of the copy, by the two directives; its encryption is never the source's."""
     fresh = attributes(parameters, context.request.headers)
     for name in ("MetadataDirective", "TaggingDirective"):
@@ -151,7 +152,7 @@ def _copied_members(context: Context, parameters: dict[str, Any], source: Stored
 
 
 def _copy_blocks(
-    store: S3Store, key: str, bucket: str, source: StoredObject, data: BinaryIO, check: Any, members: dict[str, Any]
+    store: S3Store, key: str, bucket: str, source: StoredObject, data: BinaryIO, check: Any, members: Output
 ) -> StoredObject:
     """Bytes whose digests are known: shared, or copied within the kernel."""
     with store.stage() as staged:

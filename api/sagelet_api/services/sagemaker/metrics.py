@@ -8,10 +8,10 @@ AWS documents neither its error for an unknown component, nor the unit of Start,
 periods go with which x-axis. Here: ResourceNotFound; epoch seconds; IterationNumber goes with IterationNumber only.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from sagelet_api.protocol.aws_errors import ResourceNotFound
+from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, RestOperation
 from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.engine import Engine
@@ -19,7 +19,6 @@ from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.series import STATISTICS, Sample, by_step, by_time
 from sagelet_engine.model.training import TrainingJob
 
-Request = Mapping[str, Any]
 #: Account, region and name -> whether moto has the trial component.
 HasComponent = Callable[[str, str, str], bool]
 
@@ -35,7 +34,7 @@ class SageMakerMetrics:
         self._engine = engine
         self._has_component = has_component
 
-    def batch_put_metrics(self, context: Context, request: Request) -> dict[str, Any]:
+    def batch_put_metrics(self, context: Context, request: Request) -> Output:
         """All or nothing: `Errors` never comes back, since what the model lets through can be stored."""
         component = request["TrialComponentName"]
         job = self._job_of(context, component)
@@ -51,7 +50,7 @@ class SageMakerMetrics:
         self._engine.metrics.put_component(context.account, context.region, component, job, named)
         return {}
 
-    def batch_get_metrics(self, context: Context, request: Request) -> dict[str, Any]:
+    def batch_get_metrics(self, context: Context, request: Request) -> Output:
         return {"MetricQueryResults": [self._answer(context, query) for query in request["MetricQueries"]]}
 
     def operations(self) -> list[RestOperation]:
@@ -62,7 +61,7 @@ class SageMakerMetrics:
             RestOperation("sagemaker", "POST", "/BatchGetMetrics", model, "BatchGetMetrics", self.batch_get_metrics),
         ]
 
-    def _answer(self, context: Context, query: Request) -> dict[str, Any]:
+    def _answer(self, context: Context, query: Request) -> Output:
         steps = query["XAxisType"] == BY_STEP
         if steps != (query["Period"] == BY_STEP):
             return _invalid(f"Period {query['Period']} does not go with XAxisType {query['XAxisType']}")
@@ -106,5 +105,5 @@ class SageMakerMetrics:
             return None
 
 
-def _invalid(message: str) -> dict[str, Any]:
+def _invalid(message: str) -> Output:
     return {"Status": "ValidationError", "Message": message, "XAxisValues": [], "MetricValues": []}

@@ -1,9 +1,10 @@
 """GetSearchSuggestions with Resource=TrainingJob: names of properties that Search can be asked for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context
 from sagelet_api.protocol.validation import rule_book
 from sagelet_engine.engine import Engine
@@ -16,7 +17,7 @@ class SearchSuggestions:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def get_search_suggestions(self, context: Context, request: Mapping[str, Any]) -> dict[str, Any]:
+    def get_search_suggestions(self, context: Context, request: Request) -> Output:
         """Members of a training job, and the hyperparameters, tags and metrics that this account's jobs have."""
         query = request.get("SuggestionQuery", {}).get("PropertyNameQuery", {})
         beginning = query.get("PropertyNameHint", "")

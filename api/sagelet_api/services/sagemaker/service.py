@@ -1,7 +1,6 @@
 """The training-job operations of SageMaker: validated by the model, asked of the engine, answered as a dict."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.aws_errors import (
@@ -13,16 +12,16 @@ from sagelet_api.protocol.aws_errors import (
     ThrottlingException,
     ValidationException,
 )
+from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
 from sagelet_api.services.sagemaker import (
-    input_rules,
     training_rules,
     training_search,
     training_updates,
     training_view,
 )
-from sagelet_api.services.sagemaker.input_rules import Images
 from sagelet_api.services.sagemaker.search_suggestions import SearchSuggestions
+from sagelet_api.services.sagemaker.training_rules import Images
 from sagelet_api.services.sagemaker.training_search import TrainingSearch
 from sagelet_engine.base.errors import (
     JobNameInUse,
@@ -38,8 +37,6 @@ from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import JobKey, JobStatus, PoolStatus
 from sagelet_engine.model.listing import Cursor, JobQuery, SortBy
 from sagelet_engine.model.training import TrainingJob
-
-Request = Mapping[str, Any]
 
 #: AWS's documented limit (botocore shape TagList).
 MAX_TAGS = 50
@@ -65,11 +62,11 @@ class TrainingJobs:
         self._images = Images(engine.inputs.knows_image, has_repository)
         self._may_assume = may_assume
 
-    def create_training_job(self, context: Context, request: Request) -> dict[str, Any]:
+    def create_training_job(self, context: Context, request: Request) -> Output:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
         training_rules.check(request, self._site(key))
-        input_rules.check_buckets(request, lambda uri: self._engine.inputs.has_bucket(key, uri))
-        if problem := input_rules.image_problem(request, self._images):
+        training_rules.check_buckets(request, lambda uri: self._engine.inputs.has_bucket(key, uri))
+        if problem := training_rules.image_problem(request, self._images):
             raise ValidationException(problem)
         if not self._may_assume(context.account, request["RoleArn"]):
             raise ValidationException(aws_texts.role_not_assumable(request["RoleArn"]))
@@ -91,15 +88,15 @@ class TrainingJobs:
             engine.inputs.check_file_system,
         )
 
-    def describe_training_job(self, context: Context, request: Request) -> dict[str, Any]:
+    def describe_training_job(self, context: Context, request: Request) -> Output:
         job = self._job(JobKey(context.account, context.region, request["TrainingJobName"]))
         if self._engine.jobs.throttles(job):
             raise ThrottlingException(RATE_EXCEEDED)
         return training_view.describe(job, self._engine.metrics.final(job))
 
-    def list_training_jobs(self, context: Context, request: Request) -> dict[str, Any]:
+    def list_training_jobs(self, context: Context, request: Request) -> Output:
         page = self._engine.jobs.listing(job_query(context, request))
-        answer: dict[str, Any] = {"TrainingJobSummaries": [training_view.summary(job) for job in page.jobs]}
+        answer: Output = {"TrainingJobSummaries": [training_view.summary(job) for job in page.jobs]}
         if page.next is not None:
             answer["NextToken"] = page_tokens.encode(
                 page_tokens.fingerprint(request), page.next.value, page.next.job_id
@@ -114,7 +111,7 @@ class TrainingJobs:
         except JobNotStoppable as error:
             raise ValidationException(aws_texts.has_ended(error.status)) from error
 
-    def update_training_job(self, context: Context, request: Request) -> dict[str, Any]:
+    def update_training_job(self, context: Context, request: Request) -> Output:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
         try:
             job = self._engine.jobs.update(key, lambda job: training_updates.changes(job, request))
@@ -139,15 +136,15 @@ class TrainingJobs:
         except DirectoryStays as error:
             raise InternalFailure(str(error)) from error
 
-    def list_training_jobs_for_tuning_job(self, _context: Context, request: Request) -> dict[str, Any]:
+    def list_training_jobs_for_tuning_job(self, _context: Context, request: Request) -> Output:
         """No tuning job ever launched a training job here. The text up to the name is AWS's."""
         name = request["HyperParameterTuningJobName"]
         raise ResourceNotFound(f"Amazon SageMaker can't find a tuning job with the name {name}; sagelet runs none.")
 
-    def list_tags(self, context: Context, request: Request) -> dict[str, Any]:
+    def list_tags(self, context: Context, request: Request) -> Output:
         return {"Tags": _tags(self._job(_key(context, request)))}
 
-    def add_tags(self, context: Context, request: Request) -> dict[str, Any]:
+    def add_tags(self, context: Context, request: Request) -> Output:
         key = _key(context, request)
         tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
         job = self._job(key)
@@ -160,7 +157,7 @@ class TrainingJobs:
             raise ResourceLimitExceeded(str(error)) from error
         return {"Tags": _tags(self._job(key))}
 
-    def delete_tags(self, context: Context, request: Request) -> dict[str, Any]:
+    def delete_tags(self, context: Context, request: Request) -> Output:
         key = _key(context, request)
         self._job(key)
         self._engine.jobs.delete_tags(key, request["TagKeys"])

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
+from sagelet_api.protocol.members import Output
 from sagelet_api.services.sagemaker import training_view
 from sagelet_engine.model.job import Transition
 from sagelet_engine.model.training import TrainingJob
@@ -37,7 +38,7 @@ class StateEvents:
         self._bus.put_event(job.key.account, job.key.region, state_change(job))
 
 
-def state_change(job: TrainingJob) -> dict[str, Any]:
+def state_change(job: TrainingJob) -> Output:
     """The event, as its targets read it."""
     entered = job.transitions[-1]
     return {
@@ -53,7 +54,7 @@ def state_change(job: TrainingJob) -> dict[str, Any]:
     }
 
 
-def _detail(job: TrainingJob) -> dict[str, Any]:
+def _detail(job: TrainingJob) -> Output:
     """What DescribeTrainingJob answers, with the event's times, and with the tags."""
     times = {
         "CreationTime": job.created_ms,
@@ -69,6 +70,6 @@ def _detail(job: TrainingJob) -> dict[str, Any]:
     }
 
 
-def _transition(entry: Transition) -> dict[str, Any]:
+def _transition(entry: Transition) -> Output:
     times = {"StartTime": entry.start_ms} | ({} if entry.end_ms is None else {"EndTime": entry.end_ms})
     return {"Status": entry.status.value, **times, "StatusMessage": entry.message}

@@ -5,13 +5,13 @@ The rules are the service model's documentation (shapes Filter, NestedFilters, S
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Any
 
 from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.aws_errors import ValidationException
-from sagelet_api.protocol.operations import Context, Parameters
+from sagelet_api.protocol.members import Output, Parameters, Request
+from sagelet_api.protocol.operations import Context
 from sagelet_api.protocol.validation import rule_book
 from sagelet_api.services.sagemaker import training_view
 from sagelet_api.services.sagemaker.search_properties import members, resolve, resolve_list, within
@@ -30,8 +30,6 @@ from sagelet_engine.model.search import (
     Term,
 )
 from sagelet_engine.model.training import TrainingJob
-
-Request = Mapping[str, Any]
 
 #: Conditions and expressions in one request (shape SearchRequest).
 MAX_PARTS = 50
@@ -65,7 +63,7 @@ class TrainingSearch:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def search(self, context: Context, request: Request) -> dict[str, Any]:
+    def search(self, context: Context, request: Request) -> Output:
         if request.get("CrossAccountFilterOption") == "CrossAccount":
             return _answer([], 0)  # Nobody shares training jobs with this account.
         query = job_search(context, request)
@@ -78,7 +76,7 @@ class TrainingSearch:
             )
         return answer
 
-    def _record(self, job: TrainingJob) -> dict[str, Any]:
+    def _record(self, job: TrainingJob) -> Output:
         """The shape TrainingJob: what DescribeTrainingJob shows, without its newest members, and the tags."""
         shown = training_view.describe(job, self._engine.metrics.final(job))
         record = {name: value for name, value in shown.items() if name in members()}
@@ -87,7 +85,7 @@ class TrainingSearch:
         return record
 
 
-def _answer(records: list[dict[str, Any]], total: int) -> dict[str, Any]:
+def _answer(records: list[Output], total: int) -> Output:
     return {"Results": records, "TotalHits": {"Value": total, "Relation": "EqualTo"}}
 
 

@@ -3,25 +3,21 @@
 AWS documents when: shapes UpdateTrainingJobRequest and RemoteDebugConfigForUpdate.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from sagelet_api.protocol.aws_errors import ValidationException
+from sagelet_api.protocol.members import Parameters, Request
 from sagelet_api.services.sagemaker import training_rules
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import JobStatus, SecondaryStatus
 from sagelet_engine.model.training import TrainingJob
 
-Request = Mapping[str, Any]
-
 _REMOTE_DEBUG_IN = (SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING)
 
 
-def changes(job: TrainingJob, update: Request) -> dict[str, Any]:
+def changes(job: TrainingJob, update: Request) -> Parameters:
     """The members of the job's request that the update replaces. Raises ValidationException."""
     if job.status is not JobStatus.IN_PROGRESS and set(update) - {"TrainingJobName"} != {"ResourceConfig"}:
         raise ValidationException(aws_texts.has_ended(job.status.value))
-    made: dict[str, Any] = {}
+    made: Parameters = {}
     if "ProfilerConfig" in update:
         made["ProfilerConfig"] = {**job.request.get("ProfilerConfig", {}), **update["ProfilerConfig"]}
     if "ProfilerRuleConfigurations" in update:
@@ -44,7 +40,7 @@ def _rules(job: TrainingJob, rules: list[Request]) -> list[Request]:
     return [*{**old, **dict(zip(names, rules, strict=True))}.values()]
 
 
-def _remote_debug(job: TrainingJob, config: Request) -> dict[str, Any]:
+def _remote_debug(job: TrainingJob, config: Request) -> Parameters:
     if job.secondary not in _REMOTE_DEBUG_IN:
         raise ValidationException(
             "RemoteDebugConfig can be updated while the SecondaryStatus of the training job is Downloading or "
@@ -53,7 +49,7 @@ def _remote_debug(job: TrainingJob, config: Request) -> dict[str, Any]:
     return {**job.request.get("RemoteDebugConfig", {}), **config}
 
 
-def _resources(job: TrainingJob, config: Request) -> dict[str, Any]:
+def _resources(job: TrainingJob, config: Request) -> Parameters:
     """The developer guide: when the job is complete and its warm pool is Available."""
     resources = job.request["ResourceConfig"]
     if job.cluster is None:

@@ -1,15 +1,15 @@
 """A job record as DescribeTrainingJob and ListTrainingJobs show it (botocore shapes of those names)."""
 
 from collections.abc import Sequence
-from typing import Any
 
+from sagelet_api.protocol.members import Output
 from sagelet_engine.model.job import JobStatus, Transition, WarmPool
 from sagelet_engine.model.listing import ListedJob
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
 
 #: What AWS answers for fields that the request leaves out (public Describe outputs).
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: Output = {
     "EnableNetworkIsolation": False,
     "EnableInterContainerTrafficEncryption": False,
     "EnableManagedSpotTraining": False,
@@ -26,7 +26,7 @@ NOT_EVALUATED = "sagelet does not run rules: nobody looked for issues"
 OUTPUT_DEFAULTS = {"KmsKeyId": "", "CompressionType": "GZIP"}
 
 
-def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> dict[str, Any]:
+def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> Output:
     """The answer of DescribeTrainingJob: every accepted field as it came, and what became of the job."""
     answer = {
         **DEFAULTS,
@@ -56,7 +56,7 @@ def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> dict[str, Any]
     return answer
 
 
-def summary(job: TrainingJob | ListedJob) -> dict[str, Any]:
+def summary(job: TrainingJob | ListedJob) -> Output:
     """One TrainingJobSummary of ListTrainingJobs."""
     answer = {
         "TrainingJobName": job.key.name,
@@ -78,9 +78,9 @@ def seconds(time_ms: int) -> float:
     return time_ms / 1000
 
 
-def _clock(job: TrainingJob) -> dict[str, Any]:
+def _clock(job: TrainingJob) -> Output:
     """Wall clock, not multiplied by instances."""
-    times: dict[str, Any] = {}
+    times: Output = {}
     if job.training_start_ms is not None:
         times["TrainingStartTime"] = seconds(job.training_start_ms)
     if job.training_end_ms is not None:
@@ -90,7 +90,7 @@ def _clock(job: TrainingJob) -> dict[str, Any]:
     return times
 
 
-def _evaluation(job: TrainingJob, rule: str) -> dict[str, Any]:
+def _evaluation(job: TrainingJob, rule: str) -> Output:
     """Shapes DebugRuleEvaluationStatus and ProfilerRuleEvaluationStatus; no processing job evaluates, so no ARN."""
     status = "InProgress"
     if job.terminal:
@@ -103,8 +103,8 @@ def _evaluation(job: TrainingJob, rule: str) -> dict[str, Any]:
     }
 
 
-def _warm_pool(pool: WarmPool) -> dict[str, Any]:
-    answer: dict[str, Any] = {"Status": pool.status.value}
+def _warm_pool(pool: WarmPool) -> Output:
+    answer: Output = {"Status": pool.status.value}
     if pool.retained_seconds is not None:
         answer["ResourceRetainedBillableTimeInSeconds"] = pool.retained_seconds
     if pool.reused_by is not None:
@@ -118,14 +118,14 @@ def _model(job: TrainingJob) -> str:
     return job.model_uri
 
 
-def _transition(entry: Transition) -> dict[str, Any]:
+def _transition(entry: Transition) -> Output:
     answer = {"Status": entry.status.value, "StartTime": seconds(entry.start_ms), "StatusMessage": entry.message}
     if entry.end_ms is not None:
         answer["EndTime"] = seconds(entry.end_ms)
     return answer
 
 
-def _metric(point: MetricPoint) -> dict[str, Any]:
+def _metric(point: MetricPoint) -> Output:
     """MetricData: AWS gives whole seconds here."""
     return {"MetricName": point.name, "Value": point.value, "Timestamp": point.time_ms // 1000}
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sagelet_engine.base.wire import JsonObject
+
 WIDTH, INNER, LAYERS, HEADS = 32, 64, 2, 2
 _SCALE = re.compile(r".*(norm|ln_\w+)\.weight", re.IGNORECASE)
 
@@ -201,7 +203,7 @@ def t5(tokens: int) -> Shape:
     return Shape(config, dict(tensors()), special)
 
 
-def _like_bert(tokens: int, positions: int, types: int) -> dict[str, Any]:
+def _like_bert(tokens: int, positions: int, types: int) -> JsonObject:
     return {
         "attention_probs_dropout_prob": 0.1,
         "hidden_act": "gelu",

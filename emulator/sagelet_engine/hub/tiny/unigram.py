@@ -7,8 +7,8 @@ import json
 import string
 import struct
 from collections.abc import Mapping
-from typing import Any
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.hub.tiny.words import WORDS
 
 _SPACE = "\u2581"
@@ -47,7 +47,7 @@ def _pieces() -> list[tuple[str, float]]:
     return [*((one, 0.0) for one in _SPECIAL), *((one, -3.0) for one in words), *((one, -6.0) for one in letters)]
 
 
-def _fast(pieces: list[tuple[str, float]], extra: list[str]) -> dict[str, Any]:
+def _fast(pieces: list[tuple[str, float]], extra: list[str]) -> JsonObject:
     # T5 counts them backwards from the end.
     numbered = {token: len(pieces) + _EXTRA - 1 - number for number, token in enumerate(extra)}
     added = {token: number for number, token in enumerate(_SPECIAL)} | numbered

@@ -3,8 +3,8 @@
 import json
 import string
 from collections.abc import Mapping
-from typing import Any
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.hub.tiny.words import WORDS
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -40,11 +40,11 @@ def _files(name: str, uncased: bool) -> tuple[dict[str, bytes], int]:
     return files, len(tokens)
 
 
-def _fast(numbers: Mapping[str, int], uncased: bool) -> dict[str, Any]:
-    def special(token: str, kind: int) -> dict[str, Any]:
+def _fast(numbers: Mapping[str, int], uncased: bool) -> JsonObject:
+    def special(token: str, kind: int) -> JsonObject:
         return {"SpecialToken": {"id": token, "type_id": kind}}
 
-    def text(name: str, kind: int) -> dict[str, Any]:
+    def text(name: str, kind: int) -> JsonObject:
         return {"Sequence": {"id": name, "type_id": kind}}
 
     single = [special("[CLS]", 0), text("A", 0), special("[SEP]", 0)]

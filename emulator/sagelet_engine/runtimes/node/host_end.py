@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_engine.base import nofollow
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.runtime import Observation
 from sagelet_engine.runtimes.node import host_files
 
@@ -48,7 +49,7 @@ def parsed(written: Any) -> tuple[Observation, str]:
     return observation, heard[:MOST_TEXT]
 
 
-def _number(written: dict[str, Any], name: str, most: int) -> int | None:
+def _number(written: JsonObject, name: str, most: int) -> int | None:
     if name not in written:
         raise ValueError(f"{name} is missing")
     value = written[name]

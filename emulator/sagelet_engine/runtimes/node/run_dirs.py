@@ -2,7 +2,8 @@
 
 import os
 from pathlib import Path
-from typing import Any
+
+from sagelet_engine.base.wire import JsonObject
 
 #: Number of parts of `jobs/ACCOUNT/REGION/JOB_ID/algo-1/run`, without and with `attempt-2` in it.
 _PARTS = (6, 7)
@@ -16,7 +17,7 @@ def noted(run_dir: Path, data: Path) -> dict[str, str]:
     return {"run_dir": path}
 
 
-def found(note: dict[str, Any], data: Path) -> Path:
+def found(note: JsonObject, data: Path) -> Path:
     """Returns the directory of a note. Older notes have absolute paths, maybe from before `data` was moved."""
     if "within" in note:
         return data / str(note["within"])

@@ -18,7 +18,8 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from sagelet_engine.base.wire import JsonObject
 
 # `-I -S` hides both this package and site-packages; only this package is wanted here.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
@@ -140,8 +141,8 @@ class Container(host_shim.Body):
         except DockerFault:  # the container does not exist
             return True
 
-    def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = json.loads(_docker("container", "inspect", "--format", "{{json .State}}", self._name))
+    def _state(self) -> JsonObject:
+        state: JsonObject = json.loads(_docker("container", "inspect", "--format", "{{json .State}}", self._name))
         return state
 
 

@@ -26,9 +26,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from sagelet_engine.base.errors import ClientFault, SettingsError
+from sagelet_engine.base.wire import JsonObject
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -153,7 +153,7 @@ def read_rules(path: Path) -> SlurmRules:
         raise SettingsError(f"--slurm-rules {path}: {error}") from None
 
 
-def _rules_of(data: dict[str, Any], text: str) -> SlurmRules:
+def _rules_of(data: JsonObject, text: str) -> SlurmRules:
     _only(data, ("default", "rule"), "the file")
     default, rules = data.get("default", {}), data.get("rule", [])
     if not isinstance(default, dict) or not isinstance(rules, list) or not all(isinstance(one, dict) for one in rules):
@@ -170,7 +170,7 @@ def _rules_of(data: dict[str, Any], text: str) -> SlurmRules:
     )
 
 
-def _rule(data: dict[str, Any], name: str) -> Rule:
+def _rule(data: JsonObject, name: str) -> Rule:
     _only(data, (*_PATTERNS, "tags", _REFUSE, *_PLACES, _OPTIONS), name)
     for key in (*_PATTERNS, _REFUSE):
         if key in data and not (isinstance(data[key], str) and data[key]):
@@ -184,7 +184,7 @@ def _rule(data: dict[str, Any], name: str) -> Rule:
     return Rule(placement, data.get("role"), data.get("instance-type"), tags, data.get(_REFUSE))
 
 
-def _placement(data: dict[str, Any], name: str) -> Placement:
+def _placement(data: JsonObject, name: str) -> Placement:
     found = {key: data[key] for key in _PLACES if key in data}
     for key, value in found.items():
         if not isinstance(value, str) or _VALUE.fullmatch(value) is None:
@@ -201,7 +201,7 @@ def _placement(data: dict[str, Any], name: str) -> Placement:
     return Placement(found, tuple(extra))
 
 
-def _only(data: dict[str, Any], known: Sequence[str], name: str) -> None:
+def _only(data: JsonObject, known: Sequence[str], name: str) -> None:
     unknown = sorted(data.keys() - set(known))
     if unknown:
         raise ValueError(f"{name}: unknown key {unknown[0]!r}; known are {', '.join(known)}")

@@ -4,7 +4,9 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
+
+from sagelet_engine.base.wire import JsonObject
 
 T = TypeVar("T")
 
@@ -33,7 +35,7 @@ def _dataclass(kind: type[Any], value: object) -> Any:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _hints(kind: Any) -> Mapping[str, Any]:
     hints = get_type_hints(kind)
     return {one.name: hints[one.name] for one in fields(kind)}
 
@@ -46,6 +48,8 @@ def _fit(hint: Any, value: object) -> Any:
         return _sequence(get_args(hint)[0], value)
     if get_origin(hint) is dict:
         return _mapping(get_args(hint)[1], value)
+    if is_typeddict(hint):
+        return _mapping(Any, value)
     return _scalar(hint, value)
 
 
@@ -56,7 +60,7 @@ def _sequence(hint: Any, value: object) -> tuple[Any, ...] | None:
     return tuple(entry for entry in fitted if entry is not None)
 
 
-def _mapping(hint: Any, value: object) -> dict[str, Any] | None:
+def _mapping(hint: Any, value: object) -> JsonObject | None:
     if not isinstance(value, Mapping):
         return None
     fitted = {

@@ -2,11 +2,29 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.telemetry.compiler import merging
 from sagelet_engine.telemetry.compiler.decoding import decode
 from sagelet_engine.telemetry.compiler.worker import VERSION, Figures, WorkerReport
+
+
+class KeptFinding(TypedDict, total=False):
+    """An entry of `findings` in compiler-report.json (docs/reference/doctor.md). What is not known is left out."""
+
+    rule: str
+    #: `error`, `warning` or `info`.
+    severity: str
+    seen: str
+    file: str
+    line: int
+    count: int
+    cost_seconds: float
+    why: str
+    instead: str
+    #: The section of AWS's documents.
+    source: str
 
 
 @dataclass(frozen=True)
@@ -27,7 +45,7 @@ class CompilerReport:
     workers: tuple[WorkerReport, ...] = ()
     total: Figures = field(default_factory=Figures)
     #: What the doctor found; see docs/reference/doctor.md. JSON-ready.
-    findings: tuple[dict[str, Any], ...] = ()
+    findings: tuple[KeptFinding, ...] = ()
     version: int = VERSION
 
     @classmethod
@@ -45,5 +63,5 @@ class CompilerReport:
         """The inverse of `to_json`."""
         return decode(cls, value)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return asdict(self)

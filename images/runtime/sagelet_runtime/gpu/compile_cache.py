@@ -1,8 +1,8 @@
 """Reports what the compile cache did for this worker."""
 
 import os
-from typing import Any
 
+from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.gpu import pjrt_front
 from sagelet_runtime.gpu import plugin as gpu
 
@@ -10,7 +10,7 @@ CPU_REASON = "XLA's CPU client writes executables that it cannot read back"
 NONE_REASON = "no cache was given to this job"
 
 
-def figures() -> dict[str, Any]:
+def figures() -> JsonObject:
     """Returns `{"enabled": false, "reason": "...", "hits": 0, "misses": 0}`, with counts since the process's start."""
     front = os.environ.get(gpu.FRONT)
     if os.environ.get("PJRT_DEVICE") == "CPU" or not front:

@@ -3,8 +3,8 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
+from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.gpu.device import DeviceChoice
 
 #: The file's path from the parent of /opt/ml/output/data.
@@ -18,7 +18,7 @@ def write(output_data_dir: str, host: str, choice: DeviceChoice) -> Path:
     """
     file = Path(output_data_dir).parent / FILE
     file.parent.mkdir(parents=True, exist_ok=True)
-    content: dict[str, Any] = {
+    content: JsonObject = {
         "version": 1,
         "host": host,
         "compiled": choice.compiled,

@@ -10,8 +10,8 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.collectives.layout import JOB_ID
 from sagelet_runtime.gpu.device import DeviceChoice
 from sagelet_runtime.gpu.probe import PATIENCE
@@ -113,7 +113,7 @@ def _tell(meeting: Meeting, own: dict[str, object]) -> dict[str, dict[str, objec
     raise HostsDisagree(_too_late(meeting, meeting.hosts[:1]))
 
 
-def _heard(connection: socket.socket) -> dict[str, Any]:
+def _heard(connection: socket.socket) -> JsonObject:
     """Reads the report of another host. Empty if another program connected to this port."""
     try:
         return _parsed(_line(connection, _EXCHANGE))
@@ -121,7 +121,7 @@ def _heard(connection: socket.socket) -> dict[str, Any]:
         return {}
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def _parsed(line: bytes) -> JsonObject:
     """Parses a JSON object. Empty for anything else."""
     try:
         found = json.loads(line)

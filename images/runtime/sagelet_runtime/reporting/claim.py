@@ -5,7 +5,8 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Any
+
+from sagelet_runtime.base.wire import JsonObject
 
 #: Errors that mean that another process has the lock.
 _TAKEN = (errno.EACCES, errno.EAGAIN)
@@ -25,7 +26,7 @@ class Claim:
         """Forgets the locks. Called in a new child process, which holds none."""
         self._held.clear()
 
-    def may_write(self, name: str, document: dict[str, Any]) -> bool:
+    def may_write(self, name: str, document: JsonObject) -> bool:
         """True if this process may replace the report `name`.
 
         A process that does not train may not replace the report of one that did.

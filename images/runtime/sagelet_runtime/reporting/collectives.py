@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from sagelet_runtime.base.wire import JsonObject
+
 #: The module that counts. It is imported if this process is one of several workers on CPUs.
 MODULE = "sagelet_runtime.collectives.counters"
 #: The share of a step's gradient bytes that must go out to count as their exchange. Gradients may travel in half
@@ -51,7 +53,7 @@ class Exchanges:
             self._of_gradients += self._exchanged(figures)
             self._bytes_at = figures.bytes
 
-    def document(self, share: float) -> dict[str, Any]:
+    def document(self, share: float) -> JsonObject:
         """Returns the report's figures. Empty if there are none. `share`: the collectives' share of the steps' time."""
         figures = self._figures()
         if figures is None:

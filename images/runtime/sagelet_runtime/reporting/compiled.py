@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_runtime.base import import_hook
+from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting import evaluations, graphs, inputs, memory, saves, stepping
 from sagelet_runtime.reporting.counters import Counters
 from sagelet_runtime.reporting.inputs import Batches
@@ -54,7 +55,7 @@ class CompiledWorker:
         elif not self._compiling_since_ms:
             self._compiling_since_ms = time.time_ns() // 1_000_000
 
-    def document(self) -> dict[str, Any] | None:
+    def document(self) -> JsonObject | None:
         """Returns the report, or None in a process that has not used XLA, such as a launcher or a tool."""
         if not self._native._xla_runtime_is_initialized():
             return None

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.gpu import compile_cache
 from sagelet_runtime.reporting.untraced import untraced
 
@@ -40,7 +41,7 @@ class Counters:
         self._idle = min(self._idle, under_way)
         return under_way > self._idle
 
-    def document(self, breaks: int, steps: int) -> dict[str, Any]:
+    def document(self, breaks: int, steps: int) -> JsonObject:
         """Returns the report's figures. `breaks`: the number of graphs that ran because a value was read."""
         compiles, compile_seconds = self._timed("CompileTime")
         runs = [self._timed(name) for name in ("ExecuteTime", "ExecuteReplicatedTime")]

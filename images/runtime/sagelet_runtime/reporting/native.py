@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_runtime.base import import_hook
+from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting import inputs, memory, stepping
 from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
@@ -24,7 +25,7 @@ def install(torch: Any) -> None:
     recorder = Recorder(import_hook.STARTED_MS)
     batches = Batches(recorder, torch.Tensor)
 
-    def document() -> dict[str, Any] | None:
+    def document() -> JsonObject | None:
         """Returns the report, or None in a process that does not train."""
         if not recorder.steps.optimizer_steps:
             return None

@@ -8,7 +8,9 @@ import sysconfig
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any, Optional
+from typing import Optional
+
+from sagelet_runtime.base.wire import JsonObject
 
 #: Different places kept, at most: a script that generates code must not fill the memory.
 MOST = 256
@@ -50,7 +52,7 @@ class Places:
         calls.count += 1
         calls.seconds += seconds
 
-    def listed(self) -> list[dict[str, Any]]:
+    def listed(self) -> list[JsonObject]:
         """Returns the places, ready for JSON, the largest count first."""
         entries = sorted(self._found.copy().items(), key=lambda item: -item[1].count)
         return [

@@ -6,9 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from sagelet_runtime.base.say import say_once
+from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting.collectives import Exchanges
 from sagelet_runtime.reporting.places import Places
 from sagelet_runtime.reporting.steps import Steps
@@ -43,7 +43,7 @@ class Recorder:
         self.saves = Places()
         self.cuda_requests = Places()
         self.shapes: dict[tuple[int, ...], int] = {}
-        self.optimizers: list[dict[str, Any]] = []
+        self.optimizers: list[JsonObject] = []
         self.parameters = {"cpu": 0, "xla": 0}
 
     def forked(self) -> None:
@@ -70,7 +70,7 @@ class Recorder:
             self.shapes[shape] = self.shapes.get(shape, 0) + 1
         self.steps.samples += shape[0] if shape else 0
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         shapes = sorted(self.shapes.copy().items(), key=lambda item: -item[1])
         first_ms = self.steps.first_ended_ms
         return {

@@ -3,7 +3,8 @@
 import collections
 import time
 from collections.abc import Callable
-from typing import Any
+
+from sagelet_runtime.base.wire import JsonObject
 
 #: The number of last steps from which the median is taken.
 WINDOW = 2048
@@ -101,7 +102,7 @@ class Steps:
         last = max(self.last_ended, self.optimizer_stepped)
         return time.time_ns() // 1_000_000 - round((time.perf_counter() - last) * 1000) if last else 0
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         window = list(self._window)
         seconds = sorted(entry[0] for entry in window)
         count = len(seconds)

@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from sagelet_runtime.base.say import say_once
+from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting.claim import Claim
 from sagelet_runtime.reporting.recorder import Recorder
 
@@ -21,7 +22,7 @@ EVERY = 1.0
 PATIENCE = 10.0
 
 #: The report, JSON-ready, or None if there is nothing to report yet.
-Compose = Callable[[], Optional[dict[str, Any]]]
+Compose = Callable[[], Optional[JsonObject]]
 
 
 class Writer:
@@ -76,7 +77,7 @@ class Writer:
         if time.monotonic() - self._written >= EVERY:
             self.write()
 
-    def _replace(self, document: dict[str, Any]) -> None:
+    def _replace(self, document: JsonObject) -> None:
         target = self._directory / f"worker-{document['rank']}.json"
         if not self._claim.may_write(target.name, document):
             return
@@ -112,7 +113,7 @@ class Periodic(threading.Thread):
             self._writer.write_if_due()
 
 
-def _identity(recorder: Recorder) -> dict[str, Any]:
+def _identity(recorder: Recorder) -> JsonObject:
     return {
         "version": 1,
         "host": os.environ.get("SM_CURRENT_HOST", os.environ.get("CURRENT_HOST", "")),

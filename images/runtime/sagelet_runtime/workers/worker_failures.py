@@ -22,7 +22,8 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+
+from sagelet_runtime.base.wire import JsonObject
 
 #: The directory of the notes. Set for every process of a job of several workers.
 DIRECTORY = "SAGELET_WORKER_NOTES"
@@ -165,7 +166,7 @@ def _file(directory: Path, rank: int) -> Path:
     return directory / f"worker-{rank}.json"
 
 
-def _write(file: Path, content: dict[str, Any]) -> None:
+def _write(file: Path, content: JsonObject) -> None:
     temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     temporary.write_text(json.dumps(content))
     temporary.replace(file)

@@ -1,11 +1,16 @@
-"""Collects what a client sends until a worker can go on without waiting for the client."""
+"""The two sides of a connection: what a client sends is collected, and an answer leaves in as few pieces as it may.
+
+The reading side collects until a worker can go on without waiting for the client. The writing side sends the head of an
+answer together with the beginning of its body.
+"""
 
 import re
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 #: Bodies up to this size are waited for without a worker, too; larger ones are read by it as they come.
 GATHERED = 64 * 1024
@@ -162,3 +167,47 @@ class Incoming:
         if self._waited > PATIENCE + self._arrived / LEAST_RATE:
             raise TimeoutError(f"the client sends less than {LEAST_RATE} bytes a second")
         return count
+
+
+#: Bytes that are copied into one piece; more is not.
+MOST_JOINED = 64 * 1024
+
+
+class Outgoing:
+    """The writing side of a connection. What of it cheroot uses is a file's: `write`, `close`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._held: list[bytes] | None = None
+        self.bytes_written = 0
+        self.closed = False
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Holds what is written until the end: a client should not wake up for a head alone. Raises OSError."""
+        held: list[bytes] = []
+        self._held = held
+        try:
+            yield
+        finally:
+            self._held = None
+            for data in [b"".join(held)] if sum(map(len, held)) <= MOST_JOINED else held:
+                self._send(data)
+
+    def write(self, data: bytes) -> int:
+        """Raises OSError, also for a client that takes nothing for as long as the socket's timeout."""
+        if self._held is None:
+            self._send(data)
+        else:
+            self._held.append(data)
+        self.bytes_written += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _send(self, data: bytes) -> None:
+        # Not `sendall`: its timeout is for all of the data, however slow a client may be.
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._socket.send(rest) :]

@@ -1,0 +1,10 @@
+"""The names of untyped values at the wire: a document is known by the names of its format, and its values may be any.
+
+Such values come from, or go to, a client, a file, a container or a library. What sagelet itself knows is an attribute
+of a dataclass or a member of a TypedDict. Standard library only: nodes of a cluster import it.
+"""
+
+from typing import Any
+
+#: An object of JSON or a table of TOML, whole or a part of one, as it was parsed or as it will be written.
+JsonObject = dict[str, Any]

@@ -1,0 +1,341 @@
+"""What the API asks the engine for: `engine.jobs`, `.inputs`, `.logs`, `.metrics`, `.reports`."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.database import NotFlushed
+from sagelet_engine.base.errors import JobNotFound, JobNotStoppable
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.keys import KeyPair
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.comparison import comparing
+from sagelet_engine.comparison.result import Comparison
+from sagelet_engine.execution.supervisors import Supervisors
+from sagelet_engine.instances.bill import Bill, bill
+from sagelet_engine.model import faults, lifecycle, training, warm_pools
+from sagelet_engine.model.file_systems import FileSystemSource, directory_of
+from sagelet_engine.model.job import JobKey, StopCause
+from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
+from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents
+from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.search import JobSearch, SearchPage
+from sagelet_engine.model.series import Sample
+from sagelet_engine.model.session import JobSession, job_id_of, session_key
+from sagelet_engine.model.sinks import MetricPoint
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.reports import compile_reports
+from sagelet_engine.reports.consultation import Consultation
+from sagelet_engine.reports.measurements import Measurements
+from sagelet_engine.retention.gc import Collector
+from sagelet_engine.retention.logs import LogKeeper
+from sagelet_engine.scheduling.contract import Scheduler
+from sagelet_engine.scheduling.image_choice import ImageChoice
+from sagelet_engine.settings import Settings
+from sagelet_engine.store.jobs import StaleRecord, Store
+from sagelet_engine.telemetry.compiler.progress import Progress, progress
+from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
+
+
+class Jobs:
+    """The training jobs of all accounts and regions. Changes are durable when a method returns."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        keys: KeyPair,
+        scheduler: Scheduler,
+        supervisors: Supervisors,
+        supervise: Callable[[TrainingJob], None],
+        collector: Collector,
+        spot_discount: float,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._keys = keys
+        self._scheduler = scheduler
+        self._supervisors = supervisors
+        self._supervise = supervise
+        self._collector = collector
+        self._spot_discount = spot_discount
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    def create(self, key: JobKey, request: JsonObject, tags: dict[str, str]) -> TrainingJob:
+        """Makes a job durable and queues it. `request`: a validated CreateTrainingJob body. Raises JobNameInUse."""
+        job = training.create(key, uuid.uuid4().hex, request, tags, self._clock.now_ms(), self._spot_discount)
+        failpoint(Failpoint.BEFORE_INSERT)
+        try:
+            self._store.insert(job)
+        except NotFlushed:
+            # The client gets an error, and the job is there.
+            self._scheduler.submit(job)
+            raise
+        failpoint(Failpoint.AFTER_INSERT)
+        self._scheduler.submit(job)
+        failpoint(Failpoint.BEFORE_ANSWER)
+        return job
+
+    def stop(self, key: JobKey) -> None:
+        """Asks a job to stop. A second call changes nothing. Raises JobNotFound, JobNotStoppable."""
+        while True:
+            job = self._store.get(key)
+            if job.terminal:
+                raise JobNotStoppable(job.status.value)
+            try:
+                failpoint(Failpoint.BEFORE_STOP)
+                job = self._store.update(lifecycle.request_stop(job, StopCause.USER, self._clock.now_ms()))
+                failpoint(Failpoint.AFTER_STOP)
+                break
+            except StaleRecord:
+                continue
+        if self._scheduler.withdraw(job.id):
+            self._supervise(job)
+        self._scheduler.wake()
+        self._supervisors.notify(job)
+
+    def interrupt(self, key: JobKey) -> TrainingJob:
+        """Takes a managed spot job's instances away; it starts again. Raises JobNotFound, JobNotInterruptible."""
+        while True:
+            job = self._store.get(key)
+            try:
+                job = self._store.update(lifecycle.interrupt(job, self._clock.now_ms()))
+                failpoint(Failpoint.AFTER_INTERRUPT)
+                break
+            except StaleRecord:
+                continue
+        self._supervisors.notify(job)
+        return job
+
+    def update(self, key: JobKey, change: Callable[[TrainingJob], Mapping[str, Any]]) -> TrainingJob:
+        """Replaces members of the request by those that `change` gives. Raises JobNotFound, and what `change` does.
+
+        A job that has ended has only its warm pool's period to change: it lasts longer, or ends at once.
+        """
+        while True:
+            job = self._store.get(key)
+            request = {**job.request, **change(job)}
+            if request == job.request:
+                return job
+            now = self._clock.now_ms()
+            changed = replace(job, request=request, modified_ms=max(job.modified_ms, now))
+            try:
+                job = self._store.update(warm_pools.after_update(changed, now))
+            except StaleRecord:
+                continue
+            if job.terminal:
+                self._scheduler.ended(job)
+            return job
+
+    def delete(self, key: JobKey) -> None:
+        """See Collector.forget. Raises JobNotFound, JobNotDeletable, WarmPoolAvailable, DirectoryStays."""
+        self._collector.forget(self._store.get(key))
+
+    def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
+        """All tags or none. Raises JobNotFound, TooManyTags."""
+        job = self._store.get(key)
+        self._store.put_tags(job.id, tags, limit)
+        self._supervisors.notify(job)
+
+    def delete_tags(self, key: JobKey, keys: Sequence[str]) -> None:
+        """Raises JobNotFound."""
+        job = self._store.get(key)
+        self._store.delete_tags(job.id, keys)
+        self._supervisors.notify(job)
+
+    def throttles(self, job: TrainingJob) -> bool:
+        """Whether the job's tag wants this call throttled. Counts the call if so."""
+        limit = faults.of(job).throttled
+        return limit > 0 and self._store.throttle(job.id, limit)
+
+    # --- lookups ----------------------------------------------------------------------------------------------
+
+    def get(self, key: JobKey) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._store.get(key)
+
+    def by_id(self, job_id: str) -> TrainingJob:
+        """Raises JobNotFound."""
+        return self._store.get_by_id(job_id)
+
+    def session(self, token: str) -> JobSession | None:
+        """The job that a session token belongs to, ended or not, or None if there is no such job (any more)."""
+        job_id = job_id_of(self._keys, token)
+        if job_id is None:
+            return None
+        try:
+            return JobSession(self._store.get_by_id(job_id), session_key(self._keys, job_id))
+        except JobNotFound:
+            return None
+
+    def page(self, query: JobQuery) -> JobPage[TrainingJob]:
+        return self._store.page(query)
+
+    def listing(self, query: JobQuery) -> JobPage[ListedJob]:
+        """The same jobs, each with what a list shows."""
+        return self._store.listing(query)
+
+    def search(self, query: JobSearch) -> SearchPage:
+        return self._store.search(query)
+
+    def unfinished(self) -> list[TrainingJob]:
+        """Every job that has not ended, oldest first, of all accounts and regions."""
+        return self._store.unfinished()
+
+    def counts(self, account: str, region: str) -> dict[str, int]:
+        """Number of jobs by TrainingJobStatus."""
+        return self._store.counts_of(account, region)
+
+    def places(self) -> list[tuple[str, str]]:
+        """Every account and region that has jobs."""
+        return self._store.places()
+
+    def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
+        """See Store.property_names."""
+        return self._store.property_names(account, region, beginning, limit)
+
+
+class Inputs:
+    """What this server has of what a request names: images, buckets, objects, file systems, hosts."""
+
+    def __init__(self, settings: Settings, objects: ObjectStore, images: ImageChoice) -> None:
+        self._settings = settings
+        self._objects = objects
+        self._images = images
+
+    @property
+    def host_limit(self) -> int:
+        """The most hosts that one job can have."""
+        return self._settings.host_limit
+
+    def check_file_system(self, source: FileSystemSource) -> None:
+        """Raises ClientFault when no directory stands in for what a channel names."""
+        directory_of(source, self._settings.file_systems)
+
+    def has_objects(self, key: JobKey, uri: S3Uri) -> bool:
+        """Whether there is an object under an S3 prefix."""
+        try:
+            return any(True for _ in self._objects.list(key.account, key.region, uri.bucket, uri.key))
+        except ObjectNotFound:
+            return False
+
+    def has_bucket(self, key: JobKey, uri: S3Uri) -> bool:
+        """Whether the bucket of an S3 URI is there, and the account's own."""
+        return self._objects.has_bucket(key.account, uri.bucket)
+
+    def knows_image(self, uri: str) -> bool:
+        """See ImageChoice.is_known."""
+        return self._images.is_known(uri)
+
+
+class Logs:
+    """What the hosts of jobs have printed, and the log group that it is in."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        #: The log group as a whole: retention, tags, deletion.
+        self.groups = LogKeeper(store, clock)
+
+    def stream(self, account: str, region: str, name: str) -> LogStream | None:
+        return self._store.stream(account, region, name)
+
+    def streams(self, account: str, region: str, prefix: str = "", **which: Any) -> list[LogStream]:
+        """See Store.streams."""
+        return self._store.streams(account, region, prefix, **which)
+
+    def events(self, stream: LogStream, **which: Any) -> list[LogEvent]:
+        """See Store.events."""
+        return self._store.events(stream.id, **which)
+
+    def merged_events(self, streams: Sequence[LogStream], **which: Any) -> MergedEvents:
+        """See Store.merged_events."""
+        return self._store.merged_events([stream.id for stream in streams], **which)
+
+    def find_lines(self, stream: LogStream, text: str, **which: Any) -> FoundLines:
+        """See Lines.find."""
+        return self._store.lines.find(stream.id, text, **which)
+
+
+class Metrics:
+    """Numbers of jobs: from their logs, of their hosts, and what clients put into trial components."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def final(self, job: TrainingJob) -> list[MetricPoint]:
+        """The last value of each of the job's metrics (FinalMetricDataList)."""
+        return self._store.last_points(job.id)
+
+    def of_job(self, job: TrainingJob, name: str) -> list[Sample]:
+        """What a metric definition of the job found in its log."""
+        return self._store.points.of_job(job.id, name)
+
+    def names(self, job: TrainingJob) -> list[str]:
+        """The metrics that have samples in the job's log."""
+        return self._store.lines.metric_names(job.id)
+
+    def curve(self, job: TrainingJob, name: str, most: int) -> list[Sample]:
+        """See Lines.curve."""
+        return self._store.lines.curve(job.id, name, most)
+
+    def of_hosts(self, job: TrainingJob) -> list[MetricPoint]:
+        """The instance metrics of the job's hosts, by time."""
+        return self._store.points.of_hosts(job.id)
+
+    def put_component(
+        self, account: str, region: str, component: str, job: TrainingJob | None, named: Sequence[tuple[str, Sample]]
+    ) -> None:
+        """Adds samples to metrics of a trial component, which may be a job's own."""
+        self._store.points.put(account, region, component, None if job is None else job.id, named)
+
+    def of_component(self, account: str, region: str, component: str, name: str) -> list[Sample]:
+        """What was put into a metric of a trial component."""
+        return self._store.points.of_component(account, region, component, name)
+
+
+class Reports:
+    """What is said about jobs: the compile report, the doctor's findings, comparisons, the bill."""
+
+    def __init__(self, store: Store, data: Path, objects: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._data = data
+        self._objects = objects
+        self._clock = clock
+
+    def compiler(self, key: JobKey) -> CompilerReport | None:
+        """What compiling did for the job, so far or in all, or None if no worker has reported. Raises JobNotFound."""
+        job = self._store.get(key)
+        report = compile_reports.current(self._data, job)
+        if report is None or report.final:
+            return report
+        return replace(report, findings=self._consult(job, report))
+
+    def progress(self, key: JobKey) -> Progress:
+        """What the job's workers do now. Raises JobNotFound."""
+        return progress(compile_reports.current(self._data, self._store.get(key)))
+
+    def findings(self, key: JobKey) -> Sequence[KeptFinding]:
+        """What the doctor finds in the job, as of now (docs/reference/doctor.md). JSON-ready. Raises JobNotFound."""
+        job = self._store.get(key)
+        report = compile_reports.current(self._data, job)
+        if report is not None and report.final:
+            return report.findings
+        return self._consult(job, report or CompilerReport())
+
+    def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> Comparison:
+        """Jobs against the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
+        now_ms = self._clock.now_ms()
+        measurements = Measurements(self._store, self._data, self._objects)
+        jobs = [self._store.get(key) for key in keys]
+        return comparing.compare([measurements.of(job, now_ms) for job in jobs], anyway=anyway)
+
+    def bill(self, job: TrainingJob) -> Bill:
+        """What AWS would ask for the job, as of now."""
+        return bill(job, self._clock.now_ms())
+
+    def _consult(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:
+        return Consultation(self._store, self._data).findings(job, report, self._clock.now_ms())

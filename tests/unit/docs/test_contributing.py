@@ -1,0 +1,90 @@
+"""CONTRIBUTING's table of changes names what is there, and the code is as short as it says."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TABLE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## To add something, touch this")[2]
+ROWS = [line.strip("| ").split(" | ", 1) for line in TABLE.splitlines() if line.startswith("| ")][2:]
+#: Where the table's paths begin.
+BASES = [ROOT, *(ROOT / base for base in ("emulator/sagelet_engine", "api/sagelet_api", "images/training"))]
+CHANGES = (
+    "an operation of SageMaker",
+    "a doctor rule",
+    "a runtime",
+    "an image rule",
+    "a command",
+    "a setting",
+    "a kind of job",
+    "a page",
+    "an instance metric",
+    "a change of the schema",
+)
+CODE = {
+    path: path.read_text(encoding="utf-8")
+    for root in ("emulator", "api", "images/runtime", "images/training")
+    for path in (ROOT / root).rglob("*.py")
+    if "__pycache__" not in path.parts
+}
+NAMES = {name for text in CODE.values() for name in re.findall(r"^\s*(?:class|def) (\w+)", text, re.MULTILINE)}
+MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_A_FILE = 60, 500
+
+
+def names(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def is_there(name: str) -> bool:
+    """A target of make, a script with its interpreter, a path, or a class or function of the code."""
+    if name.startswith("make "):
+        return bool(re.search(rf"^{name.split()[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    name = name.removeprefix("python ")
+    if "/" in name or "." in name:
+        return any((base / name).exists() or [*base.glob(f"*/{name}")] for base in BASES)
+    return name in NAMES
+
+
+def test_the_table_has_the_ten_common_changes() -> None:
+    assert set(CHANGES) <= {change for change, _ in ROWS}
+
+
+@pytest.mark.parametrize(("change", "touch"), ROWS, ids=[change for change, _ in ROWS])
+def test_every_row_names_what_is_there(change: str, touch: str) -> None:
+    assert names(touch)
+    assert [name for name in names(touch) if not is_there(name)] == []
+
+
+def test_functions_and_files_are_short() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path, text in CODE.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION
+    ]
+    assert long == []
+    assert [path for path, text in CODE.items() if len(text.splitlines()) > MOST_LINES_OF_A_FILE] == []
+
+
+def test_the_architecture_is_short() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 2500
+    assert text.count("```mermaid") == 2
+
+
+def test_every_file_that_architecture_and_readmes_of_packages_name_is_there() -> None:
+    known = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    pages = [
+        ROOT / "ARCHITECTURE.md",
+        *(ROOT / name for name in known if re.match(r"(api|emulator|images)/.*README", name)),
+    ]
+    wrong = []
+    for page in pages:
+        for name in names(page.read_text(encoding="utf-8")):
+            if re.fullmatch(r"[\w/.-]+\.py", name) and not any(f"/{file}".endswith(f"/{name}") for file in known):
+                wrong.append(f"{page.relative_to(ROOT)}: {name}")
+    assert wrong == []
