@@ -17,7 +17,7 @@ def blueprint(engine: "Engine") -> "Blueprint":
 
     @routes.get("/jobs/<name>/doctor")
     def findings(name: str) -> dict[str, Any]:
-        """The findings of docs/reference/doctor.md, worst first; of a job that runs, as of now."""
+        """Returns the findings of docs/reference/doctor.md, the worst first. For a running job they are as of now."""
         with known_job(name) as key:
             job = engine.jobs.get(key)
             return {

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from sagelet_engine.engine import Engine
 
 
-#: Bodies are a few words.
+#: Bodies of these requests are a few words.
 MAX_BODY = 64 * 1024
 
 
 def control_app(engine: "Engine", throttling: Throttling, *parts: Callable[[], "Blueprint"]) -> WsgiApp:
-    """A WSGI app that is made on its first request: Flask takes longer to load than the rest of the server.
+    """Returns a WSGI app that is made on its first request, because Flask takes longer to load than the rest of the
+    server.
 
-    `parts` make blueprints to add.
+    `parts` make further blueprints.
     """
 
     @lru_cache(maxsize=1)
@@ -39,7 +40,9 @@ def control_app(engine: "Engine", throttling: Throttling, *parts: Callable[[], "
 
 
 def _compilation(job: TrainingJob) -> dict[str, Any]:
-    """`compiled` is null where the job asks for no compiler, and until its hosts know."""
+    """Returns the state of compilation. `compiled` is null if the job does not ask for the compiler, and until its
+    hosts know.
+    """
     asked = asks_for_compiler(job.spec)
     if job.compilation is None:
         return {"asked": asked, "compiled": None, "platform": None, "reason": ""}
@@ -65,7 +68,7 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     )
     for part in (*own, *parts):
         app.register_blueprint(part)
-    #: Tells one start of the server from the next.
+    #: Distinguishes one start of the server from the next.
     instance = uuid.uuid4().hex
 
     @app.get("/_sagelet/health")
@@ -81,7 +84,7 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
 
     @app.post("/_sagelet/jobs/<name>/interrupt")
     def interrupt(name: str) -> dict[str, Any]:
-        """A spot interruption, now. `?account=&region=` say whose job it is."""
+        """Interrupts a spot job now. `?account=&region=` name the job's account and region."""
         with known_job(name) as key:
             try:
                 job = engine.jobs.interrupt(key)
@@ -91,13 +94,13 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
 
     @app.get("/_sagelet/jobs/<name>/compilation")
     def compilation(name: str) -> dict[str, Any]:
-        """What became of a job's wish to be compiled. `?account=&region=` say whose job it is."""
+        """Returns whether a job is compiled, and why. `?account=&region=` name the job's account and region."""
         with known_job(name) as key:
             return _compilation(engine.jobs.get(key))
 
     @app.get("/_sagelet/jobs/<name>/compiler-report")
     def compiler_report(name: str) -> dict[str, Any]:
-        """What compiling did for the job, so far or in all (docs/reference/compiler-report.md)."""
+        """Returns what compiling did for the job, so far or in total (docs/reference/compiler-report.md)."""
         with known_job(name) as key:
             report = engine.reports.compiler(key)
         if report is None:
@@ -106,11 +109,11 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
 
     def refuse(error: HTTPException) -> tuple[dict[str, Any], int]:
         if isinstance(request.routing_exception, NotFound):
-            where = f"{request.path} is no control endpoint (docs/reference/control-api.md)"
+            where = f"{request.path} is not a control endpoint (docs/reference/control-api.md)"
             return {"error": error.name, "message": f"{where}. The web page is {request.host_url}"}, 404
         return {"error": error.name, "message": error.description}, error.code or 500
 
     app.register_error_handler(HTTPException, refuse)
-    # A failure is the Application's to log and to answer.
+    # The Application logs and answers a failure.
     app.config["PROPAGATE_EXCEPTIONS"] = True
     return app

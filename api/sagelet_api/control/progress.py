@@ -1,4 +1,4 @@
-"""The control endpoint of a job's progress. It is cheap, so it can be asked every second."""
+"""The control endpoint of a job's progress. It is cheap, so it may be asked every second."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ def blueprint(engine: "Engine") -> "Blueprint":
 
     @routes.get("/jobs/<name>/progress")
     def progress(name: str) -> dict[str, Any]:
-        """`text` is what a person reads, `compiling, step 1, 38 s`; empty while nothing is known."""
+        """Returns the progress. `text` is for people, `compiling, step 1, 38 s`; empty while nothing is known."""
         with known_job(name) as key:
             job = engine.jobs.get(key)
             return {

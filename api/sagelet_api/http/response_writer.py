@@ -4,12 +4,12 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Bytes that are copied into one piece; more is not.
+#: Up to this size, pieces are copied into one; a larger one is not copied.
 MOST_JOINED = 64 * 1024
 
 
 class Outgoing:
-    """The writing side of a connection. What of it cheroot uses is a file's: `write`, `close`."""
+    """The writing side of a connection. cheroot uses it as a file: `write`, `close`."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -19,7 +19,9 @@ class Outgoing:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Holds what is written until the end: a client should not wake up for a head alone. Raises OSError."""
+        """Holds what is written until the block ends, so that a client does not wake up for a head alone. Raises
+        OSError.
+        """
         held: list[bytes] = []
         self._held = held
         try:
@@ -30,7 +32,7 @@ class Outgoing:
                 self._send(data)
 
     def write(self, data: bytes) -> int:
-        """Raises OSError, also for a client that takes nothing for as long as the socket's timeout."""
+        """Writes bytes. Raises OSError, also for a client that takes nothing for as long as the socket's timeout."""
         if self._held is None:
             self._send(data)
         else:
@@ -42,7 +44,7 @@ class Outgoing:
         self.closed = True
 
     def _send(self, data: bytes) -> None:
-        # Not `sendall`: its timeout is for all of the data, however slow a client may be.
+        # Not `sendall`, whose timeout is for all of the data, however fast the client takes it.
         rest = memoryview(data)
         while rest:
             rest = rest[self._socket.send(rest) :]

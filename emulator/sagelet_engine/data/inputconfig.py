@@ -1,7 +1,8 @@
 """The files of /opt/ml/input/config, as real containers show them.
 
-The shapes were read in files that public jobs left behind (github.com/shiftan/simple_sagemaker, 2020, and later logs);
-what is only inferred says so. `platformconfig.py` has the files that describe the job to the platform's own agents.
+The shapes come from files that public jobs left behind (github.com/shiftan/simple_sagemaker, 2020, and later logs).
+Comments mark what is only inferred. `platformconfig.py` has the files that describe the job to the platform's own
+agents.
 """
 
 import json
@@ -13,7 +14,9 @@ from sagelet_engine.model.training import TrainingJob
 
 
 def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
-    """Writes every configuration file of a host. All are there even when empty: the toolkit dies without them."""
+    """Writes every configuration file of a host. All are written even if they are empty, because the toolkit fails
+    without them.
+    """
     files: dict[str, Any] = {
         "hyperparameters": sdk_v3.hyperparameters(job),
         "inputdataconfig": _channels(job, host_name),
@@ -31,7 +34,7 @@ def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
 
 
 def _channels(job: TrainingJob, host_name: str) -> dict[str, dict[str, str]]:
-    """The channels of this host. That one from a file system looks like one from S3 is inferred."""
+    """Returns the channels of this host. It is inferred that a channel from a file system looks like one from S3."""
     configs = {}
     for channel in job.spec.channels_for(host_name):
         configs[channel.name] = {

@@ -1,4 +1,4 @@
-"""Configuration files that AWS writes for its own agents in the container, and that scripts have come to read."""
+"""Configuration files that AWS writes for its own agents in the container. Some scripts read them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,12 +15,12 @@ SPELLING = {
     "ShardedByS3Key": "SHARDED_BY_S3_KEY",
 }
 
-#: What AWS fills in for what the request leaves out.
+#: AWS's defaults for what the request leaves out.
 FLAGS = ("EnableInterContainerTrafficEncryption", "EnableNetworkIsolation", "EnableManagedSpotTraining")
 
 
 def init_config(job: TrainingJob, host_name: str) -> dict[str, Any]:
-    """init-config.json: what the platform's downloader works from."""
+    """Returns init-config.json, the input of the platform's downloader."""
     checkpoint = job.spec.checkpoint
     return {
         "inputMode": job.spec.input_mode.upper(),
@@ -28,13 +28,13 @@ def init_config(job: TrainingJob, host_name: str) -> dict[str, Any]:
         "checkpointChannel": None if checkpoint is None else _checkpoint_channel(checkpoint.url),
         "hostConfig": {"clusterSize": len(job.hosts), "hostNumber": job.hosts.index(host_name) + 1},
         "enableAdditionalPlatformLoggingForCustomer": False,
-        # That a restarted job counts on here is inferred.
+        # It is inferred that this counts the restarts of a job.
         "jobRunInfo": {"jobRunNumber": job.attempt},
     }
 
 
 def training_job_config(job: TrainingJob) -> dict[str, Any]:
-    """trainingjobconfig.json: the request with its defaults, the enums of its channels spelled in upper case."""
+    """Returns trainingjobconfig.json: the request with its defaults. The enums of its channels are in upper case."""
     tags = [{"Key": key, "Value": value} for key, value in job.tags.items()]
     algorithm = job.request["AlgorithmSpecification"]
     config = {
@@ -50,9 +50,9 @@ def training_job_config(job: TrainingJob) -> dict[str, Any]:
 
 
 def debugger_configs(job: TrainingJob) -> dict[str, Any]:
-    """The files of Debugger, TensorBoard and Profiler: those that the request configures.
+    """Returns the files of Debugger, TensorBoard and Profiler that the request configures.
 
-    profilerconfig.json is inferred from debughookconfig.json; with DisableProfiler there is none.
+    profilerconfig.json is inferred from debughookconfig.json. With DisableProfiler there is none.
     """
     request = job.request
     files: dict[str, Any] = {}
@@ -83,7 +83,7 @@ def _downloaded(channel: Channel) -> dict[str, Any]:
 
 
 def _source(channel: Channel) -> dict[str, Any]:
-    """One of the two sources, and null for the other. The names within fileSystemDataSource are inferred."""
+    """Returns one of the two sources, with null for the other. The names within fileSystemDataSource are inferred."""
     system = channel.file_system
     if system is not None:
         file_system = {
@@ -103,7 +103,7 @@ def _source(channel: Channel) -> dict[str, Any]:
 
 
 def _checkpoint_channel(url: str) -> dict[str, Any]:
-    """Always in the default place, even when LocalPath is another (seen so)."""
+    """Returns the channel of checkpoints. Its path is always the default, even if LocalPath is another (seen so)."""
     return {
         "name": "checkpoints",
         "channel": {

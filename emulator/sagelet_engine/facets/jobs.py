@@ -1,4 +1,4 @@
-"""Training jobs: made, looked up, stopped, changed, deleted."""
+"""Training jobs: creating, finding, stopping, changing and deleting them."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ class Jobs:
         try:
             self._store.insert(job)
         except NotFlushed:
-            # The client gets an error, and the job is there.
+            # The client gets an error, although the job exists.
             self._scheduler.submit(job)
             raise
         failpoint(Failpoint.AFTER_INSERT)
@@ -81,7 +81,9 @@ class Jobs:
         self._supervisors.notify(job)
 
     def interrupt(self, key: JobKey) -> TrainingJob:
-        """Takes a managed spot job's instances away; it starts again. Raises JobNotFound, JobNotInterruptible."""
+        """Takes a managed spot job's instances away, so that it starts again. Raises JobNotFound,
+        JobNotInterruptible.
+        """
         while True:
             job = self._store.get(key)
             try:
@@ -94,9 +96,9 @@ class Jobs:
         return job
 
     def update(self, key: JobKey, change: Callable[[TrainingJob], Mapping[str, Any]]) -> TrainingJob:
-        """Replaces members of the request by those that `change` gives. Raises JobNotFound, and what `change` does.
+        """Replaces the members of the request that `change` returns. Raises JobNotFound, and what `change` raises.
 
-        A job that has ended has only its warm pool's period to change: it lasts longer, or ends at once.
+        A job that has ended can only change its warm pool's period: the pool lasts longer, or ends at once.
         """
         while True:
             job = self._store.get(key)
@@ -114,38 +116,40 @@ class Jobs:
             return job
 
     def delete(self, key: JobKey) -> None:
-        """See Collector.forget. Raises JobNotFound, JobNotDeletable, WarmPoolAvailable, DirectoryStays."""
+        """Deletes a job; see Collector.forget. Raises JobNotFound, JobNotDeletable, WarmPoolAvailable,
+        DirectoryStays.
+        """
         self._collector.forget(self._store.get(key))
 
     def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
-        """All tags or none. Raises JobNotFound, TooManyTags."""
+        """Adds all tags or none. Raises JobNotFound, TooManyTags."""
         job = self._store.get(key)
         self._store.put_tags(job.id, tags, limit)
         self._supervisors.notify(job)
 
     def delete_tags(self, key: JobKey, keys: Sequence[str]) -> None:
-        """Raises JobNotFound."""
+        """Deletes tags. Raises JobNotFound."""
         job = self._store.get(key)
         self._store.delete_tags(job.id, keys)
         self._supervisors.notify(job)
 
     def throttles(self, job: TrainingJob) -> bool:
-        """Whether the job's tag wants this call throttled. Counts the call if so."""
+        """True if the job's tag throttles this call. Counts the call if so."""
         limit = faults.of(job).throttled
         return limit > 0 and self._store.throttle(job.id, limit)
 
     # --- lookups ----------------------------------------------------------------------------------------------
 
     def get(self, key: JobKey) -> TrainingJob:
-        """Raises JobNotFound."""
+        """Returns a job. Raises JobNotFound."""
         return self._store.get(key)
 
     def by_id(self, job_id: str) -> TrainingJob:
-        """Raises JobNotFound."""
+        """Returns a job by its id. Raises JobNotFound."""
         return self._store.get_by_id(job_id)
 
     def session(self, token: str) -> JobSession | None:
-        """The job that a session token belongs to, ended or not, or None if there is no such job (any more)."""
+        """Returns the job that a session token belongs to, ended or not. None if there is no such job (any more)."""
         job_id = job_id_of(self._keys, token)
         if job_id is None:
             return None
@@ -158,24 +162,24 @@ class Jobs:
         return self._store.page(query)
 
     def listing(self, query: JobQuery) -> JobPage[ListedJob]:
-        """The same jobs, each with what a list shows."""
+        """Returns the same jobs, each with what a list shows."""
         return self._store.listing(query)
 
     def search(self, query: JobSearch) -> SearchPage:
         return self._store.search(query)
 
     def unfinished(self) -> list[TrainingJob]:
-        """Every job that has not ended, oldest first, of all accounts and regions."""
+        """Returns every job that has not ended, the oldest first, of all accounts and regions."""
         return self._store.unfinished()
 
     def counts(self, account: str, region: str) -> dict[str, int]:
-        """Number of jobs by TrainingJobStatus."""
+        """Returns the number of jobs by TrainingJobStatus."""
         return self._store.counts_of(account, region)
 
     def places(self) -> list[tuple[str, str]]:
-        """Every account and region that has jobs."""
+        """Returns every account and region that has jobs."""
         return self._store.places()
 
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
-        """See Store.property_names."""
+        """Returns names of properties; see Store.property_names."""
         return self._store.property_names(account, region, beginning, limit)

@@ -1,4 +1,4 @@
-"""What the hosts of jobs have printed, and the log group that it is in."""
+"""The lines that the hosts of jobs have printed, and their log group."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,17 +19,17 @@ class Logs:
         return self._store.stream(account, region, name)
 
     def streams(self, account: str, region: str, prefix: str = "", **which: Any) -> list[LogStream]:
-        """See Store.streams."""
+        """Returns log streams; see Store.streams."""
         return self._store.streams(account, region, prefix, **which)
 
     def events(self, stream: LogStream, **which: Any) -> list[LogEvent]:
-        """See Store.events."""
+        """Returns events of a stream; see Store.events."""
         return self._store.events(stream.id, **which)
 
     def merged_events(self, streams: Sequence[LogStream], **which: Any) -> MergedEvents:
-        """See Store.merged_events."""
+        """Returns events of several streams; see Store.merged_events."""
         return self._store.merged_events([stream.id for stream in streams], **which)
 
     def find_lines(self, stream: LogStream, text: str, **which: Any) -> FoundLines:
-        """See Lines.find."""
+        """Finds lines that contain a text; see Lines.find."""
         return self._store.lines.find(stream.id, text, **which)

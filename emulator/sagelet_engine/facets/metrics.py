@@ -1,4 +1,4 @@
-"""Numbers of jobs: from their logs, of their hosts, and what clients put into trial components."""
+"""Metrics of jobs: from their logs, of their hosts, and those that clients put into trial components."""
 
 from collections.abc import Sequence
 
@@ -13,23 +13,23 @@ class Metrics:
         self._store = store
 
     def final(self, job: TrainingJob) -> list[MetricPoint]:
-        """The last value of each of the job's metrics (FinalMetricDataList)."""
+        """Returns the last value of each of the job's metrics (FinalMetricDataList)."""
         return self._store.last_points(job.id)
 
     def of_job(self, job: TrainingJob, name: str) -> list[Sample]:
-        """What a metric definition of the job found in its log."""
+        """Returns the samples that a metric definition of the job found in its log."""
         return self._store.points.of_job(job.id, name)
 
     def names(self, job: TrainingJob) -> list[str]:
-        """The metrics that have samples in the job's log."""
+        """Returns the metrics that have samples in the job's log."""
         return self._store.lines.metric_names(job.id)
 
     def curve(self, job: TrainingJob, name: str, most: int) -> list[Sample]:
-        """See Lines.curve."""
+        """Returns a metric's samples; see Lines.curve."""
         return self._store.lines.curve(job.id, name, most)
 
     def of_hosts(self, job: TrainingJob) -> list[MetricPoint]:
-        """The instance metrics of the job's hosts, by time."""
+        """Returns the instance metrics of the job's hosts, by time."""
         return self._store.points.of_hosts(job.id)
 
     def put_component(
@@ -39,5 +39,5 @@ class Metrics:
         self._store.points.put(account, region, component, None if job is None else job.id, named)
 
     def of_component(self, account: str, region: str, component: str, name: str) -> list[Sample]:
-        """What was put into a metric of a trial component."""
+        """Returns the samples that were put into a metric of a trial component."""
         return self._store.points.of_component(account, region, component, name)

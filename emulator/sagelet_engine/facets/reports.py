@@ -1,4 +1,4 @@
-"""What is said about jobs: the compile report, the doctor's findings, comparisons, the bill."""
+"""Reports on jobs: the compile report, the doctor's findings, comparisons, the bill."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,9 @@ class Reports:
         self._clock = clock
 
     def compiler(self, key: JobKey) -> CompilerReport | None:
-        """What compiling did for the job, so far or in all, or None if no worker has reported. Raises JobNotFound."""
+        """Returns what compiling did for the job, so far or in total. None if no worker has reported. Raises
+        JobNotFound.
+        """
         job = self._store.get(key)
         report = compile_reports.current(self._data, job)
         if report is None or report.final:
@@ -36,11 +38,11 @@ class Reports:
         return replace(report, findings=self._consult(job, report))
 
     def progress(self, key: JobKey) -> Progress:
-        """What the job's workers do now. Raises JobNotFound."""
+        """Returns what the job's workers do now. Raises JobNotFound."""
         return progress(compile_reports.current(self._data, self._store.get(key)))
 
     def findings(self, key: JobKey) -> Sequence[Mapping[str, Any]]:
-        """What the doctor finds in the job, as of now (docs/reference/doctor.md). JSON-ready. Raises JobNotFound."""
+        """Returns the doctor's findings as of now (docs/reference/doctor.md). JSON-ready. Raises JobNotFound."""
         job = self._store.get(key)
         report = compile_reports.current(self._data, job)
         if report is not None and report.final:
@@ -48,14 +50,14 @@ class Reports:
         return self._consult(job, report or CompilerReport())
 
     def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> Comparison:
-        """Jobs against the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
+        """Compares jobs with the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
         now_ms = self._clock.now_ms()
         measurements = Measurements(self._store, self._data, self._objects)
         jobs = [self._store.get(key) for key in keys]
         return comparing.compare([measurements.of(job, now_ms) for job in jobs], anyway=anyway)
 
     def bill(self, job: TrainingJob) -> Bill:
-        """What AWS would ask for the job, as of now."""
+        """Returns what AWS would charge for the job, as of now."""
         return bill(job, self._clock.now_ms())
 
     def _consult(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:

@@ -16,22 +16,24 @@ _NAMES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Facts of a DLC's URI, or None where the URI does not tell."""
+    """Facts in a DLC's URI. None where the URI does not tell."""
 
     #: `pytorch` or `tensorflow`.
     framework: str | None = None
-    #: As in the tag: `1.13.1`, or `1.13` of an alias.
+    #: As in the tag: `1.13.1`, or `1.13` in an alias.
     framework_version: str | None = None
     transformers_version: str | None = None
-    #: `3.9` of `py39`.
+    #: `3.9` for `py39`.
     python: str | None = None
     #: `cpu` or `gpu`.
     processor: str | None = None
-    #: An image of the SageMaker Training Compiler.
+    #: True for an image of the SageMaker Training Compiler.
     training_compiler: bool = False
 
     def __str__(self) -> str:
-        """For a log line: `PyTorch 1.13.1, Python 3.9, GPU, Training Compiler`; empty where nothing is known."""
+        """Returns a text for a log line: `PyTorch 1.13.1, Python 3.9, GPU, Training Compiler`. Empty if nothing is
+        known.
+        """
         parts = [
             _join(_NAMES.get(self.framework or ""), self.framework_version),
             self.transformers_version and f"Transformers {self.transformers_version}",

@@ -12,9 +12,10 @@ _OTHERS = 0o077
 
 
 def keep_private(data: Path) -> None:
-    """Makes a data directory, and closes one that is there to others. Raises SettingsError.
+    """Makes a data directory, or removes the rights of others on an existing one. Raises SettingsError.
 
-    One that others can read, and that holds files that are not sagelet's, is somebody's directory for something else.
+    It refuses a directory that others can read and that holds files that are not sagelet's: somebody uses that for
+    something else.
     """
     make_private(data)
     mode = stat.S_IMODE(data.stat().st_mode)

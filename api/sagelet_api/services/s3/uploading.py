@@ -89,7 +89,8 @@ def complete_multipart_upload(context: Context, parameters: dict[str, Any]) -> R
     try:
         stored = context.uploads.complete(_upload(context, parameters), parts, check=check, **whole)
     except NoSuchUpload:
-        # A client repeats what it got no answer to: the same parts again are no error, and no news to anybody.
+        # A client repeats a call that it got no answer to. The same parts again are not an error, and cause no
+        # notification.
         stored = context.uploads.completed(bucket.name, key, upload_id, parts, **whole)
     else:
         context.tell(bucket, stored, "CompleteMultipartUpload")
@@ -188,7 +189,7 @@ def _named(entry: dict[str, Any]) -> NamedPart:
 
 
 def _expected(parameters: dict[str, Any]) -> dict[str, str]:
-    """The checksum of the whole, as the client has it."""
+    """Returns the checksum of the whole that the client gives."""
     return {name: parameters[f"Checksum{name}"] for name in ALGORITHMS if f"Checksum{name}" in parameters}
 
 

@@ -1,4 +1,6 @@
-"""What CreateTrainingJob demands of the image, the channels and the buckets that it names, beyond the service model."""
+"""What CreateTrainingJob requires of the image, the channels and the buckets that it names, beyond the service
+model.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +21,7 @@ _ECR = re.compile(
 
 
 def channel_problems(request: Request) -> Iterator[str]:
-    """What is wrong with InputDataConfig, each in a sentence."""
+    """Yields the problems of InputDataConfig, each as a sentence."""
     default = request["AlgorithmSpecification"].get("TrainingInputMode", "File")
     channels = request.get("InputDataConfig", [])
     modes = {channel["ChannelName"]: channel.get("InputMode", default) for channel in channels}
@@ -40,7 +42,7 @@ def _names(channels: list[Request], modes: Mapping[str, str]) -> Iterator[str]:
             yield f"Duplicate channel name {name!r} in InputDataConfig"
         seen.add(name)
         if name in (".", ".."):
-            # The model's pattern lets them through, but no directory can have the name.
+            # The model's pattern allows these names, but no directory can have them.
             yield f"Channel name {name!r} does not make a directory name"
     for name, mode in modes.items():
         taken = rf"{re.escape(name)}_\d+" if mode == "Pipe" else rf"{re.escape(name)}-manifest"
@@ -77,14 +79,14 @@ def _source(channel: Request, mode: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Images:
-    #: Whether a rule decides about the image, or a local one has this name.
+    #: True if a rule decides about the image, or a local image has this name.
     is_known: Callable[[str], bool]
-    #: Whether ECR has a repository: account, region, name.
+    #: True if ECR has a repository. Takes account, region and name.
     has_repository: Callable[[str, str, str], bool]
 
 
 def image_problem(request: Request, images: Images) -> str | None:
-    """Why AWS would refuse the image. A name without a registry, as local images have, is left to the job."""
+    """Returns why AWS would refuse the image. A name without a registry, as local images have, is left to the job."""
     algorithm = request["AlgorithmSpecification"]
     uri = algorithm.get("TrainingImage")
     if not uri or images.is_known(uri):
@@ -102,13 +104,15 @@ def image_problem(request: Request, images: Images) -> str | None:
 
 
 def _names_registry(uri: str) -> bool:
-    """As Docker reads it: what comes before the first slash is a host if it has a dot or a port."""
+    """True if the name has a registry. As in Docker, the part before the first slash is a host if it has a dot or a
+    port.
+    """
     host, slash, _ = uri.partition("/")
     return bool(slash) and ("." in host or ":" in host or host == "localhost")
 
 
 def check_buckets(request: Request, has_bucket: Callable[[S3Uri], bool]) -> None:
-    """Refuses a job whose results would have no place. Raises ValidationException; the text is ours."""
+    """Refuses a job whose results would have no place. Raises ValidationException; the text is sagelet's."""
     places = {
         "OutputDataConfig.S3OutputPath": request["OutputDataConfig"]["S3OutputPath"],
         "CheckpointConfig.S3Uri": request.get("CheckpointConfig", {}).get("S3Uri"),
