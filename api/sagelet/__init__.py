@@ -1,6 +1,6 @@
 """sagelet for Python programs: what users import. The server and the engine are `sagelet_api` and `sagelet_engine`.
 
-Importing it loads neither boto3 nor the server: what needs them imports them when it is called.
+Importing it loads neither boto3 nor the server. Functions that need them import them when called.
 """
 
 from pathlib import Path
@@ -23,14 +23,14 @@ def connect(
     region: str = "us-east-1",
     data: Path | str | None = None,
 ) -> "boto3.Session":
-    """A boto3 session whose clients and resources all go to a sagelet server that runs.
+    """Returns a boto3 session whose clients and resources all go to a running sagelet server.
 
     `endpoint`: by default SAGELET_ENDPOINT, else AWS_ENDPOINT_URL, else http://127.0.0.1:4599. `account`: 12 digits;
-    sagelet tells accounts apart by the access key. `data`: the server's data directory, which has its key pair
-    (`--auth`) and its certificate authority (`--tls`); by default SAGELET_DATA, else the one of `sagelet up`.
+    sagelet takes it from the access key. `data`: the server's data directory, which has its key pair (`--auth`) and its
+    certificate authority (`--tls`); by default SAGELET_DATA, else the one of `sagelet up`.
 
-    Nothing of the user's own AWS configuration is used or sent: no profile, no key, no proxy.
-    Raises NoServer when nothing answers there, SettingsError when a value is wrong; both name the remedy.
+    Nothing of the user's own AWS configuration is used or sent: no profile, no key, no proxy. Raises NoServer if no
+    server answers, and SettingsError for a wrong value. Both name the remedy.
     """
     from sagelet.connection import connect_to
 
@@ -49,10 +49,10 @@ def compare(
 
     `jobs`: names, or ARNs for those of other accounts and regions; the native one first. `endpoint`: by default
     SAGELET_ENDPOINT, else AWS_ENDPOINT_URL, else http://127.0.0.1:4599. `data`: the server's data directory, for its
-    key pair (`--auth`) and certificate (`--tls`). `anyway`: also jobs that are not comparable.
+    key pair (`--auth`) and certificate (`--tls`). `anyway`: even if the jobs are not comparable.
 
-    Raises sagelet.comparing.NotComparable (a SageletError) with the reasons, and SageletError where there is no such
-    job or no server.
+    Raises sagelet.comparing.NotComparable (a SageletError) with the reasons, and SageletError if there is no such job
+    or no server.
     """
     from sagelet.comparing import compare_jobs
 

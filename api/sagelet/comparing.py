@@ -19,12 +19,12 @@ from sagelet_engine.settings import default_data_directory
 
 
 class NotComparable(SageletError):
-    """A comparison of the jobs means nothing; the message says why."""
+    """A comparison of the jobs means nothing. The message says why."""
 
 
 @dataclass(frozen=True)
 class Comparison(result.Comparison):
-    """Two jobs or more, measured by the first. In a notebook it shows itself."""
+    """A comparison of two or more jobs; the first is the baseline. A notebook shows it as tables and pictures."""
 
     def to_html(self, path: Path | str) -> Path:
         """Writes one file that needs nothing else, and returns its path."""
@@ -47,7 +47,7 @@ class Comparison(result.Comparison):
 def compare_jobs(
     jobs: Sequence[str], endpoint: str | None, account: str, region: str, data: Path | str | None, anyway: bool
 ) -> Comparison:
-    """See `sagelet.compare`."""
+    """Compares jobs; see `sagelet.compare`."""
     directory = Path(data or os.environ.get("SAGELET_DATA") or default_data_directory()).expanduser().absolute()
     query = [*(("job", job) for job in jobs), ("account", checked_account(account)), ("region", region)]
     query += [("anyway", "1")] if anyway else []

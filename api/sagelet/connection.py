@@ -20,9 +20,9 @@ from sagelet_engine.base.keys import ca_file, read_key_pair
 from sagelet_engine.settings import default_data_directory
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4599"
-#: The first that is set says where the server is.
+#: Variables with the server's endpoint. The first that is set counts.
 VARIABLES = ("SAGELET_ENDPOINT", "AWS_ENDPOINT_URL")
-#: Seconds that the server may take to say that it is there.
+#: Seconds that the server may take to answer.
 TIMEOUT_S = 10
 
 
@@ -38,7 +38,7 @@ def connect_to(
     data: Path | str | None = None,
     quick_waiters: bool = False,
 ) -> boto3.Session:
-    """See `sagelet.connect`. `quick_waiters`: see `redirected_session`."""
+    """Connects to a server; see `sagelet.connect`. `quick_waiters`: see `redirected_session`."""
     endpoint = checked_endpoint(endpoint)
     directory = _data_directory(data)
     authority = _authority(endpoint, directory)
@@ -60,7 +60,7 @@ def connect_to(
 
 
 def checked_endpoint(endpoint: str | None) -> str:
-    """The endpoint, or else the environment's. Raises SettingsError for what is not a URL."""
+    """Returns the endpoint, or otherwise the environment's. Raises SettingsError for a text that is not a URL."""
     found = endpoint or next((os.environ[name] for name in VARIABLES if os.environ.get(name)), DEFAULT_ENDPOINT)
     parts = urlsplit(found)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -69,7 +69,7 @@ def checked_endpoint(endpoint: str | None) -> str:
 
 
 def checked_account(account: str) -> str:
-    """Raises SettingsError."""
+    """Returns a valid account number. Raises SettingsError."""
     if not re.fullmatch(r"\d{12}", account, re.ASCII):
         raise SettingsError(f"account: {account!r} is no account number: it has 12 digits")
     return account
@@ -81,7 +81,7 @@ def _data_directory(data: Path | str | None) -> Path:
 
 
 def _authority(endpoint: str, directory: Path) -> str | None:
-    """The file of the certificate authority to trust, or None for those that Python trusts anyway."""
+    """Returns the file of the certificate authority to trust, or None for those that Python trusts anyway."""
     path = ca_file(directory)
     if not endpoint.startswith("https:"):
         return None
@@ -89,7 +89,7 @@ def _authority(endpoint: str, directory: Path) -> str | None:
 
 
 def _health(endpoint: str, authority: str | None) -> Mapping[str, Any]:
-    """What the server says of itself. Raises NoServer."""
+    """Returns the server's health. Raises NoServer."""
     try:
         with opener(authority).open(f"{endpoint}/_sagelet/health", timeout=TIMEOUT_S) as response:
             health = json.load(response)
@@ -101,7 +101,7 @@ def _health(endpoint: str, authority: str | None) -> Mapping[str, Any]:
 
 
 def opener(authority: str | None) -> OpenerDirector:
-    """Opens requests to the server without a proxy: the server is this machine or a neighbour."""
+    """Opens requests to the server without a proxy, because the server is on this machine or near it."""
     handlers: list[Any] = [ProxyHandler({})]
     if authority is not None:
         handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=authority)))

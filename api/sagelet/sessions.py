@@ -11,20 +11,20 @@ from botocore.loaders import Loader
 
 from sagelet_api.redirect.site._sagelet_redirect import is_aws
 
-#: Variables and files of the user's that would bring in another identity or endpoint: not read.
+#: Variables and files of the user's that would bring in another identity or endpoint. They are not read.
 _NOTHING_OF_THE_USER = {
     "profile": (None, None, None, None),
     "config_file": (None, None, os.devnull, None),
     "credentials_file": (None, None, os.devnull, None),
 }
-#: Seconds between two looks of a quick waiter; how long it waits in all stays as AWS has it.
+#: Seconds between two looks of a quick waiter. Its total waiting time stays AWS's.
 QUICK_S = 0.1
 
 
 def redirected_session(
     endpoint: str, *, account: str, secret: str, region: str, authority: str | None = None, quick_waiters: bool = False
 ) -> boto3.Session:
-    """`authority`: file of the certificate authority to trust.
+    """Returns a session for one endpoint. `authority`: file of the certificate authority to trust.
 
     `quick_waiters`: boto3's waiters look ten times a second, where AWS's look every minute or two.
     """
@@ -37,9 +37,9 @@ def redirected_session(
 
 def _redirected(endpoint: str, authority: str | None) -> Any:
     own = Config(
-        # The server is this machine or a neighbour of it.
+        # The server is on this machine or near it.
         proxies={},
-        # `http://sagelet:4599/BUCKET`: nobody resolves BUCKET.sagelet.
+        # `http://sagelet:4599/BUCKET`: no name server resolves BUCKET.sagelet.
         s3={"addressing_style": "path"},
         use_fips_endpoint=False,
         use_dualstack_endpoint=False,
@@ -57,12 +57,12 @@ def _redirected(endpoint: str, authority: str | None) -> Any:
             *args: Any,
             **options: Any,
         ) -> Any:
-            """A client that names an endpoint of AWS's by hand, as SageMaker's SDK does for STS, is meant, too."""
+            """Makes a client. One with an endpoint of AWS's, as SageMaker's SDK sets for STS, is redirected, too."""
             if endpoint_url is None or is_aws(endpoint_url):
                 endpoint_url = endpoint
             if verify is None and endpoint_url == endpoint:
                 verify = authority
-            # What boto3 or the caller gives positionally after the endpoint is keys and token, then the configuration.
+            # boto3 and callers pass keys, token and configuration positionally after the endpoint.
             options["config"] = _merged(own, options.pop("config", None))
             return super().create_client(
                 service_name, region_name, api_version, use_ssl, verify, endpoint_url, *args, **options
@@ -72,7 +72,7 @@ def _redirected(endpoint: str, authority: str | None) -> Any:
 
 
 def _merged(own: Any, given: Any) -> Any:
-    """The caller's configuration wins, also within `s3`."""
+    """Returns the merged configuration. The caller's wins, also within `s3`."""
     if given is None:
         return own
     merged = own.merge(given)
@@ -86,7 +86,7 @@ class _QuickWaiters(Loader):  # type: ignore[misc]
 
 
 def with_quick_waiters(model: Any, type_name: str) -> Any:
-    """A model of botocore's data as it is, or, if it describes waiters, with waiters that look ten times a second."""
+    """Returns botocore's data, with waiters that look ten times a second if it describes waiters."""
     if not type_name.startswith("waiters-"):
         return model
     quick = copy.deepcopy(model)

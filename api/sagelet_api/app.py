@@ -1,6 +1,7 @@
 """What happens to a request, in order: the whole server on one screen.
 
-`authorize` is the one point that permits a call: after its operation is known, before anybody acts on it.
+`authorize` is the only place that permits a call. It runs after the call's operation is known, and before anything acts
+on it.
 """
 
 import json
@@ -35,7 +36,7 @@ from sagelet_api.web import PREFIX as PAGE_PREFIX
 from sagelet_engine.base.concurrency import TURNS
 from sagelet_engine.base.errors import SageletError
 
-#: More than any request of SageMaker's own that is taken.
+#: More bytes than any accepted request of SageMaker itself has.
 _MAX_BODY = 5 * 1024 * 1024
 
 
@@ -44,16 +45,16 @@ def authorize(call: Call, environ: Environ) -> None:
     if call.permit is None:
         return
     if not call.model:
-        # What it is stays open, and so would what runs.
+        # The operation is unknown, and so is what would run.
         raise UnknownOperationException(
-            f"{call.service} {call.operation or f'{call.method} {call.path}'} is no operation that sagelet knows."
+            f"{call.service} {call.operation or f'{call.method} {call.path}'} is not an operation that sagelet knows."
         )
     for action, resource in _needs(call, environ):
         call.permit(action, resource)
 
 
 def _needs(call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
-    """Actions of IAM's and the resources they are about, all of which the caller must be allowed."""
+    """Yields IAM's actions and their resources, all of which must be allowed to the caller."""
     if call.service == "s3":
         from sagelet_api.protocol.s3 import request
         from sagelet_api.services.s3 import permissions
@@ -67,14 +68,14 @@ def _needs(call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
 
 
 def _assumed(call: Call, environ: Environ) -> str:
-    """The role that a caller wants to be."""
+    """Returns the role that a caller wants to assume."""
     if call.service != "sts" or not call.operation.startswith("AssumeRole"):
         return ""
     return {**call.query, **dict(form_fields(environ))}.get("RoleArn", "")
 
 
 def _passed(call: Call, environ: Environ) -> str:
-    """The role that a caller hands to a new job, unless it is its own."""
+    """Returns the role that a caller passes to a new job, unless it is its own."""
     if (call.service, call.operation) != ("sagemaker", "CreateTrainingJob"):
         return ""
     body = read_body(environ, _MAX_BODY)
@@ -82,17 +83,17 @@ def _passed(call: Call, environ: Environ) -> str:
     try:
         role = json.loads(body).get("RoleArn")
     except (ValueError, AttributeError, RecursionError):
-        return ""  # The handler says what is wrong with it.
+        return ""  # The handler reports what is wrong with it.
     own = call.session.role if call.session else call.job.request["RoleArn"] if call.job else ""
     return role if isinstance(role, str) and role != own else ""
 
 
 _log = logging.getLogger(__name__)
 
-#: Our own operations hold a body in memory; 100 hyperparameters of 2,500 characters are far below this.
+#: sagelet's own operations hold a body in memory. 100 hyperparameters of 2,500 characters are far below this limit.
 MAX_BODY = 5 * 1024 * 1024
 CONTROL_PREFIX = "/_sagelet/"
-#: Open to all, so that one can wait for a server.
+#: Open to everybody, so that a program can wait for a server.
 HEALTH = "/_sagelet/health"
 
 
@@ -164,7 +165,7 @@ class Application:
         except AwsError as error:
             return send(call, error_text(error) if is_person(call) else error_reply(call, error), start)
         except SageletError as error:
-            # On purpose, and it names the remedy: the disk of the data directory is full, say.
+            # On purpose, with the remedy in its text: for example, the disk of the data directory is full.
             _log.warning("%s %s, request %s: %s", call.service, call.operation, call.request_id, error)
             return send(call, error_reply(call, InternalFailure(str(error))), start)
         except Exception:
@@ -173,7 +174,7 @@ class Application:
             return send(call, error_reply(call, failure), start)
 
     def _is_for_page(self, call: Call) -> bool:
-        """`/` is S3's list of buckets for signed requests, and for programs that are not browsers.
+        """True for the page. For signed requests, and for programs other than browsers, `/` is S3's list of buckets.
 
         Objects have other origins.
         """
@@ -202,7 +203,7 @@ class Application:
             _refuse_nameless(call, self._services)
             return None
         if (call.method, call.path) != ("POST", "/") or "x-amz-target" not in call.headers:
-            # moto would answer, from training jobs of its own.
+            # moto would answer from training jobs of its own.
             raise UnknownOperationException(
                 f"{call.service} {call.operation} is a POST to / with X-Amz-Target, not {call.method} {call.path}"
             )
@@ -211,7 +212,7 @@ class Application:
         context = _context(call)
         if isinstance(operation, SharedOperation):
             if not operation.is_ours(context, parameters):
-                # moto fails over what AWS refuses.
+                # moto fails on requests that AWS refuses.
                 validate(call.service, call.operation, parameters)
                 rewind(environ, body)
                 return None
@@ -221,7 +222,7 @@ class Application:
         return send(call, reply, start)
 
     def _serve_query(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
-        """The same for services whose requests are forms: the form names the operation."""
+        """Does the same for services whose requests are forms. The form names the operation."""
         if call.service not in QUERY_SERVICES or call.path != "/":
             return None
         name = call.operation
@@ -251,7 +252,7 @@ class Application:
 
 
 def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:
-    """A POST to the root of a JSON service has to name its operation. moto answers one without a name with nothing."""
+    """Refuses a POST to the root of a JSON service that names no operation. moto would send an empty answer."""
     if call.service in services and not call.operation and (call.method, call.path) == ("POST", "/"):
         raise UnknownOperationException(f"The request to {call.service} names no operation: send X-Amz-Target")
 

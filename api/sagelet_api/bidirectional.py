@@ -1,4 +1,4 @@
-"""Shows characters that turn the direction of text around, so that a page or a terminal cannot be made to mislead.
+"""Makes characters visible that reverse the direction of text, so that a page or a terminal cannot mislead.
 
 Source: Unicode's Bidi_Control property (UAX #9, UAX #44).
 """
@@ -8,17 +8,17 @@ from typing import Any
 
 CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _CONTROL = re.compile(f"[{CONTROLS}]")
-#: For str.translate.
+#: A table for str.translate.
 NAMED = {ord(one): f"[U+{ord(one):04X}]" for one in CONTROLS}
 
 
 def visible(text: str) -> str:
-    """The text with the names of such characters in their place: `[U+202E]`."""
+    """Returns the text with names instead of such characters: `[U+202E]`."""
     return text.translate(NAMED) if _CONTROL.search(text) else text
 
 
 def visible_in(value: Any) -> Any:
-    """The same for all texts in what becomes JSON."""
+    """Does the same for all texts in a value that becomes JSON."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, dict):
@@ -27,5 +27,5 @@ def visible_in(value: Any) -> Any:
 
 
 def escaped(text: str) -> str:
-    r"""Source text, JSON or Python, that means the same: `\u202e` in its strings."""
+    r"""Returns source text, JSON or Python, with the same meaning: `\u202e` in its strings."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

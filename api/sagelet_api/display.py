@@ -1,4 +1,4 @@
-"""How figures, times and states are written on a page."""
+"""Formats figures, times and states for a page."""
 
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def clock(time_ms: int | None) -> Markup:
-    """A moment in UTC; a script of the page writes it in the reader's own time."""
+    """Shows a moment in UTC. A script of the page changes it to the reader's own time."""
     if time_ms is None:
         return Markup('<span class="quiet">-</span>')
     moment = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
@@ -24,7 +24,7 @@ def clock(time_ms: int | None) -> Markup:
 
 
 def lasted(seconds: float | None) -> str:
-    """`0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Returns `0.4 s`, `12 s`, `3 min 20 s` or `2 h 5 min`."""
     if seconds is None:
         return "-"
     if seconds < 10:
@@ -37,7 +37,7 @@ def lasted(seconds: float | None) -> str:
 
 
 def since(start_ms: int | None, end_ms: int | None) -> Markup | str:
-    """How long something took; of what lasts still, a number that the page's script counts on."""
+    """Shows how long something took. If it still lasts, the page's script counts on."""
     if start_ms is None:
         return "-"
     if end_ms is not None:
@@ -46,19 +46,19 @@ def since(start_ms: int | None, end_ms: int | None) -> Markup | str:
 
 
 def number(value: float) -> str:
-    """Up to six digits: `0.693147`, `12500`."""
+    """Returns a number with up to six digits: `0.693147`, `12500`."""
     return f"{value:,.0f}" if abs(value) >= 1000 and value == int(value) else f"{value:.6g}"
 
 
 def shown(value: Any) -> Any:
-    """What a template writes of a value: no character in it changes the direction of what stands around it."""
+    """Returns a value for a template. No character in it changes the direction of the text around it."""
     if isinstance(value, Markup):
         return Markup(visible(str(value)))
     return value if value is None or isinstance(value, (int, float)) else visible(str(value))
 
 
 def visible_json(app: "Flask") -> "DefaultJSONProvider":
-    """The same for JSON, which scripts of the pages write."""
+    """Does the same for JSON, which scripts of the pages show."""
     from flask.json.provider import DefaultJSONProvider
 
     class Provider(DefaultJSONProvider):

@@ -1,11 +1,11 @@
-"""How a foreground server waits for its end."""
+"""Waits for the end of a foreground server."""
 
 import signal
 from queue import Empty, SimpleQueue
 
 
 class EndRequests:
-    """SIGTERM, SIGINT and other threads ask this process to end; its main thread waits for that.
+    """SIGTERM, SIGINT and other threads ask this process to end, and its main thread waits for that.
 
     A queue and not an Event: `Event.set` takes a lock, and a signal handler that interrupts `Event.wait` at the wrong
     place would wait for that lock forever. `SimpleQueue.put` is made to be called from there.

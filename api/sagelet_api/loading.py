@@ -2,6 +2,6 @@
 
 import threading
 
-#: Held while moto or Flask loads: two threads that load packages which import each other (both import Werkzeug) find
-#: each other's half made.
+#: Held while moto or Flask loads. Two threads that load packages which import each other (both import Werkzeug) may
+#: each find the other's package half loaded.
 LOADING = threading.RLock()

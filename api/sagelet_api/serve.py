@@ -37,9 +37,9 @@ from sagelet_engine.state.owner import lock_directory
 
 
 class Sagelet:
-    """Raises SageletError when a setting is wrong, the port is taken or the data directory is in use.
+    """A running server. Raises SageletError if a setting is wrong, the port is taken or the data directory is in use.
 
-    Tests bring a `clock` that they turn by hand, and the `choice` of a runtime that goes by it.
+    Tests pass a `clock` that they turn by hand, and the `choice` of a runtime that uses it.
     """
 
     def __init__(
@@ -49,9 +49,10 @@ class Sagelet:
         choice: Choice | None = None,
         on_reset: OnReset | None = None,
     ) -> None:
-        """`on_reset`: who stops this server, empties its data directory and starts another."""
+        """`on_reset`: stops this server, empties its data directory and starts another server."""
         clock = clock or SystemClock()
-        # First of all: another process may be about to replace what is there, and hosts know the directory by its id.
+        # This comes first: another process may be about to replace the directory, and hosts know the directory by its
+        # id.
         lock = lock_directory(settings.data)
         try:
             check_complete(settings.data)
@@ -76,7 +77,7 @@ class Sagelet:
             lock.close()
             raise
         self._repositories = HubStore(settings.data)
-        #: Hosts of jobs may know this machine by a name of its own.
+        #: Hosts of jobs may use another name for this machine.
         reached_by = self.choice.runtime.endpoint_host
         self.sessions = Sessions(self.engine.keys)
         self.application = self._make_application(settings, bridge, reached_by, on_reset)
@@ -118,9 +119,9 @@ class Sagelet:
         )
 
     def start(self) -> int:
-        """Opens the port, then takes up the unfinished jobs; returns how many there are."""
+        """Opens the port, then adopts the unfinished jobs. Returns their number."""
         try:
-            # Not before the engine has the data directory for itself.
+            # Only after the engine has the data directory for itself.
             self._s3.recover()
             self.server.start()
         except BaseException:
@@ -135,12 +136,12 @@ class Sagelet:
             raise
 
     def forget_others(self) -> None:
-        """For a server that is not the first of its process: moto's services are empty again."""
+        """Empties moto's services, for a server that is not the first in its process."""
         self._bridge.process.forget()
 
     def stop(self) -> list[TrainingJob]:
-        """Closes the port and lets go of the jobs; returns those that run on."""
-        # Pages that wait for news would hold the port.
+        """Closes the port and releases the jobs. Returns the jobs that run on."""
+        # Pages that wait for news would keep the port open.
         self.engine.changes.close()
         self.server.stop()
         try:
@@ -149,12 +150,12 @@ class Sagelet:
             self._s3.close()
 
     def lost(self) -> str | None:
-        """Why the data directory is not this server's any more, for people, or None while it is."""
+        """Returns why this server has lost the data directory, for people. None while it has it."""
         return self.engine.lost()
 
     def _collect(self, rules: Rules, dry_run: bool) -> Garbage:
         return collect_garbage(self.engine, self._s3.store, self._repositories, rules, dry_run=dry_run)
 
     def _extra_hosts(self, settings: Settings) -> tuple[str, ...]:
-        """Where hosts of jobs come in; a server that listens everywhere does so anyway."""
+        """Returns further addresses for hosts of jobs. A server that listens everywhere needs none."""
         return () if settings.host in ("0.0.0.0", "::") else self.choice.listen

@@ -1,6 +1,6 @@
 """The engine of one data directory: the composition root of the packages below it.
 
-What the API asks for is in its facets: `jobs`, `inputs`, `logs`, `metrics`, `reports`.
+The API uses its facets: `jobs`, `inputs`, `logs`, `metrics`, `reports`.
 """
 
 import logging
@@ -47,7 +47,7 @@ from sagelet_engine.store.jobs import Store
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a closing engine waits for its supervisors to let go of their jobs.
+#: Seconds that a closing engine waits for its supervisors to release their jobs.
 DETACH_SECONDS = 5
 
 
@@ -68,7 +68,7 @@ class Health(TypedDict):
 
 
 class Engine:
-    """Training jobs of one data directory. Raises DataDirectoryInUse when another engine has it."""
+    """Training jobs of one data directory. Raises DataDirectoryInUse if another engine has it."""
 
     def __init__(
         self,
@@ -81,7 +81,9 @@ class Engine:
         clock: Clock,
         lock: DirectoryLock | None = None,
     ) -> None:
-        """`lock`: of the data directory, where the caller took it already; from now on the engine's."""
+        """`lock`: the lock of the data directory, if the caller has taken it already. The engine owns it from now
+        on.
+        """
         self._settings = settings
         self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
         self._lock = lock or lock_directory(settings.data)
@@ -96,7 +98,7 @@ class Engine:
         steady = SteadyClock(clock)
         self._runtime = runtime
         self._objects = objects
-        #: Every change of a job, and every line and metric point, of any job.
+        #: Counts every change of a job, and every line and metric point, of any job.
         self.changes = self._store.changes
         self._metrics = metrics
         self._clock = steady
@@ -150,7 +152,7 @@ class Engine:
         )
 
     def _make_scheduler(self) -> Scheduler:
-        """sagelet gives out this machine's places. A cluster gives out its own."""
+        """Makes the scheduler. sagelet gives out this machine's places; a cluster gives out its own."""
         settings, store, clock, refusal = self._settings, self._store, self._clock, self._images.refusal
         cluster = self._runtime.cluster
         if cluster is None:
@@ -179,7 +181,7 @@ class Engine:
     def start(self, port: int) -> int:
         """Continues every unfinished job in the background and begins to schedule. `port`: the endpoint's.
 
-        Returns how many jobs are taken up again.
+        Returns the number of adopted jobs.
         """
         self._port = port
         self._announcer.start()
@@ -190,7 +192,9 @@ class Engine:
         return len(self._unfinished)
 
     def _queue_unfinished(self) -> None:
-        """Before the first request can come: jobs that are new now queue behind, and none queues twice."""
+        """Queues the unfinished jobs before the first request can come: new jobs queue after them, and none queues
+        twice.
+        """
         for job in self._warm.restore(self._unfinished):
             self._scheduler.occupy(job)
         for job in self._unfinished:
@@ -206,20 +210,20 @@ class Engine:
                 self._supervise(job)
                 failpoint(Failpoint.AFTER_ADOPTION)
         self._scheduler.start()
-        # Nobody waits for these.
+        # No caller waits for these.
         for stray in () if self._closing.is_set() else self.end_strays():
             log.warning("ended: %s", stray)
 
     def end_strays(self, *, dry_run: bool = False) -> tuple[str, ...]:
-        """See strays.end_strays."""
+        """Ends hosts without a job; see strays.end_strays."""
         return end_strays(self._store, [self._runtime], self._settings.data, dry_run=dry_run)
 
     def lost(self) -> str | None:
-        """Why the data directory is not this engine's any more, for people, or None while it is."""
+        """Returns why this engine has lost the data directory, for people. None while it has it."""
         return self._lock.lost()
 
     def close(self) -> list[TrainingJob]:
-        """Lets go of every job without stopping it; returns those that run on."""
+        """Releases every job without stopping it. Returns the jobs that run on."""
         self._closing.set()
         self._tidying.wake()
         self.changes.close()
@@ -232,7 +236,7 @@ class Engine:
         try:
             return [job for job in self._store.unfinished() if job.launched]
         except StoreUnavailable as error:
-            log.warning("which jobs run on is not known: %s", error)
+            log.warning("it is not known which jobs run on: %s", error)
             return []
         finally:
             self._store.close()
@@ -252,11 +256,11 @@ class Engine:
         }
 
     def collect(self, keep: Keep, *, dry_run: bool = False) -> Collected:
-        """Removes what ended jobs have left, but what `keep` names. Raises StoreUnavailable."""
+        """Removes what ended jobs have left, except what `keep` allows. Raises StoreUnavailable."""
         return self._collector.collect(keep, dry_run=dry_run)
 
     def compact(self) -> int:
-        """Gives the disk what deleted jobs, logs and metrics took in the database; returns bytes."""
+        """Returns the space of deleted jobs, logs and metrics in the database to the disk, and the number of bytes."""
         return self._store.compact()
 
     def _supervise(self, job: TrainingJob) -> None:

@@ -72,7 +72,7 @@ class Jobs:
         try:
             self._store.insert(job)
         except NotFlushed:
-            # The client gets an error, and the job is there.
+            # The client gets an error, although the job exists.
             self._scheduler.submit(job)
             raise
         failpoint(Failpoint.AFTER_INSERT)
@@ -99,7 +99,9 @@ class Jobs:
         self._supervisors.notify(job)
 
     def interrupt(self, key: JobKey) -> TrainingJob:
-        """Takes a managed spot job's instances away; it starts again. Raises JobNotFound, JobNotInterruptible."""
+        """Takes a managed spot job's instances away, so that it starts again. Raises JobNotFound,
+        JobNotInterruptible.
+        """
         while True:
             job = self._store.get(key)
             try:
@@ -112,9 +114,9 @@ class Jobs:
         return job
 
     def update(self, key: JobKey, change: Callable[[TrainingJob], Mapping[str, Any]]) -> TrainingJob:
-        """Replaces members of the request by those that `change` gives. Raises JobNotFound, and what `change` does.
+        """Replaces the members of the request that `change` returns. Raises JobNotFound, and what `change` raises.
 
-        A job that has ended has only its warm pool's period to change: it lasts longer, or ends at once.
+        A job that has ended can only change its warm pool's period: the pool lasts longer, or ends at once.
         """
         while True:
             job = self._store.get(key)
@@ -132,11 +134,13 @@ class Jobs:
             return job
 
     def delete(self, key: JobKey) -> None:
-        """See Collector.forget. Raises JobNotFound, JobNotDeletable, WarmPoolAvailable, DirectoryStays."""
+        """Deletes a job; see Collector.forget. Raises JobNotFound, JobNotDeletable, WarmPoolAvailable,
+        DirectoryStays.
+        """
         self._collector.forget(self._store.get(key))
 
     def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
-        """All tags or none. Raises JobNotFound, TooManyTags."""
+        """Adds all tags or none. Raises JobNotFound, TooManyTags."""
         job = self._store.get(key)
         self._store.put_tags(job.id, tags, limit)
         self._supervisors.notify(job)
@@ -148,7 +152,7 @@ class Jobs:
         self._supervisors.notify(job)
 
     def throttles(self, job: TrainingJob) -> bool:
-        """Whether the job's tag wants this call throttled. Counts the call if so."""
+        """True if the job's tag throttles this call. Counts the call if so."""
         limit = faults.of(job).throttled
         return limit > 0 and self._store.throttle(job.id, limit)
 
@@ -163,7 +167,7 @@ class Jobs:
         return self._store.get_by_id(job_id)
 
     def session(self, token: str) -> JobSession | None:
-        """The job that a session token belongs to, ended or not, or None if there is no such job (any more)."""
+        """Returns the job that a session token belongs to, ended or not. None if there is no such job (any more)."""
         job_id = job_id_of(self._keys, token)
         if job_id is None:
             return None
@@ -176,31 +180,31 @@ class Jobs:
         return self._store.page(query)
 
     def listing(self, query: JobQuery) -> JobPage[ListedJob]:
-        """The same jobs, each with what a list shows."""
+        """Returns the same jobs, each with what a list shows."""
         return self._store.listing(query)
 
     def search(self, query: JobSearch) -> SearchPage:
         return self._store.search(query)
 
     def unfinished(self) -> list[TrainingJob]:
-        """Every job that has not ended, oldest first, of all accounts and regions."""
+        """Returns every job that has not ended, the oldest first, of all accounts and regions."""
         return self._store.unfinished()
 
     def counts(self, account: str, region: str) -> dict[str, int]:
-        """Number of jobs by TrainingJobStatus."""
+        """Returns the number of jobs by TrainingJobStatus."""
         return self._store.counts_of(account, region)
 
     def places(self) -> list[tuple[str, str]]:
-        """Every account and region that has jobs."""
+        """Returns every account and region that has jobs."""
         return self._store.places()
 
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
-        """See Store.property_names."""
+        """Returns names of properties; see Store.property_names."""
         return self._store.property_names(account, region, beginning, limit)
 
 
 class Inputs:
-    """What this server has of what a request names: images, buckets, objects, file systems, hosts."""
+    """Checks whether this server has what a request names: images, buckets, objects, file systems, hosts."""
 
     def __init__(self, settings: Settings, objects: ObjectStore, images: ImageChoice) -> None:
         self._settings = settings
@@ -209,31 +213,31 @@ class Inputs:
 
     @property
     def host_limit(self) -> int:
-        """The most hosts that one job can have."""
+        """Returns the most hosts that one job can have."""
         return self._settings.host_limit
 
     def check_file_system(self, source: FileSystemSource) -> None:
-        """Raises ClientFault when no directory stands in for what a channel names."""
+        """Raises ClientFault if no directory stands in for the file system that a channel names."""
         directory_of(source, self._settings.file_systems)
 
     def has_objects(self, key: JobKey, uri: S3Uri) -> bool:
-        """Whether there is an object under an S3 prefix."""
+        """True if there is an object under an S3 prefix."""
         try:
             return any(True for _ in self._objects.list(key.account, key.region, uri.bucket, uri.key))
         except ObjectNotFound:
             return False
 
     def has_bucket(self, key: JobKey, uri: S3Uri) -> bool:
-        """Whether the bucket of an S3 URI is there, and the account's own."""
+        """True if the bucket of an S3 URI exists and belongs to the account."""
         return self._objects.has_bucket(key.account, uri.bucket)
 
     def knows_image(self, uri: str) -> bool:
-        """See ImageChoice.is_known."""
+        """True if the image is known; see ImageChoice.is_known."""
         return self._images.is_known(uri)
 
 
 class Logs:
-    """What the hosts of jobs have printed, and the log group that it is in."""
+    """The lines that the hosts of jobs have printed, and their log group."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -244,46 +248,46 @@ class Logs:
         return self._store.stream(account, region, name)
 
     def streams(self, account: str, region: str, prefix: str = "", **which: Any) -> list[LogStream]:
-        """See Store.streams."""
+        """Returns log streams; see Store.streams."""
         return self._store.streams(account, region, prefix, **which)
 
     def events(self, stream: LogStream, **which: Any) -> list[LogEvent]:
-        """See Store.events."""
+        """Returns events of a stream; see Store.events."""
         return self._store.events(stream.id, **which)
 
     def merged_events(self, streams: Sequence[LogStream], **which: Any) -> MergedEvents:
-        """See Store.merged_events."""
+        """Returns events of several streams; see Store.merged_events."""
         return self._store.merged_events([stream.id for stream in streams], **which)
 
     def find_lines(self, stream: LogStream, text: str, **which: Any) -> FoundLines:
-        """See Lines.find."""
+        """Finds lines that contain a text; see Lines.find."""
         return self._store.lines.find(stream.id, text, **which)
 
 
 class Metrics:
-    """Numbers of jobs: from their logs, of their hosts, and what clients put into trial components."""
+    """Metrics of jobs: from their logs, of their hosts, and those that clients put into trial components."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def final(self, job: TrainingJob) -> list[MetricPoint]:
-        """The last value of each of the job's metrics (FinalMetricDataList)."""
+        """Returns the last value of each of the job's metrics (FinalMetricDataList)."""
         return self._store.last_points(job.id)
 
     def of_job(self, job: TrainingJob, name: str) -> list[Sample]:
-        """What a metric definition of the job found in its log."""
+        """Returns the samples that a metric definition of the job found in its log."""
         return self._store.points.of_job(job.id, name)
 
     def names(self, job: TrainingJob) -> list[str]:
-        """The metrics that have samples in the job's log."""
+        """Returns the metrics that have samples in the job's log."""
         return self._store.lines.metric_names(job.id)
 
     def curve(self, job: TrainingJob, name: str, most: int) -> list[Sample]:
-        """See Lines.curve."""
+        """Returns a metric's samples; see Lines.curve."""
         return self._store.lines.curve(job.id, name, most)
 
     def of_hosts(self, job: TrainingJob) -> list[MetricPoint]:
-        """The instance metrics of the job's hosts, by time."""
+        """Returns the instance metrics of the job's hosts, by time."""
         return self._store.points.of_hosts(job.id)
 
     def put_component(
@@ -293,12 +297,12 @@ class Metrics:
         self._store.points.put(account, region, component, None if job is None else job.id, named)
 
     def of_component(self, account: str, region: str, component: str, name: str) -> list[Sample]:
-        """What was put into a metric of a trial component."""
+        """Returns the samples that were put into a metric of a trial component."""
         return self._store.points.of_component(account, region, component, name)
 
 
 class Reports:
-    """What is said about jobs: the compile report, the doctor's findings, comparisons, the bill."""
+    """Reports on jobs: the compile report, the doctor's findings, comparisons, the bill."""
 
     def __init__(self, store: Store, data: Path, objects: ObjectStore, clock: Clock) -> None:
         self._store = store
@@ -307,7 +311,9 @@ class Reports:
         self._clock = clock
 
     def compiler(self, key: JobKey) -> CompilerReport | None:
-        """What compiling did for the job, so far or in all, or None if no worker has reported. Raises JobNotFound."""
+        """Returns what compiling did for the job, so far or in total. None if no worker has reported. Raises
+        JobNotFound.
+        """
         job = self._store.get(key)
         report = compile_reports.current(self._data, job)
         if report is None or report.final:
@@ -315,11 +321,11 @@ class Reports:
         return replace(report, findings=self._consult(job, report))
 
     def progress(self, key: JobKey) -> Progress:
-        """What the job's workers do now. Raises JobNotFound."""
+        """Returns what the job's workers do now. Raises JobNotFound."""
         return progress(compile_reports.current(self._data, self._store.get(key)))
 
     def findings(self, key: JobKey) -> Sequence[KeptFinding]:
-        """What the doctor finds in the job, as of now (docs/reference/doctor.md). JSON-ready. Raises JobNotFound."""
+        """Returns the doctor's findings as of now (docs/reference/doctor.md). JSON-ready. Raises JobNotFound."""
         job = self._store.get(key)
         report = compile_reports.current(self._data, job)
         if report is not None and report.final:
@@ -327,14 +333,14 @@ class Reports:
         return self._consult(job, report or CompilerReport())
 
     def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> Comparison:
-        """Jobs against the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
+        """Compares jobs with the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
         now_ms = self._clock.now_ms()
         measurements = Measurements(self._store, self._data, self._objects)
         jobs = [self._store.get(key) for key in keys]
         return comparing.compare([measurements.of(job, now_ms) for job in jobs], anyway=anyway)
 
     def bill(self, job: TrainingJob) -> Bill:
-        """What AWS would ask for the job, as of now."""
+        """Returns what AWS would charge for the job, as of now."""
         return bill(job, self._clock.now_ms())
 
     def _consult(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:

@@ -11,20 +11,20 @@ from pathlib import Path
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.model.file_systems import check_file_systems
 
-#: Hosts at the same time, unless more jobs than that may run.
+#: Hosts that may run at the same time, unless max_jobs is larger.
 DEFAULT_MAX_HOSTS = 8
-#: Where a cluster has them, and decides.
+#: On a cluster, the cluster decides.
 CLUSTER_MAX_HOSTS = 10_000
 DEFAULT_PORT = 4599
-#: Bytes; a compiled training step for a GPU is some megabytes.
+#: In bytes. A compiled training step for a GPU takes some megabytes.
 DEFAULT_COMPILE_CACHE = 5 * 1024**3
-#: Seconds, and bytes, of what ended jobs leave in their directories.
+#: Seconds, and bytes, for what ended jobs leave in their directories.
 DEFAULT_KEEP_FILES = 30 * 86_400
 DEFAULT_KEEP_FILES_SIZE = 20 * 1024**3
-#: Bytes of a host's output; AWS bounds nothing, and charges for it.
+#: Bytes of a host's output. AWS sets no limit, and charges for it.
 DEFAULT_LOG = 2 * 1024**3
 LEAST_LOG = 1024**2
-#: RFC 9110, 7.2: what a Host header may name, but for an address in brackets.
+#: RFC 9110, 7.2: names in a Host header, except an address in brackets.
 _HOST_NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", re.IGNORECASE)
 
 
@@ -36,9 +36,9 @@ class RuntimeChoice(str, Enum):
 
 
 class SlurmFiles(str, Enum):
-    """How the nodes of a cluster come to the files of their jobs."""
+    """How the nodes of a cluster get the files of their jobs."""
 
-    #: They see the data directory at the same place.
+    #: They see the data directory at the same path.
     SHARED = "shared"
     #: Through the endpoint's S3.
     S3 = "s3"
@@ -47,16 +47,16 @@ class SlurmFiles(str, Enum):
 class SlurmSize(str, Enum):
     """How many CPUs and how much memory a job asks a cluster for."""
 
-    #: Its instance type's, as far as a node has so much.
+    #: The values of its instance type, up to what a node has.
     INSTANCE = "instance"
-    #: What rules say, and otherwise what the cluster gives.
+    #: What the rules say, otherwise the cluster's default.
     NONE = "none"
 
 
 class SlurmTask(str, Enum):
     """What a node of a cluster runs for a host."""
 
-    #: The Python that sagelet runs in.
+    #: The Python that runs sagelet.
     PROCESS = "process"
     #: The job's image, with the node's Docker Engine.
     DOCKER = "docker"
@@ -68,7 +68,7 @@ class SlurmTask(str, Enum):
 class GpuPolicy(str, Enum):
     """What a job of a GPU instance type gets."""
 
-    #: Real GPUs where the host has enough, otherwise CPU workers that stand in, and the job says so.
+    #: Real GPUs if the host has enough. Otherwise CPU workers stand in, and the job says so.
     AUTO = "auto"
     #: Real GPUs or a CapacityError.
     REQUIRE = "require"
@@ -77,7 +77,7 @@ class GpuPolicy(str, Enum):
 
 
 def default_data_directory() -> Path:
-    """Raises SettingsError when there is no home directory."""
+    """Returns the default data directory. Raises SettingsError if there is no home directory."""
     configured = Path(os.environ.get("XDG_DATA_HOME", ""))
     if configured.is_absolute():
         return configured / "sagelet"
@@ -99,7 +99,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _check_host_name(name: str) -> None:
-    """Raises SettingsError for what no Host header names: a URL, a port, a pattern, the address of all interfaces."""
+    """Raises SettingsError for a text that is no host name: a URL, a port, a pattern, the address of all interfaces."""
     try:
         known = not ipaddress.ip_address(name).is_unspecified
     except ValueError:
@@ -113,55 +113,56 @@ def _check_host_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """Raises SettingsError, naming the setting, when one is wrong."""
+    """The settings of a server. Raises SettingsError for a wrong one, and names the setting."""
 
     data: Path = field(default_factory=default_data_directory)
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
-    #: Names and addresses besides localhost's that clients may put into Host, such as the service's in a compose file.
+    #: Names and addresses besides localhost's that clients may put into Host, such as a service's name in a compose
+    #: file.
     allowed_hosts: tuple[str, ...] = ()
     runtime: RuntimeChoice = RuntimeChoice.AUTO
     gpus: GpuPolicy = GpuPolicy.AUTO
-    #: Jobs that run at the same time; the others wait for capacity.
+    #: Jobs that run at the same time. The others wait for capacity.
     max_jobs: int = field(default_factory=default_max_jobs)
-    #: Hosts of all jobs at the same time, and so the most that one job can have. None: 8, or max_jobs if that is more.
+    #: Hosts of all jobs at the same time, and so the most hosts of one job. None: 8, or max_jobs if that is more.
     max_hosts: int | None = None
-    #: Seconds between SIGTERM and SIGKILL when a job is stopped; AWS gives 120.
+    #: Seconds between SIGTERM and SIGKILL when a job is stopped. AWS gives 120.
     stop_grace_seconds: int = 120
-    #: Share of the running time that managed spot training does not bill; AWS says up to 0.9.
+    #: Share of the running time that managed spot training does not bill. AWS says up to 0.9.
     spot_discount: float = 0.7
-    #: A job's RoleArn must be a role in IAM that SageMaker may assume.
+    #: True if a job's RoleArn must be a role in IAM that SageMaker may assume.
     enforce_iam: bool = False
-    #: SageMaker's operations that would compute something other than a training job succeed and do nothing.
+    #: True if SageMaker's operations that would compute something other than a training job succeed and do nothing.
     stubs: bool = False
-    #: Bytes of compiled programs that are kept from job to job; 0: none are.
+    #: Bytes of compiled programs that are kept from job to job. 0: none are kept.
     compile_cache_bytes: int = DEFAULT_COMPILE_CACHE
-    #: What stays of ended jobs; None: without end. See retention/gc.py.
+    #: What is kept of ended jobs. None for no limit. See retention/gc.py.
     keep_files_seconds: int | None = DEFAULT_KEEP_FILES
     keep_files_bytes: int | None = DEFAULT_KEEP_FILES_SIZE
     keep_jobs_seconds: int | None = None
-    #: Signatures are checked against the data directory's key pair, not only asked for.
+    #: True if signatures are checked against the data directory's key pair, on loopback, too.
     auth: bool = False
-    #: HTTPS, with a certificate that is made in the data directory.
+    #: True for HTTPS, with a certificate that is made in the data directory.
     tls: bool = False
-    #: Jobs find the data directory's hub in HF_ENDPOINT.
+    #: True if jobs find the data directory's hub in HF_ENDPOINT.
     hub: bool = True
-    #: TOML file with the user's own image rules; theirs come first.
+    #: TOML file with the user's own image rules, which come before sagelet's.
     image_rules: Path | None = None
-    #: By which name or address the nodes of a Slurm cluster reach this server; None: `host`.
+    #: The name or address at which the nodes of a Slurm cluster reach this server. None: `host`.
     slurm_address: str | None = None
     slurm_files: SlurmFiles = SlurmFiles.SHARED
     slurm_task: SlurmTask = SlurmTask.PROCESS
     slurm_size: SlurmSize = SlurmSize.INSTANCE
-    #: Patterns of local images whose containers keep a writable root file system, and of those that run as root where
-    #: the server is root. See model/confinement.py.
+    #: Patterns of local images whose containers keep a writable root file system, and of images that run as root if the
+    #: server is root. See model/confinement.py.
     writable_images: tuple[str, ...] = ()
     root_images: tuple[str, ...] = ()
-    #: Bytes that a container may print; a job that prints more ends.
+    #: Bytes that a container may print. A job that prints more is ended.
     log_bytes: int = DEFAULT_LOG
-    #: A directory of the nodes with the files of images.
+    #: A directory of the nodes with the images' files.
     slurm_images: Path | None = None
-    #: TOML file: which jobs go to which partition, account and QOS.
+    #: TOML file that says which jobs go to which partition, account and QOS.
     slurm_rules: Path | None = None
     #: Directories that stand in for file systems (EFS, FSx for Lustre), by FileSystemId.
     file_systems: Mapping[str, Path] = field(default_factory=dict)
@@ -193,14 +194,14 @@ class Settings:
             )
         if not self.auth and not _is_loopback(self.host):
             raise SettingsError(
-                f"--host {self.host}: whoever reaches this address could run code on this machine; "
+                f"--host {self.host}: anybody who reaches this address could run code on this machine; "
                 "add --auth, which lets in holders of the key pair only (and --tls, which hides what they send)"
             )
         check_file_systems(self.file_systems, self.data)
 
     @property
     def host_limit(self) -> int:
-        """See max_hosts; a cluster knows by itself how many hosts it has."""
+        """Returns the most hosts; see max_hosts. A cluster itself knows how many hosts it has."""
         if self.max_hosts is None and self.runtime is RuntimeChoice.SLURM:
             return CLUSTER_MAX_HOSTS
         return max(DEFAULT_MAX_HOSTS, self.max_jobs) if self.max_hosts is None else self.max_hosts

@@ -65,7 +65,7 @@ def test_two_of_a_kind_are_refused(server: SageletProcess, first: str, second: s
     others = [line for line in SIGNED if line.partition(":")[0].lower() not in names]
     status, text = asked(server, *others, first, second)
     assert status == 400, text
-    assert "is there twice" in text
+    assert "occurs twice" in text
 
 
 @pytest.fixture(scope="module")

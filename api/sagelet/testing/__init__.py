@@ -1,7 +1,7 @@
 """sagelet in tests of pipelines: servers of their own, training as a Python function, faults on purpose.
 
-`docs/how-to/test-your-pipeline.md` shows it. The pytest plugin (`plugin.py`) is there once sagelet is installed; what
-it gives tests is here for those that use no pytest. Nothing is loaded before it is used.
+`docs/how-to/test-your-pipeline.md` shows it. Installing sagelet installs the pytest plugin (`plugin.py`). This package
+has the same for tests without pytest. Nothing is loaded before it is used.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""This process as under `sagelet run`, for the time of a test."""
+"""Redirects this process for the time of a test, as `sagelet run` does."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,9 @@ def redirect(
     account: str = "123456789012",
     region: str = "us-east-1",
 ) -> None:
-    """Variables for child processes, clients of this process, and boto3's waiters, which look ten times a second."""
+    """Sets variables for child processes, redirects clients of this process, and makes boto3's waiters look ten times a
+    second.
+    """
     keys, authority = read_key_pair(data), ca_file(data)
     secret = SECRET if keys is None else keys.secret
     changes = redirection(
@@ -41,10 +43,10 @@ def redirect(
             monkeypatch.delenv(name, raising=False)
         else:
             monkeypatch.setenv(name, value)
-    # Assigned once so that pytest knows what to bring back.
+    # Assigned once, so that pytest knows what to restore.
     monkeypatch.setattr(botocore.session.Session, "create_client", botocore.session.Session.create_client)
     redirect_session(botocore.session.Session, endpoint)
-    # It has the credentials that the environment had when it was made.
+    # It keeps the credentials that the environment had when it was made.
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     _quicken(monkeypatch)
 

@@ -1,7 +1,7 @@
 """Fast-forward: the container of a job is a Python function of the test, and an hour's training takes no time.
 
-All else is sagelet as it is: the API and its checks, inputs and artifacts in S3, logs, metrics, statuses, spot,
-retries, bills. Only what runs the jobs and what tells the time are others (`sagelet_engine.simulation`).
+Everything else is the real sagelet: the API and its checks, inputs and artifacts in S3, logs, metrics, statuses, spot,
+retries, bills. Only the runtime and the clock are replaced (`sagelet_engine.simulation`).
 """
 
 import shutil
@@ -31,40 +31,40 @@ from sagelet_engine.simulation.pacemaker import Pacemaker
 if TYPE_CHECKING:
     import boto3
 
-#: Trains; returns the exit code, None being 0. An exception fails the job and becomes its FailureReason.
+#: Trains, and returns the exit code; None means 0. An exception fails the job and becomes its FailureReason.
 TrainingFunction = Callable[[Job], int | None]
 F = TypeVar("F", bound=TrainingFunction)
 ACCOUNT, REGION = "123456789012", "us-east-1"
 ENDED = ("Completed", "Failed", "Stopped")
-#: Any image is there.
+#: Every image counts as present.
 IMAGE_RULES = "[[rule]]\nname = 'function'\nmatch = '''(?s).*'''\nimage = '{uri}'\n"
-#: More than a test submits at once; a test of waiting for capacity sets max_jobs.
+#: More jobs than a test submits at once. A test of waiting for capacity sets max_jobs.
 MANY = 64
 
 
 class NotInTime(SageletError, AssertionError):
-    """A job did not get where the test waits for it."""
+    """A job did not get the status that the test waits for."""
 
 
 class TestClock:
     """The simulated time, as the test sees it."""
 
-    __test__ = False  # for pytest, which takes its name for a test's
+    __test__ = False  # For pytest, which would take its name for that of a test.
 
     def __init__(self, clock: SimulatedClock) -> None:
         self._clock = clock
 
     def now(self) -> datetime:
-        """In UTC."""
+        """Returns the time in UTC."""
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, timezone.utc)
 
     def advance(self, seconds: float) -> None:
-        """Lets so much time pass: jobs go on meanwhile."""
+        """Lets this much time pass. Jobs go on meanwhile."""
         self._clock.sleep(seconds)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Within it time passes only by `advance`, so that the test can act at a moment of its choice."""
+        """While the block lasts, time passes only by `advance`, so that the test can act at a chosen moment."""
         with self._clock.held():
             yield
 
@@ -72,16 +72,16 @@ class TestClock:
 class FastForward:
     """A server in this process, with its own port, data directory and time. Usable as a context manager.
 
-    moto's services, which answer what sagelet does not serve itself, are one for the whole process: they are emptied at
-    the start, and do not go together with moto's own `mock_aws`.
+    moto's services, which answer what sagelet does not serve itself, are shared by the whole process. They are emptied
+    at the start, and cannot be used together with moto's own `mock_aws`.
 
-    `options` are the fields of `sagelet_engine.settings.Settings`; `start` is what its clock shows at first (by default
-    now). Without `directory` it is a temporary one that goes with the server.
+    `options` are the fields of `sagelet_engine.settings.Settings`; `start` is the first time of its clock (by default
+    now). Without `directory` it has a temporary one, which is removed with the server.
     """
 
     def __init__(self, directory: Path | str | None = None, *, start: datetime | None = None, **options: Any) -> None:
         begin = start or datetime.now(timezone.utc)
-        # Whole seconds: AWS counts those, and durations come out as the test says them.
+        # Whole seconds, because AWS counts those. So durations are exactly those of the test.
         self._simulated = SimulatedClock(int(begin.timestamp()) * 1000)
         self.clock = TestClock(self._simulated)
         self._given = None if directory is None else Path(directory).absolute()
@@ -93,7 +93,7 @@ class FastForward:
     # --- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> "FastForward":
-        """Returns when the server answers. Raises SettingsError."""
+        """Starts the server, and returns when it answers. Raises SettingsError."""
         self.directory = self._given or Path(tempfile.mkdtemp(prefix="sagelet-test-"))
         self.directory.mkdir(parents=True, exist_ok=True)
         rules = self.directory / "image-rules.toml"
@@ -139,13 +139,13 @@ class FastForward:
         return self.directory / "data"
 
     def session(self, *, account: str = ACCOUNT, region: str = REGION) -> "boto3.Session":
-        """As `sagelet.connect`, with waiters that look ten times a second."""
+        """Does what `sagelet.connect` does, with waiters that look ten times a second."""
         from sagelet.connection import connect_to
 
         return connect_to(self.endpoint, account=account, region=region, data=self.data, quick_waiters=True)
 
     def faults(self, *, account: str = ACCOUNT, region: str = REGION) -> Faults:
-        """Faults for jobs that are there, and for calls."""
+        """Returns the faults of existing jobs, and of calls."""
         return Faults(self.endpoint, self.data, account=account, region=region)
 
     @overload
@@ -153,10 +153,10 @@ class FastForward:
     @overload
     def train(self, function: None = None, *, image: str = ..., job: str = ...) -> Callable[[F], F]: ...
     def train(self, function: F | None = None, *, image: str = "*", job: str = "*") -> F | Callable[[F], F]:
-        """The function that trains jobs from now on; also a decorator.
+        """Sets the function that trains jobs from now on. Also a decorator.
 
         `image` and `job` are patterns (`*pytorch-training*`, as file names have them) of the TrainingImage and the
-        TrainingJobName; of the functions that match a job the one given last trains it. Each host calls it.
+        TrainingJobName; if several functions match a job, the last one trains it. Each host calls it.
         """
 
         def take(given: F) -> F:
@@ -166,9 +166,9 @@ class FastForward:
         return take if function is None else take(function)
 
     def wait(self, job_name: str, *statuses: str, seconds: float = 60, region: str = REGION) -> dict[str, Any]:
-        """DescribeTrainingJob's answer, once the job has one of the statuses, primary or secondary.
+        """Waits until the job has one of the statuses, primary or secondary. Returns DescribeTrainingJob's answer.
 
-        Without statuses: once it has ended. Raises NotInTime, also when it ended otherwise.
+        Without statuses, waits for the job's end. Raises NotInTime, also if the job ended otherwise.
         """
         sagemaker = self._client("sagemaker", region)
         wanted, deadline = statuses or ENDED, time.monotonic() + seconds
@@ -183,7 +183,7 @@ class FastForward:
             Event().wait(0.02)
 
     def log(self, job_name: str, *, region: str = REGION) -> list[str]:
-        """The lines of a job's log by time. Empty if there are none yet."""
+        """Returns the lines of a job's log by time. Empty if there are none yet."""
         logs = self._client("logs", region)
         where = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamNamePrefix": f"{job_name}/"}
         try:
@@ -195,7 +195,7 @@ class FastForward:
     # --- inner ------------------------------------------------------------------------------------------------
 
     def _client(self, service: str, region: str) -> Any:
-        """Making one takes longer than a job."""
+        """Returns a client. Making one takes longer than a job."""
         if (service, region) not in self._clients:
             self._clients[service, region] = self.session(region=region).client(service)
         return self._clients[service, region]
@@ -203,11 +203,11 @@ class FastForward:
     @property
     def _running(self) -> Sagelet:
         if self._server is None:
-            raise SageletError("This server does not run: start() it, or use it as a context manager")
+            raise SageletError("This server is not running: start() it, or use it as a context manager")
         return self._server
 
     def _function_of(self, plan: LaunchPlan) -> Function:
-        """Raises ClientFault."""
+        """Returns the function of a plan. Raises ClientFault."""
         region, account, _ = plan.environment["TRAINING_JOB_ARN"].split(":", 5)[3:]
         record = self._running.engine.jobs.get(JobKey(account, region, plan.job_name))
         image = record.spec.image

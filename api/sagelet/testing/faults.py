@@ -1,4 +1,4 @@
-"""Faults on purpose, typed: what a job is to meet, as tags of CreateTrainingJob, or told to the server of the test.
+"""Faults on purpose, typed: as tags of CreateTrainingJob, or as calls to the server of the test.
 
 The engine's own words for them are in `sagelet_engine.model.faults` and `interruptions`.
 """
@@ -25,29 +25,29 @@ TIMEOUT_S = 60
 
 
 class FaultRefused(SageletError):
-    """The server did not take a fault: there is no such job, or it has ended."""
+    """The server refused a fault: there is no such job, or it has ended."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that a job is to meet. Made by the functions below."""
+    """A fault of a job. The functions below make them."""
 
     #: As in the tag `sagelet:fault`.
     word: str
 
 
 def slow_start(seconds: float) -> Fault:
-    """The instances take so long to come; so does every further start of the job."""
+    """The instances take this long to come, at every start of the job."""
     return Fault(f"starting:{_number(seconds)}")
 
 
 def insufficient_capacity(seconds: float) -> Fault:
-    """For so long EC2 has no capacity: the status message says so, and that it is tried again."""
+    """EC2 has no capacity for this long. The status message says so, and that AWS retries."""
     return Fault(f"insufficient-capacity:{_number(seconds)}")
 
 
 def unhealthy_instance(seconds: float) -> Fault:
-    """An instance is unhealthy, and to replace it takes so long."""
+    """An instance is unhealthy, and its replacement takes this long."""
     return Fault(f"unhealthy-instance:{_number(seconds)}")
 
 
@@ -57,21 +57,21 @@ def capacity_error() -> Fault:
 
 
 def internal_server_error(*, times: int | None = None, after: float | None = None) -> Fault:
-    """InternalServerError in the first `times` attempts, or in all if None, after so many seconds of Training.
+    """InternalServerError in the first `times` attempts, or in all if None, after `after` seconds of Training.
 
-    `after` None: as the attempt starts. Whether there is another attempt is up to the job's RetryStrategy.
+    `after` None: at the start of the attempt. The job's RetryStrategy decides whether there is another attempt.
     """
     count = "" if times is None else f":{times}"
     return Fault(f"internal-server-error{count}" + ("" if after is None else f"@{_number(after)}"))
 
 
 def throttled_describe(calls: int) -> Fault:
-    """The next so many DescribeTrainingJob calls for the job are answered with ThrottlingException."""
+    """The next `calls` DescribeTrainingJob calls for the job are answered with ThrottlingException."""
     return Fault(f"throttling:{calls}")
 
 
 def tags(*given: Fault, interrupt_after: Sequence[float] = ()) -> list[dict[str, str]]:
-    """For `Tags` of CreateTrainingJob. Raises FaultError, ScheduleError for numbers that make no sense.
+    """Returns `Tags` for CreateTrainingJob. Raises FaultError, ScheduleError for impossible numbers.
 
     `interrupt_after`: a managed spot job loses its instances after so many seconds of Training, one number an attempt.
     """
@@ -85,7 +85,7 @@ def tags(*given: Fault, interrupt_after: Sequence[float] = ()) -> list[dict[str,
 
 
 class Faults:
-    """Faults of one server, for jobs that are there and for calls."""
+    """Faults of one server, for existing jobs and for calls."""
 
     def __init__(self, endpoint: str, data: Path, *, account: str, region: str) -> None:
         """`data`: the server's data directory."""
@@ -94,29 +94,29 @@ class Faults:
         self._where = {"account": account, "region": region}
 
     def inject(self, job_name: str, *given: Fault) -> None:
-        """Takes the place of what the job was to meet before. Raises FaultRefused."""
+        """Sets a job's faults, in place of the former ones. Raises FaultRefused."""
         self._ask("PUT", self._job(job_name, "faults"), {"faults": _words(given)})
 
     def clear(self, job_name: str) -> None:
-        """The job meets nothing more. Raises FaultRefused."""
+        """Removes a job's faults. Raises FaultRefused."""
         self._ask("DELETE", self._job(job_name, "faults"))
 
     def interrupt(self, job_name: str) -> None:
-        """Takes the instances of a managed spot job away, now. Raises FaultRefused when it has none."""
+        """Takes away the instances of a managed spot job, now. Raises FaultRefused if it has none."""
         self._ask("POST", self._job(job_name, "interrupt"))
 
     def throttle(self, operation: str = "*", calls: int = 1, *, service: str = "sagemaker") -> None:
-        """The next so many calls of an operation (`DescribeTrainingJob`, `*`: any) get ThrottlingException.
+        """Throttles the next `calls` of an operation (`DescribeTrainingJob`; `*` for any) with ThrottlingException.
 
-        boto3 tries again by itself: `calls` has to be more than its attempts (5) for the caller to see one.
-        Raises FaultRefused for an operation or service that cannot be throttled.
+        boto3 tries again by itself, so `calls` must be more than its attempts (5) for the caller to see one. Raises
+        FaultRefused for an operation or service that cannot be throttled.
         """
         self._ask(
             "POST", "faults/throttling", {"operation": operation, "calls": calls, "service": service, **self._where}
         )
 
     def clear_throttling(self) -> None:
-        """No call is throttled any more, in any account."""
+        """Ends all throttling, in every account."""
         self._ask("DELETE", "faults/throttling")
 
     def _job(self, name: str, what: str) -> str:
@@ -144,12 +144,12 @@ def _explanation(error: HTTPError) -> str:
 
 
 def _words(given: Sequence[Fault]) -> str:
-    """Raises FaultError."""
+    """Returns the words of the tag. Raises FaultError."""
     words = " ".join(fault.word for fault in given)
     faults.parse(words)
     return words
 
 
 def _number(seconds: float) -> str:
-    """As the tag takes it: three decimals at most, and no exponent."""
+    """Formats a number for the tag: three decimals at most, and no exponent."""
     return f"{seconds:.3f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""What a training function gets: its job as the code in a container of SageMaker's finds it."""
+"""The argument of a training function: its job, as code in a container of SageMaker sees it."""
 
 import json
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ ROOT = "/opt/ml"
 
 @dataclass(frozen=True)
 class JobClock:
-    """The time of the job. Nothing takes time but what is said here."""
+    """The time of the job. Only these calls take time."""
 
     _host: FunctionHost
 
     def now(self) -> datetime:
-        """In UTC."""
+        """Returns the time in UTC."""
         return datetime.fromtimestamp(self._host.clock.now_ms() / 1000, timezone.utc)
 
     def advance(self, seconds: float) -> None:
-        """Trains for so long: what happens meanwhile (limits, interruptions, faults) happens on time.
+        """Trains for this long. Limits, interruptions and faults happen on time meanwhile.
 
-        Raises Terminated when the job is stopped, interrupted, or out of time.
+        Raises Terminated if the job is stopped, interrupted, or out of time.
         """
         if seconds < 0:
             raise ValueError(f"advance({seconds}): time does not go back")
@@ -39,7 +39,7 @@ class Job:
     """One host of a training job.
 
     Directories are those of this host on this machine (`/opt/ml/model` has another path here, which is why they are
-    attributes). Every method raises Terminated when the host was asked to end: catch it to save a checkpoint.
+    attributes). Every method raises Terminated if the host was asked to end. Catch it to save a checkpoint.
     """
 
     def __init__(self, record: TrainingJob, host: FunctionHost) -> None:
@@ -63,7 +63,9 @@ class Job:
 
     @property
     def attempt(self) -> int:
-        """From 1; more after a spot interruption, or an internal fault that was retried."""
+        """The number of the attempt, from 1. It grows after a spot interruption, or an internal fault that was
+        retried.
+        """
         return self._record.attempt
 
     @cached_property
@@ -78,22 +80,22 @@ class Job:
 
     @property
     def opt_ml(self) -> Path:
-        """What is /opt/ml in a container."""
+        """The directory that is /opt/ml in a container."""
         return self._host.host.opt_ml
 
     @property
     def model_dir(self) -> Path:
-        """Becomes model.tar.gz."""
+        """The directory that becomes model.tar.gz."""
         return self.opt_ml / "model"
 
     @property
     def output_data_dir(self) -> Path:
-        """Becomes output.tar.gz."""
+        """The directory that becomes output.tar.gz."""
         return self.opt_ml / "output/data"
 
     @cached_property
     def checkpoint_dir(self) -> Path | None:
-        """Goes to and comes from S3 as CheckpointConfig says, or None for a job without one."""
+        """The directory that is synced with S3 as CheckpointConfig says. None for a job without one."""
         if "CheckpointConfig" not in self.request:
             return None
         below: str = self._config("checkpointconfig")["LocalPath"].removeprefix(ROOT)
@@ -114,11 +116,11 @@ class Job:
         return self._host.plan.environment
 
     def print(self, *values: object, sep: str = " ") -> None:
-        """Prints to the job's log; metric definitions find their values in it. Raises Terminated."""
+        """Prints to the job's log. Metric definitions find their values in it. Raises Terminated."""
         self._host.say(sep.join(str(value) for value in values))
 
     def hang(self) -> None:
-        """Does nothing more until the job is stopped, interrupted or out of time. Raises Terminated then."""
+        """Does nothing more until the job is stopped, interrupted or out of time. Then raises Terminated."""
         self._host.sleep(float("inf"))
 
     def _config(self, name: str) -> dict[str, Any]:
@@ -127,7 +129,7 @@ class Job:
 
 
 def _decoded(value: str) -> Any:
-    """github.com/aws/sagemaker-training-toolkit, params.py: JSON where it is JSON."""
+    """Decodes like params.py of github.com/aws/sagemaker-training-toolkit: JSON if it is JSON."""
     try:
         return json.loads(value)
     except ValueError:

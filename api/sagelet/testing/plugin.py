@@ -1,8 +1,8 @@
-"""The pytest plugin: fixtures for tests of pipelines. Loaded with every pytest where sagelet is installed, so it loads
+"""The pytest plugin: fixtures for tests of pipelines. pytest always loads it if sagelet is installed, so it loads
 nothing itself.
 
 The scope of the servers is `--sagelet-scope` or the ini setting `sagelet_scope`: `session` unless one is set. Under
-pytest-xdist each worker has servers of its own, as each has ports and directories of its own.
+pytest-xdist each worker has its own servers, with their own ports and directories.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Scope:  # noqa: ARG001 - pytest passes both by name
-    """The scope of the server's fixtures."""
+    """Returns the scope of the server's fixtures."""
     scope: Scope = config.getoption("--sagelet-scope") or config.getini(SETTING) or "session"
     return scope
 
@@ -44,8 +44,8 @@ def _scope(fixture_name: str, config: pytest.Config) -> Scope:  # noqa: ARG001 -
 def sagelet_options() -> Mapping[str, Any]:
     """Settings of the server, to be overridden in a conftest: `{"max_jobs": 4, "gpus": "off"}`.
 
-    The names are those of `sagelet_engine.settings.Settings`. A fixture that overrides this one has a scope as wide as
-    the servers have (`@pytest.fixture(scope="session")`).
+    The names are those of `sagelet_engine.settings.Settings`. A fixture that overrides this one must have a scope as
+    wide as the servers' (`@pytest.fixture(scope="session")`).
     """
     return {}
 
@@ -75,7 +75,7 @@ def sagelet_session(sagelet_server: "Server") -> "boto3.Session":
 def sagelet_environment(sagelet_server: "Server", monkeypatch: pytest.MonkeyPatch) -> "Server":
     """Sends every AWS client that the test makes, or a program that it starts, to the server: `boto3.client("s3")`.
 
-    For pipelines that make their own clients. It is what `sagelet run` does, for the time of a test.
+    For pipelines that make their own clients. It does what `sagelet run` does, for the time of a test.
     """
     from sagelet.testing.environment import redirect
 
@@ -85,7 +85,7 @@ def sagelet_environment(sagelet_server: "Server", monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def sagelet_faults(sagelet_server: "Server") -> "Iterator[Faults]":
-    """Faults of the server, for jobs that are there and for calls. Nothing is throttled any more after the test."""
+    """Faults of the server, for existing jobs and for calls. After the test nothing is throttled."""
     faults = sagelet_server.faults()
     yield faults
     faults.clear_throttling()
@@ -95,7 +95,7 @@ def sagelet_faults(sagelet_server: "Server") -> "Iterator[Faults]":
 def sagelet_fast_forward(
     tmp_path_factory: pytest.TempPathFactory, sagelet_options: Mapping[str, Any]
 ) -> "Iterator[FastForward]":
-    """A `sagelet.testing.FastForward`: a server whose jobs are Python functions, in a time of its own."""
+    """A `sagelet.testing.FastForward`: a server whose jobs are Python functions, in simulated time."""
     from sagelet.testing.fast_forward import FastForward
 
     with FastForward(tmp_path_factory.mktemp("sagelet"), **sagelet_options) as server:

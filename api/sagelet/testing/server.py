@@ -1,4 +1,4 @@
-"""A server of a test's own: a port, a data directory and processes that nobody else has."""
+"""A server for a test, with its own port, data directory and processes."""
 
 import json
 import os
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from sagelet.testing.faults import Faults
 
-#: Seconds until a server that says nothing counts as failed; it takes one.
+#: Seconds after which a server that prints nothing counts as failed. It takes one second.
 START_TIMEOUT_S = 120.0
-#: Seconds that a server gets to end its jobs' processes.
+#: Seconds that a server has to end its jobs' processes.
 STOP_TIMEOUT_S = 60.0
 ACCOUNT, REGION = "123456789012", "us-east-1"
 
@@ -32,12 +32,12 @@ class ServerFailed(SageletError):
 
 
 class Server:
-    """A sagelet server in a process of its own, for as long as the test wants it.
+    """A sagelet server in a process of its own, until the test ends it.
 
     It trains with the process runtime unless `options` say otherwise. `options` are the fields of
     `sagelet_engine.settings.Settings` (max_jobs, gpus, stop_grace_seconds, ...). `directory` gets the server's data and
-    its log; without one it is a temporary directory that goes with the server. Usable as a context manager. When the
-    server goes, also because the tests were killed, its jobs' processes go.
+    its log. Without it there is a temporary directory, which is removed with the server. Usable as a context manager.
+    When the server ends, also because the tests were killed, its jobs' processes end.
     """
 
     def __init__(self, directory: Path | str | None = None, **options: Any) -> None:
@@ -50,7 +50,7 @@ class Server:
         self._endpoint = ""
 
     def start(self) -> "Server":
-        """Returns when the server answers. Raises ServerFailed, which shows what the server said."""
+        """Starts the server, and returns when it answers. Raises ServerFailed, which shows the server's output."""
         self.directory = self._given or Path(tempfile.mkdtemp(prefix="sagelet-test-"))
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = {**self._options, "data": self.data}
@@ -100,23 +100,23 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """What the server itself had to say: warnings and tracebacks."""
+        """The server's own output: warnings and tracebacks."""
         return self.directory / "server.log"
 
     def session(self, *, account: str = ACCOUNT, region: str = REGION) -> "boto3.Session":
-        """As `sagelet.connect`, with waiters that look ten times a second."""
+        """Does what `sagelet.connect` does, with waiters that look ten times a second."""
         from sagelet.connection import connect_to
 
         return connect_to(self.endpoint, account=account, region=region, data=self.data, quick_waiters=True)
 
     def faults(self, *, account: str = ACCOUNT, region: str = REGION) -> "Faults":
-        """Faults for jobs that are there, and for calls."""
+        """Returns the faults of existing jobs, and of calls."""
         from sagelet.testing.faults import Faults
 
         return Faults(self.endpoint, self.data, account=account, region=region)
 
     def _first_word(self, process: "subprocess.Popen[str]", settings: str) -> str:
-        """The endpoint."""
+        """Returns the endpoint from the server's first line."""
         _pipe(process.stdin).write(f"{settings}\n")
         _pipe(process.stdin).flush()
         with selectors.DefaultSelector() as selector:
@@ -135,7 +135,9 @@ class Server:
 
 
 def _environment() -> Mapping[str, str]:
-    """The server's: settings are given, never inherited from who develops with a server of their own."""
+    """Returns the server's environment. Settings are passed, never inherited from a developer with a server of their
+    own.
+    """
     return {name: value for name, value in os.environ.items() if not name.startswith("SAGELET_")}
 
 

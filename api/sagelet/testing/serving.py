@@ -1,7 +1,7 @@
-"""The server of a test, as a process: `python -m sagelet.testing.serving`. It goes when its standard input ends.
+"""Runs the server of a test as a process: `python -m sagelet.testing.serving`. It ends when its standard input ends.
 
-So it also goes when the tests are killed, and takes the hosts of its jobs with it: what `sagelet up` leaves running for
-the next server would run on for nobody. The first line of the input are the settings, as JSON.
+So it also ends when the tests are killed, and it ends the hosts of its jobs. `sagelet up` would leave them running for
+the next server, which never comes here. The first line of the input has the settings, as JSON.
 """
 
 import json
@@ -33,11 +33,11 @@ def main() -> NoReturn:
         sys.stdin.read()
     finally:
         server.stop()
-        # One runtime of `--runtime process`; Docker is asked where it may have started something.
+        # With `--runtime process` there is one runtime. Docker is only asked if it may have started something.
         process_only = settings.runtime is RuntimeChoice.PROCESS
         runtimes = [server.choice.runtime] if process_only else every_runtime(settings, SystemClock())
         end_hosts(settings.data, runtimes)
-    # Threads that load moto still would hold up the interpreter's end.
+    # Threads that still load moto would delay the interpreter's end.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
 """Authenticates requests: signatures against the key pair, keys of IAM and STS, and the sessions of jobs.
 
-Where signatures are not required (on loopback without `--auth`), any key is accepted, but not any session: whoever
-shows a job's session token is that job, and may do what its role may. A session of STS is checked and expires, too.
+Where signatures are not required (on loopback without `--auth`), any key is accepted, but not any session. A caller
+with a job's session token is that job, and may do what its role may. A session of STS is checked, and it expires.
 """
 
 import logging
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Authentication:
-    """`everywhere`: signatures are checked on loopback, too (`--auth`)."""
+    """Authenticates callers. `everywhere`: signatures are checked on loopback, too (`--auth`)."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Authentication:
         self._now = now
 
     def admit(self, call: Call, environ: Environ) -> Call:
-        """The call with its account, and with what it may do. Raises AwsError for a signature that does not hold."""
+        """Returns the call with its account and its permissions. Raises AwsError for an invalid signature."""
         if not (self._checks(environ) or is_session_token(call.token)):
             return call
         secret = self._verified(call, environ)
@@ -47,7 +47,7 @@ class Authentication:
         return replace(known, permit=lambda *what: self._permit(known, *what))
 
     def admit_to_control(self, call: Call, environ: Environ, *, public: bool) -> None:
-        """The control endpoints are the owner's. `public`: what everybody may see. Raises AwsError."""
+        """Admits the owner to the control endpoints. `public`: an endpoint that everybody may see. Raises AwsError."""
         if is_session_token(call.token):
             raise AccessDenied("The credentials of a training job or a role do not reach sagelet's control endpoints.")
         if not self._checks(environ) or (public and call.credential is None):
@@ -61,7 +61,9 @@ class Authentication:
             raise AccessDenied("sagelet's control endpoints take the key pair of its data directory, and no other key.")
 
     def admit_to_page(self, call: Call, environ: Environ) -> None:
-        """The pages are the owner's. A browser does not sign: where signatures are checked it has to log in."""
+        """Admits the owner to the pages. A browser does not sign, so it has to log in where signatures are checked.
+        Raises AwsError.
+        """
         if is_session_token(call.token):
             raise AccessDenied("The credentials of a training job or a role do not reach sagelet's pages.")
         environ[NEEDS_LOGIN] = self._checks(environ)
@@ -70,7 +72,7 @@ class Authentication:
         return self._everywhere or bool(environ.get(FROM_CONTAINERS) or environ.get(FROM_PAGE))
 
     def _verified(self, call: Call, environ: Environ) -> Secret:
-        """Whose key the request is signed with."""
+        """Returns the secret whose key signed the request."""
         assert call.credential is not None
         access_key, token = call.credential.access_key, call.token
         secret = self._callers.secret_of(call.credential, token)
@@ -112,7 +114,7 @@ def _arn(call: Call) -> str:
 
 
 def session_arn(job: Job) -> str:
-    """The caller that SageMaker's session of a job's role is."""
+    """Returns the ARN of the caller in SageMaker's session of a job's role."""
     role = job.spec.role
     partition = role.split(":")[1]
     return f"arn:{partition}:sts::{job.key.account}:assumed-role/{role.rpartition('/')[2]}/SageMaker"

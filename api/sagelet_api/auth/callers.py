@@ -14,26 +14,26 @@ from sagelet_engine.runtimes.slurm.file_sync.batches import is_staging_bucket, j
 
 #: Everybody may ask who they are, as on AWS.
 _NEEDS_NOTHING = "sts:GetCallerIdentity"
-#: They make keys that do not end, and a job does.
+#: These make keys that never end, while a job ends.
 _LASTING = ("iam:CreateAccessKey", "iam:UpdateAccessKey")
 
 
 @dataclass(frozen=True)
 class Secret:
-    """What a signature by an access key is checked with."""
+    """The secret that a signature is checked with, and whose it is."""
 
     secret: str = field(repr=False)
-    #: The session token that has to come with it; empty: none.
+    #: The session token that must come with it. Empty if none.
     token: str = field(default="", repr=False)
     account: str = DEFAULT_ACCOUNT
-    #: Whether the job that it belongs to has ended.
+    #: True if the job that it belongs to has ended.
     expired: bool = False
-    #: When the session that it belongs to ends.
+    #: The end of the session that it belongs to.
     expires_ms: int | None = None
-    #: The job that it belongs to, or that asked for the session that it belongs to.
+    #: The job that it belongs to, or that requested its session.
     job: Job | None = None
     session: StsSession | None = None
-    #: Whether it is the key pair's: the owner's.
+    #: True if it is the key pair's, so the owner's.
     owner: bool = False
 
 
@@ -41,7 +41,7 @@ class Sessions(Protocol):
     """The sessions of jobs."""
 
     def session(self, token: str) -> JobSession | None:
-        """The job that a session token belongs to."""
+        """Returns the job that a session token belongs to."""
         ...
 
 
@@ -49,16 +49,16 @@ class Iam(Protocol):
     """The users and roles of an account."""
 
     def secret_of(self, access_key: str) -> tuple[str, str] | None:
-        """Secret and account of a key that IAM gave to a user here."""
+        """Returns the secret and the account of a key that IAM gave to a user here."""
         ...
 
     def role_policies(self, arn: str) -> Sequence[str]:
-        """The policies of a role, inline and attached. Empty for a role that IAM does not know."""
+        """Returns the policies of a role, inline and attached. Empty for a role that IAM does not know."""
         ...
 
 
 class Callers:
-    """`keys`: the server's own. `enforce_iam`: a job may do what its role's policies allow, and nothing else."""
+    """Finds callers. `keys`: the server's own. `enforce_iam`: a job may only do what its role's policies allow."""
 
     def __init__(self, keys: KeyPair, sessions: Sessions, iam: Iam, *, enforce_iam: bool) -> None:
         self._keys = keys
@@ -67,9 +67,9 @@ class Callers:
         self._enforce = enforce_iam
 
     def secret_of(self, credential: Credential, token: str) -> Secret | None:
-        """None for a key that nobody here gave out.
+        """Returns the secret of an access key, or None for a key that nobody here gave out.
 
-        The key pair's secret signs for every account: a 12-digit access key names one, as it does without `--auth`.
+        The key pair's secret signs for every account: a 12-digit access key names the account, as without `--auth`.
         """
         keys = self._keys
         if is_job_token(token):
@@ -82,13 +82,13 @@ class Callers:
         return None if found is None else Secret(found[0], account=found[1])
 
     def is_limited(self, job: Job | None, session: StsSession | None) -> bool:
-        """Whether there is something that they may not do. An owner's session of a role is limited as IAM is asked."""
+        """True if there is something that the caller may not do. IAM's policies limit an owner's session of a role."""
         return job is not None or (session is not None and (self._enforce or session.policies is not None))
 
     def allows(self, job: Job | None, session: StsSession | None, action: str, resource: str) -> bool:
-        """Whether a caller reaches this: `s3:GetObject`, `arn:aws:s3:::bucket/key`.
+        """True if a caller may do this action, such as `s3:GetObject` on `arn:aws:s3:::bucket/key`.
 
-        A session that a job asked for may do nothing that the job may not.
+        A session that a job requested may do nothing that the job may not.
         """
         if action == _NEEDS_NOTHING:
             return True
@@ -107,7 +107,7 @@ class Callers:
             return False
         bucket, _, key = resource.partition(":::")[2].partition("/")
         if is_staging_bucket(bucket):
-            # Where its own hosts leave their files and find those for them, whatever its role is.
+            # The job's own hosts leave their files there and fetch theirs, whatever its role is.
             return bucket == staging_bucket(job.key.account) and job_may(action, key, job.launch_id)
         policies = [Policy.parse(text) for text in self._iam.role_policies(job.spec.role)]
         if not self._enforce:
@@ -130,5 +130,5 @@ class Callers:
         if not session.job_token:
             return secret
         asked = self._sessions.session(session.job_token)
-        # A job that is forgotten has ended.
+        # A forgotten job has ended.
         return None if asked is None else replace(secret, job=asked.job, expired=asked.job.terminal)

@@ -1,8 +1,8 @@
 """The origin at which a browser gets objects of S3: `s3.localhost`, on the port of the page.
 
 An object may be a page with scripts that a job wrote. On the origin of sagelet's own pages it could act as one of them.
-On another host name it does not get their cookie, which is for their name alone; another port would share the cookie.
-`s3.localhost` is path style, as `localhost` is: the same path is the same object.
+Another host name does not get their cookie, which is for their name alone. Another port would. `s3.localhost` is path
+style, as `localhost` is: the same path is the same object.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,17 +13,17 @@ from sagelet_api.protocol.header_rules import host_name, host_port, is_loopback
 from sagelet_engine.base.keys import KeyPair
 
 NAME = "s3.localhost"
-#: What the page's own origin may have been called when a URL was signed.
+#: Names that the page's own origin may have had when a URL was signed.
 _PAGE_NAMES = ("localhost", "127.0.0.1", "[::1]")
-#: Seconds that a URL for a browser opens its object.
+#: Seconds that a URL for a browser stays valid.
 LIFETIME = 60
-#: What every browser sends for an address, and no program does; Java says `text/html` for everything.
+#: Every browser sends this when it opens an address, and no program does. Java sends `text/html` for everything.
 _NAVIGATION = "application/xhtml+xml"
 _READS = ("GET", "HEAD")
 
 
 def is_read_by_browser(call: Call) -> bool:
-    """Whether a browser follows the URL of an object. It cannot sign: what is signed in a header is a program's."""
+    """True if a browser follows the URL of an object. A browser cannot sign; a signature in a header is a program's."""
     return (
         call.service == "s3"
         and call.method in _READS
@@ -33,15 +33,15 @@ def is_read_by_browser(call: Call) -> bool:
 
 
 def objects_host(host: str) -> str | None:
-    """Where a browser finds the objects of a server that it calls `host`, or None if it does not call it by a name of
-    this machine.
+    """Returns the host where a browser finds the objects of a server that it calls `host`. None if that is not a name
+    of this machine.
     """
     name = host_name(host)
     return f"{NAME}{host_port(host)}" if name == "localhost" or is_loopback(name) else None
 
 
 def move(environ: Environ, host: str, start_response: StartResponse) -> Iterable[bytes]:
-    """The answer to a browser that follows the URL of an object to our pages' origin."""
+    """Answers a browser that follows the URL of an object to the pages' origin."""
     location = f"{environ['wsgi.url_scheme']}://{host}{environ['REQUEST_URI']}"
     start_response(
         "307 Temporary Redirect",
@@ -51,7 +51,9 @@ def move(environ: Environ, host: str, start_response: StartResponse) -> Iterable
 
 
 def signed_hosts(call: Call, headers: Mapping[str, str]) -> list[str]:
-    """What Host may have been when the request was signed: a browser was moved here with a URL of the page's origin."""
+    """Returns what Host may have been when the request was signed. A browser may have been moved here with a URL of the
+    page's origin.
+    """
     host = headers.get("host", "")
     if host_name(host) != NAME or call.method not in _READS:
         return [host]
@@ -59,7 +61,7 @@ def signed_hosts(call: Call, headers: Mapping[str, str]) -> list[str]:
 
 
 def presigned(keys: KeyPair, origin: str, account: str, region: str, bucket: str, key: str) -> str:
-    """The URL of an object that opens for LIFETIME, on an origin of `objects_host`."""
+    """Returns the URL of an object, valid for LIFETIME, on an origin of `objects_host`."""
     from botocore.auth import S3SigV4QueryAuth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
@@ -71,7 +73,7 @@ def presigned(keys: KeyPair, origin: str, account: str, region: str, bucket: str
 
 
 def as_file(status: str, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The headers of an object that a browser saves and never shows, as whatever it is linked."""
+    """Returns the headers of an object that a browser always saves and never shows, however it is linked."""
     if not status.startswith("2"):
         return headers
     kept = [one for one in headers if one[0].lower() not in ("content-type", "content-disposition")]

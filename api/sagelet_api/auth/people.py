@@ -1,4 +1,4 @@
-"""Answers for people who look at the server with a browser or curl: text, with the way to the page.
+"""Answers people who look at the server with a browser or curlwith a text that names the page.
 
 An AWS client signs, or says in headers of its own who it is; it gets AWS's errors.
 """
@@ -10,16 +10,16 @@ from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import Call
 from sagelet_api.protocol.replies import Reply
 
-#: How programs begin their User-Agent that show what they get.
+#: Beginnings of the User-Agent of programs that show what they get.
 _PROGRAMS = ("curl/", "wget/", "httpie/")
-#: Begin headers, and parameters of a URL, of AWS's clients; a presigned URL that is garbled has some still.
+#: Beginnings of headers and of URL parameters of AWS's clients. A garbled presigned URL still has some of them.
 _OF_AWS = ("x-amz", "amz-sdk", "awsaccesskeyid", "signature")
-#: Characters of a path that are repeated to who asked for it.
+#: Characters of a path that are repeated in the answer.
 _LONGEST = 200
 
 
 def is_person(call: Call) -> bool:
-    """Whether somebody looks at the answer who has not signed, and whose program is no client of AWS's."""
+    """True if the caller has not signed and does not use a client of AWS's, so a person may read the answer."""
     names = (name.lower() for source in (call.headers, call.query) for name in source)
     return (
         call.credential is None
@@ -31,7 +31,7 @@ def is_person(call: Call) -> bool:
 
 
 def way_to_page(call: Call, origin: str) -> Reply:
-    """The answer to a path that has no page. `origin`: of the pages, `http://localhost:4599`."""
+    """Returns the answer to a path that has no page. `origin`: of the pages, `http://localhost:4599`."""
     path = call.path.encode("latin-1", "replace").decode("utf-8", "replace")
     at_root = path == "/"
     first = "sagelet runs here." if at_root else f"sagelet has no page at {_shown(path)}."
@@ -55,6 +55,6 @@ def _text(status: int, text: str) -> Reply:
 
 
 def _shown(path: str) -> str:
-    """Without what a terminal obeys, or what turns the direction of text around: `[U+001B]`."""
+    """Returns the text with `[U+001B]` for characters that a terminal obeys or that reverse the direction of text."""
     cut = path if len(path) <= _LONGEST else f"{path[:_LONGEST]}..."
     return "".join(char if char.isprintable() else f"[U+{ord(char):04X}]" for char in cut)

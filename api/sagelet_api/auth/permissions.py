@@ -1,4 +1,4 @@
-"""Evaluates IAM policies, as far as the credentials of jobs need it, and has the policy of every job.
+"""Evaluates IAM policies as far as the credentials of jobs need it, and holds the policy of every job.
 
 Conditions are not evaluated: a statement with a condition allows nothing, and denies what it names. Resources count for
 S3 and for roles that are assumed or passed. For other services an allowing statement about any resource allows, and a
@@ -34,7 +34,7 @@ _S3_ACTIONS = {
     "ListMultipartUploads": "ListBucketMultipartUploads",
     "DeleteObjects": "DeleteObject",
 }
-#: Actions whose resource is known when they are authorised.
+#: Actions whose resource is known when they are authorized.
 _EXACT = ("s3:", "sts:AssumeRole", "iam:PassRole")
 
 
@@ -86,7 +86,7 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> "Policy":
-        """What is no policy allows nothing."""
+        """Parses a policy. A malformed policy allows nothing."""
         try:
             document = json.loads(text)
         except ValueError:
@@ -96,9 +96,9 @@ class Policy:
 
 
 def action_of(service: str, operation: str) -> str:
-    """`logs`, `PutLogEvents` -> `logs:PutLogEvents`.
+    """Returns the action: `logs`, `PutLogEvents` -> `logs:PutLogEvents`.
 
-    An operation that only the route tells is `?`, which no policy names: `*` alone has it.
+    An operation that only its route identifies is `?`. No policy names it, so only `*` allows it.
     """
     if service == "s3":
         operation = _S3_ACTIONS.get(operation, operation)
@@ -106,12 +106,12 @@ def action_of(service: str, operation: str) -> str:
 
 
 def resource_of(call: Call) -> str:
-    """What an operation of any service but S3 is about, as far as policies are asked: all that the account has."""
+    """Returns the resource of an operation of any service but S3, as policies see it: all that the account has."""
     return f"arn:aws:{call.service}:{call.region}:{call.account}:*"
 
 
 def allows(policies: Sequence[Policy], action: str, resource: str) -> bool:
-    """IAM's rule: a denial wins, and what nothing allows is denied."""
+    """Applies IAM's rule: a denial wins, and what nothing allows is denied."""
     statements = [one for policy in policies for one in policy.statements if one.actions.names(action, fold=True)]
     exact = action.startswith(_EXACT)
     if any(
@@ -129,13 +129,13 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _listed(value: Any) -> list[Any]:
-    """IAM writes a list of one as the one."""
+    """Returns a list. IAM writes a list of one item as the item."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
 #: What a job's role needs (docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-roles.html, "CreateTrainingJob API:
 #: Execution Role Permissions"), with what AmazonSageMakerFullAccess has for S3 objects and for experiments, which
-#: training scripts use. Not in it: starting, changing or seeing jobs, roles and users.
+#: training scripts use. It does not allow starting, changing or seeing jobs, roles and users.
 TRAINING_POLICY_TEXT = json.dumps(
     {
         "Version": "2012-10-17",

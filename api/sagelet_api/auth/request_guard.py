@@ -1,14 +1,15 @@
-"""Decides which requests may come in at all, before anybody asks whose they are.
+"""Decides which requests may come in at all, before their callers are identified.
 
 sagelet starts containers, so a web page that reaches it through a visitor's browser would run code on the visitor's
-machine. Three rules keep pages out, whatever they send. The request is signed: a page cannot sign without reading the
-key file, and a header that it adds makes the browser ask first, which nothing here ever answers. Its Host is one of our
-names: else a page could rebind its own domain name to 127.0.0.1 and be same-origin. And it does not come from another
-site: browsers say so in Origin and Sec-Fetch-Site, which no script can change. No CORS header is ever sent. The rules
-follow the Fetch Metadata policy (https://web.dev/articles/fetch-metadata).
+machine. Three rules keep pages out, whatever they send. First, the request is signed. A page cannot sign without
+reading the key file. If it adds a header, the browser asks for permission first, and nothing here ever answers that.
+Second, Host is one of the server's names. Otherwise a page could rebind its own domain name to 127.0.0.1 and be
+same-origin. Third, the request does not come from another site. Browsers say so in Origin and Sec-Fetch-Site, which no
+script can change. No CORS header is ever sent. The rules follow the Fetch Metadata policy
+(https://web.dev/articles/fetch-metadata).
 
-Names in front of ours (`s3.localhost`, `BUCKET.localhost`) are the origins of objects, which may contain scripts. A
-browser reads objects there, with a URL that is signed where a page has the link, and does nothing else.
+Subdomains of the server's names (`s3.localhost`, `BUCKET.localhost`) are the origins of objects, which may contain
+scripts. A browser may only read objects there, with a URL that is signed where a page links to it.
 """
 
 from collections.abc import Iterable
@@ -26,20 +27,21 @@ _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
 
 class RequestGuard:
-    """Decides who comes in. `names`: addresses and names beside LOCAL_NAMES that clients may use as Host.
+    """Decides who may come in. `names`: addresses and names besides LOCAL_NAMES that clients may use as Host.
 
-    Without `authentication` any key opens.
+    Without `authentication` any key is accepted.
     """
 
     def __init__(self, names: Iterable[str] = (), authentication: Authentication | None = None) -> None:
         self._authentication = authentication
         given = {name.strip("[]").lower().rstrip(".") for name in names}
         self._names = LOCAL_NAMES | given - _ANY_ADDRESS
-        # An address as Host cannot be rebound; who listens everywhere is reached by any address of the machine.
+        # An address as Host cannot be rebound. A server that listens everywhere is reached at any address of the
+        # machine.
         self._any_address = bool(given & _ANY_ADDRESS)
 
     def check_origin(self, call: Call) -> None:
-        """Raises AccessDenied unless Host is the server's and no other site is behind the request."""
+        """Raises AccessDenied unless Host is the server's and the request comes from no other site."""
         host = call.headers.get("host", "")
         name = host_name(host)
         if not self._is_ours(name):
@@ -57,15 +59,16 @@ class RequestGuard:
             raise AccessDenied(f"Sec-Fetch-Site is {site!r}: web pages of other sites may not call sagelet.")
 
     def admit(self, call: Call, environ: Environ) -> Call:
-        """The call with who makes it. Raises AwsError unless the request is signed, or a presigned URL."""
+        """Returns the call with its caller. Raises AwsError unless the request is signed or its URL is presigned."""
         if call.credential is None:
             raise MissingAuthenticationToken(
                 "Missing Authentication Token: sign the request (`sagelet run` brings a key) or presign its URL."
             )
         if call.service != "s3" and call.headers.get("sec-fetch-mode") == "navigate":
-            # A link that somebody is talked into opening names an operation of the Query protocol: CreateUser, say.
+            # Someone may be talked into opening a link that names an operation of the Query protocol, for example
+            # CreateUser.
             raise AccessDenied("A browser is shown objects and pages, and calls no other operation: use an SDK.")
-        # A page's link: only sagelet's pages know the key pair, which signs whether or not others have to.
+        # A link of a page. Only sagelet's pages know the key pair, and it signs even if others need not sign.
         environ[FROM_PAGE] = self.is_apart(call) and call.headers.get("sec-fetch-site", "none") != "none"
         return call if self._authentication is None else self._authentication.admit(call, environ)
 
@@ -75,7 +78,9 @@ class RequestGuard:
             self._authentication.admit_to_control(call, environ, public=public)
 
     def check_page(self, call: Call, environ: Environ) -> None:
-        """For the pages: what changes something comes from one of them, which a browser says in Origin."""
+        """Checks a request for the pages. A request that changes something must come from a page, which a browser says
+        in Origin.
+        """
         if call.method not in ("GET", "HEAD") and "origin" not in call.headers:
             raise AccessDenied(
                 "Only sagelet's own pages may ask for this: a request without Origin comes from no page."
@@ -84,15 +89,17 @@ class RequestGuard:
             self._authentication.admit_to_page(call, environ)
 
     def elsewhere(self, call: Call) -> str | None:
-        """The host that a browser is sent to for an object, or None if the request is answered here."""
+        """Returns the host that a browser is sent to for an object, or None if the request is answered here."""
         return objects_host(call.headers.get("host", "")) if self.shows_here(call) else None
 
     def shows_here(self, call: Call) -> bool:
-        """Whether a browser would show an object on the origin of our pages."""
+        """True if a browser would show an object on the origin of the pages."""
         return is_read_by_browser(call) and not self.is_apart(call)
 
     def is_apart(self, call: Call) -> bool:
-        """Whether Host is a subdomain of a name of the server: S3's virtual-host style, and not the pages' origin."""
+        """True if Host is a subdomain of a name of the server: S3's virtual-host style, which is not the pages'
+        origin.
+        """
         name = host_name(call.headers.get("host", ""))
         return name not in self._names and not is_address(name)
 
@@ -106,16 +113,16 @@ class RequestGuard:
 
 
 def accepts_page(call: Call) -> bool:
-    """Whether a browser asks for something to show: it says so, and no SDK does."""
+    """True if a browser asks for something to show. It says so, and no SDK does."""
     return call.method in ("GET", "HEAD") and "text/html" in call.headers.get("accept", "")
 
 
 def guarded(call: Call, start_response: StartResponse, *, file: bool) -> StartResponse:
-    """A start_response that drops the CORS headers that moto adds for S3 buckets with a CORS configuration, and gives
-    every answer a request id.
+    """Returns a start_response that gives every answer a request id and drops CORS headers.
 
-    What a browser shows that is no page of ours (an object in S3, behind a presigned URL) has no scripts: it is in a
-    sandbox. `file`: it would be of our pages' origin, and is not shown at all.
+    moto adds those for S3 buckets with a CORS configuration. An object that a browser shows (in S3, behind a presigned
+    URL) is in a sandbox and runs no scripts. `file`: it would be of the pages' origin, so the browser saves it instead
+    of showing it.
     """
 
     def start(status: str, headers: list[tuple[str, str]], *rest: object) -> object:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import Call, Protocol
 
-#: How far the clocks of client and server may be apart: S3 and the others.
+#: Seconds by which the clocks of client and server may differ, for S3 and for the others.
 S3_SKEW, SKEW = timedelta(minutes=15), timedelta(minutes=5)
 BASIC = "%Y%m%dT%H%M%SZ"
 _ISO = "%Y-%m-%dT%H:%M:%SZ"
@@ -18,7 +18,7 @@ _DIFFERS = "The request signature we calculated does not match the signature you
 
 
 class Refused(AwsError):
-    """`details` become elements of their own in S3's errors."""
+    """An AWS error. `details` become elements of their own in S3's errors."""
 
     def __init__(self, code: str, status: int, message: str, **details: object) -> None:
         super().__init__(message)
@@ -80,7 +80,7 @@ def _invalid(call: Call, message: str) -> Refused:
 
 
 def skewed(call: Call, signed: datetime, now: datetime) -> Refused:
-    """The request was signed too long ago, or in the future."""
+    """Returns the error of a request that was signed too long ago, or in the future."""
     if call.protocol is Protocol.S3:
         return Refused(
             "RequestTimeTooSkewed",
@@ -112,7 +112,7 @@ def url_expired(call: Call, expires: int, end: datetime, now: datetime) -> Refus
 
 
 def incomplete(call: Call, what: str, *, presigned: bool) -> Refused:
-    """A part of the signature is missing or garbled."""
+    """Returns the error of a signature that lacks a part, or has a garbled one."""
     if call.protocol is Protocol.S3:
         code = "AuthorizationQueryParametersError" if presigned else "AuthorizationHeaderMalformed"
         return Refused(code, 400, f"The authorization {'query' if presigned else 'header'} is malformed; {what}")
@@ -121,7 +121,7 @@ def incomplete(call: Call, what: str, *, presigned: bool) -> Refused:
 
 
 def other_version(call: Call) -> Refused:
-    """Signature version 2, or 4A."""
+    """Returns the error for signature version 2, or 4A."""
     message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."
     if call.protocol is Protocol.S3:
         return Refused("InvalidRequest", 400, message)
@@ -129,7 +129,9 @@ def other_version(call: Call) -> Refused:
 
 
 def unsigned_headers(call: Call, names: list[str]) -> Refused:
-    """`host` and all `x-amz-*` must be signed, or others could change what the request means."""
+    """Returns the error for unsigned headers. `host` and all `x-amz-*` must be signed, or others could change what the
+    request means.
+    """
     if call.protocol is Protocol.S3:
         message = "There were headers present in the request which were not signed"
         return Refused("AccessDenied", 403, message, HeadersNotSigned=", ".join(names))
@@ -137,7 +139,7 @@ def unsigned_headers(call: Call, names: list[str]) -> Refused:
 
 
 def not_authorized(call: Call, caller: str, action: str, resource: str) -> Refused:
-    """IAM's text ("Troubleshoot access denied error messages", IAM user guide)."""
+    """Returns the error with IAM's text ("Troubleshoot access denied error messages", IAM user guide)."""
     message = (
         f"User: {caller} is not authorized to perform: {action} on resource: {resource} "
         f"because no identity-based policy allows the {action} action"

@@ -1,7 +1,7 @@
-"""Checks Signature Version 2 of S3 with botocore's own signer. boto3's presigned URLs have it unless told otherwise.
+"""Checks Signature Version 2 of S3 with botocore's own signer. boto3 presigns URLs with it by default.
 
-Source: docs.aws.amazon.com/AmazonS3/latest/userguide/RESTAuthentication.html. The body is not signed. Of the query only
-what changes the operation or the answer is signed.
+Source: docs.aws.amazon.com/AmazonS3/latest/userguide/RESTAuthentication.html. The body is not signed. Only the parts of
+the query that change the operation or the answer are signed.
 """
 
 import hmac
@@ -17,7 +17,7 @@ from sagelet_api.protocol.calls import Call, Environ, Protocol
 
 
 def is_version_2(call: Call) -> bool:
-    """Whether it is S3's, in a header or a presigned URL."""
+    """True if the request has S3's version 2, in a header or a presigned URL."""
     if call.protocol is not Protocol.S3:
         return False
     return call.headers.get("authorization", "AWS ").startswith("AWS ") and (
@@ -26,12 +26,12 @@ def is_version_2(call: Call) -> bool:
 
 
 def check_version_2(call: Call, environ: Environ, secret: Secret, now: datetime) -> None:
-    """Raises AwsError unless the signature holds, and its time is now."""
+    """Raises AwsError unless the signature is valid and its time is now."""
     presigned = "authorization" not in call.headers
     headers = sent_headers(call, environ)
     _refuse_unsigned(call)
     if presigned:
-        # Presigned URLs of botocore's carry them in the query.
+        # botocore's presigned URLs carry them in the query.
         taken = {name.lower(): value for name, value in call.query.items()}
         headers = {**{k: v for k, v in taken.items() if k.startswith("x-amz-") or k == "content-md5"}, **headers}
         date, given = call.query.get("Expires", ""), call.query.get("Signature", "")
@@ -47,12 +47,14 @@ def check_version_2(call: Call, environ: Environ, secret: Secret, now: datetime)
 
 
 def _refuse_unsigned(call: Call) -> None:
-    """What makes another operation of a request has to be signed, and this version knows S3 of ten years ago."""
+    """Raises AwsError for unsigned parts that select another operation. This version covers S3 as it was ten years
+    ago.
+    """
     from botocore.auth import HmacV1Auth
 
     from sagelet_api.protocol.s3.request import selecting
 
-    # Both listings of a bucket need the same permission, and botocore signs the newer one so.
+    # Both listings of a bucket need the same permission, and botocore signs the newer one like this.
     loose = (selecting() & call.query.keys()) - {*HmacV1Auth.QSAOfInterest, "list-type"}
     if loose:
         raise errors.unsigned_headers(call, sorted(loose))

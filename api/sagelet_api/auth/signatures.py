@@ -38,13 +38,13 @@ class Claim:
     signature: str
     #: `20260131T120000Z`.
     timestamp: str
-    #: Seconds that a presigned URL lives, or None for a header.
+    #: Seconds that a presigned URL is valid. None for a header.
     expires: int | None
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A signature that was right, and what the chunks of its body are signed on from (`chunk_signatures.py`)."""
+    """A valid signature, and what the chunks of the body need for theirs (`signed_bodies.py`)."""
 
     claim: Claim
     signer: Any
@@ -52,7 +52,7 @@ class Checked:
 
 
 def read_claim(call: Call) -> Claim:
-    """Raises AwsError for a signature that is incomplete, or of another version."""
+    """Reads the claim. Raises AwsError for a signature that is incomplete or of another version."""
     header = call.headers.get("authorization")
     if header is None:
         fields = {name: call.query.get(f"X-Amz-{name}", "") for name in _NEEDED}
@@ -82,11 +82,11 @@ def read_claim(call: Call) -> Claim:
 
 
 def check_time(call: Call, claim: Claim, now: datetime) -> None:
-    """Raises AwsError for a request from another time, or a presigned URL that is over."""
+    """Raises AwsError for a request from another time, or an expired presigned URL."""
     try:
         signed = datetime.strptime(claim.timestamp, errors.BASIC).replace(tzinfo=timezone.utc)
     except ValueError as error:
-        raise errors.incomplete(call, "X-Amz-Date is no time.", presigned=claim.expires is not None) from error
+        raise errors.incomplete(call, "X-Amz-Date is not a time.", presigned=claim.expires is not None) from error
     skew = errors.S3_SKEW if call.protocol is Protocol.S3 else errors.SKEW
     if signed > now + skew or (claim.expires is None and signed < now - skew):
         raise errors.skewed(call, signed, now)
@@ -95,7 +95,7 @@ def check_time(call: Call, claim: Claim, now: datetime) -> None:
 
 
 def check(call: Call, environ: Environ, claim: Claim, secret: Secret, payload: str) -> Checked:
-    """`payload`: the SHA-256 of the body in hex, or what stands for it. Raises AwsError."""
+    """Checks the signature. `payload`: the SHA-256 of the body in hex, or what stands for it. Raises AwsError."""
     headers = sent_headers(call, environ)
     _check_coverage(call, claim, headers)
     refusals: list[AwsError] = []
@@ -117,14 +117,14 @@ def _is_same(wanted: str, given: str) -> bool:
 def _expires(call: Call) -> int:
     text = call.query.get("X-Amz-Expires", "")
     if call.protocol is not Protocol.S3 and not text:
-        return 900  # STS presigns without: Kubernetes' tokens have 60, botocore 3600.
+        return 900  # STS presigns without one. Kubernetes' tokens have 60, botocore 3600.
     if not re.fullmatch(r"\d{1,6}", text, re.ASCII) or not 1 <= int(text) <= MAX_EXPIRES:
         raise errors.incomplete(call, "X-Amz-Expires must be between 1 and 604800 seconds.", presigned=True)
     return int(text)
 
 
 def sent_headers(call: Call, environ: Environ) -> dict[str, str]:
-    """Names in lower case; values as text, which is UTF-8 on the wire where it is not ASCII."""
+    """Returns the headers by names in lower case. Values are text, which is UTF-8 on the wire unless it is ASCII."""
     sent: Mapping[str, str] = environ.get("sagelet.headers") or call.headers
     return {name: _text(value) for name, value in sent.items()}
 
@@ -154,7 +154,7 @@ def _signer(call: Call, environ: Environ, claim: Claim, secret: Secret, headers:
     base: Any = S3SigV4Auth if claim.service in ("s3", "s3express") else SigV4Auth
 
     class Signer(base):  # type: ignore[misc]
-        """Takes the headers that the client signed, where botocore would choose some."""
+        """A signer of the headers that the client signed, instead of those that botocore would choose."""
 
         def headers_to_sign(self, request: Any) -> Any:  # noqa: ARG002 - botocore's  # noqa: ARG002 - botocore's
             chosen = HTTPHeaders()
@@ -169,7 +169,7 @@ def _signer(call: Call, environ: Environ, claim: Claim, secret: Secret, headers:
 
 
 def signed_url(call: Call, environ: Environ) -> str:
-    """As it was sent, without the signature itself."""
+    """Returns the URL as it was sent, without the signature itself."""
     target: str = environ.get("REQUEST_URI") or call.path
     path, _, query = target.partition("?")
     parts = [part for part in query.split("&") if part and not part.startswith("X-Amz-Signature=")]

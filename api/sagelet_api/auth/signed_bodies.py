@@ -19,9 +19,9 @@ _EMPTY = hashlib.sha256().hexdigest()
 
 
 def payload_of(call: Call, environ: Environ, claim: Claim, limit: int) -> str:
-    """What the canonical request ends with. Bodies of other services than S3 are read, up to `limit` bytes.
+    """Returns the last part of the canonical request. Reads bodies of services other than S3, up to `limit` bytes.
 
-    An object's bytes stay in the stream: `protect` sees to them. Raises AwsError.
+    An object's bytes stay in the stream, where `protect` checks them. Raises AwsError.
     """
     if call.protocol is not Protocol.S3:
         body = read_body(environ, limit)
@@ -41,7 +41,7 @@ def payload_of(call: Call, environ: Environ, claim: Claim, limit: int) -> str:
 
 
 def protect(call: Call, environ: Environ, payload: str, checked: Checked) -> None:
-    """Sees to it that S3's handlers read the bytes that were signed, or an error."""
+    """Makes S3's handlers read exactly the bytes that were signed, or get an error."""
     if call.protocol is not Protocol.S3:
         return
     if payload in _SIGNED_CHUNKS:
@@ -51,14 +51,14 @@ def protect(call: Call, environ: Environ, payload: str, checked: Checked) -> Non
 
 
 def _length(environ: Environ) -> int | None:
-    """Bytes to come, or None if the client does not say."""
+    """Returns the bytes to come, or None if the client does not say."""
     if "HTTP_TRANSFER_ENCODING" in environ:
         return None
     return int(environ.get("CONTENT_LENGTH") or 0)
 
 
 class HashedBody:
-    """A stream that ends in an error when its bytes are not those of a SHA-256."""
+    """A stream that ends in an error if its bytes do not have the given SHA-256."""
 
     def __init__(self, source: Any, length: int | None, expected: str) -> None:
         self._source = source
@@ -71,12 +71,12 @@ class HashedBody:
 
     @property
     def remaining(self) -> int:
-        """As of cheroot's streams: bytes that were not read."""
+        """Returns the bytes that were not read yet, as cheroot's streams do."""
         left: int = getattr(self._source, "remaining", 0)
         return left
 
     def read(self, size: int = -1) -> bytes:
-        """Raises Refused with the last bytes."""
+        """Reads bytes. Raises Refused with the last ones."""
         if self._left is not None:
             size = self._left if size is None or size < 0 else min(size, self._left)
             if not size:
@@ -91,7 +91,7 @@ class HashedBody:
         self._digest.update(data)
         if self._left is not None:
             self._left -= len(data)
-        # A body that is cut short is found where its length is known.
+        # The code that knows the length finds a body that is cut short.
         if self._left == 0 or (self._left is None and not data):
             self._compare()
 
@@ -118,7 +118,7 @@ class HashedBody:
 
 
 class ChunkSignatures:
-    """Each chunk of an aws-chunked body is signed, and its signature covers the one before."""
+    """The signatures of an aws-chunked body. Each chunk is signed, and its signature covers the one before."""
 
     def __init__(self, call: Call, checked: Checked) -> None:
         self._call = call
@@ -126,11 +126,13 @@ class ChunkSignatures:
         self._previous = checked.claim.signature
 
     def check_chunk(self, sha256: str, given: str) -> None:
-        """Raises Refused unless the chunk of this hash (hex) has this signature."""
+        """Raises Refused unless the chunk with this hash (hex) has this signature."""
         self._check("PAYLOAD", f"{_EMPTY}\n{sha256}", given)
 
     def check_trailers(self, trailers: str, given: str) -> None:
-        """`trailers`: `name:value\\n` each, in the order in which they came."""
+        """Raises Refused unless the trailers have this signature. `trailers`: `name:value\n` each, in the order in
+        which they came.
+        """
         self._check("TRAILER", hashlib.sha256(trailers.encode()).hexdigest(), given)
 
     def _check(self, kind: str, what: str, given: str) -> None:

@@ -1,6 +1,6 @@
-"""`sagelet artifacts`: what a job leaves in S3, listed and brought here.
+"""`sagelet artifacts`: lists and downloads what a job leaves in S3.
 
-What a job wrote is hostile, its keys and its archives too: nothing lands outside the directory asked for.
+What a job wrote is hostile, including its keys and its archives. Nothing lands outside of the given directory.
 """
 
 import errno
@@ -36,7 +36,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NotSafe(SageletError):
-    """The name or the archive would land elsewhere, or is damaged."""
+    """The name or the archive would land outside of the directory, or is damaged."""
 
 
 class NoRoom(SageletError):
@@ -48,7 +48,7 @@ class Artifact:
     kind: str
     bucket: str
     key: str
-    #: Below the directory that `get` fills: `model.tar.gz`, `checkpoints/step-10.pt`. The job's words.
+    #: The path below the directory that `get` fills: `model.tar.gz`, `checkpoints/step-10.pt`. The job chose the words.
     name: str
     size: int
     modified: datetime
@@ -116,10 +116,10 @@ def get(
     as_json: bool,
     server: Server,
 ) -> None:
-    """Bring what a job left to this machine.
+    """Download what a job left.
 
     It prints the files that it has written, one a line in a pipe. An object whose name would lead out of the directory
-    is left out, and so is an archive with such a member (--unpack): the rest comes, and the exit code is 1.
+    is left out, and so is an archive with such a member (--unpack). The others are downloaded, and the exit code is 1.
     """
     aws = Aws(server)
     described = describe(aws, server, job)
@@ -158,13 +158,13 @@ def _artifacts(aws: Aws, job: Job) -> Iterator[Artifact]:
 
 
 def _objects(aws: Aws, prefix: S3Uri) -> Iterator[dict[str, Any]]:
-    """Without the keys that stand for directories."""
+    """Yields the objects, without the keys that stand for directories."""
     more: dict[str, Any] = {}
     while True:
         try:
             page = aws.call("s3", "list_objects_v2", Bucket=prefix.bucket, Prefix=prefix.key, **more)
         except ServerRefused as refused:
-            if refused.code != "NoSuchBucket":  # It comes with the first object.
+            if refused.code != "NoSuchBucket":  # Its first object brings it.
                 raise
             return
         yield from (one for one in page.get("Contents", []) if not one["Key"].endswith("/"))
@@ -174,7 +174,7 @@ def _objects(aws: Aws, prefix: S3Uri) -> Iterator[dict[str, Any]]:
 
 
 def _fresh(directory: Path) -> Path:
-    """What is there is never written over: the job's names are not known before."""
+    """Returns a new directory. An existing file is never overwritten, because the job's names are not known before."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):
@@ -187,7 +187,7 @@ def _fresh(directory: Path) -> Path:
 def _fetched(
     aws: Aws, server: Server, found: Sequence[Artifact], target: Path, *, unpack: bool
 ) -> tuple[list[Path], list[str]]:
-    """The files that are written, and why others are not."""
+    """Returns the files that were written, and why others were not."""
     written: list[Path] = []
     refused: list[str] = []
     with console(stderr=True).status("") as line:
@@ -205,7 +205,7 @@ def _fetched(
 
 
 def _file(aws: Aws, server: Server, one: Artifact, target: Path) -> Path:
-    # Not a path's parts: these would leave out what is empty, or a dot.
+    # Not the parts of a Path, which leave out empty parts and dots.
     parts = tuple(one.name.split("/"))
     try:
         with (
@@ -226,7 +226,7 @@ def _file(aws: Aws, server: Server, one: Artifact, target: Path) -> Path:
 
 @contextmanager
 def _directories(target: Path, parts: Sequence[str]) -> Iterator[int]:
-    """The innermost of directories below `target`, made where they are missing."""
+    """Opens the innermost of directories below `target`. Makes those that are missing."""
     for depth in range(len(parts)):
         with nofollow.directory(target, tuple(parts[:depth])) as above:
             nofollow.make_directory_at(above, parts[depth])
@@ -254,7 +254,7 @@ def _unpacked(aws: Aws, server: Server, one: Artifact, directory: Path) -> list[
 
 
 def _download(aws: Aws, server: Server, one: Artifact, file: BinaryIO) -> None:
-    """Raises ServerRefused, ServerUnreachable, NoRoom."""
+    """Downloads an object. Raises ServerRefused, ServerUnreachable, NoRoom."""
     from botocore.exceptions import BotoCoreError
     from urllib3.exceptions import HTTPError
 

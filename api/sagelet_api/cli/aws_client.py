@@ -1,4 +1,4 @@
-"""How commands speak AWS's API to a server: as any client does, but with nothing of the user's own configuration."""
+"""How commands call AWS's API on a server: as any client does, but without the user's own configuration."""
 
 import os
 import time
@@ -23,7 +23,7 @@ class Aws:
         self._clients: dict[str, Any] = {}
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        """The answer without its metadata. Raises ServerRefused with AWS's code, ServerUnreachable."""
+        """Returns the answer without its metadata. Raises ServerRefused with AWS's code, ServerUnreachable."""
         from botocore.exceptions import BotoCoreError, ClientError, SSLError
 
         for left in reversed(range(_TRIES)):
@@ -42,7 +42,7 @@ class Aws:
         raise AssertionError("the last try returns or raises")
 
     def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[dict[str, Any]]:
-        """The answers of an operation whose token is called NextToken, or nextToken."""
+        """Yields the answers of an operation whose token is called NextToken, or nextToken."""
         while True:
             answer = self.call(service, operation, **parameters)
             yield answer
@@ -65,21 +65,21 @@ class Aws:
             service,
             region_name=self._server.region,
             endpoint_url=self._server.endpoint,
-            # sagelet tells accounts apart by the access key.
+            # sagelet takes the account from the access key.
             aws_access_key_id=self._server.account,
             aws_secret_access_key=SECRET if keys is None else keys.secret,
             verify=None if authority is None else str(authority),
-            # The server is this machine, whatever proxy the environment names for the world outside.
+            # The server is on this machine, whatever proxy the environment names for the internet.
             config=Config(proxies={}, connect_timeout=5, retries={"total_max_attempts": 1}),
         )
 
 
 @cache
 def _session() -> Any:
-    """It holds the service models, which take longest."""
+    """Returns the session, which holds the service models. Those take longest to load."""
     from botocore.session import Session
 
-    # A profile that is not there, or a file that is garbled, is no reason not to work.
+    # A missing profile or a garbled file must not stop a command.
     session = Session(session_vars={"profile": (None, None, None, None)})
     for name in ("config_file", "credentials_file"):
         session.set_config_variable(name, os.devnull)

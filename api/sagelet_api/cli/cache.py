@@ -43,7 +43,7 @@ def cache(context: click.Context, data: Path) -> None:
 def ls(store: CacheStore, as_json: bool) -> None:
     """List the entries.
 
-    The least recently used come first: these go first when the cache is full.
+    The least recently used come first: they are dropped first when the cache is full.
     """
     entries = store.entries()
     if as_json:

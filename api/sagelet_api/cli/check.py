@@ -1,4 +1,4 @@
-"""`sagelet check`: is what the data directory says true."""
+"""`sagelet check`: checks a data directory and repairs it."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -23,13 +23,13 @@ def check(context: click.Context, repair: bool, as_json: bool, data: Path, accou
     """Check the data directory.
 
     All bytes of objects by their checksums and ETags, the catalogue against files, jobs against their directories, the
-    files of the hub, and both databases by SQLite's own check. One line tells each thing found and its remedy; exits
-    with 1 when one is left to mend. A server must not run on the directory (`sagelet down`); beside one, `sagelet
-    doctor` and /_sagelet/health look at the databases.
+    files of the hub, and both databases by SQLite's own check. Each problem is one line with its remedy. Exits with 1
+    if a problem is left to repair. No server may run on the directory (`sagelet down`). Beside a server, `sagelet
+    doctor` and /_sagelet/health check the databases.
 
-    --repair deletes no bytes: what is in the way goes to DATA/set-aside-ID. It makes a new database of the rows that
-    can be read of a damaged one, and a lost catalogue of the objects' files; --account and --region are for buckets
-    that neither their name nor a job assigns to an account.
+    --repair deletes no bytes: files that are in the way are moved to DATA/set-aside-ID. It makes a new database of the
+    readable rows of a damaged one, and makes a lost catalogue anew from the objects' files. --account and --region are
+    for buckets that neither their name nor a job assigns to an account.
     """
     from sagelet_engine.state.checking.check import check_data
 

@@ -42,9 +42,9 @@ def compare(
 ) -> None:
     """Compare jobs, native against compiled.
 
-    Each with the first: throughput, loss, training time, billable seconds and cost. Jobs are names, or ARNs for those
-    of other accounts and regions. Jobs that are not comparable are refused, with the reasons: other data or instances,
-    or one that has not completed.
+    Compares each job with the first: throughput, loss, training time, billable seconds and cost. Jobs are names, or
+    ARNs for those of other accounts and regions. Jobs that are not comparable are refused, with the reasons: other data
+    or instances, or one that has not completed.
 
     One run of each does not say how far runs vary. --repeat trains both again, alternating, and says better, worse, the
     same, or "too noisy to say" of each figure, and whether the loss curves agree within what native runs differ.
@@ -60,7 +60,7 @@ def compare(
             raise ServerRefused(f"{error} To compare all the same: --anyway") from error
         raise
     comparison = Comparison.from_json(answer)
-    # Before anything is printed: `| head` ends the command.
+    # Raised before anything is printed, because `| head` ends the command.
     written = [files.write_html(comparison, html)] if html else []
     written += files.write_pngs(comparison, png) if png else []
     if as_json:

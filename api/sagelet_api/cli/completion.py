@@ -1,4 +1,4 @@
-"""`sagelet completion`: what a shell completes, names of jobs among it."""
+"""`sagelet completion`: completes commands in a shell, and names of jobs."""
 
 import click
 from click.shell_completion import get_completion_class

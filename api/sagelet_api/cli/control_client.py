@@ -1,4 +1,4 @@
-"""How commands speak to the control endpoint of a server."""
+"""How commands call the control endpoint of a server."""
 
 import json
 import ssl
@@ -15,7 +15,7 @@ from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.keys import KeyPair, ca_file, read_key_pair
 
 TIMEOUT_S = 60
-#: What requests to the control endpoints are signed for.
+#: The service and region that requests to the control endpoints are signed for.
 SERVICE = "sagelet"
 
 
@@ -23,7 +23,7 @@ class ServerRefused(SageletError):
     """The server answered with an error."""
 
     def __init__(self, message: str, code: str = "") -> None:
-        """`code`: AWS's, or the HTTP status."""
+        """`code`: AWS's error code, or the HTTP status."""
         super().__init__(message)
         self.code = code
 
@@ -33,7 +33,8 @@ class ServerUnreachable(SageletError):
 
 
 def ask(method: str, url: str, body: Any = None, *, data: Path | None = None) -> dict[str, Any]:
-    """The server's answer, to a request signed with the key pair of a data directory, by default the one of --data.
+    """Returns the server's answer to a request that is signed with the key pair of a data directory, by default that of
+    --data.
 
     Raises ServerRefused, ServerUnreachable.
     """
@@ -52,7 +53,11 @@ def ask(method: str, url: str, body: Any = None, *, data: Path | None = None) ->
 
 
 def ask_owner(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """As `ask`, of what only the owner of the server's data directory may ask: a file that we make there shows it."""
+    """Asks for something that only the owner of the server's data directory may ask. A file that is made in the
+    directory proves it.
+
+    Raises what `ask` raises.
+    """
     proof = server.data / f".proof-{uuid.uuid4().hex}"
     proof.touch(mode=0o600)
     try:
@@ -69,13 +74,13 @@ def unreachable(url: str, error: Exception, *, untrusted: bool = False) -> Serve
 
 
 def authority_of(endpoint: str, directory: Path) -> Path | None:
-    """The certificate authority to trust for an https endpoint, where the data directory has one."""
+    """Returns the certificate authority to trust for an https endpoint, if the data directory has one."""
     path = ca_file(directory)
     return path if endpoint.startswith("https:") and path.is_file() else None
 
 
 def _opener(url: str, directory: Path) -> OpenerDirector:
-    # The server is this machine, whatever proxy the environment names for the world outside.
+    # The server is on this machine, whatever proxy the environment names for the internet.
     handlers: list[Any] = [ProxyHandler({})]
     authority = authority_of(url, directory)
     if authority is not None:
@@ -84,7 +89,7 @@ def _opener(url: str, directory: Path) -> OpenerDirector:
 
 
 def _signed(keys: KeyPair | None, method: str, url: str, data: bytes | None, headers: dict[str, str]) -> dict[str, str]:
-    """A server without --auth asks for no signature, and one whose key we lack says what to do."""
+    """Returns signed headers. A server without --auth needs no signature, and one with another key says what to do."""
     if keys is None:
         return headers
     from botocore.auth import SigV4Auth

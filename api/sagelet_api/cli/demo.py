@@ -1,4 +1,4 @@
-"""`sagelet demo`: one training twice, native and compiled, with nothing but what is installed."""
+"""`sagelet demo`: trains a model twice, natively and compiled, with only what is installed."""
 
 import os
 import socket
@@ -70,7 +70,7 @@ def demo(context: click.Context, steps: int, repeat: int | None, end: bool, as_j
     server, own = _running(server, named=named, quiet=as_json)
     aws = Aws(server)
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    # Once: objects that were written after a job's start would make the comparison doubt its data.
+    # Uploaded once: objects that were written after a job's start would make the comparison doubt its data.
     _bring_text(aws, server)
     jobs = []
     for kind in IMAGES:
@@ -99,7 +99,7 @@ def demo(context: click.Context, steps: int, repeat: int | None, end: bool, as_j
 
 
 def _running(server: Server, *, named: bool, quiet: bool) -> tuple[Server, bool]:
-    """The server of the data directory, or that which is `named`; and whether it was started for this."""
+    """Returns the server of the data directory, or the one that is `named`, and whether it was started for this."""
     if named or read_notice(server.data) is not None:
         ask("GET", server.control_url("health"))
         return server, False
@@ -110,7 +110,7 @@ def _running(server: Server, *, named: bool, quiet: bool) -> tuple[Server, bool]
 
 
 def _port() -> int:
-    """The port that every document names, if it is free."""
+    """Returns the port that every document names, if it is free."""
     try:
         with socket.create_server(("127.0.0.1", DEFAULT_PORT)):
             return DEFAULT_PORT
@@ -154,7 +154,9 @@ def _submit(aws: Aws, server: Server, name: str, kind: str, steps: int) -> None:
 
 
 def scripts() -> Path:
-    """The directory of train.py: in an installed wheel `sagelet_api/_demo`, in a checkout `examples/gpt2/scripts`."""
+    """Returns the directory of train.py: in an installed wheel `sagelet_api/_demo`, in a checkout
+    `examples/gpt2/scripts`.
+    """
     package = Path(sagelet_api.__file__).resolve().parent
     for found in (package / "_demo", package.parents[1] / "examples" / "gpt2" / "scripts"):
         if (found / "train.py").is_file():
@@ -163,7 +165,7 @@ def scripts() -> Path:
 
 
 def _text() -> bytes:
-    """Real text that every machine has: the sources of Python's standard library."""
+    """Returns real text that every machine has: the sources of Python's standard library."""
     parts: list[bytes] = []
     for source in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         if sum(map(len, parts)) >= TEXT_BYTES:

@@ -1,4 +1,4 @@
-"""`sagelet describe`: all that is known of one job, on a page."""
+"""`sagelet describe`: shows everything about one job on a page."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
@@ -27,8 +27,8 @@ def describe(job: str, as_json: bool, server: Server) -> None:
     """Show everything about a job.
 
     Status and why, what to do about a failure, times, bill, inputs, outputs, metrics, and what the compiler does.
-    --json gives what DescribeTrainingJob answers, and in Sagelet what became of the wish to be compiled, what a job
-    that trains does now, and the doctor's findings.
+    --json gives the answer of DescribeTrainingJob. Its member Sagelet says whether the job is compiled, what a training
+    job does now, and what the doctor found.
     """
     found = describe_job(Aws(server), server, job)
     compilation = ask("GET", server.job_url(job, "compilation"))
@@ -62,7 +62,7 @@ def _state(job: Job, doing: str) -> Pairs:
 
 
 def _explanation(job: Job, findings: Sequence[Finding]) -> Pairs:
-    """The worst finding of the doctor: for a job that failed, what ended it."""
+    """Returns the worst finding of the doctor. For a failed job it is the cause of the failure."""
     if findings and findings[0]["severity"] != "info":
         worst = findings[0]
         where = place(worst)

@@ -1,4 +1,4 @@
-"""A server that outlives its terminal: how `up --detach` starts it and `down` ends it."""
+"""Starts and ends a server that outlives its terminal, for `up --detach` and `down`."""
 
 import os
 import signal
@@ -15,13 +15,13 @@ from sagelet_engine.state.notice import Notice, read_notice
 from sagelet_engine.state.owner import owner_of
 
 LOG = "server.log"
-#: Set for a server that is started so.
+#: Set for a server that is started like this.
 DETACHED = "SAGELET_DETACHED"
-#: A word that only the line has by which a server says that it is ready.
+#: A word that only the line contains by which a server says that it is ready.
 READY = "ready:"
-#: Bytes; a longer log makes room for a new one at the next start, and takes the place of the one before.
+#: In bytes. At the next start, a longer log is replaced by a new one, and kept in the place of the one before.
 LONG_LOG = 10_000_000
-#: Seconds that a server may take to let go of its jobs.
+#: Seconds that a server may take to release its jobs.
 STOP_SECONDS = 60
 _EVERY = 0.05
 
@@ -31,28 +31,28 @@ class NotStarted(SageletError):
 
 
 class NotStopped(SageletError):
-    """The server does not end, or belongs to somebody else."""
+    """The server does not end, or belongs to another user."""
 
 
 @dataclass(frozen=True)
 class Started:
     notice: Notice
     log: Path
-    #: What it has printed since it was started.
+    #: What the server has printed since it was started.
     output: str
 
 
 def start_detached(data: Path, words: Sequence[str]) -> Started:
-    """Starts `sagelet WORDS`, a server on `data`, in a session of its own; returns when it is ready.
+    """Starts `sagelet WORDS`, a server on `data`, in a session of its own, and returns when it is ready.
 
-    Raises NotStarted with what the server said, DataDirectoryInUse.
+    Raises NotStarted with the server's output, and DataDirectoryInUse.
     """
     if (notice := read_notice(data)) is not None:
         raise DataDirectoryInUse(f"A server runs on {data}: {notice.endpoint} (process {notice.pid})")
     make_private(data)
     log = _open_log(data)
     before = log.stat().st_size
-    # As this program was started: `sys.argv[1:]` are the last words of that.
+    # The same program as this one: `sys.argv[1:]` are its last words.
     program = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
     with log.open("ab") as output:
         server = subprocess.Popen(
@@ -60,7 +60,7 @@ def start_detached(data: Path, words: Sequence[str]) -> Started:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            # Its own session: neither Ctrl-C here nor the terminal's end reaches it.
+            # A session of its own, so that neither Ctrl-C here nor the end of the terminal reaches it.
             start_new_session=True,
             env={**os.environ, DETACHED: "1"},
         )
@@ -76,7 +76,8 @@ def start_detached(data: Path, words: Sequence[str]) -> Started:
 
 
 def stop_server(data: Path, seconds: float = STOP_SECONDS) -> Notice | None:
-    """Ends the `sagelet up` that runs on a data directory, and returns when it has let go. Returns None if none runs.
+    """Ends the `sagelet up` that runs on a data directory, and returns when it has released its jobs. None if none
+    runs.
 
     Raises NotStopped.
     """
@@ -102,7 +103,7 @@ def stop_server(data: Path, seconds: float = STOP_SECONDS) -> Notice | None:
 
 
 def _notice(data: Path, pid: int) -> Notice | None:
-    """What the server `pid` has posted, or None while it has not."""
+    """Returns the notice of the server `pid`, or None while there is none."""
     notice = read_notice(data)
     return notice if notice is not None and notice.pid == pid else None
 

@@ -1,4 +1,4 @@
-"""`sagelet doctor`: is this machine ready, or what in a job costs time or made it fail; and what to do about it."""
+"""`sagelet doctor`: checks this machine, or finds what costs time in a job or made it fail, with the remedies."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -66,7 +66,7 @@ def show_checks(checks: Sequence[Check], out: Console) -> None:
         mark = ("ok", "green") if check.good else ("BAD", "bold red") if check.needed else ("note", "yellow")
         found, remedy = Text(check.found), Text.assemble(("-> ", "dim"), check.remedy)
         if check.remedy and not out.is_terminal:
-            # A check is a line, for programs.
+            # For programs, each check is one line.
             table.add_row(Text(*mark), check.name, Text(" ").join((found, remedy)))
             continue
         table.add_row(Text(*mark), check.name, found)
@@ -91,5 +91,5 @@ def show(answer: dict[str, Any], out: Console) -> None:
         out.print(head)
         for title in ("seen", "why", "instead"):
             out.print(Padding(Text.assemble((f"{title}: ", "dim"), finding[title]), (0, 0, 0, 2), expand=False))
-        # In one piece, for a terminal to open it.
+        # Unbroken, so that a terminal can open it.
         out.print(Text.assemble("  ", ("AWS: ", "dim"), finding["source"]), soft_wrap=True)

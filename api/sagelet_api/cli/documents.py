@@ -14,18 +14,18 @@ from sagelet_api.protocol.validation import constraint_error, rule_book
 from sagelet_engine.base.errors import SageletError
 
 OPERATION = "CreateTrainingJob"
-#: Bytes; a request has 100 hyperparameters of 2,500 characters at most.
+#: In bytes. A request has 100 hyperparameters of 2,500 characters at most.
 LONGEST = 5 * 1024 * 1024
 _NULLS = ("", "~", "null")
 _TRUTH = {"true": True, "false": False}
 
 
 class BadDocument(SageletError):
-    """The file is no CreateTrainingJob request."""
+    """The file is not a CreateTrainingJob request."""
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The mapping at the top of the file, with texts, lists and mappings in it. Raises BadDocument."""
+    """Returns the mapping at the top of the file, with texts, lists and mappings in it. Raises BadDocument."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -43,7 +43,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def request_from(document: dict[str, Any], what: str) -> dict[str, Any]:
-    """The request as the service model types it. Raises BadDocument that lists all that is wrong, by member."""
+    """Returns the request in the types of the service model. Raises BadDocument, which lists all problems by member."""
     problems: list[str] = []
     book = rule_book("sagemaker")
     try:
@@ -72,7 +72,7 @@ def _no_constant(name: str) -> None:
 
 
 def _once(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """A second member of a name would silently take the place of the first."""
+    """Makes a mapping. Raises an error for a second member of the same name, which would silently replace the first."""
     found: dict[Any, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -102,7 +102,7 @@ def _yaml(text: str) -> Any:
 
 
 def _fitted(value: Any, shape: Any, path: str, problems: list[str]) -> Any:
-    """The value in the type of its shape. What does not fit is told in `problems`, and stays."""
+    """Returns the value in the type of its shape. A value that does not fit is reported in `problems` and kept."""
     kind = shape.type_name
     if kind in ("structure", "map"):
         if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the exit codes of `sagelet` mean. docs/reference/command-line.md is made of this."""
+"""The meaning of `sagelet`'s exit codes. docs/reference/command-line.md is made from this."""
 
 DONE, ERROR, USAGE, FAILED, STOPPED, TIMED_OUT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 

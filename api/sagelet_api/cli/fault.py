@@ -1,4 +1,4 @@
-"""`sagelet fault` and `sagelet throttle`: what a job, or a client, is to meet in a test."""
+"""`sagelet fault` and `sagelet throttle`: cause faults for a job or a client, for tests."""
 
 import click
 

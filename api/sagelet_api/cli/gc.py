@@ -1,4 +1,4 @@
-"""`sagelet gc`: what nobody needs any more."""
+"""`sagelet gc`: frees disk space."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -39,12 +39,11 @@ def gc(
 ) -> None:
     """Free disk space.
 
-    Files of ended jobs (what was in /opt/ml; what is in S3 stays, and so do reports), packages that jobs installed by a
-    requirements.txt and that no running job uses, uploads that nobody finished, files of the hub that no repository
-    has, free pages of the databases, and hosts that run though their job or their data directory is gone. Jobs, logs
-    and metrics go only with --keep-jobs.
-    Ages: 90s, 12h, 7d, forever.
-    A server may run on the directory; what it removes by itself is said by the options of `sagelet up`.
+    Removes files of ended jobs (from /opt/ml; objects in S3 and reports stay), packages from jobs' requirements.txt
+    that no running job uses, unfinished uploads, files of the hub that no repository has, free pages of the databases,
+    and hosts that run although their job or their data directory is gone. Jobs, logs and metrics are removed only with
+    --keep-jobs. Ages: 90s, 12h, 7d, forever. A server may run on the directory. The options of `sagelet up` say what it
+    removes by itself.
     """
     check_data_directory(server.data)
     if keep_jobs is not None and not (yes or dry_run):

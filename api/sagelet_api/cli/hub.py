@@ -31,13 +31,13 @@ def hub() -> None:
     """Models and data sets for jobs without a network.
 
     Every job finds this hub in HF_ENDPOINT, so `from_pretrained("gpt2")` and `load_dataset("glue", "sst2")` run as
-    written. It is the data directory's, whose server may run meanwhile or not.
+    written. It belongs to the data directory. A server may run on the directory meanwhile.
     """
     arm(os.environ.get(VARIABLE, ""))
 
 
 def _kind_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--dataset and --space, of which one at most makes sense."""
+    """Adds --dataset and --space, of which at most one is allowed."""
     for name, what in (("space", "a metric of `evaluate`"), ("dataset", "a data set")):
         command = click.option(f"--{name}", is_flag=True, help=f"It is {what}, and no model.")(command)
     return command
@@ -69,12 +69,13 @@ def add_(
 ) -> None:
     """Make a repository from a directory.
 
-    All files in it, or under a prefix of a bucket here, are copied. A repository that is there gets a new revision in
-    one step; jobs that read the former one go on with it. A repository in huggingface_hub's own cache
-    (~/.cache/huggingface/hub/models--ORGANISATION--NAME) says itself what it is. Links that lead out of the directory
-    are refused.
+    All files in it, or under a prefix of a bucket here, are copied. An existing repository gets a new revision in one
+    step; jobs that read the former revision go on with it. A repository in huggingface_hub's own cache
+    (~/.cache/huggingface/hub/models--ORGANISATION--NAME) needs no name. Links that lead out of the directory are
+    refused.
 
-    A data set whose directories are configurations (sst2/train.csv) and that brings no README.md gets one that says so.
+    A data set whose directories are configurations (sst2/train.csv) and that has no README.md gets one that describes
+    them.
     """
     source = _one(sources, repository)
     kind, name = _named(source, repository, _kind(dataset, space))
@@ -112,7 +113,7 @@ def _named(source: str, repository: str | None, kind: Kind) -> tuple[Kind, str]:
         raise click.UsageError("--as NAME: say what scripts call it")
     if repository is None and cached is not None:
         return cached[0], check_new_repository_id(cached[1])
-    # Its cache knows what it is; a flag says the same, or is needed where nothing else does.
+    # Its cache knows its kind. A flag may say the same, or is needed if nothing else does.
     return cached[0] if cached is not None and kind is Kind.MODEL else kind, check_new_repository_id(repository or "")
 
 
@@ -159,7 +160,7 @@ def _no_bucket(data: Path, uri: S3Uri) -> SettingsError:
 
 
 def _shown(store: HubStore, source: Source, kind: Kind, name: str, revision: str) -> Added:
-    """On a terminal with a line that says how far it is."""
+    """Adds a repository and, on a terminal, shows the progress."""
     done = 0
     with console(stderr=True).status("") as line:
 
@@ -179,10 +180,10 @@ def _shown(store: HubStore, source: Source, kind: Kind, name: str, revision: str
 def make_tiny(model: str, like: str | None, as_json: bool, data: Path) -> None:
     """Make a small random model, for tests.
 
-    MODEL is what scripts ask for: gpt2, distilgpt2, bert-base-uncased, distilbert-base-uncased, roberta-base, t5-small
-    or another of their families. It has the architecture, two small layers of random weights, and a tokenizer that
-    takes any text; a training run goes through all that it does with the real one, and learns nothing of use. A model
-    of that name that is there gets a new revision.
+    MODEL is the name that scripts load: gpt2, distilgpt2, bert-base-uncased, distilbert-base-uncased, roberta-base,
+    t5-small or another of their families. It has the architecture, two small layers of random weights, and a tokenizer
+    that takes any text. A training run does the same steps as with the real model, and learns nothing useful. An
+    existing model of that name gets a new revision.
     """
     from sagelet_engine.hub.tiny.making import tiny_model
 
@@ -238,7 +239,8 @@ def ls(as_json: bool, data: Path) -> None:
 def remove(repository: str, dataset: bool, space: bool, former: bool, as_json: bool, data: Path) -> None:
     """Remove a repository.
 
-    Its files go, too, but those that another has. Jobs that are reading a file have it to its end.
+    Its files are removed, too, except those that another repository has. A job that is reading a file can read it to
+    its end.
     """
     kind, store = _kind(dataset, space), HubStore(data)
     check_repository_id(repository)
@@ -254,7 +256,7 @@ def remove(repository: str, dataset: bool, space: bool, former: bool, as_json: b
 
 
 def _elsewhere(store: HubStore, kind: Kind, repository: str) -> str:
-    """A repository of the same name that is of another kind; else where to look."""
+    """Returns a hint: a repository of the same name and another kind, or where to look."""
     other = next((one for one in Kind if one is not kind and store.find(one, repository) is not None), None)
     if other is None:
         return "; `sagelet hub ls` lists what there is"
@@ -274,9 +276,9 @@ def _elsewhere(store: HubStore, kind: Kind, repository: str) -> str:
 def serve(port: int, data: Path) -> None:
     """Serve the hub without jobs.
 
-    Every server has the hub, and jobs find it; `sagelet run --hub -- COMMAND` brings other programs there. Where no
-    server runs on the data directory, this one serves the hub alone, on 127.0.0.1, until it is interrupted. It prints
-    the HF_ENDPOINT to set.
+    Every server has the hub, and jobs find it; `sagelet run --hub -- COMMAND` brings other programs there. If no server
+    runs on the data directory, this command serves the hub alone, on 127.0.0.1, until it is interrupted. It prints the
+    HF_ENDPOINT to set.
     """
     from sagelet_api.hub.alone import serve_alone
 

@@ -7,7 +7,7 @@ from sagelet_engine.hub.access import OWNER, PATH, reader
 
 
 def hub_endpoint(server: Server) -> str:
-    """Where signatures are checked, the way in shows the owner. Raises ServerUnreachable."""
+    """Returns the HF_ENDPOINT. If signatures are checked, it identifies the owner. Raises ServerUnreachable."""
     checked = ask("GET", server.control_url("health"), data=server.data).get("auth")
     keys = read_key_pair(server.data) if checked else None
     return f"{server.endpoint}{PATH}" + ("" if keys is None else f"/{reader(keys, OWNER)}")

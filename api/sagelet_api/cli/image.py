@@ -52,7 +52,7 @@ def build(
 ) -> None:
     """Build the training image.
 
-    Does nothing where it is there and up to date.
+    Does nothing if the image exists and is up to date.
     """
     from sagelet_api.cli.progress import BuildProgress
     from sagelet_engine.images.builder import BuildOptions
@@ -146,8 +146,8 @@ def resolve(uri: str, image_rules: Path | None, as_json: bool, data: Path) -> No
 def map_(uri: str | None, local: str | None, remove: bool, as_json: bool, data: Path) -> None:
     """Let a local image stand in for this URI only.
 
-    Durable, for the jobs of this data directory, and heeded at once by a server that runs. It comes before the rules of
-    --image-rules. Without arguments, list what is mapped.
+    The mapping is durable, is for the jobs of this data directory, and a running server uses it at once. It comes
+    before the rules of --image-rules. Without arguments, list the mappings.
     """
     from sagelet_engine.images.rules import mappings, put_mapping, remove_mapping
 

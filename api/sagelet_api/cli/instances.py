@@ -1,4 +1,4 @@
-"""`sagelet instances`: the instance types, what AWS asks for them, and what stands in for them here."""
+"""`sagelet instances`: the instance types, AWS's prices for them, and what stands in for them here."""
 
 from dataclasses import asdict
 
@@ -11,7 +11,7 @@ from sagelet_engine.instances.gpus import detect_gpus
 
 
 def stand_in(found: InstanceType, gpus: int) -> str:
-    """`gpus`: of this machine."""
+    """Returns what stands in for a type. `gpus`: the GPUs of this machine."""
     if not found.gpus:
         return "this machine's CPUs"
     if found.gpus <= gpus:

@@ -11,7 +11,7 @@ from sagelet_engine.base.errors import SageletError
 
 
 class NotEnded(SageletError):
-    """A job that runs cannot be deleted."""
+    """A running job cannot be deleted."""
 
 
 @click.command()
@@ -21,8 +21,9 @@ class NotEnded(SageletError):
 def stop(names: tuple[str, ...], as_json: bool, server: Server) -> None:
     """Stop running jobs.
 
-    As StopTrainingJob does: SIGTERM, 120 s of grace (`sagelet up --stop-grace`), SIGKILL; what is there is uploaded.
-    Returns at once; `sagelet wait JOB` waits for the end. A job that has ended already is left as it is.
+    Does what StopTrainingJob does: SIGTERM, 120 s of grace (`sagelet up --stop-grace`), SIGKILL, then an upload of the
+    results so far. Returns at once; `sagelet wait JOB` waits for the end. A job that has ended already is left as it
+    is.
     """
     aws, states = Aws(server), []
     for name in names:
@@ -55,7 +56,7 @@ def _stopped(aws: Aws, server: Server, name: str) -> Job:
 def interrupt(name: str, as_json: bool, server: Server) -> None:
     """Take a managed spot job's instances away.
 
-    SIGTERM, the grace, a last sync of checkpoints; then it starts again.
+    The job gets SIGTERM, the grace period and a last sync of checkpoints. Then it starts again.
     """
     with known(server, name):
         answer = ask("POST", server.job_url(name, "interrupt"))

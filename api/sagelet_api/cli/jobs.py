@@ -1,4 +1,4 @@
-"""`sagelet jobs`: the training jobs of an account."""
+"""`sagelet jobs`: lists the training jobs of an account."""
 
 import re
 import time
@@ -52,7 +52,7 @@ class Since(click.ParamType[datetime]):
 
 
 def _status(job: Job) -> Text:
-    """The secondary status tells more while a job runs."""
+    """Returns the status. While a job runs, the secondary status is more precise."""
     status = job["TrainingJobStatus"]
     return status_text(status, job["SecondaryStatus"] if status == "InProgress" else status)
 
@@ -106,9 +106,9 @@ def jobs(
 ) -> None:
     """List training jobs, the newest first.
 
-    Where the output is no terminal each job is a line with tabs between name, status, time of creation, seconds of
-    training, whether it is compiled, and instances. COMPILED is what the job asks for; `sagelet describe` tells what
-    became of it. --json gives what SageMaker's Search answers.
+    If the output is not a terminal, each job is a line with tabs between name, status, time of creation, seconds of
+    training, whether it is compiled, and instances. COMPILED is what the job asks for; `sagelet describe` says whether
+    it is compiled. --json gives the answer of SageMaker's Search.
     """
     if watch and as_json:
         raise click.UsageError("Give either --watch or --json")
@@ -125,7 +125,7 @@ def jobs(
 
 
 def _remark(found: Sequence[Job], wanted: Wanted, most: int | None, server: Server) -> None:
-    """To the terminal, beside the table."""
+    """Prints a remark below the table, to a terminal only."""
     if not found:
         what = "no such job" if wanted != Wanted() else "no jobs yet"
         click.echo(f"{what} of account {server.account} in {server.region} on {server.endpoint}", err=True)
@@ -134,7 +134,7 @@ def _remark(found: Sequence[Job], wanted: Wanted, most: int | None, server: Serv
 
 
 def _watch(aws: Aws, wanted: Wanted, most: int | None) -> None:
-    """Until Ctrl-C. Where there is no terminal, a line whenever a job is new or has another status."""
+    """Watches until Ctrl-C. Without a terminal it prints a line whenever a job is new or has another status."""
     out = console()
     if not out.is_terminal:
         _watch_lines(aws, wanted, most)

@@ -1,4 +1,4 @@
-"""`sagelet logs`: what the hosts of a job print."""
+"""`sagelet logs`: prints what the hosts of a job print."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from sagelet_engine.model.job import JobKind
 GROUP = JobKind.TRAINING.log_group
 #: Seconds between looks for new lines.
 EVERY = 0.5
-#: The most lines that GetLogEvents gives at once.
+#: The most lines that GetLogEvents returns at once.
 PAGE = 10_000
 _STREAM = re.compile(r"/(algo-(\d+))")
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
@@ -39,7 +39,7 @@ class Line:
 
 
 class Stream:
-    """The log stream of one attempt of one host, read from where it was read up to."""
+    """The log stream of one attempt of one host. It is read on from the last position."""
 
     def __init__(self, aws: Aws, name: str, tail: int | None) -> None:
         self._aws = aws
@@ -50,7 +50,7 @@ class Stream:
         self._tail = tail
 
     def lines(self) -> Iterator[Line]:
-        """What has come since, to the end; of the first time, the last `tail` lines only."""
+        """Yields the lines since the last call. The first call yields only the last `tail` lines."""
         while True:
             first: dict[str, Any] = {"startFromHead": True}
             if self._tail is not None:
@@ -66,7 +66,7 @@ class Stream:
 
 
 class JobLog:
-    """All streams of a job, as far as they are there."""
+    """All existing streams of a job."""
 
     def __init__(self, aws: Aws, job: str, host: int | None, tail: int | None) -> None:
         self._aws = aws
@@ -76,14 +76,14 @@ class JobLog:
         self.streams: dict[str, Stream] = {}
 
     def look(self) -> None:
-        """Takes notice of streams that are new: of hosts and attempts."""
+        """Adds new streams, of hosts and attempts."""
         try:
             pages = self._aws.pages(
                 "logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=self._prefix
             )
             names = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
         except ServerRefused as refused:
-            # The group comes with its first stream.
+            # The log group is made with its first stream.
             if refused.code != "ResourceNotFoundException":
                 raise
             return
@@ -92,12 +92,12 @@ class JobLog:
                 self.streams[name] = Stream(self._aws, name, self._tail)
 
     def lines(self) -> Iterator[Line]:
-        """What is new, all hosts' lines in the order of time."""
+        """Yields new lines of all hosts, in the order of time."""
         return merge(*(stream.lines() for stream in self.streams.values()))
 
 
 class Printer:
-    """Writes lines, and on a terminal a line below them that says what the job does."""
+    """Writes lines and, on a terminal, a line below them that says what the job does."""
 
     def __init__(self, out: Console, *, as_json: bool, timestamps: bool) -> None:
         self._out = out
@@ -106,7 +106,7 @@ class Printer:
         self._status: Status | None = None
 
     def write(self, lines: Iterator[Line], several: bool) -> bool:
-        """Whether there was any."""
+        """Writes lines. Returns whether there were any."""
         if self._as_json or not self._out.is_terminal:
             count = 0
             for line in lines:
@@ -164,7 +164,7 @@ def logs(
 ) -> None:
     """Print the log of a job.
 
-    The lines of all hosts come in the order of time, with the host before them where there are several.
+    Prints the lines of all hosts in the order of time, with the host before each line if there are several hosts.
     """
     aws = Aws(server)
     job = describe(aws, server, name)
@@ -180,12 +180,14 @@ def logs(
 
 
 def print_log(aws: Aws, server: Server, job: Job, log: JobLog, printer: Printer, *, follow: bool) -> tuple[Job, bool]:
-    """The job when its log was read, with `follow` to its end; and whether it has printed anything."""
+    """Prints the log, with `follow` to its end. Returns the job at the time of reading, and whether anything was
+    printed.
+    """
     name = job["TrainingJobName"]
     several = _host_count(job) > 1 and log.host is None
     try:
         seen = _print(printer, log, several)
-        # All lines are in before a status turns terminal, so what is read after that is all.
+        # All lines are stored before a status becomes terminal, so a later read finds all of them.
         while follow and job["TrainingJobStatus"] not in ENDED:
             printer.tell(in_words(job, activity(server, job)))
             time.sleep(EVERY)

@@ -12,7 +12,7 @@ from sagelet_api.cli.output import printable, until_reader_ends
 from sagelet_api.cli.suggestions import did_you_mean
 from sagelet_engine.base.errors import SageletError
 
-#: As `sagelet --help` shows them.
+#: The sections of `sagelet --help`.
 SECTIONS: Mapping[str, Sequence[str]] = {
     "The server": ("up", "down", "status", "doctor"),
     "Programs that use it": ("demo", "run", "env"),
@@ -35,7 +35,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Tests and shells": ("fault", "throttle", "completion"),
 }
 
-#: The modules of commands that are in another one than their own.
+#: Modules of commands that are in another command's module.
 _MODULES = {
     "down": "status",
     "env": "run",
@@ -51,13 +51,13 @@ _MODULES = {
 
 
 class Sectioned(click.Group):
-    """Commands by sections. Errors that sagelet raises on purpose are one line, with exit code 1.
+    """Commands in sections. Errors that sagelet raises on purpose are one line, with exit code 1.
 
-    A command's module is loaded when the command is asked for: all of them together take longer than most commands.
+    A command's module is loaded when the command is used, because loading all of them takes longer than most commands.
     """
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        with until_reader_ends():  # Of `sagelet --help | head`.
+        with until_reader_ends():  # The reader of `sagelet --help | head` has closed the pipe.
             return super().make_context(*arguments, **options)
         raise click.exceptions.Exit(0)
 
@@ -69,7 +69,7 @@ class Sectioned(click.Group):
         except SageletError as error:
             raise click.ClickException(printable(str(error))) from error
         except KeyboardInterrupt:
-            # No error: it ends what goes on for ever, with the code that shells give it.
+            # Not an error: Ctrl-C ends commands without an end of their own, with the exit code of shells.
             click.echo(err=True)
             context.exit(INTERRUPTED)
 
@@ -101,7 +101,7 @@ class Sectioned(click.Group):
         if name not in self.list_commands(context):
             return None
         module = import_module(f"sagelet_api.cli.{_MODULES.get(name, name)}")
-        # `import` and `open` are words of Python's.
+        # `import` and `open` are reserved words or built-ins of Python.
         attribute = f"{name}_" if name in ("import", "open") else name.replace("-", "_")
         found: click.Command = getattr(module, attribute)
         return found

@@ -14,7 +14,7 @@ from sagelet_api.cli.output import echo_json
 from sagelet_api.cli.training_jobs import JobName, describe
 from sagelet_api.web import PREFIX
 
-#: Any of them: there is a screen, or somebody has named a program.
+#: With any of these there is a screen, or the user has named a program.
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
 
 
@@ -53,7 +53,7 @@ def _is_terminal() -> bool:
 
 
 def _show(url: str) -> bool:
-    """Whether a browser took it. One for the terminal alone would take that away."""
+    """Returns whether a browser opened it. A text browser would take the terminal, so it is not used."""
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in _SCREENS):
         return False
     try:

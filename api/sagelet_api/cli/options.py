@@ -1,4 +1,4 @@
-"""Options that many commands have: which server, as whom, which data directory, and output for programs."""
+"""Options that many commands have: the server, the account, the data directory, and output for programs."""
 
 import functools
 import os
@@ -23,17 +23,17 @@ DEFAULT_ENDPOINT = "http://127.0.0.1:4599"
 
 @dataclass(frozen=True)
 class Server:
-    """A server, and whose jobs are meant."""
+    """A server, and the account whose jobs are meant."""
 
     endpoint: str
     account: str
     region: str
-    #: Has the server's key pair and certificate (--auth, --tls), where it is the right one.
+    #: The data directory with the server's key pair and certificate (--auth, --tls), if it belongs to the server.
     data: Path
 
     @classmethod
     def of(cls, data: Path, endpoint: str | None, account: str = "", region: str = "") -> "Server":
-        """`endpoint`: None for that of the server which runs on `data`."""
+        """Returns a server. `endpoint`: None for that of the server which runs on `data`."""
         if endpoint is None:
             notice = read_notice(data)
             endpoint = DEFAULT_ENDPOINT if notice is None else notice.endpoint
@@ -48,12 +48,12 @@ class Server:
 
 
 def default_account() -> str:
-    """As the server tells accounts apart: by an access key that is an account number."""
+    """Returns the account as the server determines it: an access key that is an account number."""
     return Credential(os.environ.get("AWS_ACCESS_KEY_ID", ""), "", "").account
 
 
 def configured_region() -> str:
-    """The region that boto3 would take, from the environment or the profile in use; else sagelet's default."""
+    """Returns the region that boto3 would use, from the environment or the profile; otherwise sagelet's default."""
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         if os.environ.get(name):
             return os.environ[name]
@@ -64,12 +64,12 @@ def configured_region() -> str:
 
     try:
         return Session().get_config_variable("region") or DEFAULT_REGION
-    except BotoCoreError:  # The profile is not there, or the file is garbled: no reason not to run.
+    except BotoCoreError:  # The profile is missing or the file is garbled. The command runs anyway.
         return DEFAULT_REGION
 
 
 def data_option(command: F) -> F:
-    """--data, as `data: Path`."""
+    """Adds --data, as `data: Path`."""
     return click.option(
         "--data",
         envvar="SAGELET_DATA",
@@ -108,12 +108,12 @@ def region_option(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """--json, as `as_json: bool`."""
+    """Adds --json, as `as_json: bool`."""
     return click.option("--json", "as_json", is_flag=True, help="One JSON document, for programs.")(command)
 
 
 def torch_build_option(command: F) -> F:
-    """--torch-build, as `torch_build: str`: a value of TorchBuild."""
+    """Adds --torch-build, as `torch_build: str`: a value of TorchBuild."""
     return click.option(
         "--torch-build",
         type=click.Choice([build.value for build in TorchBuild]),
@@ -126,7 +126,7 @@ def torch_build_option(command: F) -> F:
 
 
 def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--endpoint, --account, --region and --data, as `server: Server`."""
+    """Adds --endpoint, --account, --region and --data, as `server: Server`."""
 
     @functools.wraps(command)
     def with_server(*args: Any, endpoint: str | None, account: str, region: str, data: Path, **others: Any) -> Any:
@@ -136,7 +136,7 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def endpoint_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--endpoint and --data, as `server: Server`: for what is no account's."""
+    """Adds --endpoint and --data, as `server: Server`, for commands that concern no account."""
 
     @functools.wraps(command)
     def with_server(*args: Any, endpoint: str | None, data: Path, **others: Any) -> Any:
@@ -146,14 +146,14 @@ def endpoint_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def server_in(context: click.Context) -> Server:
-    """The server that a command line names so far, for completion."""
+    """Returns the server that an incomplete command line names, for completion."""
     given = context.params
     data = given.get("data") or default_data_directory()
     return Server.of(data, given.get("endpoint"), given.get("account") or "", given.get("region") or "")
 
 
 def data_directory() -> Path:
-    """What --data names in the command that runs."""
+    """Returns what --data names in the running command."""
     data: Path = click.get_current_context().params.get("data") or default_data_directory()
     return data.expanduser().absolute()
 

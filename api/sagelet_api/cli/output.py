@@ -21,7 +21,7 @@ from rich.text import Text
 from sagelet_api.bidirectional import NAMED
 
 R = TypeVar("R")
-#: Columns where there is no terminal.
+#: The width without a terminal.
 WIDE = 10_000
 STATUS_COLOURS = {
     "InProgress": "cyan",
@@ -30,8 +30,8 @@ STATUS_COLOURS = {
     "Stopping": "yellow",
     "Stopped": "yellow",
 }
-#: What a terminal obeys (C0 but for tabs and line ends, DEL, C1): shown as U+2400 to U+2421, or as U+FFFD; and what
-#: turns the direction of text around.
+#: Characters that a terminal obeys (C0 except tabs and line ends, DEL, C1), shown as U+2400 to U+2421, or as U+FFFD,
+#: and characters that reverse the direction of text.
 _OBEYED: dict[int, int | str] = {
     **NAMED,
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
@@ -44,20 +44,20 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 @dataclass(frozen=True)
 class Column(Generic[R]):
     title: str
-    #: For people; None stands for nothing.
+    #: For people. None stands for nothing.
     text: Callable[[R], "str | Text | None"]
-    #: For programs, where that is something else.
+    #: For programs, if that differs.
     plain: Callable[[R], str | None] | None = None
-    #: Left out where the terminal is narrow: the highest number first; 0 never is.
+    #: Columns with a number above 0 are left out on a narrow terminal, the highest number first.
     optional: int = 0
     right: bool = False
 
 
 class SafeConsole(Console):
-    """A terminal gets colours and moves of the cursor from rich alone, never from what a job said.
+    """A console whose colours and cursor moves come from rich only, never from a job's text.
 
-    An escape of a job's could set the clipboard, rename the window, or write over what stands above it. Without a
-    terminal a table is lines with tabs: padding is in the way of programs.
+    A job's escape sequence could set the clipboard, rename the window, or overwrite lines above. Without a terminal a
+    table is lines with tabs, because padding is in the way of programs.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
@@ -65,12 +65,12 @@ class SafeConsole(Console):
             super().print(*objects, **options)
             return
         for cells in _plain_rows(objects[0]):
-            # rich itself would make blanks of the tabs.
+            # rich would turn the tabs into blanks.
             self.file.write("\t".join(cells) + "\n")
         self.file.flush()
 
     def on_broken_pipe(self) -> None:
-        """rich would end the program with 1."""
+        """Ignores a broken pipe. rich would end the program with 1."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
@@ -80,19 +80,19 @@ class SafeConsole(Console):
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal obeys."""
+    """Returns the text without what a terminal obeys."""
     return text.translate(_OBEYED)
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """As click.echo, for text that holds what a job or a server said."""
+    """Prints like click.echo, for text that contains what a job or a server said."""
     is_terminal = (sys.stderr if err else sys.stdout).isatty()
     click.echo(printable(text) if is_terminal else text, err=err)
 
 
 @contextmanager
 def until_reader_ends() -> Iterator[None]:
-    """Ends its block, without an error, when nobody reads the output any more: `| head` has what it wants."""
+    """Ends its block without an error when nobody reads the output any more, as after `| head`."""
     try:
         yield
         sys.stdout.flush()
@@ -107,7 +107,7 @@ def until_reader_ends() -> Iterator[None]:
 def _has_no_reader(stream: TextIO) -> bool:
     try:
         descriptor = stream.fileno()
-    except (OSError, ValueError):  # No file: a test's.
+    except (OSError, ValueError):  # The stream has no file descriptor, as in a test.
         return False
     poll = select.poll()
     poll.register(descriptor, 0)
@@ -115,16 +115,17 @@ def _has_no_reader(stream: TextIO) -> bool:
 
 
 def _drop(stream: TextIO) -> None:
-    """From here on the stream writes to nowhere, also what Python flushes at its end."""
+    """Sends the stream's further output to nowhere, including what Python flushes at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Knows NO_COLOR, and whether there is a terminal. Without a terminal nothing is folded or coloured.
+    """Returns a console that obeys NO_COLOR and knows whether there is a terminal. Without a terminal nothing is folded
+    or coloured.
 
-    FORCE_COLOR, which CI sets for its own page, would put escapes into what programs read.
+    FORCE_COLOR, which CI sets for its own page, would put escape sequences into output for programs.
     """
     made = SafeConsole(highlight=False, stderr=stderr, force_terminal=(sys.stderr if stderr else sys.stdout).isatty())
     if not made.is_terminal:
@@ -137,7 +138,7 @@ def echo_json(value: Any) -> None:
 
 
 def show_rows(columns: Sequence[Column[R]], rows: Sequence[R]) -> None:
-    """A table on a terminal; otherwise all columns of each row, with tabs between them and no heading."""
+    """Prints a table on a terminal. Otherwise prints all columns of each row, with tabs between them and no heading."""
     out = console()
     if out.is_terminal:
         out.print(table(columns, rows, out.width))
@@ -151,7 +152,7 @@ def plain_row(columns: Sequence[Column[R]], row: R) -> str:
 
 
 def _plain_rows(made: Table) -> Iterator[list[str]]:
-    """The cells of each line, that of the headings among them where it has some."""
+    """Yields the cells of each line, including the headings if there are any."""
     headings = [_plain_cell(str(column.header)) for column in made.columns]
     if made.show_header and any(headings):
         yield headings
@@ -165,13 +166,13 @@ def _plain_cell(text: str) -> str:
 
 
 def table(columns: Sequence[Column[R]], rows: Sequence[R], width: int) -> Table:
-    """As many of the columns as the width has room for."""
+    """Returns a table with as many columns as fit the width."""
     kept = list(columns)
     while _width(kept, rows) > width and (least := max(kept, key=lambda column: column.optional)).optional:
         kept.remove(least)
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in kept:
-        # What is named must be whole, to be copied.
+        # Names must stay whole, so that they can be copied.
         made.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
     for row in rows:
         made.add_row(*(_cell(column, row) for column in kept))
@@ -179,7 +180,7 @@ def table(columns: Sequence[Column[R]], rows: Sequence[R], width: int) -> Table:
 
 
 def facts(pairs: Sequence[tuple[str, "str | Text"]]) -> Table:
-    """Names and values, one pair a line."""
+    """Returns a table of names and values, one pair a line."""
     made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     made.add_column(no_wrap=True, style="bold")
     made.add_column(overflow="fold")
@@ -193,12 +194,12 @@ def boxed(*titles: str) -> Table:
 
 
 def status_text(status: str, shown: str = "") -> Text:
-    """A status in its colour; `shown` is written instead of it."""
+    """Returns a status in its colour. `shown` is written instead of it."""
     return Text(shown or status, STATUS_COLOURS.get(status, ""))
 
 
 def span(seconds: float) -> str:
-    """`38 s`, `4 m 10 s`, `3 h 2 m`, `5 d 1 h`."""
+    """Returns `38 s`, `4 m 10 s`, `3 h 2 m` or `5 d 1 h`."""
     whole = int(seconds)
     for index, (unit, name) in enumerate(_UNITS):
         if whole >= unit:
@@ -209,13 +210,13 @@ def span(seconds: float) -> str:
 
 
 def age(moment: datetime) -> str:
-    """`4 m ago`: one unit is enough."""
+    """Returns `4 m ago`; one unit is enough."""
     words = span(max(0.0, (datetime.now(timezone.utc) - moment).total_seconds())).split()
     return f"{words[0]} {words[1]} ago"
 
 
 def size(count: float) -> str:
-    """`1.2 GB`."""
+    """Returns `1.2 GB`."""
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= unit:
             return f"{count / unit:.1f} {name}"

@@ -1,4 +1,4 @@
-"""How a build looks: a progress line on a terminal, plain lines in a log."""
+"""Shows a build: a progress line on a terminal, plain lines in a log."""
 
 from types import TracebackType
 
@@ -13,7 +13,7 @@ WIDTH = 60
 
 
 class BuildProgress:
-    """Draws build events. Where the output is no terminal, each step and note is one line."""
+    """Draws build events. If the output is not a terminal, each step and note is one line."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)

@@ -1,4 +1,4 @@
-"""Sizes and ages as people write them."""
+"""Parses sizes and ages as people write them."""
 
 import re
 from typing import Any

@@ -21,7 +21,7 @@ from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison.repeated import Verdict, judge
 from sagelet_engine.comparison.result import Comparison
 
-#: Members of CreateTrainingJob that a copy must not have: they would put it into the original's experiment.
+#: Members of CreateTrainingJob that a copy must not have, because they would add it to the original's experiment.
 _LEFT_OUT = ("ExperimentConfig",)
 #: botocore shape TrainingJobName: characters of a name.
 _LONGEST_NAME = 63
@@ -35,7 +35,7 @@ class RunFailed(SageletError):
 def repeat(aws: Aws, server: Server, names: tuple[str, str], pairs: int) -> tuple[Verdict, list[Comparison]]:
     """Trains copies of a native and a compiled job `pairs` times, and judges them. Says what it does on stderr.
 
-    The order turns around from pair to pair (A B, B A, ...), so that neither job always has the warmer machine. Raises
+    The order is reversed from pair to pair (A B, B A, ...), so that neither job always has the warmer machine. Raises
     RunFailed.
     """
     originals = [describe(aws, server, name) for name in names]
@@ -88,7 +88,7 @@ def _compared(server: Server, names: tuple[str, str]) -> Comparison:
 
 
 def _frequency() -> list[float]:
-    """Returns the median frequency of the CPUs now, MHz. Empty where Linux does not tell it."""
+    """Returns the median frequency of the CPUs now, in MHz. Empty if Linux does not report it."""
     try:
         found = [float(mhz) for mhz in _MHZ.findall(Path("/proc/cpuinfo").read_text(encoding="ascii"))]
     except OSError:

@@ -1,4 +1,4 @@
-"""`sagelet report`: what compiling did for a job."""
+"""`sagelet report`: shows what compiling did for a job."""
 
 import click
 from rich.console import Console
@@ -78,7 +78,7 @@ def _details(total: Figures) -> list[Table]:
 
 
 def _add(table: Table, *cells: str) -> None:
-    """As they are: what a script calls itself is no markup."""
+    """Adds rows as they are: names in a script are not markup."""
     table.add_row(*map(Text, cells))
 
 

@@ -1,4 +1,4 @@
-"""`sagelet run` and `sagelet env`: unchanged client programs against the emulator."""
+"""`sagelet run` and `sagelet env`: run unchanged client programs against the emulator."""
 
 import os
 import shlex
@@ -18,9 +18,9 @@ from sagelet_api.redirect.profiles import profiles_file
 from sagelet_engine.base.keys import read_key_pair
 from sagelet_engine.hub.access import HERE_ALONE
 
-#: As shells say it: the command cannot be run, the command is not there.
+#: Exit codes of shells: the command cannot be run, the command was not found.
 CANNOT_RUN, NOT_FOUND = 126, 127
-#: Python ignores these, and a program would inherit that.
+#: Python ignores these signals, and the program would inherit that.
 _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 
 
@@ -37,8 +37,8 @@ def hub_option(command: F) -> F:
 def run(command: tuple[str, ...], hub: bool, server: Server) -> None:
     """Run a program with its AWS calls sent to sagelet.
 
-    Those of its child processes do, too. For programs of boto3, the SageMaker SDKs, the AWS CLI and Jupyter: `sagelet
-    run -- jupyter lab`.
+    The calls of its child processes are sent there, too. For programs of boto3, the SageMaker SDKs, the AWS CLI and
+    Jupyter: `sagelet run -- jupyter lab`.
     """
     health = ask("GET", server.control_url("health"))
     if "version" not in health:
@@ -61,7 +61,7 @@ def env(fish: bool, hub: bool, as_json: bool, server: Server) -> None:
     """Print what `sagelet run` sets, for a shell.
 
     For bash, zsh and other POSIX shells: `eval "$(sagelet env)"`; for fish: `sagelet env --fish | source`. In the
-    document of --json null is what is to be unset.
+    output of --json, null stands for variables to unset.
     """
     changes = dict(sorted(_changes(server, hub).items()))
     if as_json:
@@ -87,7 +87,7 @@ def _changes(server: Server, hub: bool) -> dict[str, str | None]:
 
 
 def replace_process(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
-    """Becomes the command: its exit code and its signals are its own."""
+    """Becomes the command, so its exit code and its signals are its own."""
     for name in _IGNORED_BY_PYTHON:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)

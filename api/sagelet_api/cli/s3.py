@@ -1,4 +1,4 @@
-"""`sagelet s3`: what is quicker beside S3's API than through it."""
+"""`sagelet s3`: operations that are faster outside of S3's API."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,11 +32,11 @@ def s3() -> None:
 def import_(directory: Path, target: str, copy: bool, as_json: bool, data: Path, account: str, region: str) -> None:
     """Store the files of a directory as objects.
 
-    All files in DIRECTORY become objects under S3://BUCKET/PREFIX; a bucket that is not there is made. The server of
-    the data directory may run meanwhile.
+    All files in DIRECTORY become objects under S3://BUCKET/PREFIX; a missing bucket is made. The server of the data
+    directory may run meanwhile.
 
-    Nothing is copied where the file system allows: the objects share blocks with the files (btrfs, XFS), or they are
-    hard links to them. Leave a linked file alone afterwards: an object whose file has changed is refused.
+    If the file system allows it, nothing is copied: the objects share blocks with the files (btrfs, XFS), or they are
+    hard links to them. Do not change a linked file afterwards: reads of an object whose file has changed are refused.
     """
     uri = _parsed(target)
     root = data / "s3"
@@ -63,7 +63,7 @@ def import_(directory: Path, target: str, copy: bool, as_json: bool, data: Path,
 
 
 def _shown(imported: Iterable[Imported]) -> list[Imported]:
-    """All of them; on a terminal with a line that counts them."""
+    """Returns all of them. On a terminal, shows a line that counts them."""
     done: list[Imported] = []
     total = 0
     with console(stderr=True).status("") as line:

@@ -1,4 +1,4 @@
-"""Which SDKs of AWS's the Pythons here have, from which programs would speak to sagelet."""
+"""Finds the AWS SDKs of the Pythons here, whose programs could use sagelet."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from sagelet_engine.machine.check import Check
 
 DISTRIBUTIONS = ("sagemaker", "sagemaker-core", "boto3", "awscli")
-#: The first that knows AWS_ENDPOINT_URL.
+#: The first version that knows AWS_ENDPOINT_URL.
 _BOTO3 = (1, 28)
 #: The first Python that `sagelet run` reaches.
 _PYTHON = (3, 8)
@@ -34,7 +34,7 @@ print(json.dumps({"python": list(sys.version_info[:2]), "found": found}))
 
 
 def check_sdks() -> list[Check]:
-    """One for each Python: sagelet's own, and PATH's."""
+    """Returns a check for each Python: sagelet's own, and those on PATH."""
     pythons = [Path(sys.executable)]
     on_path = shutil.which("python3") or shutil.which("python")
     if on_path is not None and not _same(Path(on_path), pythons[0]):
@@ -43,7 +43,7 @@ def check_sdks() -> list[Check]:
 
 
 def ask(python: Path) -> tuple[tuple[int, ...], Mapping[str, str]]:
-    """A Python's version and the distributions that it has; nothing where it does not answer."""
+    """Returns a Python's version and its distributions. Empty if it does not answer."""
     try:
         told = subprocess.run(
             [python, "-c", _ASK, *DISTRIBUTIONS], capture_output=True, text=True, timeout=_PATIENCE_S, check=True
@@ -72,5 +72,5 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _same(one: Path, other: Path) -> bool:
-    """An environment's python is a link to another's, and yet not the same."""
+    """True if both are the same Python. An environment's python is a link to another one, and still not the same."""
     return one.parent.resolve() == other.parent.resolve()

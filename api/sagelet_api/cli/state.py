@@ -1,4 +1,4 @@
-"""`sagelet reset`, `sagelet export` and `sagelet import`: a data directory as a whole."""
+"""`sagelet reset`, `sagelet export` and `sagelet import`: handle a data directory as a whole."""
 
 import time
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ class NotBack(SageletError):
 def reset(only: str | None, yes: bool, as_json: bool, server: Server) -> None:
     """Delete all jobs and objects, and the hub.
 
-    Jobs with their logs and metrics, of all accounts and regions. Jobs that run are killed. What sagelet did not put
-    there stays. A server that runs on the directory starts anew.
+    Deletes jobs with their logs and metrics, of all accounts and regions. Running jobs are killed. Files that are not
+    sagelet's stay. A server on the directory restarts.
     """
     data = server.data
     check_data_directory(data, damaged=True)
@@ -70,7 +70,7 @@ def _reset_stopped(data: Path, scope: str) -> Sequence[Path]:
 
 
 def _reset_running(server: Server, scope: str, in_use: DataDirectoryInUse) -> None:
-    """Asks the server; it ends, empties the directory and is there again under another name of its own."""
+    """Asks the server to reset. It ends, empties the directory and starts again with another id."""
     try:
         before = _instance(server)
     except ServerUnreachable as error:

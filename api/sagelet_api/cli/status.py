@@ -1,4 +1,4 @@
-"""`sagelet status` and `sagelet down`: the server of a data directory."""
+"""`sagelet status` and `sagelet down`: show and end the server of a data directory."""
 
 import shutil
 from collections.abc import Mapping
@@ -85,7 +85,7 @@ def _rows(
 
 
 def _disk(data: Path) -> dict[str, int] | None:
-    """Bytes of the file system that holds, or would hold, the data directory."""
+    """Returns the bytes of the file system that holds, or would hold, the data directory."""
     there = next((path for path in (data, *data.parents) if path.exists()), None)
     if there is None:
         return None
@@ -99,7 +99,7 @@ def _disk(data: Path) -> dict[str, int] | None:
 def down(data: Path, as_json: bool) -> None:
     """End the server; jobs run on.
 
-    It is the server of the data directory. The next `sagelet up` on it takes the jobs up again.
+    It is the server of the data directory. The next `sagelet up` on it adopts the jobs.
     """
     unfinished = _unfinished(data)
     notice = stop_server(data)
@@ -112,7 +112,7 @@ def down(data: Path, as_json: bool) -> None:
 
 
 def _unfinished(data: Path) -> int | None:
-    """Jobs that have not ended, as far as the server can tell."""
+    """Returns the number of jobs that have not ended, or None if the server does not answer."""
     if read_notice(data) is None:
         return None
     try:

@@ -1,4 +1,6 @@
-"""What a job that a command submits is made of: its image, its sources and its inputs, in the account's own bucket."""
+"""Makes the parts of a job that a command submits: its image, its sources and its inputs, in the account's own
+bucket.
+"""
 
 import json
 import os
@@ -20,20 +22,20 @@ _REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 #: What the SDK's PyTorch estimator would name, without and with its TrainingCompilerConfig.
 NATIVE_IMAGE = f"{_REGISTRY}/pytorch-training:1.13.1-gpu-py39"
 COMPILED_IMAGE = f"{_REGISTRY}/pytorch-trcomp-training:1.13.1-gpu-py39"
-#: What switches the Training Compiler on, as the SDK's TrainingCompilerConfig does.
+#: These switch the Training Compiler on, as the SDK's TrainingCompilerConfig does.
 COMPILE = {"sagemaker_training_compiler_enabled": "true"}
-#: Directories that are no sources.
+#: Directories that do not hold sources.
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", ".ipynb_checkpoints", ".mypy_cache"})
-#: Characters of a job's name, and of what sagelet appends to make it new.
+#: Characters of a job's name, and of the suffix that sagelet adds to make it unique.
 _LONGEST_NAME = 63
 
 
 class BadSource(SageletError):
-    """A file or directory that a job needs is not there or cannot be read."""
+    """A file or directory that a job needs is missing or cannot be read."""
 
 
 def new_name(stem: str) -> str:
-    """`train-2026-11-24-02-43-08-123`, as the SDK makes names."""
+    """Returns `train-2026-11-24-02-43-08-123`, in the form of the SDK's names."""
     now = time.time()
     stamp = f"{time.strftime('%Y-%m-%d-%H-%M-%S', time.gmtime(now))}-{int(now * 1000) % 1000:03d}"
     base = re.sub(r"[^a-zA-Z0-9]+", "-", stem).strip("-") or "job"
@@ -41,18 +43,18 @@ def new_name(stem: str) -> str:
 
 
 def role_of(server: Server) -> str:
-    """The execution role that every account has."""
+    """Returns the execution role that every account has."""
     return f"arn:aws:iam::{server.account}:role{execution_role.PATH}{execution_role.NAME}"
 
 
 def own_bucket(server: Server) -> str:
-    """The SDK's default bucket of the account and region."""
+    """Returns the SDK's default bucket of the account and region."""
     return f"sagemaker-{server.region}-{server.account}"
 
 
 def ensure_bucket(aws: Aws, server: Server, bucket: str) -> None:
-    """Raises ServerRefused, ServerUnreachable."""
-    # As S3 has it: us-east-1 is what is not named.
+    """Makes a bucket if it does not exist. Raises ServerRefused, ServerUnreachable."""
+    # S3 has no location constraint for us-east-1.
     place = {} if server.region == "us-east-1" else {"LocationConstraint": server.region}
     try:
         aws.call("s3", "create_bucket", Bucket=bucket, **({"CreateBucketConfiguration": place} if place else {}))
@@ -62,7 +64,8 @@ def ensure_bucket(aws: Aws, server: Server, bucket: str) -> None:
 
 
 def upload_sources(aws: Aws, bucket: str, key: str, script: Path, source_dir: Path | None) -> Mapping[str, str]:
-    """The hyperparameters by which a job finds its script. Without `source_dir` the script is all of its sources.
+    """Uploads the sources. Returns the hyperparameters by which a job finds its script. Without `source_dir` the script
+    is the only source.
 
     Raises BadSource, ServerRefused, ServerUnreachable.
     """
@@ -87,7 +90,9 @@ def upload_sources(aws: Aws, bucket: str, key: str, script: Path, source_dir: Pa
 
 
 def upload_input(aws: Aws, bucket: str, prefix: str, source: Path) -> str:
-    """The S3 URI of a file's or a directory's objects. Raises BadSource, ServerRefused, ServerUnreachable."""
+    """Uploads a file or a directory and returns the S3 URI of its objects. Raises BadSource, ServerRefused,
+    ServerUnreachable.
+    """
     files = [source] if source.is_file() else sorted(_files(source))
     if not files:
         raise BadSource(f"{source} has no files" if source.is_dir() else f"{source}: no such file or directory")
@@ -121,14 +126,14 @@ def _source(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Whose files they are here says nothing in the container."""
+    """Removes the owner: users of this machine mean nothing in the container."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
 
 
 def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
-    """`K=V`, each key once. Raises BadSource for another form."""
+    """Parses `K=V`, each key once. Raises BadSource for another form."""
     found: dict[str, str] = {}
     for text in texts:
         name, separator, value = text.partition("=")

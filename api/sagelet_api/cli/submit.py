@@ -1,4 +1,4 @@
-"""`sagelet submit`: a training job from a request in a file, or from a script."""
+"""`sagelet submit`: submits a training job from a request in a file, or from a script."""
 
 import sys
 from pathlib import Path
@@ -29,7 +29,7 @@ from sagelet_api.cli.wait import exit_code, outcome, until_ended
 
 DOCUMENTS = (".yaml", ".yml", ".json")
 SCRIPTS = (".py", ".sh")
-#: Options that say what a document says itself.
+#: Options for what a document itself contains.
 _OF_SCRIPTS = {
     "source_dir": "--source-dir",
     "inputs": "--input",
@@ -156,7 +156,7 @@ def _from_script(
     output: str | None,
     max_runtime: int,
 ) -> dict[str, Any]:
-    """Uploads what the job needs once the rest of its request is known to be right."""
+    """Makes a request from a script. Uploads its parts after the rest of the request was checked."""
     bucket, channels = own_bucket(server), pairs(inputs, "--input")
     environment = pairs(variables, "--env")
     request: dict[str, Any] = {
@@ -189,7 +189,7 @@ def _from_script(
 
 
 def _check(request: dict[str, Any]) -> None:
-    """Raises BadDocument in the words of the options."""
+    """Checks the request. Raises BadDocument in the words of the options."""
     try:
         request_from(request, "This")
     except BadDocument as error:
@@ -211,7 +211,7 @@ def _place(request: dict[str, Any], channel: str) -> dict[str, Any]:
 
 
 def _tell(server: Server, name: str, request: dict[str, Any], *, follow: bool) -> None:
-    """To a program the name alone, or on stderr where the log comes on stdout."""
+    """Prints the result. For programs it is the name alone, or the name goes to stderr if stdout has the log."""
     if not sys.stdout.isatty():
         click.echo(name, err=follow)
         return
@@ -223,7 +223,7 @@ def _tell(server: Server, name: str, request: dict[str, Any], *, follow: bool) -
 
 def _follow(context: click.Context, aws: Aws, server: Server, name: str) -> None:
     printer = Printer(console(), as_json=False, timestamps=False)
-    # The exit code is for whoever reads no more, too: then what is left is to wait.
+    # The exit code also counts for a user who has stopped reading, so the command still waits.
     with until_reader_ends():
         print_log(aws, server, describe(aws, server, name), JobLog(aws, name, None, None), printer, follow=True)
     jobs = until_ended(aws, server, [name])

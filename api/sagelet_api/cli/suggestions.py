@@ -1,4 +1,4 @@
-"""What somebody meant who typed a command that is none."""
+"""Suggests commands for a mistyped one."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -33,7 +33,7 @@ ELSEWHERE: Mapping[str, str] = {
 
 
 def did_you_mean(word: str, commands: Sequence[str]) -> list[str]:
-    """The likeliest first; empty if nothing is like it."""
+    """Returns the likeliest commands first. Empty if none is similar."""
     lower = word.lower()
     if lower in commands:
         return [lower]

@@ -1,4 +1,4 @@
-"""Training jobs as commands ask for them, through AWS's API."""
+"""Finds training jobs for commands, through AWS's API."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from sagelet_engine.model.spec import TrainingSpec
 Job = dict[str, Any]
 STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
-#: The most that Search gives at once.
+#: The most jobs that Search returns at once.
 PAGE = 100
 
 
@@ -43,14 +43,14 @@ class JobName(click.ParamType[str]):
         try:
             jobs = find(Aws(server_in(ctx)), Wanted(name_contains=incomplete), PAGE)
             names = [job["TrainingJobName"] for job in jobs]
-        except SageletError:  # A word on the terminal would garble the line that is being typed.
+        except SageletError:  # A message would garble the line that the user is typing.
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which jobs; what is empty says nothing."""
+    """Conditions on jobs. An empty one does not limit."""
 
     statuses: Sequence[str] = ()
     name_contains: str = ""
@@ -59,7 +59,7 @@ class Wanted:
     compiled: bool | None = None
 
     def expression(self) -> dict[str, Any]:
-        """Parameters of Search. Whether a job is to be compiled is no property that Search knows."""
+        """Returns parameters of Search. Search has no property for whether a job is compiled."""
         filters = []
         if self.statuses:
             filters.append({"Name": "TrainingJobStatus", "Operator": "In", "Value": ",".join(self.statuses)})
@@ -75,7 +75,7 @@ class Wanted:
 
 
 def find(aws: Aws, wanted: Wanted, limit: int | None) -> list[Job]:
-    """The newest first, as Search shows them. Raises ServerRefused, ServerUnreachable."""
+    """Returns jobs as Search shows them, the newest first. Raises ServerRefused, ServerUnreachable."""
     return list(islice((job for job in _search(aws, wanted) if wanted.matches(job)), limit))
 
 
@@ -87,14 +87,14 @@ def _search(aws: Aws, wanted: Wanted) -> Iterator[Job]:
 
 
 def describe(aws: Aws, server: Server, name: str) -> Job:
-    """Raises NoSuchJob, ServerRefused, ServerUnreachable."""
+    """Returns a job. Raises NoSuchJob, ServerRefused, ServerUnreachable."""
     with known(server, name):
         return aws.call("sagemaker", "describe_training_job", TrainingJobName=name)
 
 
 @contextmanager
 def known(server: Server, name: str) -> Iterator[None]:
-    """AWS's word for a job that there is not says nothing of account and region, which is mostly what is wrong."""
+    """Replaces AWS's error for a missing job, which does not name account and region. Those are mostly the mistake."""
     try:
         yield
     except ServerRefused as refused:
@@ -107,7 +107,7 @@ def known(server: Server, name: str) -> Iterator[None]:
 
 
 def activity(server: Server, job: Job) -> str:
-    """What a job that trains does now, `compiling, step 1, 38 s`; empty where nothing is known."""
+    """Returns what a training job does now, `compiling, step 1, 38 s`. Empty if it is unknown."""
     if job["SecondaryStatus"] != "Training":
         return ""
     name = job["TrainingJobName"]
@@ -116,14 +116,14 @@ def activity(server: Server, job: Job) -> str:
 
 
 def instances(job: Job) -> str:
-    """`1 x ml.p3.2xlarge`."""
+    """Returns `1 x ml.p3.2xlarge`."""
     config = job["ResourceConfig"]
     groups = config.get("InstanceGroups") or [config]
     return ", ".join(f"{group['InstanceCount']} x {group['InstanceType']}" for group in groups)
 
 
 def trained_seconds(job: Job, now: datetime) -> float | None:
-    """The figure so far, or in all, or None if it is not known yet."""
+    """Returns the seconds of training, so far or in total. None if they are not known yet."""
     if "TrainingTimeInSeconds" in job:
         return float(job["TrainingTimeInSeconds"])
     if "TrainingStartTime" not in job:

@@ -26,10 +26,10 @@ from sagelet_engine.state.notice import Notice, post_notice, withdraw_notice
 if TYPE_CHECKING:
     from sagelet_api.serve import Sagelet
 
-#: Seconds between looks at whether the data directory is still this server's.
+#: Seconds between checks that the data directory is still this server's.
 WATCH_SECONDS = 0.5
-#: Objects that come to be until Python looks for cycles among them. A burst of log lines is objects without any, and
-#: with Python's own 700 a third of the time that a line takes went into looking.
+#: New objects after which Python looks for cycles. A burst of log lines makes many objects without cycles. With
+#: Python's own 700, such looks took a third of the time of a line.
 GARBAGE_THRESHOLD = 20_000
 
 
@@ -78,13 +78,13 @@ def _serve(settings: Settings) -> None:
     adopted = server.start()
     now_ms, detached = SystemClock().now_ms(), DETACHED in os.environ
     try:
-        # Before the line that says "ready": who reads that line may call `sagelet down`, which reads the notice.
+        # Written before the line that says "ready": its reader may call `sagelet down`, which reads the notice.
         post_notice(settings.data, Notice(os.getpid(), server.server.endpoint, now_ms, detached))
         _announce(server, settings, adopted)
         reset = _end_of(server, end)
         withdraw_notice(settings.data)
     except BaseException:
-        # The threads of a started server would keep a process that says "Error" alive.
+        # The threads of a started server would keep a process alive that has printed "Error".
         _check_still_owned(server)
         server.stop()
         raise
@@ -98,7 +98,7 @@ def _serve(settings: Settings) -> None:
 
 
 def _end_of(server: "Sagelet", end: EndRequests) -> str:
-    """Waits until the server is to end. Returns the scope of the reset that it ends for, or an empty string."""
+    """Waits until the server must end. Returns the scope of the reset that it ends for, or an empty string."""
     while (reset := end.wait(WATCH_SECONDS)) is None:
         _check_still_owned(server)
     return reset
@@ -110,7 +110,7 @@ def _check_still_owned(server: "Sagelet") -> None:
 
 
 def _give_up(lost: str) -> NoReturn:
-    """Ends at once, as `kill -9` does: whatever is written at an ordinary end would go to what is there now."""
+    """Ends at once, as `kill -9` does. An ordinary end would write into the directory that is there now."""
     click.echo(f"Error: {lost}: this one ends. What runs goes on, and is adopted when a server starts there", err=True)
     sys.stdout.flush()
     os._exit(ERROR)
@@ -138,7 +138,7 @@ def _reset(settings: Settings, scope: str) -> None:
 
 
 def _start_again(port: int) -> NoReturn:
-    """The same program in the same process: nothing of what was in memory, moto's state among it, is left."""
+    """Starts the same program in the same process, so that nothing stays in memory, such as moto's state."""
     sys.stdout.flush()
     # If an option is given twice the last one counts. --port 0 would take another port.
     os.execv(sys.executable, [*sys.orig_argv, "--port", str(port)])

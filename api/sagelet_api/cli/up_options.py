@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def option(name: str, **attributes: Any) -> Callable[[F], F]:
-    """An option that is also an environment variable SAGELET_*."""
+    """Makes an option that is also an environment variable SAGELET_*."""
     variable = f"SAGELET_{name.removeprefix('--').replace('-', '_').upper()}"
     return click.option(name, **{"envvar": variable, "show_envvar": True, "show_default": True, **attributes})
 
@@ -35,14 +35,14 @@ def choices(values: type[Enum]) -> click.Choice[str]:
 
 
 class FileSystem(click.types.StringParamType):
-    """`fs-0123456789abcdef0=/directory`; several in a variable are put apart as in PATH."""
+    """Parses `fs-0123456789abcdef0=/directory`. A variable separates several like PATH."""
 
     name = "ID=DIRECTORY"
     envvar_list_splitter = os.pathsep
 
 
 class HostName(click.types.StringParamType):
-    """`sagelet`; several in a variable have commas between them."""
+    """Parses `sagelet`. A variable separates several with commas."""
 
     name = "NAME"
 
@@ -143,7 +143,7 @@ OPTIONS = (
 
 
 def settings_options(command: F) -> F:
-    """All settings, as the keyword arguments of `settings_of`."""
+    """Adds all settings, as the keyword arguments of `settings_of`."""
     for one in reversed(OPTIONS):
         command = one(command)
     return command
@@ -169,7 +169,7 @@ def settings_of(
     file_system: tuple[str, ...],
     **same: Any,
 ) -> Settings:
-    """Raises SettingsError. `same`: what is called the same there."""
+    """Returns the settings. `same` are those whose option has the same name. Raises SettingsError."""
     return Settings(
         allowed_hosts=allow_host,
         runtime=RuntimeChoice(runtime),

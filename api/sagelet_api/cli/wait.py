@@ -1,4 +1,4 @@
-"""`sagelet wait`: until jobs have ended, telling what they do meanwhile."""
+"""`sagelet wait`: waits until jobs have ended, and shows what they do meanwhile."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ EVERY = 1.0
 
 
 class Progress:
-    """A line that changes, on a terminal; else a line whenever a job's status has changed. To stderr."""
+    """Shows progress on stderr: a changing line on a terminal, otherwise a line whenever a job's status has changed."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -49,7 +49,7 @@ class Progress:
 
 
 def in_words(job: Job, doing: str) -> str:
-    """`my-job: Training, 1 m 2 s: compiling, step 1, 38 s`; in other statuses AWS's message."""
+    """Returns `my-job: Training, 1 m 2 s: compiling, step 1, 38 s`. In other statuses AWS's message."""
     now, last = datetime.now(timezone.utc), job["SecondaryStatusTransitions"][-1]
     since: datetime = last["StartTime"]
     words = doing if last["Status"] == "Training" else last.get("StatusMessage", "")
@@ -66,11 +66,11 @@ def in_words(job: Job, doing: str) -> str:
 def wait(context: click.Context, names: tuple[str, ...], timeout: float | None, as_json: bool, server: Server) -> None:
     """Wait until jobs have ended.
 
-    Tells what they do meanwhile. Exits with 3 when one failed, 4 when one was stopped, 5 when the time was over.
-    --json gives what DescribeTrainingJob answers, a list of one for each job.
+    Shows what they do meanwhile. Exits with 3 if a job failed, 4 if one was stopped, 5 if the time is over. --json
+    gives a list of DescribeTrainingJob's answers, one for each job.
     """
     jobs = until_ended(Aws(server), server, names, timeout)
-    # The exit code is for whoever reads no more, too.
+    # The exit code also counts for a user who has stopped reading.
     with until_reader_ends():
         show_outcomes(jobs, as_json=as_json)
     context.exit(exit_code(jobs))
@@ -85,7 +85,7 @@ def show_outcomes(jobs: Sequence[Job], *, as_json: bool) -> None:
 
 
 def until_ended(aws: Aws, server: Server, names: Sequence[str], timeout: float | None = None) -> list[Job]:
-    """The jobs' descriptions when all have ended, or the seconds are over; what they do meanwhile goes to stderr."""
+    """Waits, and returns the jobs' descriptions when all have ended or the time is over. Progress goes to stderr."""
     deadline = None if timeout is None else time.monotonic() + timeout
     with Progress(console(stderr=True)).shown() as progress:
         while True:
@@ -100,7 +100,7 @@ def until_ended(aws: Aws, server: Server, names: Sequence[str], timeout: float |
 
 
 def exit_code(jobs: Sequence[Job]) -> int:
-    """The worst of them: failed, not ended, stopped, completed."""
+    """Returns the code of the worst job: failed, not ended, stopped, completed."""
     statuses = {job["TrainingJobStatus"] for job in jobs}
     if "Failed" in statuses:
         return FAILED

@@ -1,1 +1,1 @@
-"""A comparison as people see it: table, pictures, page. All of it is made of the JSON of the control endpoint."""
+"""A comparison for people: table, pictures, page. All of it is made from the JSON of the control endpoint."""

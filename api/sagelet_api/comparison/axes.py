@@ -1,4 +1,4 @@
-"""Where numbers are in a picture, and the round numbers along an axis."""
+"""Positions of numbers in a picture, and the round numbers along an axis."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers from `low` to `high` on pixels from `start` to `end`; `low` < `high`."""
+    """Maps numbers from `low` to `high` to pixels from `start` to `end`; `low` < `high`."""
 
     low: float
     high: float
@@ -18,7 +18,7 @@ class Scale:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers (1, 2, 2.5 or 5 times a power of ten apart) from at most `low` to at least `high`."""
+    """Returns round numbers (1, 2, 2.5 or 5 times a power of ten apart) from at most `low` to at least `high`."""
     if high <= low:
         low, high = (low - 0.5, high + 0.5) if low else (0.0, 1.0)
     raw = (high - low) / about
@@ -29,7 +29,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def tick_text(number: float, step: float) -> str:
-    """As many decimals as the distance of the ticks needs."""
+    """Formats a number with as many decimals as the distance of the ticks needs."""
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     if round(step * 10**decimals, 6) % 1:
         decimals += 1

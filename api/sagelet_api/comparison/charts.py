@@ -1,4 +1,4 @@
-"""Two kinds of picture: bars, one a job, and lines, one a job."""
+"""Two kinds of pictures: a bar for each job, or a line for each job."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from sagelet_api.comparison.drawing import Dot, Label, Path, Picture, Rect, Shap
 
 WIDTH, HEIGHT = 480.0, 320.0
 TOP, RIGHT, BOTTOM = 56.0, 16.0, 60.0
-#: Colours there are; a picture of more jobs begins anew.
+#: The number of colours. With more jobs they repeat.
 COLOURS = 8
 #: A curve with fewer points gets a dot at each.
 FEW_POINTS = 60
@@ -16,7 +16,7 @@ FEW_POINTS = 60
 
 @dataclass(frozen=True)
 class Frame:
-    """What all pictures have around them."""
+    """The parts around every picture."""
 
     name: str
     title: str
@@ -36,7 +36,7 @@ class Bar:
     value: float | None
     #: The value as people read it, without the axis's unit.
     text: str
-    #: The top part of the value that has a colour and a name of its own.
+    #: The top part of the bar, which has a colour and a name of its own.
     part: float = 0.0
     part_text: str = ""
     #: A second line, above the value.
@@ -51,7 +51,7 @@ class Curve:
 
 def bar_picture(frame: Frame, bars: Sequence[Bar]) -> Picture:
     known = [bar.value for bar in bars if bar.value is not None]
-    # Room above the highest bar for its texts.
+    # Space above the highest bar for its texts.
     marks = ticks(0, max([*known, 0.0]) * (1.18 if any(bar.above for bar in bars) else 1.1))
     scale = Scale(marks[0], marks[-1], HEIGHT - BOTTOM, TOP)
     left = _left(marks)
@@ -82,12 +82,12 @@ def _bar(bar: Bar, middle: float, slot: float, scale: Scale, role: str) -> Itera
 
 
 def _lines(label: str, width: float) -> list[str]:
-    """`compiled 2` in two lines where bars are narrow."""
+    """Breaks `compiled 2` into two lines if bars are narrow."""
     return [label] if text_width(label, 11) <= width else label.rsplit(" ", 1)
 
 
 def line_picture(frame: Frame, x_title: str, curves: Sequence[Curve], empty: str) -> Picture:
-    """`empty`: what the picture says when no curve has a point."""
+    """Makes a picture of lines. `empty`: the text if no curve has a point."""
     points = [point for curve in curves for point in curve.points]
     if not points:
         shapes = [*_frame(frame, 60), Label(WIDTH / 2, HEIGHT / 2, empty, "quiet")]
@@ -112,7 +112,7 @@ def _curve(curve: Curve, index: int, along: Scale, up: Scale) -> Iterator[Shape]
     role = f"series-{index % COLOURS}"
     points = tuple((along.at(x), up.at(y)) for x, y in curve.points)
     if len(points) > 1:
-        # Curves that lie on each other are both seen.
+        # Curves that coincide stay visible, both of them.
         yield Path(points, role, width=4.0 if index == 0 else 2.0, dashed=index > 0)
     if len(points) < FEW_POINTS:
         yield from (Dot(x, y, role, 4.0 if index == 0 else 2.5) for x, y in points)
@@ -134,7 +134,7 @@ def _range(points: Sequence[tuple[float, float]], which: int) -> tuple[float, fl
 
 
 def _left(marks: Sequence[float]) -> float:
-    """Room for the unit and the ticks' texts."""
+    """Returns the space for the unit and the ticks' texts."""
     step = marks[1] - marks[0]
     return 34 + max(text_width(tick_text(mark, step), 11) for mark in marks)
 

@@ -1,7 +1,7 @@
 """Pictures as lists of shapes, which `svg.py` and `png.py` draw alike. Lengths are pixels, y grows downward.
 
-A shape's `role` says what it is, not how it looks: `series-0` .. `series-7`, `axis`, `grid`, `text`, `quiet`; the style
-sheet and the painter of PNGs have a colour for each.
+A shape's `role` says what it is, not how it looks: `series-0` .. `series-7`, `axis`, `grid`, `text`, `quiet`. The style
+sheet and `png.py` have a colour for each.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Dot:
 @dataclass(frozen=True)
 class Label:
     x: float
-    #: Height of the line that letters stand on.
+    #: The height of the text's baseline.
     y: float
     text: str
     role: str = "text"
@@ -47,7 +47,7 @@ class Label:
     anchor: str = "middle"
     size: float = 12.0
     bold: bool = False
-    #: Written upward.
+    #: True for text that runs upward.
     upward: bool = False
 
 
@@ -56,10 +56,10 @@ Shape = Rect | Path | Dot | Label
 
 @dataclass(frozen=True)
 class Picture:
-    #: Names its file: throughput, loss, time, cost.
+    #: The name of its file: throughput, loss, time, cost.
     name: str
     title: str
-    #: For those who do not see it: all that the picture shows, in words.
+    #: A text alternative: all that the picture shows, in words.
     description: str
     width: float
     height: float
@@ -67,11 +67,11 @@ class Picture:
 
 
 def text_width(text: str, size: float) -> float:
-    """About how wide a text is; fonts differ."""
+    """Returns the approximate width of a text, because fonts differ."""
     return 0.56 * size * len(text)
 
 
 def shortened(text: str, width: float, size: float) -> str:
-    """The text, or its beginning and an ellipsis where it is wider."""
+    """Returns the text, or its beginning and an ellipsis if it is too wide."""
     room = int(width / (0.56 * size))
     return text if len(text) <= room else text[: max(1, room - 1)] + "…"

@@ -1,4 +1,4 @@
-"""Comparisons as files."""
+"""Writes comparisons into files."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def write_html(comparison: Comparison, path: Path) -> Path:
 
 
 def write_pngs(comparison: Comparison, directory: Path) -> list[Path]:
-    """throughput.png, loss.png, time.png, cost.png. Raises NoPillow, before anything is written."""
+    """Writes throughput.png, loss.png, time.png and cost.png. Raises NoPillow before anything is written."""
     drawn = {directory / f"{picture.name}.png": png(picture) for picture in pictures(comparison)}
     directory.mkdir(parents=True, exist_ok=True)
     for path, data in drawn.items():

@@ -1,4 +1,4 @@
-"""One HTML file that needs nothing else: pictures and style sheet are inside, and there is no script."""
+"""Makes one HTML file that needs nothing else: it contains the pictures and the style sheet, and no script."""
 
 from functools import cache
 from importlib import resources
@@ -20,7 +20,7 @@ def report(comparison: Comparison) -> str:
 
 
 def fragment(comparison: Comparison) -> str:
-    """For a page that is there already, a notebook's: with its style, without `html` and `body`."""
+    """Returns HTML for an existing page, such as a notebook's: with its style, without `html` and `body`."""
     template = _environment().get_template("_comparison.html")
     return f"<style>{_style()}</style>" + template.render(view=view(comparison), link=None)
 
@@ -37,7 +37,7 @@ def _environment() -> "Environment":
 
 @cache
 def _style() -> str:
-    """Dark where the reader's system is: there is no button, and so no `data-theme`."""
+    """Returns the style. It is dark if the reader's system is: there is no button, and so no `data-theme`."""
     from markupsafe import Markup
 
     files = resources.files("sagelet_api.comparison").joinpath("static")

@@ -1,5 +1,6 @@
 """The four pictures of AWS's blog "How to Speed Up Open Source LLMs Training and Cut Down Billing Time with Amazon
-SageMaker": throughput, loss, training time, billable seconds; titles and axes as in its notebook."""
+SageMaker": throughput, loss, training time, billable seconds. Titles and axes are as in its notebook.
+"""
 
 from sagelet_api.comparison.charts import Bar, Curve, Frame, bar_picture, line_picture
 from sagelet_api.comparison.drawing import Picture
@@ -14,7 +15,7 @@ def pictures(comparison: Comparison) -> tuple[Picture, ...]:
 
 
 def captions(comparison: Comparison) -> dict[str, str]:
-    """What stands below each picture, by its name: the blog's words."""
+    """Returns the text below each picture, by its name, in the blog's words."""
     if [job.label for job in comparison.jobs] == ["native", "compiled"]:
         against = "without Training Compiler vs. with Training Compiler"
     else:
@@ -41,7 +42,9 @@ def _cost(comparison: Comparison) -> Picture:
 def _bars(
     comparison: Comparison, name: str, key: str, title: str, subtitle: str, unit: str, note: str, beside: str = ""
 ) -> Picture:
-    """`note`: the kind of sentence below, where there are two jobs; `beside`: a figure above the value."""
+    """Makes a picture of bars. `note`: the kind of sentence below, if there are two jobs; `beside`: a figure above the
+    value.
+    """
     row, more = _row(comparison, key), _row(comparison, beside)
     bars = [
         Bar(job.label, _value(row, index), _text(row, index), above=_known(more, index))
@@ -99,7 +102,7 @@ def _described(bars: list[Bar], note: str) -> str:
 
 
 def _note(comparison: Comparison, kind: str) -> str:
-    """AWS's line below its picture; a longer sentence has its place beside the picture."""
+    """Returns AWS's line below its picture. A longer sentence is placed beside the picture."""
     found = [one.text[one.text.find("====>") :] for one in comparison.sentences if one.kind == kind]
     return found[0] if len(comparison.jobs) == 2 and found and found[0].startswith("====>") else ""
 
@@ -113,7 +116,7 @@ def _value(row: Row | None, index: int) -> float | None:
 
 
 def _text(row: Row | None, index: int) -> str:
-    """Short, as bars are narrow: samples/s is what the axis says."""
+    """Returns a short text, because bars are narrow. The axis says samples/s."""
     if row is None:
         return UNKNOWN
     return value_text(row, row.values[index]).removesuffix(" samples/s")

@@ -1,4 +1,4 @@
-"""A picture as PNG, by Pillow, which also brings the font. Light colours, for papers and slides."""
+"""Draws a picture as PNG with Pillow, which also brings the font. Light colours, for papers and slides."""
 
 import io
 from importlib import import_module
@@ -8,9 +8,9 @@ from typing import Any
 from sagelet_api.comparison.drawing import Dot, Label, Path, Picture, Rect
 from sagelet_engine.base.errors import SageletError
 
-#: Pixels of the file for one of the picture.
+#: Pixels of the file for each pixel of the picture.
 SCALE = 2
-#: Drawn larger and shrunk, which makes slanted lines smooth.
+#: Drawn larger and then shrunk, so that slanted lines are smooth.
 FINER = 2
 BACKGROUND = "#ffffff"
 COLOURS = {
@@ -18,7 +18,8 @@ COLOURS = {
     "quiet": "#56616c",
     "axis": "#56616c",
     "grid": "#e3e7ea",
-    # Okabe and Ito's palette, which colour-blind people can tell apart, darkened where it is too light for a line.
+    # Okabe and Ito's palette, which colour-blind people can distinguish, darkened where a colour is too light for a
+    # line.
     "series-0": "#0072b2",
     "series-1": "#d55e00",
     "series-2": "#00795c",
@@ -39,7 +40,7 @@ class NoPillow(SageletError):
 
 
 def png(picture: Picture) -> bytes:
-    """The file's bytes. Raises NoPillow."""
+    """Returns the file's bytes. Raises NoPillow."""
     try:
         image_module, draw_module = import_module("PIL.Image"), import_module("PIL.ImageDraw")
     except ImportError as error:
@@ -102,13 +103,13 @@ class _Pen:
 
 
 def _lighter(colour: str) -> str:
-    """Halfway to white."""
+    """Returns the colour halfway to white."""
     parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
     return "#" + "".join(f"{(part + 2 * 255) // 3:02x}" for part in parts)
 
 
 def dashes(points: tuple[tuple[float, float], ...]) -> list[list[tuple[float, float]]]:
-    """The pieces of a line that are drawn, DASH long and GAP apart, around corners, too."""
+    """Returns the pieces of a dashed line, DASH long and GAP apart, also around corners."""
     pieces: list[list[tuple[float, float]]] = [[points[0]]]
     drawn, left = True, DASH
     for (x, y), (to_x, to_y) in pairwise(points):

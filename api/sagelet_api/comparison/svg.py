@@ -1,4 +1,4 @@
-"""A picture as SVG that stands in a page: colours and fonts are the page's style sheet's (`static/comparison.css`)."""
+"""Draws a picture as SVG for a page. The page's style sheet has its colours and fonts (`static/comparison.css`)."""
 
 from html import escape
 
@@ -6,9 +6,9 @@ from sagelet_api.comparison.drawing import Dot, Label, Path, Picture, Rect, Shap
 
 
 def svg(picture: Picture, style: str = "") -> str:
-    """An element `svg`, named and described for those who do not see it.
+    """Returns an element `svg` with a name and a description for screen readers.
 
-    `style`: a style sheet of its own, for a picture that stands in no page of ours.
+    `style`: a style sheet of its own, for a picture outside of sagelet's pages.
     """
     name = f"picture-{escape(picture.name)}"
     head = (

@@ -1,4 +1,4 @@
-"""A comparison in the terminal."""
+"""Shows a comparison in the terminal."""
 
 from rich.console import Console
 from rich.padding import Padding
@@ -32,7 +32,7 @@ def show(comparison: Comparison, console: Console) -> None:
 
 
 def show_verdict(verdict: Verdict, console: Console) -> None:
-    """Shows medians, intervals and verdicts of repeated runs, then what they come to in words."""
+    """Shows medians, intervals and verdicts of repeated runs, then the conclusion in words."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for heading in ("", *verdict.labels, "ratio", "95 % interval", f"{verdict.labels[1]} is"):
         table.add_column(heading, justify="right" if heading else "left", overflow="fold")

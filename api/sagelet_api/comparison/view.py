@@ -11,7 +11,7 @@ from sagelet_api.comparison.wording import change_text, in_words, value_text, ve
 from sagelet_engine.comparison.comparable import Difference
 from sagelet_engine.comparison.result import Comparison, Job, Row
 
-#: Which sentences stand below which picture of two jobs; that with the arrows is in the picture.
+#: The sentences below each picture of two jobs. The sentence with the arrows is in the picture.
 _BESIDE = {"throughput": ("throughput",), "loss": ("loss",), "time": ("runtime",), "cost": ("billable", "cost")}
 
 
@@ -87,7 +87,7 @@ def _pictures(comparison: Comparison) -> Iterator[tuple[Markup, str, tuple[str, 
     for picture in pictures(comparison):
         beside = _BESIDE[picture.name] if len(comparison.jobs) == 2 else ()
         texts = (one.text for one in comparison.sentences if one.kind in beside and "====>" not in one.text)
-        # Every text in it is escaped where it is made.
+        # Every text in it was escaped when it was made.
         yield Markup(svg(picture)), below[picture.name], tuple(texts)
 
 

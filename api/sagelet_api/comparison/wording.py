@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for people."""
 
 from sagelet_engine.comparison.result import Comparison, Row
 
@@ -6,7 +6,7 @@ UNKNOWN = "not known"
 
 
 def value_text(row: Row, value: float | None) -> str:
-    """`10.1 samples/s`, `$0.1201`, `80.7 s`, `not known`."""
+    """Returns `10.1 samples/s`, `$0.1201`, `80.7 s` or `not known`."""
     if value is None:
         return "-" if row.key in ("compile_seconds", "compiles") else UNKNOWN
     if row.unit == "USD":
@@ -21,7 +21,7 @@ def value_text(row: Row, value: float | None) -> str:
 
 
 def change_text(change: float | None) -> str:
-    """`+18.2%`; empty where it is not known."""
+    """Returns `+18.2%`. Empty if it is unknown."""
     if change is None:
         return ""
     if abs(change) < 0.05:
@@ -30,7 +30,7 @@ def change_text(change: float | None) -> str:
 
 
 def verdict(row: Row, change: float | None) -> str:
-    """`better`, `worse`, or empty where neither can be said."""
+    """Returns `better` or `worse`. Empty if neither can be said."""
     if change is None or not row.better or abs(change) < 0.05:
         return ""
     return "better" if (change > 0) == (row.better == "higher") else "worse"
@@ -41,7 +41,7 @@ def _significant(value: float) -> str:
 
 
 def in_words(comparison: Comparison) -> list[tuple[str, tuple[str, ...]]]:
-    """The sentences, job by job, each with its heading; without one where there is one job against the first."""
+    """Returns the sentences, job by job, each with its heading. One job compared with the first has no heading."""
     made = []
     for job in comparison.jobs[1:]:
         heading = "" if len(comparison.jobs) == 2 else f"{job.label}: {job.name}"

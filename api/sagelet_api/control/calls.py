@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def place_asked_for() -> tuple[str, str]:
-    """Account and region of `?account=&region=` of the request, or the ones that sagelet takes for granted."""
+    """Returns account and region of the request's `?account=&region=`, or sagelet's defaults."""
     from flask import request
 
     return request.args.get("account", DEFAULT_ACCOUNT), request.args.get("region", DEFAULT_REGION)
@@ -21,7 +21,7 @@ def place_asked_for() -> tuple[str, str]:
 
 @contextmanager
 def known_job(name: str) -> Iterator[JobKey]:
-    """The job that the request's path and `?account=&region=` name. A missing job becomes a 404."""
+    """Gives the job that the request's path and `?account=&region=` name. A missing job becomes a 404."""
     account, region = place_asked_for()
     key = JobKey(account, region, name)
     try:

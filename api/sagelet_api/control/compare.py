@@ -19,13 +19,13 @@ _ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:(?P<region>[a-z0-9-]+):(?P<account>
 
 
 def job_key(name_or_arn: str, account: str, region: str) -> JobKey:
-    """A job by its name in an account and region, or by its ARN, which says both itself."""
+    """Returns the key of a job, by its name in an account and region, or by its ARN, which contains both."""
     match = _ARN.fullmatch(name_or_arn)
     return JobKey(match["account"], match["region"], match["name"]) if match else JobKey(account, region, name_or_arn)
 
 
 def keys_asked_for(engine: "Engine") -> list[JobKey]:
-    """The jobs of the request's query, `?job=A&job=B&account=&region=`. Raises a 404 for a missing job."""
+    """Returns the jobs of the request's query, `?job=A&job=B&account=&region=`. Raises a 404 for a missing job."""
     from flask import request
 
     account, region = place_asked_for()
@@ -39,7 +39,7 @@ def keys_asked_for(engine: "Engine") -> list[JobKey]:
 
 
 def anyway_asked_for() -> bool:
-    """`?anyway=1`: also jobs that are not comparable."""
+    """True for `?anyway=1`: also compare jobs that are not comparable."""
     from flask import request
 
     return request.args.get("anyway", "") not in ("", "0", "false")
@@ -53,7 +53,7 @@ def blueprint(engine: "Engine") -> "Blueprint":
 
     @routes.get("/compare")
     def compare() -> JsonObject:
-        """Jobs against the first of them (docs/how-to/compare.md)."""
+        """Compares jobs with the first of them (docs/how-to/compare.md)."""
         try:
             return engine.reports.compare(keys_asked_for(engine), anyway=anyway_asked_for()).to_json()
         except CannotCompare as error:

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from sagelet_engine.engine import Engine
 
 
-#: Bodies are a few words.
+#: Bodies of these requests are a few words.
 MAX_BODY = 64 * 1024
 
 
 def control_app(engine: "Engine", throttling: Throttling, *parts: Callable[[], "Blueprint"]) -> WsgiApp:
-    """A WSGI app that is made on its first request: Flask takes longer to load than the rest of the server.
+    """Returns a WSGI app that is made on its first request, because Flask takes longer to load than the rest of the
+    server.
 
-    `parts` make blueprints to add.
+    `parts` make further blueprints.
     """
 
     @lru_cache(maxsize=1)
@@ -45,7 +46,7 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     own = (faults.blueprint(engine, throttling), compare.blueprint(engine), jobs.blueprint(engine))
     for part in (*own, *parts):
         app.register_blueprint(part)
-    #: Tells one start of the server from the next.
+    #: Distinguishes one start of the server from the next.
     instance = uuid.uuid4().hex
 
     @app.get("/_sagelet/health")
@@ -61,11 +62,11 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
 
     def refuse(error: HTTPException) -> tuple[JsonObject, int]:
         if isinstance(request.routing_exception, NotFound):
-            where = f"{request.path} is no control endpoint (docs/reference/control-api.md)"
+            where = f"{request.path} is not a control endpoint (docs/reference/control-api.md)"
             return {"error": error.name, "message": f"{where}. The web page is {request.host_url}"}, 404
         return {"error": error.name, "message": error.description}, error.code or 500
 
     app.register_error_handler(HTTPException, refuse)
-    # A failure is the Application's to log and to answer.
+    # The Application logs and answers a failure.
     app.config["PROPAGATE_EXCEPTIONS"] = True
     return app

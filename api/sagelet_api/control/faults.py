@@ -1,4 +1,4 @@
-"""The control endpoints of faults: a job's (its tag `sagelet:fault`), and calls to throttle."""
+"""The control endpoints of faults: faults of a job (its tag `sagelet:fault`), and calls to throttle."""
 
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def _add_jobs(routes: "Blueprint", engine: "Engine") -> None:
 
     @routes.put("/jobs/<name>/faults")
     def put(name: str) -> JsonObject:
-        """`{"faults": "starting:30 internal-server-error:2"}`: the words of the tag."""
+        """Sets a job's faults from `{"faults": "starting:30 internal-server-error:2"}`, the words of the tag."""
         body = request.get_json(force=True, silent=True)
         words = body.get("faults") if isinstance(body, dict) else None
         if not isinstance(words, str):
@@ -50,7 +50,7 @@ def _add_jobs(routes: "Blueprint", engine: "Engine") -> None:
             raise BadRequest(str(error)) from error
         with known_job(name) as key:
             if (job := engine.jobs.get(key)).terminal:
-                raise Conflict(f"{name} is in status {job.status.value}: it meets nothing any more")
+                raise Conflict(f"{name} is in status {job.status.value}: faults have no effect any more")
             try:
                 engine.jobs.put_tags(key, {faults.TAG: words}, MAX_TAGS)
             except TooManyTags as error:
@@ -74,7 +74,7 @@ def _add_throttling(routes: "Blueprint", throttling: Throttling) -> None:
 
     @routes.post("/faults/throttling")
     def throttle() -> JsonObject:
-        """See Throttled.read."""
+        """Throttles calls; see Throttled.read."""
         try:
             throttling.put(*Throttled.read(request.get_json(force=True, silent=True)))
         except ThrottlingRefused as error:

@@ -36,7 +36,7 @@ def blueprint(engine: "Engine") -> "Blueprint":
 
     @routes.get("/doctor")
     def findings(name: str) -> JsonObject:
-        """The findings of docs/reference/doctor.md, worst first; of a job that runs, as of now."""
+        """Returns the findings of docs/reference/doctor.md, the worst first. For a running job they are as of now."""
         with known_job(name) as key:
             return {**_status(engine.jobs.get(key)), "findings": list(engine.reports.findings(key))}
 
@@ -58,7 +58,7 @@ def blueprint(engine: "Engine") -> "Blueprint":
 
     @routes.get("/compiler-report")
     def compiler_report(name: str) -> JsonObject:
-        """What compiling did for the job, so far or in all (docs/reference/compiler-report.md)."""
+        """Returns what compiling did for the job, so far or in total (docs/reference/compiler-report.md)."""
         with known_job(name) as key:
             report = engine.reports.compiler(key)
         if report is None:
@@ -73,7 +73,9 @@ def _status(job: TrainingJob) -> JsonObject:
 
 
 def _compilation(job: TrainingJob) -> JsonObject:
-    """`compiled` is null where the job asks for no compiler, and until its hosts know."""
+    """Returns the state of compilation. `compiled` is null if the job does not ask for the compiler, and until its
+    hosts know.
+    """
     asked = asks_for_compiler(job.spec)
     if job.compilation is None:
         return {"asked": asked, "compiled": None, "platform": None, "reason": ""}

@@ -1,9 +1,9 @@
 """The control endpoints of the data directory.
 
 `POST /_sagelet/reset`: the server releases its data directory, empties it and starts anew. `/_sagelet/gc`: it removes
-what nobody needs any more.
+files that are not needed any more.
 
-The caller proves that the directory is theirs by a file that they made in it: a job's container reaches this endpoint,
+The caller proves with a file in the directory that the directory is theirs. A job's container reaches this endpoint,
 too, but not the directory.
 """
 
@@ -21,18 +21,18 @@ from sagelet_engine.state.garbage import Garbage, Rules
 if TYPE_CHECKING:
     from flask import Blueprint
 
-#: Takes the scope of the reset, of SCOPES, and returns at once.
+#: Takes the scope of the reset, one of SCOPES, and returns at once.
 OnReset = Callable[[str], None]
-#: Collects garbage by rules; a dry run if the second argument says so.
+#: Collects garbage by rules. The second argument is True for a dry run.
 OnGarbage = Callable[[Rules, bool], Garbage]
 #: A file in the data directory.
 PROOF = re.compile(r"\.proof-[0-9a-f]{32}")
-#: What a body of `gc` may say, as Keep and Rules have it: seconds or bytes, or null: without end.
+#: What a body of `gc` may say, as Keep and Rules have it: seconds or bytes, or null for no limit.
 LIMITS = ("files_seconds", "files_bytes", "jobs_seconds", "uploads_seconds")
 
 
 def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage) -> "Blueprint":
-    """`on_reset`: None for a server that lives in somebody else's program."""
+    """Returns the endpoints. `on_reset`: None for a server inside another program."""
     from flask import Blueprint, request
     from werkzeug.exceptions import BadRequest, Conflict, Forbidden
 
@@ -66,7 +66,7 @@ def blueprint(data: Path, on_reset: OnReset | None, on_garbage: OnGarbage) -> "B
         if not isinstance(scope, str) or scope not in SCOPES:
             raise BadRequest(f"scope: must be one of {', '.join(SCOPES)}")
         if on_reset is None:
-            raise Conflict("This server is part of another program: stop that, then reset the data directory")
+            raise Conflict("This server is part of another program: stop that program, then reset the data directory")
         check_proof(body)
         on_reset(scope)
         return {"scope": scope}, 202

@@ -1,6 +1,6 @@
-"""Throttles calls on purpose, for people's own tests of retries.
+"""Throttles calls on purpose, so that people can test their retries.
 
-The control endpoint asks for it. It is kept in memory: a restart of the server forgets it.
+It is set at the control endpoint and kept in memory: a restart of the server forgets it.
 """
 
 import re
@@ -19,13 +19,13 @@ from sagelet_engine.base.wire import JsonObject
 SERVICES = ("sagemaker", "logs")
 #: Every operation of a service.
 ANY = "*"
-#: More would be a slip of the pen.
+#: A larger number would be a typing error.
 MOST_CALLS = 1_000_000
 _ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 
 
 class ThrottlingRefused(SageletError):
-    """A throttling that was asked for in the wrong way."""
+    """A throttling that was requested in the wrong way."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class Throttled:
 
     @classmethod
     def read(cls, body: Any) -> "tuple[Throttled, int]":
-        """From `{"operation": ..., "calls": N}`, perhaps with service, account and region. Raises ThrottlingRefused."""
+        """Reads `{"operation": ..., "calls": N}`, optionally with service, account and region. Raises
+        ThrottlingRefused.
+        """
         fields: dict[str, Any] = {
             "service": "sagemaker",
             "operation": None,
@@ -48,10 +50,12 @@ class Throttled:
             "region": DEFAULT_REGION,
         }
         if not isinstance(body, dict) or not body.keys() <= {*fields, "calls"}:
-            raise ThrottlingRefused(f"Give a JSON object with operation and calls, and of {[*fields]} what differs")
+            raise ThrottlingRefused(
+                f"Give a JSON object with operation and calls, and any of {[*fields]} that differs from the default"
+            )
         calls = body.get("calls")
         if type(calls) is not int or not 1 <= calls <= MOST_CALLS:
-            raise ThrottlingRefused(f"calls: {calls!r} is no number of calls between 1 and {MOST_CALLS}")
+            raise ThrottlingRefused(f"calls: {calls!r} is not a number of calls between 1 and {MOST_CALLS}")
         which = cls(**{name: body.get(name, default) for name, default in fields.items()})
         which._check()
         return which, calls
@@ -65,9 +69,9 @@ class Throttled:
                 f"give its name as in AWS's API reference (DescribeTrainingJob), or {ANY!r} for every one"
             )
         if not isinstance(self.account, str) or not _ACCOUNT.fullmatch(self.account):
-            raise ThrottlingRefused(f"account: {self.account!r} is no account number of 12 digits")
+            raise ThrottlingRefused(f"account: {self.account!r} is not an account number of 12 digits")
         if not isinstance(self.region, str) or not self.region:
-            raise ThrottlingRefused(f"region: {self.region!r} is no region; give one such as {DEFAULT_REGION}")
+            raise ThrottlingRefused(f"region: {self.region!r} is not a region; give one such as {DEFAULT_REGION}")
 
 
 class Throttling:
@@ -78,7 +82,7 @@ class Throttling:
         self._left: dict[Throttled, int] = {}
 
     def put(self, which: Throttled, calls: int) -> None:
-        """The next `calls` of these calls are throttled; takes the place of what was asked for them before."""
+        """Throttles the next `calls` of these calls. Replaces an earlier setting for them."""
         with self._guard:
             self._left[which] = calls
 
@@ -87,7 +91,7 @@ class Throttling:
             self._left.clear()
 
     def left(self) -> list[JsonObject]:
-        """JSON-ready: what is still to be throttled."""
+        """Returns the calls that are still to be throttled, ready for JSON."""
         with self._guard:
             return [{**vars(which), "calls": calls} for which, calls in self._left.items()]
 

@@ -1,11 +1,11 @@
 """Connections that no worker serves now: new ones, idle ones, and those whose request is incomplete.
 
-cheroot gives a connection to a worker with its first byte, so as many slow clients as there are workers keep all others
+cheroot gives a connection to a worker with its first byte, so slow clients, one for each worker, would keep all others
 out. Here one thread waits for all connections, and a worker gets only complete requests.
 
-Loopback and all other addresses have half of the places each. What one does not use, the other may take. So no flood
-from containers, or from another machine, takes the places of programs on this one. Connections are ordered by how long
-they have waited, so the oldest is found at once.
+Half of the places are for loopback and half for all other addresses. Each side may take what the other does not use. So
+no flood from containers, or from another machine, takes the places of programs on this one. Connections are ordered by
+how long they have waited, so the oldest is found at once.
 """
 
 import errno
@@ -30,10 +30,11 @@ from sagelet_api.protocol.header_rules import is_loopback
 
 
 class Waiting:
-    """`add` in the order of `last_used`. Not for several threads at once."""
+    """Waiting connections. `add` them in the order of `last_used`. Not thread-safe."""
 
     def __init__(self) -> None:
-        #: By whether loopback, and whether the first byte of a request came: within one the longest-waiting is first.
+        #: By two facts: loopback or not, and whether the first byte of a request came. In each queue the
+        #: longest-waiting connection is first.
         self._lines: dict[tuple[bool, bool], OrderedDict[Any, None]] = {
             (near, begun): OrderedDict() for near in (True, False) for begun in (True, False)
         }
@@ -43,7 +44,7 @@ class Waiting:
         return len(self._line_of)
 
     def add(self, conn: Any) -> None:
-        """Also for a connection that is here already and has begun its request since."""
+        """Adds a connection. One that is here already and has begun its request since moves to the other queue."""
         self.remove(conn)
         line = self._lines[is_loopback(conn.remote_addr), conn.rfile.has_data()]
         line[conn] = None
@@ -55,15 +56,17 @@ class Waiting:
             del line[conn]
 
     def surplus(self) -> Any:
-        """The connection to close to make room: the longest-waiting of the side with more places, or None if nothing
-        waits.
+        """Returns the connection to close to make room, or None if nothing waits. It is the longest-waiting one of the
+        side with more places.
         """
         near = self._count(True) >= self._count(False)
         fronts = [next(iter(self._lines[near, begun])) for begun in (True, False) if self._lines[near, begun]]
         return min(fronts, key=lambda conn: conn.last_used, default=None)
 
     def expired(self, before: float, *, begun: bool) -> list[Any]:
-        """Those that have waited since before a moment. `begun`: those that brought a part of a request."""
+        """Returns the connections that have waited since before a moment. `begun`: those that brought a part of a
+        request.
+        """
         found = []
         for near in (True, False):
             for conn in self._lines[near, begun]:
@@ -76,13 +79,13 @@ class Waiting:
         return len(self._lines[near, True]) + len(self._lines[near, False])
 
 
-#: Milliseconds that a worker waits for the next request of its connection while no other connection waits for a worker.
+#: Milliseconds that a worker waits for the next request of its connection, if no other connection waits for a worker.
 LINGER_MS = 2
 
 
 class Connection(HTTPConnection):
     RequestHandlerClass = StrictRequest
-    #: Whether something of the client's is left that nobody will read.
+    #: True if bytes of the client are left that nobody will read.
     unread = False
 
     def __init__(self, server: Any, sock: socket.socket, _makefile: Any = None) -> None:
@@ -92,22 +95,23 @@ class Connection(HTTPConnection):
         super().__init__(server, sock, file)
 
     def gather(self) -> bool:
-        """Takes in what is there; whether a worker has something to do now."""
+        """Takes in the bytes that are there. Returns whether a worker has something to do now."""
         began = self.rfile.has_data()
         complete = bool(self.rfile.gather())
         if not began and self.rfile.has_data():
-            # However long the connection was idle, its next request has all of its time.
+            # The next request gets its full time, however long the connection was idle.
             self.last_used = time.time()
         return complete
 
     def has_pending(self) -> bool:
-        """Whether something came that makes the socket readable no more."""
+        """True if bytes came that were already taken from the socket, so the socket does not become readable."""
         return bool(self.rfile.has_data())
 
     def communicate(self) -> bool:
-        """Answers requests as long as they come at once; whether the connection stays open.
+        """Answers requests as long as the next one comes at once. Returns whether the connection stays open.
 
-        Through the thread that waits for connections, and the queue, the next request would go by two other threads.
+        Otherwise the next request would pass through two other threads: the one that waits for connections, and the
+        queue.
         """
         while self._answer():
             if not self.comes_soon():
@@ -115,7 +119,9 @@ class Connection(HTTPConnection):
         return False
 
     def comes_soon(self) -> bool:
-        """Whether the next request is there in a moment. No other connection may wait for this thread meanwhile."""
+        """Waits a moment for the next request and returns whether it is there. False if another connection waits for
+        this thread.
+        """
         if self.server.requests.qsize or self.has_pending():
             return False
         poll = select.poll()
@@ -126,7 +132,7 @@ class Connection(HTTPConnection):
         return self.gather()
 
     def _answer(self) -> bool:
-        """One request; whether the connection stays open."""
+        """Answers one request. Returns whether the connection stays open."""
         self.rfile.begin()
         stays = bool(super().communicate())  # type: ignore[no-untyped-call]
         self.unread = self.unread or (not stays and self.rfile.has_data())
@@ -140,24 +146,27 @@ class Connection(HTTPConnection):
         super().close()
 
 
-#: Connections of an address kept open at most. All addresses take half of the files that the process may open.
+#: The most connections that an address keeps open. All addresses together take half of the files that the process may
+#: open.
 MOST_CONNECTIONS = 4096
-#: Connections taken in a row before the others are looked at.
+#: Connections that are accepted in a row before the others are looked at.
 ACCEPTED = 64
-#: Seconds that a request may wait for a worker before there is another worker.
+#: Seconds that a request may wait for a worker before another worker is made.
 STARVED = 1.0
-#: Workers made at once.
+#: Workers that are made at once.
 MORE = 16
-#: Seconds that a connection may stay open without a request. Longer than the minute after which clients' waiters ask
-#: again: one that asked while its connection is closed would have to start over.
+#: Seconds that a connection may stay open without a request. It is longer than the minute after which clients' waiters
+#: ask again: a waiter whose connection is being closed as it asks would have to start over.
 IDLE = 75.0
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class Arrivals(ConnectionManager):
-    """The selector thread's part of a server. `addresses`: how many the process listens on."""
+    """The part of a server that runs in the selector's thread. `addresses`: how many addresses the process listens
+    on.
+    """
 
-    #: cheroot's, which its stubs leave out.
+    #: Attributes of cheroot's class that its stubs leave out.
     _selector: Any
     _stop_requested: bool
     _from_server_socket: Callable[[Any], Any]
@@ -165,16 +174,16 @@ class Arrivals(ConnectionManager):
     def __init__(self, server: Any, addresses: int = 1) -> None:
         super().__init__(server)
         self._most = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 // addresses)
-        #: What the selector has but for the server's own socket; both change under the guard.
+        #: The selector's connections, without the server's own socket. Both change under the guard.
         self._waiting = Waiting()
         self._guard = threading.Lock()
         server.socket.setblocking(False)
 
     def put(self, conn: Any) -> None:
-        """Called by workers: the request is answered, and the connection stays."""
+        """Takes back a connection whose request is answered. Called by workers."""
         conn.last_used = time.time()
         conn.rfile.begin()
-        # What came behind the last request makes no socket readable.
+        # Bytes that came with the last request do not make the socket readable.
         if conn.has_pending() and conn.gather():
             self.server.process_conn(conn)
         else:
@@ -191,7 +200,7 @@ class Arrivals(ConnectionManager):
             for _, conn in active:
                 if conn is self.server:
                     self._accept()
-                elif conn.socket.fileno() >= 0:  # Else it made room for another just now.
+                elif conn.socket.fileno() >= 0:  # Otherwise it was closed to make room for another.
                     self._gather(conn)
             now = time.time()
             if now - checked > expiration_interval:
@@ -238,7 +247,7 @@ class Arrivals(ConnectionManager):
             self._selector.unregister(conn.socket.fileno())
 
     def _make_room(self) -> None:
-        """Ends the connection that has kept us waiting longest: a request that comes at once is never kept out."""
+        """Closes the longest-waiting connection, so that a client whose request comes at once is never kept out."""
         with self._guard:
             conn = self._waiting.surplus()
         if conn is not None:
@@ -246,7 +255,9 @@ class Arrivals(ConnectionManager):
             conn.close()
 
     def _expire(self, now: float) -> None:
-        """Ends what has brought no request for IDLE, or no whole one since its first byte for the server's timeout."""
+        """Closes connections that brought no request for IDLE, or no complete one within the server's timeout after its
+        first byte.
+        """
         with self._guard:
             silent = self._waiting.expired(now - IDLE, begun=False)
             slow = self._waiting.expired(now - self.server.timeout, begun=True)
@@ -259,7 +270,7 @@ class Arrivals(ConnectionManager):
             conn.close()
 
     def _remove_invalid_sockets(self) -> None:
-        """Forgets the connections whose sockets were closed behind our back."""
+        """Forgets connections whose sockets were closed by other code."""
         for descriptor, conn in list(self._selector.connections):
             try:
                 os.fstat(descriptor)

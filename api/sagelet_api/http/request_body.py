@@ -1,7 +1,7 @@
-"""Bodies of requests as WSGI reads them: exactly to their end, where the next request begins.
+"""Bodies of requests, as WSGI reads them. They end exactly where the next request begins.
 
 Source: RFC 9112, 6 and 7. cheroot's own classes hold a whole chunk in memory, take signed sizes, leave trailers to be
-read as the next request, and copy the bytes four times: apart from MD5, that was most of an upload's CPU time. So where
+read as the next request, and copy the bytes four times, which was most of an upload's CPU time apart from MD5. So where
 possible bytes go from the socket straight into the caller's memory (`readinto`).
 """
 
@@ -13,28 +13,30 @@ from typing import Any
 
 from sagelet_api.http.streams import Incoming
 
-#: A body that nobody wants is read to its end up to this size: a client that still sends would not see its answer.
+#: An unwanted body of up to this size is read to its end, because a client that still sends would not see its answer.
 DRAIN_LIMIT = 64 * 1024 * 1024
 _PIECE = 64 * 1024
-#: A chunk's size with its extensions, and all trailers.
+#: Bytes of a chunk's size with its extensions, and of all trailers.
 _MOST_LINE, _MOST_TRAILERS = 4 * 1024, 64 * 1024
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 _TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n")
 
 
 class BrokenBody(OSError):
-    """The body is not what its frame says, or did not arrive whole."""
+    """The body does not match its framing, or did not arrive whole."""
 
 
 class RequestBody(io.RawIOBase):
-    """`proceed` is called before the first byte is read: a client that asked may send its body then."""
+    """A request's body. `proceed` is called before the first byte is read, so that a client that asked for it sends its
+    body.
+    """
 
     def __init__(self, source: Incoming, proceed: Callable[[], None] | None = None) -> None:
         super().__init__()
         self._source = source
         self._proceed = proceed
         self._broken = False
-        #: Whether the next byte of the connection is not the body's any more.
+        #: True if the next byte of the connection is not the body's any more.
         self.finished = False
 
     def readable(self) -> bool:
@@ -46,7 +48,9 @@ class RequestBody(io.RawIOBase):
         return len(data)
 
     def read(self, size: int | None = -1) -> bytes:
-        """All of it for None or -1. Raises OSError when it does not come as it was announced."""
+        """Reads `size` bytes, or everything for None or -1. Raises OSError if the body does not come as it was
+        announced.
+        """
         if self.finished or size == 0:
             return b""
         with self._reading():
@@ -69,7 +73,7 @@ class RequestBody(io.RawIOBase):
         return self.read()
 
     def drain(self) -> bool:
-        """Reads and drops what is left; False when that is too much, or does not come."""
+        """Reads and drops the rest. Returns False if that is too much, or if it does not come."""
         left = DRAIN_LIMIT
         try:
             while not self.finished and left > 0 and self._is_worth_reading(left):
@@ -79,7 +83,9 @@ class RequestBody(io.RawIOBase):
         return self.finished
 
     def _is_worth_reading(self, _left: int) -> bool:
-        """A client that waits to be asked for its body is not asked in vain."""
+        """True if the rest is worth reading. A client that waits to be asked for its body is not asked just to
+        drop it.
+        """
         return self._proceed is None and not self._broken
 
     def _all(self) -> bytes:
@@ -90,7 +96,7 @@ class RequestBody(io.RawIOBase):
 
 
 class LengthBody(RequestBody):
-    """As long as Content-Length says."""
+    """A body that is as long as Content-Length says."""
 
     def __init__(self, source: Incoming, length: int, proceed: Callable[[], None] | None = None) -> None:
         super().__init__(source, proceed)
@@ -101,7 +107,7 @@ class LengthBody(RequestBody):
         return self._left <= left and super()._is_worth_reading(left)
 
     def readinto(self, buffer: Any) -> int:
-        """Up to as many bytes as fit; 0 at the end. Raises OSError."""
+        """Reads up to as many bytes as fit and returns their number. 0 at the end. Raises OSError."""
         if self.finished or not len(buffer):
             return 0
         with self._reading():
@@ -123,9 +129,9 @@ class LengthBody(RequestBody):
 
 
 class ChunkedBody(RequestBody):
-    """In chunks. Trailers are read and dropped: nothing here asks for one (aws-chunked has its own)."""
+    """A body in chunks. Trailers are read and dropped: nothing here asks for them (aws-chunked has its own)."""
 
-    #: Bytes left of the current chunk, or None if the next line is a chunk's size.
+    #: Bytes left of the current chunk. None if the next line is a chunk's size.
     _left: int | None = None
 
     def _some(self, size: int) -> bytes:
@@ -149,7 +155,7 @@ class ChunkedBody(RequestBody):
         line = self._source.readline(_MOST_LINE)
         found = _SIZE_LINE.fullmatch(line)
         if found is None:
-            raise BrokenBody(f"{line[:40]!r} is no size of a chunk")
+            raise BrokenBody(f"{line[:40]!r} is not the size of a chunk")
         size = int(found[1], 16)
         if size:
             return size
@@ -167,4 +173,4 @@ class ChunkedBody(RequestBody):
         while (line := self._source.readline(left)) != b"\r\n":
             left -= len(line)
             if left <= 0 or not _TRAILER.fullmatch(line):
-                raise BrokenBody(f"{line[:40]!r} is no trailer")
+                raise BrokenBody(f"{line[:40]!r} is not a trailer")

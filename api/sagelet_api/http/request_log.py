@@ -1,8 +1,9 @@
-"""One line a request, at the log level info: method, service, operation, path, status, milliseconds, request id.
+"""Logs one line for each request, at the level info: method, service, operation, path, status, milliseconds, request
+id.
 
-`-` stands for what a request does not have. No line holds a credential: headers and queries, where signatures and
-tokens are, are left out, and so is the part of a path that shows a job to the hub. Names and paths are percent-encoded,
-so no client can end a line, add a word to it, or move a terminal's cursor.
+`-` stands for what a request does not have. No line holds a credential. So headers and queries, which hold signatures
+and tokens, are left out, and so is the part of a path that identifies a job to the hub. Names and paths are
+percent-encoded, so no client can end a line, add a word to it, or move a terminal's cursor.
 """
 
 import logging
@@ -14,15 +15,15 @@ from sagelet_engine.hub.access import without_reader
 
 _log = logging.getLogger(__name__)
 
-#: Characters of a name or a path; a request line may have 256 KiB.
+#: Characters that are kept of a name or a path. A request line may have 256 KiB.
 LONGEST = 300
 _REQUEST_IDS = (b"x-amzn-requestid", b"x-amz-request-id")
-#: RFC 3986, 3.3: what a path may have beside letters, digits and `-._~`.
+#: RFC 3986, 3.3: characters that a path may have besides letters, digits and `-._~`.
 _SAFE = "/:@!$&'()*+,;="
 
 
 def log_answer(environ: Environ, status: bytes, headers: Iterable[tuple[bytes, bytes]], seconds: float) -> None:
-    """A request that the application has answered. `headers`: of the answer, with its request id."""
+    """Logs a request that the application has answered. `headers` are the answer's, with its request id."""
     if not _log.isEnabledFor(logging.INFO):
         return
     call: Call | None = environ.get(CALL)
@@ -39,7 +40,9 @@ def log_answer(environ: Environ, status: bytes, headers: Iterable[tuple[bytes, b
 
 
 def log_refusal(method: bytes | None, status: str) -> None:
-    """A request that is no HTTP, or that nobody could answer. Its own words stay out: they may be of any header."""
+    """Logs a request that is not HTTP, or that nothing could answer. Its own words are left out, because they may be of
+    any header.
+    """
     if _log.isEnabledFor(logging.INFO):
         _write((method or b"").decode("latin-1"), "", "", "", status, 0.0, "")
 
@@ -58,6 +61,6 @@ def _write(method: str, service: str, operation: str, path: str, status: str, se
 
 
 def _word(text: str) -> str:
-    """`text` holds octets, a character for each, as WSGI has them."""
+    """Encodes a word of a line. `text` holds octets, a character for each, as in WSGI."""
     escaped = quote(text[:LONGEST].encode("latin-1", "replace"), safe=_SAFE)
     return f"{escaped}..." if len(text) > LONGEST else escaped or "-"

@@ -1,4 +1,4 @@
-"""The HTTP server: cheroot on loopback, and on the address by which containers reach the machine."""
+"""The HTTP server: cheroot on loopback, and on the address at which containers reach the machine."""
 
 import errno
 import logging
@@ -22,15 +22,16 @@ from sagelet_engine.machine.ports import listener
 
 _log = logging.getLogger(__name__)
 
-#: Requests worked on at once on each address; more wait in line.
+#: Requests that are worked on at once on each address. More of them wait in line.
 THREADS = 32
-#: When they wait although no machine is that slow: clients hold the workers, and there are more of them for a while.
+#: If requests wait longer than any machine takes, clients hold the workers. More workers are made for a while.
 MOST_THREADS = 256
-#: Share of a core from which on the process is what requests wait for.
+#: From this share of a core on, requests are taken to wait for the processor.
 BUSY = 0.7
-#: Connections the kernel holds before they are accepted.
+#: Connections that the kernel holds before they are accepted.
 BACKLOG = 2048
-#: Seconds that a client may be silent within a request; until its head is whole, from its first byte on.
+#: Seconds that a client may be silent within a request. Until the request's head is complete, they count from its first
+#: byte.
 TIMEOUT = 30
 MAX_HEADER_BYTES = 256 * 1024
 
@@ -45,7 +46,7 @@ class AddressInUse(SettingsError):
 
 
 class Server:
-    """Serves one WSGI app on `host` and on `extra_hosts`, where containers come in, on one port; 0: a free one.
+    """Serves one WSGI app on `host` and on `extra_hosts`, which containers use, on one port. Port 0 is a free one.
 
     The port is open when `start` returns. Usable as a context manager.
     """
@@ -64,7 +65,7 @@ class Server:
         self._servers: list[_HttpServer] = []
         self._threads: list[threading.Thread] = []
         self.host = host
-        #: The port that is open, once started.
+        #: The open port, once the server is started.
         self.port = port
 
     @property
@@ -73,7 +74,7 @@ class Server:
         return f"{'http' if self._certificate is None else 'https'}://{host}:{self.port}"
 
     def start(self) -> None:
-        """Raises AddressInUse, or SettingsError for an address that is not this machine's."""
+        """Starts the server. Raises AddressInUse, or SettingsError for an address that is not this machine's."""
         try:
             self._listen(self.host, for_containers=False)
             for host in self._extra_hosts:
@@ -83,7 +84,7 @@ class Server:
             raise
 
     def stop(self) -> None:
-        """Closes the port, lets the requests in work end (2 s at most) and returns. May be called twice."""
+        """Closes the port, waits at most 2 s for requests in work, and returns. May be called twice."""
         for server in self._servers:
             server.stop()
         for thread in self._threads:
@@ -128,9 +129,9 @@ class Server:
 
 
 class _Gateway(wsgi.Gateway_10):
-    """Keeps the names of headers as they were sent (WSGI's variables cannot tell `_` from `-`), sends files as such.
+    """Keeps headers' names as they were sent (WSGI's variables cannot tell `_` from `-`), and sends files as files.
 
-    Whatever answers, its head goes through `start_response`: what could be read as two answers is written nowhere else.
+    Every answer's head goes through `start_response`. Nothing else writes heads, so no answer can be read as two.
     """
 
     def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
@@ -143,12 +144,12 @@ class _Gateway(wsgi.Gateway_10):
         try:
             self._send()
         finally:
-            # Else cheroot answers in its own words (`StrictRequest.simple_response`).
+            # Otherwise cheroot answers in its own words (`StrictRequest.simple_response`).
             if self.req.sent_headers:
                 log_answer(self.env, self.req.status, self.req.outheaders, time.monotonic() - began)
 
     def _send(self) -> None:
-        """cheroot's own way copies each chunk three times on its way to the socket."""
+        """Sends the answer. cheroot's own method copies each chunk three times on its way to the socket."""
         response = self.req.server.wsgi_app(self.env, self.start_response)
         try:
             if isinstance(response, FileBody):
@@ -174,20 +175,22 @@ class _Gateway(wsgi.Gateway_10):
 
 
 class _HttpServer(wsgi.Server):
-    """cheroot with our limits and our log. Objects are large, so a body has no limit here; handlers have theirs."""
+    """cheroot with the limits and the log of sagelet. Objects are large, so there is no limit on a body here; the
+    handlers have limits.
+    """
 
     nodelay = True
-    #: What comes in here comes from the hosts of jobs.
+    #: Requests on this address come from the hosts of jobs.
     for_containers = False
-    #: How many of these the process has.
+    #: The number of such servers in the process.
     addresses = 1
     max_request_header_size = MAX_HEADER_BYTES
-    #: How often it looks for idle connections, in seconds; also how long `stop` may wait.
+    #: Seconds between looks for idle connections. `stop` may wait as long.
     expiration_interval = 0.2
-    #: cheroot's 10 are for workers that wait for connections; here a thread waits for all of them.
+    #: cheroot's default of 10 is for workers that wait for connections. Here one thread waits for all of them.
     keep_alive_conn_limit: int | None = None  # type: ignore[assignment]  # cheroot's documentation allows it
     _connections: Any
-    #: When `relieve` looked last, and the processor time that the process had taken by then; both in seconds.
+    #: The time of `relieve`'s last look, and the processor time of the process by then, both in seconds.
     _looked = (0.0, 0.0)
 
     def prepare(self) -> None:
@@ -200,9 +203,10 @@ class _HttpServer(wsgi.Server):
         super().process_conn(conn)
 
     def relieve(self) -> None:
-        """More workers while requests wait too long for clients or disks, and fewer when that is over.
+        """Makes more workers while requests wait too long for clients or disks, and fewer afterwards.
 
-        Where they wait for the processor, more workers would get less done; unless most of those that there are wait.
+        If requests wait for the processor, more workers would get less done. They are still made if most of the present
+        workers wait.
         """
         pool = self.requests
         busy = self._is_busy() and len(WAITING) <= len(pool._threads) // 2
@@ -216,14 +220,16 @@ class _HttpServer(wsgi.Server):
                 pool._threads.append(pool._spawn_worker())
 
     def _is_busy(self) -> bool:
-        """Whether the process computed for most of the time since the last look."""
+        """True if the process computed for most of the time since the last look."""
         before, self._looked = self._looked, (time.monotonic(), time.process_time())
         elapsed, computed = (now - then for now, then in zip(self._looked, before, strict=True))
         return computed > BUSY * elapsed
 
     @classmethod
     def prepare_socket(cls, *arguments: Any, **options: Any) -> socket.socket:
-        """cheroot leaves SO_REUSEADDR out for port 0; then a restart on the same port fails for a minute."""
+        """Opens the socket with SO_REUSEADDR. cheroot leaves it out for port 0, and then a restart on the same port
+        fails for a minute.
+        """
         opened: socket.socket = super().prepare_socket(*arguments, **options)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return opened

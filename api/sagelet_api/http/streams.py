@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Bodies up to this size are waited for without a worker, too; larger ones are read by it as they come.
+#: Bodies up to this size are waited for without a worker. A worker reads larger ones as they come.
 GATHERED = 64 * 1024
-#: Bytes taken from the kernel at once.
+#: Bytes that are taken from the kernel at once.
 CHUNK = 256 * 1024
-#: Seconds a client may keep a worker waiting in all within one request, beside LEAST_RATE.
+#: Seconds that a client may keep a worker waiting within one request, in total and beside LEAST_RATE.
 PATIENCE = 30.0
-#: Bytes a second that a body has to bring, once PATIENCE is used up: who sends less holds a worker on purpose.
+#: Bytes a second that a body must bring once PATIENCE is used up. A client that sends less holds a worker on purpose.
 LEAST_RATE = 1024
 
-#: Threads that wait for what a client sends.
+#: Threads that wait for bytes of a client.
 WAITING: set[int] = set()
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
@@ -30,14 +30,14 @@ _LINE_ENDS = (b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", b"\r\n\r\n")
 
 
 class Incoming:
-    """The reading side of a connection. What of it cheroot uses is a file's: `read`, `readline`, `close`."""
+    """The reading side of a connection. cheroot uses it as a file: `read`, `readline`, `close`."""
 
     def __init__(self, connection: socket.socket, most_head: int) -> None:
-        """`most_head`: bytes of a request line and headers."""
+        """`most_head`: the largest size of a request line with its headers, in bytes."""
         self._socket = connection
         self._most_head = most_head
         self._buffer = bytearray()
-        #: Up to where no end of a head was found.
+        #: The offset up to which no end of a head was found.
         self._searched = 0
         self._ended = False
         self._waited = 0.0
@@ -49,7 +49,7 @@ class Incoming:
         return bool(self._buffer)
 
     def gather(self) -> bool:
-        """Takes in what is there; whether a worker has something to do now: a request, or an end."""
+        """Takes in the bytes that are there. Returns whether a worker has something to do now: a request, or an end."""
         patience = self._socket.gettimeout()
         self._socket.settimeout(0)
         try:
@@ -66,7 +66,7 @@ class Incoming:
         return True
 
     def ready(self) -> bool:
-        """Whether the next request is here up to its body, with a small body, or can only be refused."""
+        """True if the next request is here up to its body, with a small body whole, or if it can only be refused."""
         if self._ended:
             return True
         end = self._buffer.find(b"\r\n\r\n", self._searched)
@@ -81,11 +81,11 @@ class Incoming:
         return len(self._buffer) >= end + 4 + int(length[1])
 
     def begin(self) -> None:
-        """A worker takes up the next request."""
+        """Called when a worker takes up the next request."""
         self._searched, self._waited, self._arrived = 0, 0.0, 0
 
     def read(self, size: int) -> bytes:
-        """`size` bytes, or less at the end of the stream. Raises OSError, also for a client that is too slow."""
+        """Reads `size` bytes, or fewer at the end of the stream. Raises OSError, also for a client that is too slow."""
         parts = [self._take(size)]
         left = size - len(parts[0])
         while left and (data := self._receive(min(left, CHUNK))):
@@ -95,7 +95,9 @@ class Incoming:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def readinto(self, buffer: memoryview) -> int:
-        """What is there, up to as many bytes as fit; 0 at the end of the stream. Raises OSError, as `read` does."""
+        """Reads what is there, up to as many bytes as fit. Returns their number, 0 at the end of the stream. Raises
+        OSError, like `read`.
+        """
         if self._buffer:
             data = self._take(len(buffer))
             buffer[: len(data)] = data
@@ -106,7 +108,7 @@ class Incoming:
         return count
 
     def readline(self, size: int) -> bytes:
-        """Up to a line's end, `size` bytes, or the end of the stream."""
+        """Reads up to a line's end, `size` bytes, or the end of the stream."""
         while (end := self._buffer.find(b"\n", 0, size)) < 0 and len(self._buffer) < size:
             data = self._receive(CHUNK)
             if not data:
@@ -117,7 +119,9 @@ class Incoming:
         return line
 
     def drop_unread(self) -> None:
-        """Takes what is there and drops it: a socket closed before that takes the answer away from its client."""
+        """Takes the bytes that are there and drops them. If a socket is closed before that, its client loses the
+        answer.
+        """
         self._buffer.clear()
         try:
             self._socket.settimeout(0)
@@ -131,7 +135,9 @@ class Incoming:
         self.closed = True
 
     def _is_no_request(self) -> bool:
-        """A first line that no HTTP/1 client sends: nobody knows whether more is to come, so it is answered now."""
+        """True if no HTTP/1 client sends such a first line. Nobody knows whether more will come, so it is answered
+        now.
+        """
         end = self._buffer.find(b"\n", 2)
         return end >= 0 and not bytes(self._buffer[: end + 1]).endswith(_LINE_ENDS)
 
@@ -152,7 +158,9 @@ class Incoming:
         return data
 
     def _await(self, receive: Callable[[], int]) -> int:
-        """How many bytes came; 0 at the end of the stream. Raises TimeoutError for a client that is too slow."""
+        """Receives, and returns the number of bytes. 0 at the end of the stream. Raises TimeoutError for a client that
+        is too slow.
+        """
         if self._ended:
             return 0
         began, thread = time.monotonic(), threading.get_ident()
@@ -169,12 +177,12 @@ class Incoming:
         return count
 
 
-#: Bytes that are copied into one piece; more is not.
+#: Up to this size, pieces are copied into one; a larger one is not copied.
 MOST_JOINED = 64 * 1024
 
 
 class Outgoing:
-    """The writing side of a connection. What of it cheroot uses is a file's: `write`, `close`."""
+    """The writing side of a connection. cheroot uses it as a file: `write`, `close`."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -184,7 +192,9 @@ class Outgoing:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Holds what is written until the end: a client should not wake up for a head alone. Raises OSError."""
+        """Holds what is written until the block ends, so that a client does not wake up for a head alone. Raises
+        OSError.
+        """
         held: list[bytes] = []
         self._held = held
         try:
@@ -195,7 +205,7 @@ class Outgoing:
                 self._send(data)
 
     def write(self, data: bytes) -> int:
-        """Raises OSError, also for a client that takes nothing for as long as the socket's timeout."""
+        """Writes bytes. Raises OSError, also for a client that takes nothing for as long as the socket's timeout."""
         if self._held is None:
             self._send(data)
         else:
@@ -207,7 +217,7 @@ class Outgoing:
         self.closed = True
 
     def _send(self, data: bytes) -> None:
-        # Not `sendall`: its timeout is for all of the data, however slow a client may be.
+        # Not `sendall`, whose timeout is for all of the data, however fast the client takes it.
         rest = memoryview(data)
         while rest:
             rest = rest[self._socket.send(rest) :]

@@ -1,6 +1,6 @@
-"""Reads requests of HTTP/1.0 and 1.1 to the letter: a lenient server can be made to see two requests in one.
+"""Reads requests of HTTP/1.0 and 1.1 strictly: a lenient server can be made to see two requests in one.
 
-Headers that could mean one thing to a check and another to the code that acts on them are refused.
+Headers are refused if they could mean one thing to a check and another to the code that acts on them.
 
 Source: RFC 9112, 2.2, 3 (request line), 5 (lines), 6 (message body) and 6.1-6.3 (its length); RFC 9110, 5.5 (characters
 of values) and 10.1.1 (Expect).
@@ -16,12 +16,12 @@ from sagelet_api.http.request_body import ChunkedBody, LengthBody, RequestBody
 from sagelet_api.http.request_log import log_refusal
 from sagelet_api.protocol.header_rules import TOKEN, VALUE
 
-#: May come several times: together they are one list (RFC 9110, 5.3). Of any other name a second one would be believed
-#: in the first one's place, whoever checked the first.
+#: These may come several times and form one list (RFC 9110, 5.3). For any other name, code might use the second value
+#: after the first was checked.
 LISTS = frozenset(comma_separated_headers) - {b"Expect", b"Transfer-Encoding"} | {b"Forwarded", b"X-Forwarded-For"}
 _METADATA = b"X-Amz-Meta-"
 _FIELD = re.compile(rf"({TOKEN}):({VALUE})\r\n".encode())
-#: 18 digits are more than any disk holds.
+#: No disk holds a number of bytes with more than 18 digits.
 _WHOLE_NUMBER = re.compile(rb"[0-9]{1,18}")
 
 
@@ -34,12 +34,12 @@ class StrictHeaders(HeaderReader):
             name, value = _field(line)
             metadata = name.startswith(_METADATA)
             if name in headers and not metadata and name not in LISTS:
-                raise ValueError(f"{name.decode()} is there twice.")
-            # WSGI cannot tell `x_amz_target` from `x-amz-target`; of metadata the names are kept elsewhere.
+                raise ValueError(f"{name.decode()} occurs twice.")
+            # WSGI cannot tell `x_amz_target` from `x-amz-target`. The names of metadata are kept elsewhere.
             if b"_" in name and not metadata:
                 continue
             if headers.get(name):
-                # S3 joins metadata as it is signed, without a space.
+                # S3 joins repeated metadata without a space, which is how it is signed.
                 value = (b"," if metadata else b", ").join((headers[name], value))
             headers[name] = value
         _check_length(headers)
@@ -47,10 +47,13 @@ class StrictHeaders(HeaderReader):
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:
-    """Name, in cheroot's capitals, and value of one line; no folded one, no space before the colon, no controls."""
+    """Returns the name, in cheroot's capitals, and the value of one line.
+
+    Refuses a folded line, a space before the colon, and control characters.
+    """
     found = _FIELD.fullmatch(line)
     if found is None:
-        raise ValueError("The headers end early." if not line else f"{line[:40]!r} is no header.")
+        raise ValueError("The headers end early." if not line else f"{line[:40]!r} is not a header.")
     return found[1].title(), found[2].strip(b" \t")
 
 
@@ -61,7 +64,7 @@ def _check_length(headers: dict[bytes, bytes]) -> None:
         raise ValueError("Malformed Content-Length Header.")
 
 
-#: Method, target, version; no control characters. Octets above 127 are what some clients send unescaped.
+#: Method, target, version, without control characters. Some clients send octets above 127 unescaped.
 _LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff]+) HTTP/([0-9])\.([0-9])\r\n")
 _ESCAPED_SLASH = re.compile(rb"%2F", re.IGNORECASE)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -77,10 +80,10 @@ class StrictRequest(HTTPRequest):
         self._body: RequestBody | None = None
 
     def read_request_line(self) -> bool:
-        """Whether it is one; else it has been answered."""
+        """Returns whether the line is a request line. If not, it has been answered."""
         line = self.rfile.readline()
         if line == b"\r\n":
-            # RFC 9112, 2.2: one empty line before it is ignored.
+            # RFC 9112, 2.2: one empty line before the request line is ignored.
             line = self.rfile.readline()
         self.started_request = True
         if not line:
@@ -92,7 +95,7 @@ class StrictRequest(HTTPRequest):
         return False
 
     def read_request_headers(self) -> bool:
-        """As cheroot does, with what it takes for granted."""
+        """Reads the headers as cheroot does, and checks what cheroot takes for granted."""
         try:
             self.header_reader(self.rfile, self.inheaders)
         except ValueError as error:
@@ -111,7 +114,7 @@ class StrictRequest(HTTPRequest):
         return True
 
     def respond(self) -> None:
-        """Has the gateway answer. What is left of the body then is read, or the connection ends."""
+        """Has the gateway answer. Then reads the rest of the body, or ends the connection."""
         asked = b"Expect" in self.inheaders and self.request_protocol == b"HTTP/1.1"
         proceed = (lambda: self.conn.wfile.write(_CONTINUE)) if asked else None
         length = int(self.inheaders.get(b"Content-Length", 0))
@@ -125,19 +128,19 @@ class StrictRequest(HTTPRequest):
             self.conn.wfile.write(b"0\r\n\r\n")
 
     def send_headers(self) -> None:
-        """With `Connection: close` where the next request could not be told from what is left of this one."""
+        """Sends the head, with `Connection: close` if the next request could not be told from the rest of this one."""
         if self._body is not None and not self._body.drain():
             self.close_connection = True
             self.conn.unread = True
         super().send_headers()
 
     def simple_response(self, status: str, msg: str = "") -> None:
-        """Answers what no application sees, or could answer."""
+        """Answers a request that no application sees, or could answer."""
         log_refusal(getattr(self, "method", b""), status)
         super().simple_response(status, msg)
 
     def _read_line(self, line: bytes) -> tuple[str, str] | None:
-        """What is wrong with it: status and reason."""
+        """Returns status and reason of what is wrong with a line, or None."""
         found = _LINE.fullmatch(line)
         if found is None:
             return "400 Bad Request", "Malformed Request-Line"
@@ -147,12 +150,12 @@ class StrictRequest(HTTPRequest):
         if method != method.upper():
             return "400 Bad Request", "The names of methods are in capitals"
         if method == b"CONNECT":
-            return "405 Method Not Allowed", "This server is no proxy"
+            return "405 Method Not Allowed", "This server is not a proxy"
         if b"#" in target or not (target.startswith(b"/") or (method, target) == (b"OPTIONS", b"*")):
             return "400 Bad Request", "The target of a request is a path from the root"
         self.method, self.uri, self.authority = method, target, b""
         path, _, self.qs = target.partition(b"?")
-        # An escaped slash stays what it is: no separator.
+        # An escaped slash stays escaped, because it is not a separator.
         self.path = b"%2F".join(map(unquote_to_bytes, _ESCAPED_SLASH.split(path)))
         self.request_protocol = b"HTTP/1." + minor
         self.response_protocol = "HTTP/1." + minor.decode()

@@ -1,6 +1,6 @@
-"""The certificate of `--tls`, signed by a certificate authority that is made with it and forgets its key at once.
+"""The certificate of `--tls`, signed by a certificate authority that is made with it and whose key is dropped at once.
 
-So nobody can make another certificate that those who trust `ca.pem` would accept. Files are in `DATA/tls`: `ca.pem` for
+So nobody can make another certificate that clients which trust `ca.pem` accept. Files are in `DATA/tls`: `ca.pem` for
 clients (AWS_CA_BUNDLE), `server.pem` and `server.key` (mode 0600) for the server.
 """
 
@@ -22,27 +22,28 @@ from sagelet_engine.base.keys import ca_file, write_private
 
 #: Apple's programs take no certificate that is valid for longer than 825 days.
 LIFETIME = timedelta(days=397)
-#: One that ends sooner is made anew at start.
+#: A certificate that ends sooner than this is made anew at start.
 RENEW_BEFORE = timedelta(days=30)
 _PLAIN_TEXT = b"This port speaks HTTPS only: use https:// (sagelet up --tls)."
 _PLAIN = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
     b"Content-Length: %d\r\n\r\n%s" % (len(_PLAIN_TEXT), _PLAIN_TEXT)
 )
-#: Before it is made: clocks of containers and of this machine may differ.
+#: The certificate is valid from a time before it was made, because the clocks of containers and of this machine may
+#: differ.
 _EARLIER = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Files of a server's certificate and of its private key."""
+    """The files of a server's certificate and of its private key."""
 
     certificate: Path
     key: Path
 
 
 def server_certificate(data: Path, addresses: Sequence[str], now: datetime | None = None) -> Certificate:
-    """Certificate and key for the server's names and `addresses`.
+    """Returns certificate and key for the server's names and `addresses`.
 
     Makes new ones if the existing ones do not fit. Raises SettingsError.
     """
@@ -60,9 +61,9 @@ def server_certificate(data: Path, addresses: Sequence[str], now: datetime | Non
 
 
 class TlsAdapter(BuiltinSSLAdapter):
-    """cheroot's, but the handshake waits for the thread that serves the connection.
+    """cheroot's adapter, except that the handshake waits for the thread that serves the connection.
 
-    cheroot's own is in the thread that accepts, so one client that says nothing would keep all others out.
+    cheroot's own runs in the thread that accepts, so one silent client would keep all others out.
     """
 
     def __init__(self, files: Certificate) -> None:
@@ -75,7 +76,7 @@ class TlsAdapter(BuiltinSSLAdapter):
 
 
 class TlsConnection(Connection):
-    """Shakes hands before its first request."""
+    """Completes the handshake before its first request."""
 
     socket: ssl.SSLSocket
     _shaken = False
@@ -91,12 +92,12 @@ class TlsConnection(Connection):
         if self._refusal is None:
             return super().communicate()
         if isinstance(self._refusal, ssl.SSLError) and "HTTP_REQUEST" in str(self._refusal.reason):
-            # Past the encryption, to a client that knows none.
+            # Sent unencrypted, to a client that does not speak TLS.
             socket.socket.send(self.socket, _PLAIN)
         return False
 
     def _shake(self) -> bool:
-        """Goes on with the handshake as far as the client has; whether it is over."""
+        """Continues the handshake as far as the client has sent it. Returns whether it is complete."""
         patience = self.socket.gettimeout()
         self.socket.settimeout(0)
         try:
@@ -112,7 +113,9 @@ class TlsConnection(Connection):
 
 
 def _names(addresses: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """DNS names and addresses. Buckets are names in front of the server's: OpenSSL wants two dots behind a wildcard."""
+    """Returns DNS names and addresses. Buckets are names in front of the server's; OpenSSL requires two dots behind a
+    wildcard.
+    """
     given = LOCAL_NAMES | {one for one in addresses if one not in ("0.0.0.0", "::")}
     hosts = {name for name in given if not is_address(name)}
     dns = {f"{front}{name}" for name in hosts for front in ("", "*.", "s3.", "*.s3.")}
@@ -142,7 +145,9 @@ def _serves(certificate: Path, key: Path, names: tuple[frozenset[str], frozenset
 
 
 def _make(directory: Path, names: tuple[frozenset[str], frozenset[str]], now: datetime) -> None:
-    """A new authority and a certificate of it. Any file may be missing after a crash: then all are made again."""
+    """Makes a new authority and a certificate signed by it. After a crash any file may be missing; then all are made
+    again.
+    """
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -153,7 +158,7 @@ def _make(directory: Path, names: tuple[frozenset[str], frozenset[str]], now: da
     (directory / "server.pem").unlink(missing_ok=True)
     write_private(directory / "server.key", private)
     write_private(directory / "ca.pem", authority.public_bytes(Encoding.PEM))
-    # It is no secret, and the containers of jobs get a copy.
+    # The certificate is not secret, and the containers of jobs get a copy.
     (directory / "ca.pem").chmod(0o644)
     write_private(directory / "server.pem", certificate.public_bytes(Encoding.PEM))
 

@@ -1,4 +1,4 @@
-"""`sagelet hub serve`: the hub of a data directory, where no server runs."""
+"""`sagelet hub serve`: the hub of a data directory without a server."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,7 +21,7 @@ _HOST = "127.0.0.1"
 
 
 class HubAlone:
-    """A WSGI application with the rules of the request guard, and the hub behind it."""
+    """A WSGI application that serves the hub behind the rules of the request guard."""
 
     def __init__(self, store: HubStore) -> None:
         self._door = RequestGuard()
@@ -41,7 +41,7 @@ class HubAlone:
 
 
 def serve_alone(data: Path, port: int) -> None:
-    """Returns when it is interrupted. Raises SettingsError."""
+    """Serves the hub until it is interrupted. Raises SettingsError."""
     if not HubStore(data).root.is_dir():
         raise SettingsError(f"--data {data}: has no hub yet; `sagelet hub add` makes it")
     end = EndRequests()

@@ -16,8 +16,8 @@ _AUTHOR = "sagelet"
 
 
 def described(repository: Repository, commit: Commit, *, blobs: bool) -> JsonObject:
-    """As `/api/models/ID` answers. `blobs`: with sizes and digests of the files."""
-    # Clients go on with the name in the answer, and those of 2026 take no data set without an organisation.
+    """Returns the answer of `/api/models/ID`. `blobs`: with sizes and digests of the files."""
+    # Clients use the name in the answer from then on, and those of 2026 take no data set without an organization.
     name = newest_name(repository.kind, repository.id)
     files = commit.files.items()
     return {
@@ -46,7 +46,9 @@ def _blob(path: str, file: HubFile) -> JsonObject:
 
 
 def tree(commit: Commit, above: str, *, recursive: bool, expand: bool) -> list[JsonObject] | None:
-    """The entries of a directory, or None if there is no directory. `expand`: each with the commit that it came by."""
+    """Returns the entries of a directory, or None if there is no such directory. `expand`: each with the commit that
+    brought it.
+    """
     prefix = f"{above}/" if above else ""
     below = {path: file for path, file in commit.files.items() if path.startswith(prefix)}
     if above and not below:
@@ -59,7 +61,7 @@ def tree(commit: Commit, above: str, *, recursive: bool, expand: bool) -> list[J
 
 
 def _entries(commit: Commit, inner: str, prefix: str, file: HubFile, *, recursive: bool) -> Iterator[JsonObject]:
-    """A file, and the directories above it, as far as they are asked for."""
+    """Yields a file and the directories above it, as far as they are requested."""
     parts = inner.split("/")
     for depth in range(1, len(parts)):
         yield _directory(commit, prefix + "/".join(parts[:depth]))
@@ -69,7 +71,7 @@ def _entries(commit: Commit, inner: str, prefix: str, file: HubFile, *, recursiv
 
 
 def entries_at(commit: Commit, paths: list[str], *, expand: bool) -> list[JsonObject]:
-    """Entries of files and directories by their paths. Missing ones are left out."""
+    """Returns entries of files and directories by their paths. Missing ones are left out."""
     found = []
     directories = _directories(commit)
     for path in dict.fromkeys(paths):
@@ -107,13 +109,13 @@ def _expanded(entry: JsonObject, commit: Commit) -> JsonObject:
 
 
 def refs(repository: Repository) -> JsonObject:
-    """Every name of a revision is a branch here."""
+    """Returns the branches: every name of a revision is a branch here."""
     branches = [{"name": name, "ref": f"refs/heads/{name}", "targetCommit": to} for name, to in repository.refs.items()]
     return {"branches": branches, "tags": [], "converts": []}
 
 
 def commits(repository: Repository, commit: Commit) -> list[JsonObject]:
-    """That one and what was there before it, the last first."""
+    """Returns the commit and its predecessors, the latest first."""
     before = [
         one
         for one in repository.commits.values()
@@ -132,12 +134,12 @@ def commits(repository: Repository, commit: Commit) -> list[JsonObject]:
 
 
 def pointer_size(file: HubFile) -> int:
-    """Bytes of the text that stands for a large file in git."""
+    """Returns the size in bytes of the text that stands for a large file in git."""
     return len(f"version https://git-lfs.github.com/spec/v1\noid sha256:{file.sha256}\nsize {file.size}\n")
 
 
 def matches(repository: Repository, query: Mapping[str, str]) -> bool:
-    """Whether a search of `/api/models` finds it."""
+    """True if a search of `/api/models` finds the repository."""
     word, author = query.get("search", "").lower(), query.get("author", "")
     return word in repository.id.lower() and (not author or repository.id.startswith(f"{author}/"))
 

@@ -1,4 +1,4 @@
-"""The Hub's refusals. Clients look at the status and at two headers, and show the message.
+"""The Hub's refusals. Clients read the status and two headers, and show the message.
 
 Source: huggingface_hub, `hf_raise_for_status`. Clients from before it (2022) show the reason phrase of the status line,
 so that has the same text.
@@ -10,7 +10,7 @@ _FLAG = {Kind.MODEL: "", Kind.DATASET: " --dataset", Kind.SPACE: " --space"}
 
 
 class HubError(Exception):
-    """`code`: of the header X-Error-Code; empty: none."""
+    """A refusal. `code`: of the header X-Error-Code; empty for none."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -45,14 +45,14 @@ def no_entry(kind: Kind, repository: str, path: str) -> HubError:
 
 
 def no_such_path(path: str) -> HubError:
-    return HubError(404, "", f"sagelet's hub has the Hub's read API of repositories, and no {path}")
+    return HubError(404, "", f"sagelet's hub has the Hub's read API of repositories, which {path} is not part of")
 
 
 def read_only(method: str) -> HubError:
-    return HubError(405, "", f"sagelet's hub is read only ({method}): repositories come by `sagelet hub add`")
+    return HubError(405, "", f"sagelet's hub is read only ({method}): `sagelet hub add` adds repositories")
 
 
 def adding(kind: Kind, repository: str, revision: str = MAIN) -> str:
-    """The command that adds it."""
+    """Returns the command that adds the repository."""
     flag = "" if revision == MAIN else f" --revision {revision}"
     return f"sagelet hub add DIR --as {repository}{_FLAG[kind]}{flag}"

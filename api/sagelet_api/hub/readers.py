@@ -13,7 +13,9 @@ from sagelet_engine.model.training import TrainingJob
 
 class Readers(Protocol):
     def name(self, part: str, environ: Environ) -> str:
-        """Who reads, for the log. `part`: of the path, which shows that; empty: none. Raises HubError."""
+        """Returns who reads, for the log. `part`: the part of the path that identifies a job; empty for none. Raises
+        HubError.
+        """
         ...
 
 
@@ -46,7 +48,7 @@ class JobReaders:
 
 
 class Anybody:
-    """For the hub without a server (`sagelet hub serve`), which is on loopback."""
+    """The readers of a hub without a server (`sagelet hub serve`), which is on loopback."""
 
     def name(self, part: str, environ: Environ) -> str:  # noqa: ARG002
         return "hub"

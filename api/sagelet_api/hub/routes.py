@@ -1,4 +1,4 @@
-"""What a path of the hub asks for.
+"""Finds what a path of the hub asks for.
 
 The name of a repository has one part or two, and the path does not say which: a part that is a word of the API ends the
 name. A revision is one part, quoted if it has slashes, so the path is split before it is unquoted.
@@ -28,12 +28,14 @@ class Route:
     #: Empty for LIST.
     repository: str = ""
     revision: str = MAIN
-    #: A file, or a directory of TREE; empty: the repository itself.
+    #: A file, or a directory for TREE. Empty for the repository itself.
     path: str = ""
 
 
 def find_route(path: str) -> Route | None:
-    """`path` is quoted and comes after the hub's own path and its slash. None if the hub has no such route."""
+    """Returns the route, or None if the hub has none. `path` is quoted and begins after the hub's own path and its
+    slash.
+    """
     parts = path.split("/")
     return _api(parts[1:]) if parts[0] == "api" else _file(parts)
 
@@ -63,7 +65,7 @@ def _api(parts: list[str]) -> Route | None:
 
 
 def _file(parts: list[str]) -> Route | None:
-    """`ID/resolve/REVISION/PATH`, with the kind in front of ID where it is no model."""
+    """Parses `ID/resolve/REVISION/PATH`, with the kind in front of ID unless it is a model."""
     kind = _kind(parts[0])
     rest = parts if kind in (None, Kind.MODEL) else parts[1:]
     cut = next((place for place in (1, 2) if len(rest) > place and rest[place] in FILES), None)

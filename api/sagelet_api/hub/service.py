@@ -1,4 +1,4 @@
-"""The hub as a WSGI application: who asks, what for, and the answer."""
+"""The hub as a WSGI application."""
 
 import json
 import logging
@@ -27,13 +27,13 @@ from sagelet_engine.hub.store import HubStore
 _log = logging.getLogger(__name__)
 
 PREFIX = f"{PATH}/"
-#: A body is a list of paths.
+#: The only body is a list of paths.
 _MAX_BODY = 8 * 1024 * 1024
 _MOST_LISTED = 1000
 #: Characters of a message in a header. Paths of repositories have up to 1,024.
 _LONGEST_SAID = 2000
 _HEADERS = [
-    # A browser that is shown a file of a repository shows it as text, if at all.
+    # A browser shows a file of a repository as text, if at all.
     ("X-Content-Type-Options", "nosniff"),
     ("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'"),
     ("Cache-Control", "no-store"),
@@ -49,7 +49,7 @@ class Reply:
 
 
 class Hub:
-    """`readers` say whose a request is."""
+    """Answers the Hub's read API. `readers` identify the caller of a request."""
 
     def __init__(self, store: HubStore, readers: Readers) -> None:
         self._store = store
@@ -96,7 +96,7 @@ class Hub:
         return self._answers[route.asked](route, call, environ)
 
     def _found(self, route: Route) -> tuple[Repository, Commit]:
-        """By whichever of its names the repository is here."""
+        """Returns the repository and commit, by any name that the repository has here."""
         for name in names_of(route.kind, route.repository):
             repository = self._store.find(route.kind, name)
             if repository is None:
@@ -104,7 +104,7 @@ class Hub:
             commit = repository.commit(route.revision)
             if commit is None:
                 raise no_revision(route.kind, route.repository, route.revision)
-            # Clients look for what they have loaded by the number that they asked for.
+            # Clients look for what they have loaded under the commit number that they asked for.
             told = route.revision if COMMIT.fullmatch(route.revision) else commit.id
             return repository, replace(commit, id=told)
         raise no_repository(route.kind, route.repository)
@@ -171,7 +171,9 @@ class Hub:
 
 
 def _range(call: Call, etag: str) -> str | None:
-    """RFC 9110: of GET alone, and with If-Range only of the file that the client has a part of. We tell no times."""
+    """Returns the range to send. RFC 9110: for GET only, and with If-Range only if the ETag matches. This server sends
+    no dates.
+    """
     known = call.headers.get("if-range")
     return call.headers.get("range") if call.method == "GET" and known in (None, f'"{etag}"') else None
 
@@ -184,7 +186,7 @@ def _names(route: Route) -> Iterable[str]:
 
 
 def _parted(path: str) -> tuple[str, str]:
-    """Who shows itself in the path (empty: nobody), and the rest."""
+    """Returns the part of the path that identifies the caller (empty if none does), and the rest."""
     if not path.startswith(MARK):
         return "", path
     reader, _, rest = path.partition("/")
@@ -210,8 +212,10 @@ def _refusal(error: HubError) -> Reply:
 
 
 def _of_a_header(text: str) -> str:
-    """A message holds what was asked for: any character, and as many as fit a path, which clients do not read in a
-    head (aiohttp: 8,190 bytes a line).
+    """Returns a message that fits a header.
+
+    It repeats the request's path: any character, and up to the length of a path, more than clients read in a head
+    (aiohttp: 8,190 bytes a line).
     """
     shown = "".join(
         letter if letter.isprintable() else " " if letter == "\n" else ascii(letter)[1:-1] for letter in text
@@ -221,7 +225,7 @@ def _of_a_header(text: str) -> str:
 
 
 def _asked_paths(body: bytes, content_type: str) -> tuple[list[str], bool]:
-    """Paths and `expand` of a form, or of JSON: clients have sent both."""
+    """Returns the paths and `expand` of a form or of JSON. Clients have sent both."""
     try:
         if "json" in content_type:
             told = json.loads(body)

@@ -6,13 +6,16 @@ from typing import ClassVar
 
 
 class AwsError(Exception):
-    """An error the client sees: `code`, HTTP `status` and the message, which names the remedy where there is one."""
+    """An error that the client sees. It has a `code`, an HTTP `status` and a message, which names the remedy if there
+    is one.
+    """
 
     code: str = "InternalFailure"
     status: int = 500
-    #: What S3's errors say in elements of their own.
+    #: Members that S3's errors have in elements of their own.
     details: Mapping[str, str] = MappingProxyType({})
-    #: Member that carries the text in AWS JSON. Coral's own errors use either case, modelled shapes the model's.
+    #: The member that carries the text in AWS JSON. Coral's own errors use either case; modelled shapes use the
+    #: model's.
     message_member: ClassVar[str] = "message"
 
     def __init__(self, message: str) -> None:
@@ -21,18 +24,20 @@ class AwsError(Exception):
 
 
 class InternalFailure(AwsError):
-    """A bug or a full disk. sagelet has to repair it, and the client may repeat the call."""
+    """A bug or a full disk. sagelet has to be repaired, and the client may repeat the call."""
 
 
 class NotImplementedOperation(AwsError):
-    """An AWS operation outside JSON protocols that neither sagelet nor moto has. 501: SDKs do not repeat it."""
+    """An AWS operation outside of the JSON protocols that neither sagelet nor moto has. The status is 501, so SDKs do
+    not repeat it.
+    """
 
     code = "NotImplemented"
     status = 501
 
 
 class ClientError(AwsError):
-    """Base of what the client can repair."""
+    """Base of the errors that the client can correct."""
 
     status = 400
 
@@ -42,7 +47,7 @@ class ValidationException(ClientError):
 
 
 class SerializationException(ClientError):
-    """The body is no JSON, or a value has the wrong JSON type."""
+    """The body is not JSON, or a value has the wrong JSON type."""
 
     code = "SerializationException"
     message_member = "Message"
@@ -53,11 +58,11 @@ class UnknownOperationException(ClientError):
 
 
 class AmbiguousOperation(UnknownOperationException):
-    """The request names two operations, or one of them twice: what is checked would not be what runs."""
+    """The request names two operations, or one of them twice, so another one might run than was checked."""
 
 
 class MissingAction(ClientError):
-    """AWS's Query protocol: a form without `Action`."""
+    """AWS's Query protocol: the form has no `Action`."""
 
     code = "MissingAction"
 
@@ -69,7 +74,7 @@ class InvalidAction(ClientError):
 
 
 class MalformedQueryString(ClientError):
-    """AWS's Query protocol: fields that can be read in two ways."""
+    """AWS's Query protocol: the fields can be read in two ways."""
 
     code = "MalformedQueryString"
     status = 404
@@ -82,7 +87,7 @@ class IncompleteBody(ClientError):
 
 
 class ThrottlingException(ClientError):
-    """SDKs try again after it. AWS's text is RATE_EXCEEDED, from SageMaker and CloudWatch Logs alike."""
+    """SDKs try again after it. AWS's text is RATE_EXCEEDED, for both SageMaker and CloudWatch Logs."""
 
     code = "ThrottlingException"
 
@@ -106,7 +111,7 @@ class MissingAuthenticationToken(ClientError):
 
 
 class SageMakerError(ClientError):
-    """Base of the error shapes in SageMaker's service model; their member is called `Message`."""
+    """Base of the error shapes in SageMaker's service model. Their text member is called `Message`."""
 
     message_member = "Message"
 
@@ -128,7 +133,7 @@ class ConflictException(SageMakerError):
 
 
 class NoSuchEntity(ClientError):
-    """IAM's: the user, group, role or policy is not there."""
+    """IAM's error for a user, group, role or policy that does not exist."""
 
     code = "NoSuchEntity"
     status = 404
@@ -141,7 +146,7 @@ class MalformedPolicyDocument(ClientError):
 
 
 class LogsResourceNotFound(ClientError):
-    """CloudWatch Logs' shape, whose member is called `message`."""
+    """CloudWatch Logs' shape, whose text member is called `message`."""
 
     code = "ResourceNotFoundException"
 

@@ -14,12 +14,12 @@ from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION, Cr
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.job import Job
 
-#: Puts what comes next into memory: how many bytes, 0 at the end.
+#: Puts the next bytes into memory and returns their number, 0 at the end.
 ReadInto = Callable[[memoryview], int]
 
 
 def reader_into(source: Any) -> ReadInto:
-    """`readinto` of a stream, also of one that can only `read`, such as cheroot's of chunked bodies."""
+    """Returns `readinto` of a stream, even if the stream can only `read`, such as cheroot's of chunked bodies."""
     if hasattr(source, "readinto"):
         found: ReadInto = source.readinto
         return found
@@ -36,20 +36,21 @@ Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[Environ, StartResponse], Iterable[bytes]]
 
-#: Set by the application: the Call, named once it is known which operation it is.
+#: Set by the application: the Call, which gets its operation's name once that is known.
 CALL = "sagelet.call"
-#: Set by the server for what comes in from the hosts of jobs, which are containers: signatures are always checked.
+#: Set by the server for requests from the hosts of jobs, which are containers. Their signatures are always checked.
 FROM_CONTAINERS = "sagelet.from_containers"
-#: Set by the request guard for what a page of another origin has a browser ask for: signatures are always checked.
+#: Set by the request guard for requests that a page of another origin has a browser send. Their signatures are always
+#: checked.
 FROM_PAGE = "sagelet.from_page"
-#: Set by the request guard for the pages: whether the browser has to be logged in.
+#: Set by the request guard for the pages: True if the browser has to be logged in.
 NEEDS_LOGIN = "sagelet.needs_login"
-#: The largest body of a request that is not S3's: ECR's layer parts are 20 MB in base64.
+#: The largest body of a request that is not for S3. ECR's layer parts are 20 MB in base64.
 MAX_BODY = 32 * 1024 * 1024
 
 
 class Protocol(Enum):
-    """How a client wants its errors."""
+    """The protocol in which a client wants its errors."""
 
     JSON = "json"
     CBOR = "rpc-v2-cbor"
@@ -59,48 +60,50 @@ class Protocol(Enum):
 
 @dataclass(frozen=True)
 class Call:
-    """One request, without its body: an object's bytes stay in the WSGI stream (`read_body` takes small ones)."""
+    """One request without its body. An object's bytes stay in the WSGI stream; `read_body` takes small bodies."""
 
-    #: Signing name, `sagemaker`, `logs`, `s3`, ...; empty when the request is not signed.
+    #: The signing name: `sagemaker`, `logs`, `s3`, ... Empty if the request is not signed.
     service: str
-    #: `CreateTrainingJob`, as `operation_names.py` finds it after the request guard; empty if the request names none.
+    #: `CreateTrainingJob`, as `operation_names.py` finds it after the request guard. Empty if the request names none.
     operation: str
     account: str
     region: str
     method: str
     path: str
     query: Mapping[str, str]
-    #: Lower-case names.
+    #: By names in lower case.
     headers: Mapping[str, str]
     request_id: str
     protocol: Protocol
     credential: Credential | None
-    #: The job whose credentials these are, and what refuses an action on a resource that it may not do (AwsError).
-    #: None for an owner, who may do everything.
+    #: The job whose credentials these are, with a check that raises AwsError for an action that the job may not do on a
+    #: resource. None for an owner, who may do everything.
     job: Job | None = None
     permit: Callable[[str, str], None] | None = None
-    #: Whose session token came with the request, or None if it was not given out here.
+    #: The session whose token came with the request. None if the token was not given out here.
     session: StsSession | None = None
-    #: botocore's name of the service whose operation it is. Empty for an unknown service.
+    #: botocore's name of the service of the operation. Empty for an unknown service.
     model: str = ""
-    #: Whether method and path are what names the operation.
+    #: True if method and path identify the operation.
     routed: bool = False
 
     @property
     def token(self) -> str:
-        """The session token that came with the request; empty: none."""
+        """Returns the session token that came with the request. Empty if none did."""
         return self.headers.get("x-amz-security-token") or self.query.get("X-Amz-Security-Token", "")
 
     @property
     def job_token(self) -> str:
-        """The session token of the training job behind the request. Empty if no job is."""
+        """Returns the session token of the training job behind the request. Empty if there is no job."""
         if self.job is None:
             return ""
         return self.session.job_token if self.session else self.token
 
 
 def parse_call(environ: Environ) -> Call:
-    """Never raises: an unsigned or garbled request is a Call without a credential, which the request guard refuses."""
+    """Returns the Call of a request. Never raises: an unsigned or garbled one has no credential, and the request guard
+    refuses it.
+    """
     headers = _headers(environ)
     question = environ.get("QUERY_STRING", "")
     query = dict(parse_qsl(question, keep_blank_values=True)) if question else {}
@@ -122,7 +125,9 @@ def parse_call(environ: Environ) -> Call:
 
 
 def read_body(environ: Environ, limit: int) -> bytes:
-    """The whole body. Raises IncompleteBody, and RequestEntityTooLarge before it reads more than `limit` bytes."""
+    """Reads the whole body. Raises IncompleteBody, and RequestEntityTooLarge before it reads more than `limit`
+    bytes.
+    """
     length = int(environ.get("CONTENT_LENGTH") or 0)
     if not length and not environ.get("wsgi.input_terminated"):
         return b""
@@ -139,21 +144,21 @@ def read_body(environ: Environ, limit: int) -> bytes:
 
 
 def rewind(environ: Environ, body: bytes) -> None:
-    """Puts a body that was read back, for the next to read."""
+    """Puts a body that was read back into the environ, so that it can be read again."""
     environ["wsgi.input"] = io.BytesIO(body)
     environ["CONTENT_LENGTH"] = str(len(body))
     environ["wsgi.input_terminated"] = True
 
 
 def parse_json(body: bytes) -> JsonObject:
-    """The members of an AWS JSON body; an empty body is an empty structure. Raises SerializationException."""
+    """Returns the members of an AWS JSON body. An empty body is an empty structure. Raises SerializationException."""
     if not body:
         return {}
     try:
         text = body.decode("utf-8")
         value = _READER.decode(text)
         if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")  # A lone surrogate: no store could keep it.
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # A lone surrogate, which no store could keep.
     except (ValueError, RecursionError) as error:
         raise SerializationException(f"The request body is not valid JSON: {error}") from error
     if not isinstance(value, dict):

@@ -1,9 +1,9 @@
-"""Who calls, according to the SigV4 credential scope. `auth/authentication.py` checks whether that is true.
+"""Reads who calls from the SigV4 credential scope. `auth/authentication.py` checks whether that is true.
 
-The sessions that STS gives out here are temporary keys with an account, a caller, an end and, for a job's, the job.
-Nothing of them is stored. A session token carries its own claims, sealed with the data directory's key pair, and the
-access key and secret are derived from it. So sessions survive a restart, and nobody else can make or change one. A
-session that a training job asked for is that job's: it may do what the job may, and ends with it.
+STS's sessions here are temporary keys with an account, a caller, an end and, if a job requested them, the job. Nothing
+of them is stored. A session token carries its own claims, sealed with the data directory's key pair, and the access key
+and secret are derived from it. So sessions survive a restart, and nobody else can make or change one. A session that a
+training job requested may do what the job may, and ends with the job.
 """
 
 import base64
@@ -23,21 +23,21 @@ _PREFIX = "sagelet-sts"
 
 @dataclass(frozen=True)
 class StsSession:
-    """What a session token says."""
+    """The claims of a session token."""
 
     account: str
     #: ARN of the caller: `arn:aws:sts::123456789012:assumed-role/NAME/SESSION`.
     principal: str
-    #: UserId of GetCallerIdentity: `AROA...:SESSION`.
+    #: The UserId of GetCallerIdentity: `AROA...:SESSION`.
     user_id: str
-    #: ARN of the role that was assumed; empty for GetSessionToken and GetFederationToken.
+    #: The ARN of the role that was assumed. Empty for GetSessionToken and GetFederationToken.
     role: str
     expires_ms: int
-    #: Session policies, which limit what the caller may do, or None if none does.
+    #: Session policies, which limit what the caller may do. None if there are none.
     policies: tuple[str, ...] | None = None
-    #: Session token of the training job that asked for it; empty: an owner did.
+    #: The session token of the training job that requested it. Empty if an owner did.
     job_token: str = ""
-    #: Tells two sessions of one caller apart.
+    #: Distinguishes two sessions of one caller.
     nonce: str = ""
 
 
@@ -51,12 +51,14 @@ def is_sts_token(token: str) -> bool:
 
 
 def is_session_token(token: str) -> bool:
-    """Whether it looks like a token that was given out here, to a job or by STS."""
+    """True if the text looks like a token that was given out here, to a job or by STS."""
     return is_job_token(token) or is_sts_token(token)
 
 
 def read(keys: KeyPair, token: str) -> tuple[StsSession, SessionKey] | None:
-    """The session of a token, with the key it must be used with, or None if this data directory made no such token."""
+    """Returns the session of a token and the key that it must be used with. None if this data directory did not make
+    the token.
+    """
     prefix, _, rest = token.partition(".")
     claims, _, _ = rest.rpartition(".")
     key = _key(keys, claims)
@@ -67,7 +69,7 @@ def read(keys: KeyPair, token: str) -> tuple[StsSession, SessionKey] | None:
         policies = None if said["policies"] is None else tuple(said["policies"])
         return StsSession(**{**said, "policies": policies}), key
     except (ValueError, TypeError, KeyError, binascii.Error):
-        return None  # Sealed by us in another version, with other claims.
+        return None  # Sealed by another version of sagelet, with other claims.
 
 
 def _key(keys: KeyPair, claims: str) -> SessionKey:
@@ -82,7 +84,7 @@ def _key(keys: KeyPair, claims: str) -> SessionKey:
 DEFAULT_ACCOUNT = "123456789012"
 DEFAULT_REGION = "us-east-1"
 
-#: What S3 called regions in its first years; s3cmd signs for US until a server tells it of another region.
+#: The names that S3 gave regions in its first years. s3cmd signs for US until a server names another region.
 _FORMER_NAMES = {"US": "us-east-1", "EU": "eu-west-1"}
 _SCOPE = re.compile(r"AWS4-(?P<algorithm>HMAC|ECDSA)\S*\s.*?Credential=(?P<scope>[^,\s]+)", re.DOTALL)
 _V2 = re.compile(r"AWS (?P<key>[^:\s]+):\S")
@@ -95,13 +97,15 @@ class Credential:
     """The parts of a credential scope that route a request."""
 
     access_key: str
-    #: As the client signed it, lower case: `sagemaker`, `s3`, `monitoring`, ...
+    #: As the client signed it, in lower case: `sagemaker`, `s3`, `monitoring`, ...
     service: str
     region: str
 
     @property
     def account(self) -> str:
-        """A 12-digit access key names the account, as with LocalStack; every other key is the default account."""
+        """Returns the account. A 12-digit access key names it, as with LocalStack; every other key means the default
+        account.
+        """
         return self.access_key if self.names_account else DEFAULT_ACCOUNT
 
     @property
@@ -110,7 +114,7 @@ class Credential:
 
 
 def find_credential(headers: Mapping[str, str], query: Mapping[str, str]) -> Credential | None:
-    """The credential of a signed or presigned request, or None if it is missing or cannot be read.
+    """Returns the credential of a signed or presigned request, or None if it is missing or unreadable.
 
     `headers` has lower-case names. Knows SigV4, SigV4A (its scope names no region) and S3's SigV2.
     """

@@ -1,15 +1,15 @@
-"""A body that is a range of a file: the server hands it to the kernel where it can (sendfile)."""
+"""A body that is a range of a file. The server hands it to the kernel where it can (sendfile)."""
 
 import socket
 from collections.abc import Iterator
 from typing import BinaryIO
 
-#: Bytes read at once where sendfile cannot be had.
+#: Bytes that are read at once without sendfile.
 CHUNK = 256 * 1024
 
 
 class FileBody:
-    """Some bytes of an open file, as WSGI takes a body; it closes the file."""
+    """A range of an open file as a WSGI body. It closes the file."""
 
     def __init__(self, data: BinaryIO, first: int, length: int) -> None:
         self._data = data
@@ -26,7 +26,7 @@ class FileBody:
             yield chunk
 
     def send(self, connection: socket.socket) -> None:
-        """All of it, without a copy in this process; through TLS by ordinary writes. Raises OSError."""
+        """Sends all of it without a copy in this process. Through TLS it uses ordinary writes. Raises OSError."""
         if self._left and connection.sendfile(self._data, self._first, self._left) != self._left:
             raise self._cut()
         self._left = 0

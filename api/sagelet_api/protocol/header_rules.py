@@ -6,16 +6,18 @@ Source: RFC 9110, 5.1 (names are tokens) and 5.5 (values: no controls but tabs; 
 import ipaddress
 import re
 
-#: Names by which a server on this machine is reached from the machine and from its containers.
+#: Names at which this machine and its containers reach a server on this machine.
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "host.docker.internal"})
-#: RFC 9110, 7.2: a name or an address, and a port. No user, no path, nothing behind an address.
+#: RFC 9110, 7.2: a name or an address, and a port. There is no user, no path, and nothing after an address.
 _HOST = re.compile(
     r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?)(?P<port>:[0-9]{1,5})?", re.IGNORECASE
 )
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, in lower case, without brackets, port and last dot; empty for what is no Host."""
+    """Returns the name in a Host header: lower case, without brackets, port and last dot. Empty for a malformed
+    Host.
+    """
     found = _HOST.fullmatch(host)
     if found is None:
         return ""
@@ -26,7 +28,7 @@ def host_name(host: str) -> str:
 
 
 def host_port(host: str) -> str:
-    """`:4599`, or nothing."""
+    """Returns the port with its colon, `:4599`, or an empty text."""
     found = _HOST.fullmatch(host)
     return (found["port"] or "") if found else ""
 
@@ -53,12 +55,12 @@ VALUE = r"[\t\x20-\x7e\x80-\xff]*"
 
 _NAME = re.compile(TOKEN)
 _VALUE = re.compile(VALUE)
-#: RFC 9112, 4: three digits, and a phrase that nobody reads.
+#: RFC 9112, 4: three digits, and a phrase that clients ignore.
 _STATUS = re.compile(rf"[1-5][0-9]{{2}} {VALUE}")
 
 
 class IllegalHeader(ValueError):
-    """A handler's mistake: what it would write could be read as more than one answer."""
+    """A handler's mistake: its answer could be read as more than one."""
 
 
 def is_name(text: str) -> bool:
@@ -66,16 +68,16 @@ def is_name(text: str) -> bool:
 
 
 def is_value(text: str) -> bool:
-    """Octets as text: each character stands for one."""
+    """True if the text can be a header's value. It holds octets: each character stands for one."""
     return _VALUE.fullmatch(text) is not None
 
 
 def check_head(status: str, headers: list[tuple[str, str]]) -> None:
-    """The head of an answer, before it is written. Raises IllegalHeader."""
+    """Checks the head of an answer before it is written. Raises IllegalHeader."""
     if not _STATUS.fullmatch(status):
-        raise IllegalHeader(f"{status!r} is no status line.")
+        raise IllegalHeader(f"{status!r} is not a status line.")
     for name, value in headers:
         if not is_name(name):
-            raise IllegalHeader(f"{name!r} is no name of a header.")
+            raise IllegalHeader(f"{name!r} is not the name of a header.")
         if not is_value(value):
             raise IllegalHeader(f"{value!r} cannot be the header {name}.")

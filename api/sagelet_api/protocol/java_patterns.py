@@ -5,19 +5,19 @@ import sys
 import unicodedata
 from functools import cache
 
-#: Java's `.` stops at each of these; Python's only at the first.
+#: Java's `.` stops at each of these, Python's only at the first.
 _LINE_ENDS = r"\n\r\u0085\u2028\u2029"
 _POSIX = {"Alnum": "a-zA-Z0-9", "Alpha": "a-zA-Z", "Digit": "0-9", "Upper": "A-Z", "Lower": "a-z"}
 _TOKEN = re.compile(r"\\p\{(?P<property>\w+)\}|\\.|\[\^?|\]|\.|[^\\\[\].]+", re.DOTALL)
 
 
 class UnsupportedPattern(ValueError):
-    """A pattern of the service model that Python cannot say."""
+    """A pattern of the service model that Python cannot express."""
 
 
 @cache
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    r"""A pattern to `fullmatch` with. \d, \w and \s are ASCII, as in Java. Raises UnsupportedPattern."""
+    r"""Compiles a pattern to `fullmatch` with. \d, \w and \s are ASCII, as in Java. Raises UnsupportedPattern."""
     try:
         return re.compile(_translate(pattern), re.ASCII)
     except re.error as error:
@@ -50,7 +50,7 @@ def _property(name: str) -> str:
 
 @cache
 def _categories() -> list[tuple[str, str]]:
-    """Every run of characters of one general category, as a range for a character class."""
+    """Returns every run of characters of one general category, as a range for a character class."""
     runs: list[tuple[str, str]] = []
     start, current = 0, unicodedata.category(chr(0))
     for code in range(1, sys.maxunicode + 2):

@@ -1,9 +1,9 @@
-"""Which operation a request names, found once: authorisation and execution go by the same answer.
+"""Finds which operation a request names. This is done once, so authorization and execution use the same answer.
 
 AWS's protocols put the name into a header (AWS JSON), the path (CBOR), method and path (REST, S3), the query string or
 a form (Query). A request that names an operation in two of these places would mean one thing to the check and another
-to the handler, so it is refused, whoever sends it. So is a name that is not spelled as in botocore's model of the
-service: moto takes `delete_alarms` for `DeleteAlarms`, and a policy does not.
+to the handler, so it is refused, whoever sends it. A name that is not spelled as in botocore's model of the service is
+refused, too: moto takes `delete_alarms` for `DeleteAlarms`, and a policy does not.
 """
 
 from collections import Counter
@@ -23,26 +23,27 @@ from sagelet_api.protocol.operations import RestOperation
 from sagelet_api.protocol.service_models import ServiceModel, models_of
 from sagelet_api.protocol.unpacking import unpack
 
-#: Forms are small; CloudFormation templates of 1 MB are the largest.
+#: Forms are small. The largest are CloudFormation templates of 1 MB.
 MAX_FORM = 8 * 1024 * 1024
 _FORM = "application/x-www-form-urlencoded"
 _OPERATION = "/operation/"
 RestTable = Mapping[tuple[str, str, str], RestOperation]
-#: botocore's names of REST services, and a request -> service and operation that its method and path are, if any.
+#: Takes botocore's names of REST services and a request. Returns the service and operation that method and path mean,
+#: or None.
 Routes = Callable[[Sequence[str], Environ], tuple[str, str] | None]
-#: Where Query's `Action` stands.
+#: The places where Query's `Action` may be.
 _FIELDS = ("the query string", "the form")
-#: Place, and what it says.
+#: A place, and the name in it.
 Name = tuple[str, str]
 
 
 def no_routes(_models: Sequence[str], _environ: Environ) -> tuple[str, str] | None:
-    """No routes, for a server with no REST services but its own."""
+    """Finds no routes, for a server whose only REST services are its own."""
     return None
 
 
 def name_operation(call: Call, environ: Environ, rest: RestTable, routes: Routes = no_routes) -> Call:
-    """The call with its `operation`, and its `model` if a known service has the operation.
+    """Returns the call with its `operation`, and its `model` if a known service has the operation.
 
     Raises AwsError for a request that names two operations, or an operation that the service does not have.
     """
@@ -67,7 +68,7 @@ def name_operation(call: Call, environ: Environ, rest: RestTable, routes: Routes
 
 
 def _names(call: Call, environ: Environ) -> Iterator[Name]:
-    """Each place that names one, with the name. Names are of a caller's making: they may be of any text."""
+    """Yields each place that names an operation, with the name. The caller chose the names, so they may be any text."""
     if target := call.headers.get("x-amz-target"):
         yield "X-Amz-Target", target
     if "smithy-protocol" in call.headers and _OPERATION in call.path:
@@ -83,15 +84,15 @@ def _route(
     if one := rest.get((call.service, call.method, call.path)):
         return one.model, one.operation
     candidates = [model.name for model in models if model.rest]
-    # The other protocols have every request at the root, and no REST service has an operation of a POST there.
+    # In the other protocols every request goes to the root, and no REST service has an operation with a POST there.
     return routes(candidates, environ) if candidates and not (named and call.path == "/") else None
 
 
 def _checked(call: Call, models: Sequence[ServiceModel], where: str, text: str) -> Call:
-    """The call with the name, if the service has such an operation, reached so."""
+    """Returns the call with the name, if the service has such an operation that is reached this way."""
     prefix, name = _split(where, text)
     if not models:
-        # Nobody here knows the service.
+        # No model here has the service.
         return replace(call, operation=name)
     if where in ("X-Amz-Target", "the path"):
         model = next((one for one in models if one.prefix == prefix and name in one.operations), None)
@@ -101,7 +102,7 @@ def _checked(call: Call, models: Sequence[ServiceModel], where: str, text: str) 
         model = next((one for one in models if one.query and name in one.operations), None)
         if model is None:
             raise _no_action(call, name)
-    # A queue's URL is where SQS's clients may send to.
+    # SQS's clients may send to the URL of a queue.
     if where != "the path" and call.path != "/" and call.service != "sqs":
         raise UnknownOperationException(f"{call.service} {name} is asked for at /, not at {call.path}")
     if where == "X-Amz-Target" and call.method != "POST":
@@ -112,7 +113,7 @@ def _checked(call: Call, models: Sequence[ServiceModel], where: str, text: str) 
 
 
 def _split(where: str, text: str) -> tuple[str, str]:
-    """What stands before the name (`SageMaker`), and the name."""
+    """Returns the prefix of the name (`SageMaker`), and the name."""
     if where == "X-Amz-Target":
         prefix, _, name = text.rpartition(".")
         return prefix, name
@@ -129,15 +130,17 @@ def _no_action(call: Call, name: str) -> AwsError:
 
 
 def _refuse_repeated(environ: Environ) -> None:
-    """Query's fields have numbers where there are several of a kind; of two with one name, readers choose."""
+    """Refuses a field that occurs twice. Query numbers several fields of a kind; of two with one name, readers choose
+    either.
+    """
     fields = parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True) + form_fields(environ)
     for name, times in Counter(name for name, _ in fields).items():
         if times > 1:
-            raise MalformedQueryString(f"The parameter {name} is there {times} times.")
+            raise MalformedQueryString(f"The parameter {name} occurs {times} times.")
 
 
 def _of_s3(call: Call, environ: Environ) -> Call:
-    """S3's routes look at the query and at headers, too."""
+    """Returns the call with S3's operation. S3's routes look at the query and at headers, too."""
     from sagelet_api.protocol.s3 import request
     from sagelet_api.protocol.s3.errors import method_not_allowed
     from sagelet_api.protocol.s3.request import find_operation
@@ -150,9 +153,9 @@ def _of_s3(call: Call, environ: Environ) -> Call:
 
 
 def form_fields(environ: Environ) -> list[tuple[str, str]]:
-    """The fields of a body that is a form; it is put back for the next to read.
+    """Returns the fields of a body that is a form, and puts the body back for the next reader.
 
-    One that was compressed no longer is. Raises IncompleteBody, RequestEntityTooLarge.
+    A compressed body is unpacked. Raises IncompleteBody, RequestEntityTooLarge.
     """
     if not str(environ.get("CONTENT_TYPE") or "").strip().lower().startswith(_FORM):
         return []

@@ -1,4 +1,4 @@
-"""What a service of sagelet looks like to the front: a table of small handlers."""
+"""The form of a service of sagelet, as the application sees it: a table of small handlers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,30 +10,31 @@ from sagelet_api.protocol.members import Parameters
 
 @dataclass(frozen=True)
 class Context:
-    """Who calls an operation, and where."""
+    """The caller of an operation, with account and region."""
 
     account: str
     region: str
     request_id: str
     access_key: str
-    #: The role of the training job that calls; empty: no job does.
+    #: The role of the training job that calls. Empty if no job calls.
     role: str = ""
-    #: That job's session token.
+    #: The session token of that job.
     job_token: str = ""
-    #: The session of STS's whose token came with the request.
+    #: The STS session whose token came with the request.
     session: StsSession | None = None
 
 
-#: Takes the validated parameters; returns the members of the output (times as epoch seconds, floats), or None for an
-#: operation without output. Raises AwsError.
+#: Takes the validated parameters and returns the members of the output. Times are epoch seconds as floats. Returns None
+#: for an operation without output. Raises AwsError.
 Handler = Callable[[Context, Parameters], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True)
 class SharedOperation:
-    """An operation that sagelet serves for some resources only, such as ListTags. The others go on to moto.
+    """An operation that sagelet serves for some resources only, such as ListTags. Calls for other resources go on to
+    moto.
 
-    `is_ours` sees the parameters before they are validated: it must take any JSON value for any member.
+    `is_ours` gets the parameters before they are validated, so it must take any JSON value for any member.
     """
 
     handler: Handler
@@ -45,9 +46,9 @@ Operations = Mapping[str, Handler | SharedOperation]
 
 @dataclass(frozen=True)
 class RestOperation:
-    """An operation of a rest-json service of sagelet, whose input is the body and nothing else."""
+    """An operation of a rest-json service of sagelet, whose input is in the body only."""
 
-    #: Signing name; several services share `sagemaker`.
+    #: The signing name. Several services share `sagemaker`.
     signing_name: str
     method: str
     path: str
@@ -68,7 +69,7 @@ def owned_where(member: str, prefix: str) -> Callable[[Context, Parameters], boo
 
 
 def owned_arn(member: str, resource: str) -> Callable[[Context, Parameters], bool]:
-    """A predicate for SharedOperation: `member` is the ARN of a `resource`, `training-job/` say."""
+    """A predicate for SharedOperation: `member` is the ARN of a `resource`, for example `training-job/`."""
 
     def is_ours(_context: Context, parameters: Parameters) -> bool:
         value = parameters.get(member)

@@ -1,4 +1,4 @@
-"""Tokens for the next page: opaque to clients, so what comes back is checked like any other input."""
+"""Tokens for the next page. They are opaque to clients, so a token that comes back is checked like any other input."""
 
 import base64
 import hashlib
@@ -12,7 +12,9 @@ Kind = type[str] | type[int] | tuple[type, ...]
 
 
 def fingerprint(request: Request) -> str:
-    """A digest of the request except the size and place of the page: a token continues its own question only."""
+    """Returns a digest of the request without the size and place of the page. A token only continues the request that
+    it came from.
+    """
     asked = {name: value for name, value in request.items() if name not in ("NextToken", "MaxResults")}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -22,7 +24,9 @@ def encode(*values: Value) -> str:
 
 
 def decode(token: str, *kinds: Kind) -> tuple[Any, ...] | None:
-    """The values that `encode` was given, one of each of `kinds`, or None for anything that it did not make."""
+    """Returns the values that `encode` was given, one of each of `kinds`. None for a text that `encode` did not
+    make.
+    """
     try:
         values = json.loads(base64.b64decode(token.encode(), altchars=b"-_", validate=True))
     except (ValueError, RecursionError):
@@ -33,7 +37,7 @@ def decode(token: str, *kinds: Kind) -> tuple[Any, ...] | None:
 
 
 def _is_a(value: Any, kind: Kind) -> bool:
-    """Whether the value has the type and the store could compare with it: 64 bits, no lone surrogates."""
+    """True if the value has the type and the store could compare with it: 64 bits, no lone surrogates."""
     if type(value) not in (kind if isinstance(kind, tuple) else (kind,)):
         return False
     if isinstance(value, int):

@@ -1,7 +1,7 @@
 """AWS's Query protocol (STS, IAM): forms in, XML out, both after botocore's service model.
 
-Source: https://smithy.io/2.0/aws/protocols/aws-query-protocol.html. Maps and flattened lists, which no operation of
-ours has, are not read or written.
+Source: https://smithy.io/2.0/aws/protocols/aws-query-protocol.html. Maps and flattened lists are not read or written,
+because no operation of sagelet has them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,24 +16,24 @@ from sagelet_api.protocol.validation import rule_book
 
 Form = Mapping[str, str]
 
-#: Signing names of those of our services that speak it.
+#: Signing names of sagelet's services that speak it.
 QUERY_SERVICES = frozenset({"iam", "sts"})
 _NUMBERS = {"integer": int, "long": int, "float": float, "double": float}
 
 
 def read_form(call: Call, environ: Environ) -> dict[str, str]:
-    """The fields of the query string and of the body, which is put back for the next to read."""
+    """Returns the fields of the query string and of the body. The body is put back for the next reader."""
     return {**call.query, **dict(form_fields(environ))}
 
 
 def parse_form(service: str, operation: str, form: Form) -> Parameters:
-    """The operation's input. Text where the model wants a number stays text, which validation refuses."""
+    """Returns the operation's input. Text stays text where the model wants a number, and validation refuses it."""
     shape = rule_book(service).input_shape(operation)
     return {} if shape is None else _structure(shape, form, "")
 
 
 def query_reply(call: Call, operation: str, result: Mapping[str, Any] | None) -> Reply:
-    """An operation's result as XML; members that the model does not have are a KeyError."""
+    """Returns an operation's result as XML. Raises KeyError for members that the model does not have."""
     book = rule_book(call.service)
     shape = book.output_shape(operation)
     wrapper = "" if shape is None else _element(f"{operation}Result", _members(shape, result or {}))
@@ -48,7 +48,7 @@ def _structure(shape: Any, form: Form, prefix: str) -> Parameters:
 
 
 def _value(shape: Any, form: Form, name: str) -> Any:
-    """None where the form does not have it."""
+    """Returns the value of a shape, or None if the form does not have it."""
     if shape.type_name == "structure":
         return _structure(shape, form, f"{name}.") or None
     if shape.type_name == "list":

@@ -1,4 +1,4 @@
-"""Answers as bytes: AWS JSON 1.1, and errors in each of AWS's protocols."""
+"""Makes answers as bytes: AWS JSON 1.1, and errors in each of AWS's protocols."""
 
 import json
 import re
@@ -24,7 +24,7 @@ class Reply:
 
 
 def json_reply(call: Call, result: Mapping[str, Any] | None) -> Reply:
-    """An operation's result; None is an operation without output: 200 and no body, as AWS answers it.
+    """Returns an operation's result as a reply. None is an operation without output: 200 and no body, as AWS answers.
 
     Times are epoch seconds as floats already; repr of a float keeps their milliseconds.
     """
@@ -70,8 +70,8 @@ def _s3_error(call: Call, error: AwsError) -> Reply:
 
 
 def _xml_code(error: AwsError, validation: str = "Validation") -> str:
-    # XML services spell their codes without the Java class's suffix: AccessDenied, not AccessDeniedException. An error
-    # that has its code to itself spells it as it is.
+    # XML services spell their codes without the suffix of the Java class: AccessDenied, not AccessDeniedException. An
+    # error with a code of its own keeps its spelling.
     if "code" in vars(error):
         code = error.code
     else:
@@ -80,7 +80,7 @@ def _xml_code(error: AwsError, validation: str = "Validation") -> str:
 
 
 def _xml_text(text: str) -> str:
-    """XML 1.0 has no control characters, which keys may have."""
+    """Escapes a text. XML 1.0 has no control characters, which keys may have."""
     return escape(_CONTROLS.sub(lambda found: quote(found[0]), text))
 
 
@@ -91,7 +91,7 @@ def _cbor_error(call: Call, error: AwsError) -> Reply:
 
 
 def _cbor_text(text: str) -> bytes:
-    """A CBOR text string (RFC 8949, major type 3) with a four-byte length."""
+    """Returns a CBOR text string (RFC 8949, major type 3) with a four-byte length."""
     data = text.encode()
     return b"\x7a" + len(data).to_bytes(4, "big") + data
 

@@ -1,7 +1,7 @@
-"""Which of botocore's models a signing name stands for, of services that sagelet or moto answers.
+"""Finds which of botocore's models a signing name stands for, of services that sagelet or moto answers.
 
-Several services sign as one: SageMaker, its metrics and its runtime do as `sagemaker`. The table spares loading 400
-models to learn that (3 s); a unit test compares it with botocore's.
+Several services share a signing name: SageMaker, its metrics and its runtime all sign as `sagemaker`. The table saves
+loading 400 models to learn that (3 s). A unit test compares it with botocore's models.
 """
 
 import json
@@ -15,14 +15,14 @@ from pathlib import Path
 class ServiceModel:
     """How requests of one of botocore's services name their operation."""
 
-    #: botocore's name of it: `cloudwatch`, where requests are signed for `monitoring`.
+    #: botocore's name of it: `cloudwatch`, whose requests are signed for `monitoring`.
     name: str
-    #: The name before the operation's in X-Amz-Target (`SageMaker`), or in a path of RPC v2, or None if it has no such
+    #: The name before the operation's in X-Amz-Target (`SageMaker`), or in a path of RPC v2. None if it has no such
     #: name.
     prefix: str | None
-    #: By `Action` in a form or query string.
+    #: True if `Action` in a form or query string names the operation.
     query: bool
-    #: By method and path.
+    #: True if method and path identify the operation.
     rest: bool
 
     @property
@@ -31,7 +31,7 @@ class ServiceModel:
 
 
 def models_of(signing_name: str) -> tuple[ServiceModel, ...]:
-    """None for a service that nobody here answers."""
+    """Returns the models of a signing name. Empty for a service that nobody here answers."""
     return _table().get(signing_name, ())
 
 
@@ -57,10 +57,10 @@ def _model(name: str, text: str) -> ServiceModel:
 
 @cache
 def _operations(model: str) -> frozenset[str]:
-    """Only the names are kept: a model is large, and code that needs one loads it."""
+    """Returns the names only: a model is large, and code that needs one loads it."""
     from botocore.loaders import Loader
 
     loader = Loader()
-    # Its own way to load one first looks at the directories of all (40 ms).
+    # botocore's own way to load one first looks at the directories of all (40 ms).
     version = loader.determine_latest_version(model, "service-2")
     return frozenset(loader.load_data(f"{model}/{version}/service-2")["operations"])

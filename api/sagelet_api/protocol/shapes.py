@@ -10,12 +10,12 @@ from sagelet_api.protocol.wire_types import refuse_collection, refuse_scalar
 
 _log = logging.getLogger(__name__)
 
-#: Called with a path, the value as AWS prints it (None if it is missing), and the constraint that it breaks.
+#: Called with a path, the value as AWS prints it (None if it is missing), and the broken constraint.
 Report = Callable[[str, str | None, str], None]
 
 NOT_NULL = "Member must not be null"
 _INTEGER_BITS = {"integer": 31, "long": 63}
-#: Year 9999 in epoch seconds: later times fit no datetime.
+#: The year 9999 in epoch seconds. Later times do not fit a datetime.
 _LAST_TIMESTAMP = 253402300799
 
 #: Shapes whose pattern AWS prints with anchors that the published model has dropped since (clients.md 3 names the
@@ -36,17 +36,17 @@ class Traits(TypedDict, total=False):
 
 @dataclass
 class Rule:
-    """One shape. `words` are its constraints in AWS's order: longest, shortest, pattern, enum."""
+    """The rule of one shape. `words` are its constraints in AWS's order: longest, shortest, pattern, enum."""
 
     name: str
     words: list[str] = field(default_factory=list)
 
     def read(self, value: Any, path: str) -> Any:  # noqa: ARG002
-        """The value in the model's type, nulls of structures left out. Raises SerializationException."""
+        """Returns the value in the model's type, without nulls in structures. Raises SerializationException."""
         return value
 
     def broken(self, value: Any) -> Iterable[str]:  # noqa: ARG002
-        """The constraints of this shape itself that the value breaks."""
+        """Yields the constraints of this shape itself that the value breaks."""
         return ()
 
     def check(self, value: Any, path: str, report: Report) -> None:
@@ -54,13 +54,13 @@ class Rule:
             report(path, self.show(value), words)
 
     def show(self, value: Any) -> str:
-        """As Java's toString prints it."""
+        """Returns the value as Java's toString prints it."""
         return str(value)
 
 
 @dataclass
 class Bounds:
-    """Least and greatest length or value, and the words for each."""
+    """The least and the greatest length or value, and the words for each."""
 
     least: float | None
     most: float | None
@@ -114,7 +114,7 @@ class NumberRule(Rule):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             refuse_scalar(value, self._kind, path)
         if self._kind not in _INTEGER_BITS:
-            # A float also where JSON has an integer, which may be larger than any that a store takes.
+            # A float even if JSON has an integer, which may be larger than any that a store takes.
             return float(value) if abs(value) < 1e308 else refuse_scalar(value, self._kind, path)
         limit = 2 ** _INTEGER_BITS[self._kind]
         if not -limit <= value < limit or value != int(value):
@@ -216,7 +216,7 @@ class StructureRule(Rule):
     def read(self, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             refuse_collection(value, f"com.amazonaws.{self.name}", path)
-        # A null member is an absent one. Unknown members stay, for `check` to name with their path.
+        # A null member counts as absent. Unknown members stay, so that `check` can name them with their path.
         return {
             name: self.members[name].read(item, _join(path, name)) if name in self.members else item
             for name, item in value.items()
@@ -247,7 +247,7 @@ def _join(path: str, member: str) -> str:
 
 
 def _item(path: str, place: int | str) -> str:
-    """An item of a list, counted from 1, or the value of a key in a map."""
+    """Returns the path of a list's item, counted from 1, or of the value of a key in a map."""
     return f"{path}.{place}.member"
 
 
@@ -266,10 +266,10 @@ def _pattern_words(name: str, pattern: str) -> str:
 
 
 def _matches(pattern: str, value: str) -> bool:
-    # Compiled on first use: the Unicode classes of tags cost 0.1 s, which most requests never need.
+    # Compiled on first use: the Unicode classes of tags cost 0.1 s, and most requests never need them.
     try:
         return compile_pattern(pattern).fullmatch(value) is not None
     except UnsupportedPattern as error:
-        # A new botocore may bring one. A constraint that is not checked is better than an operation that is down.
+        # A new botocore may bring one. An unchecked constraint is better than an operation that fails.
         _log.warning("A pattern of the service model is not checked: %s", error)
         return True

@@ -1,4 +1,4 @@
-"""Bodies that were compressed on the way (`Content-Encoding: gzip`): some SDKs do so with large ones."""
+"""Unpacks bodies that were compressed on the way (`Content-Encoding: gzip`). Some SDKs compress large ones."""
 
 import zlib
 
@@ -9,7 +9,7 @@ _ENCODING = "HTTP_CONTENT_ENCODING"
 
 
 def unpack(environ: Environ, body: bytes, limit: int) -> bytes:
-    """The body before its compression, which the environ then describes. Any other body is returned as it is.
+    """Returns the unpacked body and makes the environ describe it. Any other body is returned as it is.
 
     Raises IncompleteBody, and RequestEntityTooLarge before it has unpacked more than `limit` bytes.
     """

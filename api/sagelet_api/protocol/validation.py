@@ -1,7 +1,7 @@
-"""Requests against botocore's own service model, refused in AWS's words.
+"""Checks requests against botocore's own service model and refuses them in AWS's words.
 
-botocore's ParamValidator knows neither patterns nor enums nor maxima, so sagelet walks the shapes itself. The model
-is loaded on the first call (about 0.1 s for SageMaker) and each operation's rules are made once.
+botocore's ParamValidator knows neither patterns nor enums nor maxima, so sagelet walks the shapes itself. The model is
+loaded on the first call (about 0.1 s for SageMaker) and each operation's rules are made once.
 """
 
 import threading
@@ -25,11 +25,11 @@ from sagelet_api.protocol.shapes import (
 
 
 def validate(service: str, operation: str, parameters: Parameters) -> Parameters:
-    """The parameters as the model types them, without null members.
+    """Returns the parameters in the model's types, without null members.
 
     `service` is botocore's name of the model (`sagemaker`, `logs`). Raises SerializationException for a wrong JSON
-    type, ValidationException that lists every broken constraint (CloudWatch Logs calls it InvalidParameterException),
-    UnknownOperationException.
+    type, UnknownOperationException, and ValidationException, which lists every broken constraint (CloudWatch Logs calls
+    it InvalidParameterException).
     """
     rule = rule_book(service).input_rule(operation)
     typed: Parameters = rule.read(parameters, "")
@@ -42,13 +42,13 @@ def validate(service: str, operation: str, parameters: Parameters) -> Parameters
 
 
 def validation_errors(errors: list[str]) -> ValidationException:
-    """AWS's summary of one or more errors, each in the form that `constraint_error` gives."""
+    """Returns AWS's summary of one or more errors, each in the form that `constraint_error` gives."""
     noun = "error" if len(errors) == 1 else "errors"
     return ValidationException(f"{len(errors)} validation {noun} detected: {'; '.join(errors)}")
 
 
 def constraint_error(path: str, value: str | None, constraint: str) -> str:
-    """One error as AWS words it; a value of None is a missing member."""
+    """Returns one error in AWS's words. A value of None is a missing member."""
     shown = "null" if value is None else f"'{value}'"
     return f"Value {shown} at '{path}' failed to satisfy constraint: {constraint}"
 
@@ -59,10 +59,12 @@ def rule_book(service: str) -> "RuleBook":
 
 
 class RuleBook:
-    """The rules of one service, made as they are asked for."""
+    """The rules of one service. Each is made when it is first used."""
 
     def __init__(self, service: str) -> None:
-        from botocore.loaders import Loader  # Lazy: botocore costs 0.1 s, and the server is to be ready first.
+        from botocore.loaders import (
+            Loader,
+        )  # Imported late: botocore costs 0.1 s, and the server should be ready first.
         from botocore.model import ServiceModel
 
         self._model = ServiceModel(Loader().load_service_model(service, "service-2"), service)
@@ -71,22 +73,22 @@ class RuleBook:
         self._lock = threading.Lock()
 
     def shape(self, name: str) -> Any:
-        """One of botocore's shapes."""
-        with self._lock:  # botocore fills its caches as it goes.
+        """Returns one of botocore's shapes."""
+        with self._lock:  # botocore fills its caches as it is used.
             return self._model.shape_for(name)
 
     @property
     def namespace(self) -> str:
-        """The namespace of the XML that services of the Query protocol answer."""
+        """Returns the namespace of the XML that services of the Query protocol answer."""
         return str(self._model.metadata["xmlNamespace"])
 
     def input_shape(self, operation: str) -> Any:
-        """botocore's shape of an operation's input, or None if it has none."""
+        """Returns botocore's shape of an operation's input, or None if it has none."""
         with self._lock:
             return self._model.operation_model(operation).input_shape
 
     def output_shape(self, operation: str) -> Any:
-        """botocore's shape of an operation's output, or None if it has none."""
+        """Returns botocore's shape of an operation's output, or None if it has none."""
         with self._lock:
             return self._model.operation_model(operation).output_shape
 
@@ -94,7 +96,7 @@ class RuleBook:
         return frozenset(self._model.operation_names)
 
     def input_rule(self, operation: str) -> Rule:
-        """The rule of an operation's input. Raises UnknownOperationException."""
+        """Returns the rule of an operation's input. Raises UnknownOperationException."""
         rule = self._inputs.get(operation)
         if rule is not None:
             return rule
@@ -102,7 +104,7 @@ class RuleBook:
             raise UnknownOperationException(f"{operation!r} is not an operation of {self._model.service_name}")
         with self._lock:
             shape = self._model.operation_model(operation).input_shape
-            # Entered last: other threads read this table without the lock and must never meet a rule half made.
+            # Entered last: other threads read this table without the lock and must never see a half-made rule.
             self._inputs[operation] = self._rule(shape) if shape else _no_members()
             return self._inputs[operation]
 
@@ -110,7 +112,7 @@ class RuleBook:
         if shape.name in self._rules:
             return self._rules[shape.name]
         rule = _new_rule(shape)
-        self._rules[shape.name] = rule  # Before its members: shapes refer to themselves.
+        self._rules[shape.name] = rule  # Entered before its members, because shapes refer to themselves.
         if isinstance(rule, StructureRule):
             rule.required = frozenset(shape.required_members)
             rule.members = {name: self._rule(member) for name, member in shape.members.items()}

@@ -1,11 +1,11 @@
 """The words for a value of the wrong JSON type.
 
 They are Coral's, the framework behind AWS's JSON services, as DynamoDB publishes them through its open-source test
-suites; SageMaker runs on the same framework, but its own answers were not seen. Coral does not say where the value is;
-we do, after its words. Three more decisions are ours:
-a fraction where the model wants an integer is refused (Coral cuts it off, and Describe would then not echo what was
-sent); so is a number that does not fit the type; and members that the model does not have are refused by
-`shapes.StructureRule` (Coral ignores them, but a typo that trains for an hour with the default is worse here).
+suites. SageMaker runs on the same framework, but its own answers were not seen. Coral does not say where the value is;
+sagelet adds that after Coral's words. sagelet differs in three more points. It refuses a fraction where the model wants
+an integer (Coral cuts it off, and Describe would then not echo what was sent). It refuses a number that does not fit
+the type. And `shapes.StructureRule` refuses members that the model does not have (Coral ignores them, but here it is
+worse if a job trains for an hour with a default because of a typo).
 """
 
 from typing import Any, NoReturn

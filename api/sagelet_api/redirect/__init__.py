@@ -1,1 +1,3 @@
-"""Bringing unchanged client programs to the emulator: variables, and what their Pythons run at start (`site/`)."""
+"""Brings unchanged client programs to the emulator, with variables and with code that their Pythons run at start
+(`site/`).
+"""

@@ -1,9 +1,9 @@
 """The environment in which client programs reach the emulator and nothing else of AWS's.
 
-It has to do where nothing of ours is loaded, too: `python -I` and AWS's own CLI ignore PYTHONPATH. Three things hold
-there, each by itself. No key or token of the user's is in the variables, or in the file that they name. What is
-configured leads here. A client that names an endpoint of AWS's all the same trusts no certificate that AWS has, so it
-sends nothing.
+The environment alone must be enough, because `python -I` and AWS's own CLI ignore PYTHONPATH and load no code of
+sagelet's. Three things hold there, each by itself. No key or token of the user's is in the variables, or in the file
+that they name. The configured endpoint is sagelet's. A client that still names an endpoint of AWS's trusts no
+certificate that AWS has, so it sends nothing.
 """
 
 import os
@@ -13,12 +13,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 SITE = Path(__file__).with_name("site")
-#: An authority that signed nothing: a client that trusts it alone opens no TLS connection.
+#: An authority that signed nothing. A client that trusts only it opens no TLS connection.
 NO_AUTHORITY = Path(__file__).with_name("no_authority.pem")
-#: For a server that does not check it.
+#: The secret for a server that does not check it.
 SECRET = "sagelet"
 
-#: Each would bring in another identity, or an endpoint of AWS's.
+#: Each of these would bring in another identity, or an endpoint of AWS's.
 UNSET = (
     "AWS_PROFILE",
     "AWS_DEFAULT_PROFILE",
@@ -27,7 +27,7 @@ UNSET = (
     "AWS_USE_FIPS_ENDPOINT",
     "AWS_USE_DUALSTACK_ENDPOINT",
 )
-#: So would every variable named like these, also future ones: AWS_BEARER_TOKEN_BEDROCK, AWS_ENDPOINT_URL_S3, ...
+#: So would every variable with these beginnings, also future ones: AWS_BEARER_TOKEN_BEDROCK, AWS_ENDPOINT_URL_S3, ...
 _FOREIGN = re.compile(r"AWS_(ENDPOINT_URL_|.*(TOKEN|SECRET|CREDENTIAL|ACCESS_KEY|PASSWORD))")
 
 
@@ -41,9 +41,10 @@ def redirection(
     authority: str | None = None,
     profiles: str = os.devnull,
 ) -> dict[str, str | None]:
-    """What to change in `environ`: new values, and None for what to unset. Applied twice it changes nothing more.
+    """Returns the changes to `environ`: new values, and None for variables to unset. A second application changes
+    nothing.
 
-    `authority`: file of the certificate authority to trust, beside which no other is. `profiles`: see `profiles_file`.
+    `authority`: the file of the only certificate authority to trust. `profiles`: see `profiles_file`.
     """
     changes: dict[str, str | None] = {name: None for name in environ if _is_foreign(name)}
     changes |= {
@@ -51,16 +52,16 @@ def redirection(
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
-        # sagelet tells accounts apart by the access key; no key of the user's is sent.
+        # sagelet takes the account from the access key. No key of the user's is sent.
         "AWS_ACCESS_KEY_ID": account,
         "AWS_SECRET_ACCESS_KEY": secret,
         "AWS_CONFIG_FILE": profiles,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        # boto 2's file, which botocore reads still.
+        # boto 2's file, which botocore still reads.
         "BOTO_CONFIG": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CA_BUNDLE": authority or str(NO_AUTHORITY),
-        # The user's own, for endpoints that are not AWS's; there before us if this is the second time.
+        # The user's own bundle, for endpoints that are not AWS's. It is kept from the first application.
         "SAGELET_CA_BUNDLE": environ.get("SAGELET_CA_BUNDLE", environ.get("AWS_CA_BUNDLE", "")),
         "PYTHONPATH": _first(str(SITE), environ.get("PYTHONPATH", ""), os.pathsep),
     }
@@ -71,7 +72,7 @@ def redirection(
 
 
 def changed(environ: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """`environ` with the changes of `redirection`."""
+    """Returns `environ` with the changes of `redirection`."""
     merged: dict[str, str | None] = {**environ, **changes}
     return {name: value for name, value in merged.items() if value is not None}
 
@@ -81,5 +82,5 @@ def _is_foreign(name: str) -> bool:
 
 
 def _first(item: str, existing: str, separator: str) -> str:
-    """The list with `item` at its head, once."""
+    """Returns the list with `item` at its head, once."""
     return separator.join([item, *(part for part in existing.split(separator) if part and part != item)])

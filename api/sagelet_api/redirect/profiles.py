@@ -1,8 +1,9 @@
-"""The user's AWS profiles as client programs under `sagelet run` see them: their names, and no key or way to one.
+"""The user's AWS profiles as client programs under `sagelet run` see them: their names, and neither keys nor ways to
+get one.
 
 A profile may hold keys, say where keys come from (a role, single sign-on, a command), or tell clients to ignore
-AWS_ENDPOINT_URL. A program that reads no PYTHONPATH (`python -I`, AWS's own CLI) obeys it. So AWS_CONFIG_FILE names a
-file of ours, in which each profile has sagelet's key and endpoint; the user's files are not read at all.
+AWS_ENDPOINT_URL. A program that ignores PYTHONPATH (`python -I`, AWS's own CLI) obeys it. So AWS_CONFIG_FILE names a
+file that sagelet makes. In it each profile has sagelet's key and endpoint. The user's files are not read at all.
 """
 
 import hashlib
@@ -17,13 +18,16 @@ from pathlib import Path
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.base.keys import write_private
 
-#: What a profile may keep: it changes what programs print and how often they ask, not whom or as whom.
+#: Members that a profile keeps. They change what programs print and how often they ask, but not the server or the
+#: identity.
 KEPT = ("region", "output", "cli_pager", "cli_timestamp_format", "retry_mode", "max_attempts")
 _DEFAULT = "default"
 
 
 def profiles_file(environ: Mapping[str, str], endpoint: str, account: str, secret: str) -> str:
-    """A file for AWS_CONFIG_FILE, named by its content. Where it cannot be written: an empty one, without profiles."""
+    """Makes a file for AWS_CONFIG_FILE, named by its content. If it cannot be written, returns an empty one, without
+    profiles.
+    """
     content = _config(_profiles(environ), endpoint, account, secret).encode()
     directory = _cache(environ) / "sagelet" / "profiles"
     path = directory / f"{hashlib.sha256(content).hexdigest()[:32]}.ini"
@@ -48,7 +52,7 @@ def _config(profiles: Mapping[str, Mapping[str, str]], endpoint: str, account: s
 
 
 def _profiles(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """What is kept of each profile in the user's two files; `default` is always there."""
+    """Returns what is kept of each profile in the user's two files. `default` is always there."""
     home = Path(environ.get("HOME") or Path.home())
     config = environ.get("AWS_CONFIG_FILE") or home / ".aws" / "config"
     keys = environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws" / "credentials"
@@ -62,20 +66,24 @@ def _profiles(environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _sections(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """None of a file that is not there or that nobody can read: a program would find no profile in it, either."""
+    """Yields the sections of a file. Yields none for a missing or unreadable file: a program would find no profile in
+    it either.
+    """
     parser = RawConfigParser(default_section="", strict=False)
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
     except (OSError, ConfigError, UnicodeDecodeError):
         return
     for header in parser.sections():
-        # A value of several lines would be another member to botocore.
+        # botocore would read a value of several lines as another member.
         members = {name: value for name, value in parser[header].items() if name in KEPT and "\n" not in (value or "")}
         yield header, {name: value for name, value in members.items() if value}
 
 
 def _name(header: str, *, named: bool) -> str | None:
-    """The profile of a section, or None if it describes something else. `named`: it must say that it is a profile."""
+    """Returns the profile of a section, or None if it describes something else. `named`: the header must contain the
+    word profile.
+    """
     if not named or header == _DEFAULT:
         return header
     try:

@@ -1,7 +1,7 @@
-"""Refuses operations of SageMaker that start a computation which sagelet does not run.
+"""Refuses operations of SageMaker that would start a computation which sagelet does not run.
 
 moto answers them with success (a processing job is Completed at birth, an endpoint answers with nothing), and a test of
-a pipeline would take that for a result. They are refused unless the server was told to have them (`--stubs`).
+a pipeline would take that for a result. With `--stubs` they are passed to moto.
 """
 
 import re
@@ -9,7 +9,7 @@ import re
 from sagelet_api.protocol.aws_errors import UnknownOperationException
 from sagelet_api.protocol.calls import Call
 
-#: Those that moto 5.2 answers with success; it refuses the others itself.
+#: Operations that moto 5.2 answers with success. moto refuses the others itself.
 OPERATIONS = frozenset(
     {
         "CreateAutoMLJobV2",
@@ -24,7 +24,7 @@ OPERATIONS = frozenset(
         "StartPipelineExecution",
     }
 )
-#: InvokeEndpoint and its kin, of sagemaker-runtime.
+#: InvokeEndpoint and the like, of sagemaker-runtime.
 _INVOCATION = re.compile(r"/endpoints/[^/]+/(?:async-)?invocations(?:-response-stream)?")
 
 

@@ -1,5 +1,5 @@
-"""The page for a browser: at `/`, and at all that is under PREFIX."""
+"""The pages for a browser: at `/`, and at everything under PREFIX."""
 
-#: Where the page lives; `/` shows the list of jobs, too.
+#: The path of the pages. `/` shows the list of jobs, too.
 PREFIX = "/_sagelet/ui"
 LOGIN = f"{PREFIX}/login"

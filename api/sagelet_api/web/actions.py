@@ -1,4 +1,4 @@
-"""What a page may do to a job: stop, interrupt, run again. Each asks first, and is a POST of the page's own."""
+"""What a page may do to a job: stop, interrupt, run again. Each asks first, and is a POST from the page itself."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from sagelet_engine.model.training import TrainingJob
 if TYPE_CHECKING:
     from flask import Blueprint
 
-#: Of a training job's name (botocore shape TrainingJobName).
+#: The most characters of a training job's name (botocore shape TrainingJobName).
 MAX_NAME = 63
 
 
@@ -74,13 +74,13 @@ def blueprint(site: Site) -> "Blueprint":
 
 
 def request_of(job: TrainingJob) -> dict[str, Any]:
-    """The CreateTrainingJob request of a job, with its tags as they are now."""
+    """Returns the CreateTrainingJob request of a job, with its present tags."""
     tags = [{"Key": key, "Value": value} for key, value in job.tags.items()]
     return {**job.request, "Tags": tags} if tags else dict(job.request)
 
 
 def free_name(name: str, taken: Callable[[str], bool]) -> str:
-    """`train` -> `train-2`, `train-2` -> `train-3`; a name that no job has."""
+    """Returns a name that no job has: `train` -> `train-2`, `train-2` -> `train-3`."""
     counted = re.fullmatch(r"(.*?)-(\d{1,4})", name)
     stem, number = (counted[1], int(counted[2]) + 1) if counted else (name, 2)
     while taken(made := f"{stem[: MAX_NAME - len(str(number)) - 1].rstrip('-')}-{number}"):

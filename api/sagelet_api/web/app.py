@@ -18,7 +18,8 @@ _log = logging.getLogger(__name__)
 
 #: Bodies are forms: a CreateTrainingJob request, as AWS takes it at most.
 MAX_BODY = 5 * 1024 * 1024
-#: No script, style or picture but our own files, none inside a page's text; nobody may frame a page.
+#: Only sagelet's own files may be scripts, styles or pictures, none is inside a page's text, and nobody may frame a
+#: page.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -35,7 +36,8 @@ HEADERS: Mapping[str, str] = {
 
 
 def web_app(make_site: Callable[[], Site]) -> WsgiApp:
-    """A WSGI app that is made on its first request: Flask takes longer to load than the rest of the server."""
+    """Returns a WSGI app that is made on its first request, because Flask takes longer to load than the rest of the
+    server."""
 
     @lru_cache(maxsize=1)
     def app() -> "Flask":
@@ -53,7 +55,7 @@ def create_app(site: Site) -> "Flask":
 
     app = Flask(__name__, static_url_path=f"{PREFIX}/static")
     app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY
-    # A failure is the Application's to log and to answer.
+    # The Application logs and answers a failure.
     app.config["PROPAGATE_EXCEPTIONS"] = True
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     # All that a template or a script of a page shows comes by here.
@@ -69,7 +71,7 @@ def create_app(site: Site) -> "Flask":
 
 
 def _surroundings() -> dict[str, Any]:
-    """What every template finds: `at` makes links that stay in the account and region."""
+    """Returns what every template uses. `at` makes links that stay in the account and region."""
     from flask import url_for
 
     here = place()
@@ -85,7 +87,7 @@ def _guard(response: "Response") -> "Response":
 
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
-    # Files of ours are asked for again each time, and not sent again (ETag); data is kept nowhere.
+    # A browser checks sagelet's own files each time (ETag). Data is never cached.
     response.headers["Cache-Control"] = "no-cache" if is_static(request.endpoint) else "no-store"
     return response
 

@@ -1,4 +1,4 @@
-"""Server-sent news about the list and about a job, for pages that are open."""
+"""Server-sent news about the list and about a job, for open pages."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/events")
     def jobs() -> "Response":
-        """Of the list that `?q=&status=&sort=&order=&token=` ask for, as on its page."""
+        """Sends news of the list that `?q=&status=&sort=&order=&token=` select, as on its page."""
         asked, caller = Asked.of(request.args), context()
 
         def look() -> tuple[str, dict[str, Any]]:
@@ -30,7 +30,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/jobs/<name>/events")
     def job(name: str) -> "Response":
-        """Of one job: `version` changes with its record, `lines` says how many each log stream has."""
+        """Sends news of one job: `version` changes with its record, `lines` says how many lines each log stream has."""
         key = place().key(name)
         site.job(name)
 

@@ -1,4 +1,4 @@
-"""The list of jobs: what an address asks for, as ListTrainingJobs or Search, a page of it at a time."""
+"""The list of jobs, one page at a time. An address selects it, and ListTrainingJobs or Search find it."""
 
 import hashlib
 import re
@@ -34,7 +34,7 @@ _SEARCH_SORTS = {"created": "CreationTime", "name": "TrainingJobName", "status":
 
 @dataclass(frozen=True)
 class Asked:
-    """The list that an address asks for; whatever makes no sense in it is left out."""
+    """The list that an address selects. Meaningless parts of the address are ignored."""
 
     text: str = ""
     status: str = ""
@@ -55,31 +55,33 @@ class Asked:
 
     @property
     def conditions(self) -> list[dict[str, str]]:
-        """What of the text are conditions on properties, as Search's filters."""
+        """Returns the parts of the text that are conditions on properties, as Search's filters."""
         found = (_CONDITION.fullmatch(word) for word in self.text.split())
         return [{"Name": one[1], "Operator": _OPERATORS[one[2]], "Value": one[3]} for one in found if one]
 
     @property
     def name(self) -> str:
-        """What of the text names should contain."""
+        """Returns the part of the text that names should contain."""
         return " ".join(word for word in self.text.split() if not _CONDITION.fullmatch(word))
 
 
 @dataclass(frozen=True)
 class Listing:
     jobs: list[TrainingJob]
-    #: Of the next page; empty: this is the last.
+    #: The token of the next page. Empty if this is the last.
     next_token: str
 
     @property
     def fingerprint(self) -> str:
-        """Another one when a job of the page has changed, come or gone."""
+        """Returns a text that changes when a job of the page has changed, come or gone."""
         versions = "".join(f"{job.id}{job.version}" for job in self.jobs)
         return hashlib.sha256(versions.encode()).hexdigest()[:16]
 
 
 def listing(engine: Engine, context: Context, asked: Asked) -> Listing:
-    """Raises ValidationException for a property that training jobs do not have, and for a token of another list."""
+    """Returns a page of the list. Raises ValidationException for a property that training jobs do not have, and for a
+    token of another list.
+    """
     request = _search_request(asked) if asked.conditions else _list_request(asked)
     if asked.token:
         request["NextToken"] = asked.token

@@ -1,4 +1,4 @@
-"""The login, where signatures are checked: by the link that `sagelet up` printed, or by the key pair."""
+"""The login, if signatures are checked: by the link that `sagelet up` has printed, or by the key pair."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from sagelet_api.web.site import Site, is_static
 if TYPE_CHECKING:
     from flask import Blueprint
 
-#: Pages for those who are not logged in.
+#: Pages that are shown before the login.
 _OPEN = frozenset({"login.form", "login.enter"})
 
 
@@ -32,7 +32,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get(LOGIN)
     def form() -> Any:
-        """`?token=`: of the link; it opens once."""
+        """Shows the form, or logs in with `?token=` of the link, which works once."""
         token = request.args.get("token")
         if token is None:
             return render_template("login.html")
@@ -76,7 +76,9 @@ def _entered(session: str) -> Any:
 
 
 def _cookie() -> str:
-    """A browser sends cookies to every port of a host: two servers must not take each other's."""
+    """Returns the cookie's name. A browser sends cookies to every port of a host, so two servers need different
+    names.
+    """
     from flask import request
 
     return f"sagelet-{request.host.rpartition(':')[2]}"

@@ -1,4 +1,4 @@
-"""The log of a job, a window at a time: a million lines are never sent at once."""
+"""The log of a job, a window at a time, because a million lines are too many to send at once."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,19 +12,19 @@ from sagelet_engine.model.training import TrainingJob
 if TYPE_CHECKING:
     from flask import Blueprint, Response
 
-#: Lines of a window, at most, and its bytes.
+#: The most lines of a window, and its most bytes.
 LIMIT = 500
 MAX_BYTES = 1024 * 1024
-#: Characters of a line that are shown; the file has all of them.
+#: Characters of a line that are shown. The file has all of them.
 MAX_LINE = 4000
-#: Lines that one search looks at before it answers; the page goes on from there.
+#: Lines that one search looks at before it answers. The page continues from there.
 SCAN = 100_000
-#: Lines that one search finds at most.
+#: The most lines that one search finds.
 MOST_FOUND = 200
 
 
 def streams_of(engine: Engine, job: TrainingJob) -> list[LogStream]:
-    """The log streams of a job, attempt by attempt and host by host (algo-2 before algo-10)."""
+    """Returns the log streams of a job, attempt by attempt and host by host (algo-2 before algo-10)."""
     streams = engine.logs.streams(job.key.account, job.key.region, f"{job.key.name}/")
     own = [stream for stream in streams if stream.job_id == job.id]
     return sorted(own, key=lambda stream: (len(stream.host), stream.host, stream.created_ms, stream.id))
@@ -37,7 +37,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("")
     def page(name: str) -> str:
-        """`?stream=`: of one host; none: the first. The script of the page fetches the lines."""
+        """Shows the log of the host in `?stream=`, or of the first host. The page's script fetches the lines."""
         job = site.job(name)
         streams = streams_of(site.engine, job)
         chosen = _chosen(streams, request.args.get("stream", ""))
@@ -46,7 +46,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/lines")
     def lines(name: str) -> dict[str, Any]:
-        """`?stream=&from=`: up to LIMIT lines from one on; with `below`, the last ones before that one."""
+        """Returns up to LIMIT lines from `?stream=&from=` on. With `below`, returns the last lines before that one."""
         stream = _stream(site, name)
         below = request.args.get("below", type=int)
         start = max(0, below - LIMIT) if below is not None else request.args.get("from", 0, type=int)
@@ -55,7 +55,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/find")
     def find(name: str) -> dict[str, Any]:
-        """`?stream=&q=&from=`: lines that hold a text; `next`: where to go on, null at the end."""
+        """Returns lines that contain a text, from `?stream=&q=&from=`. `next` is where to continue, null at the end."""
         stream = _stream(site, name)
         start = max(0, request.args.get("from", 0, type=int))
         found = site.engine.logs.find_lines(
@@ -70,7 +70,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/file")
     def file(name: str) -> "Response":
-        """The whole log of a host as text."""
+        """Returns the whole log of a host as text."""
         stream = _stream(site, name)
         answer = Response(_text(site.engine, stream), mimetype="text/plain")
         answer.headers.set("Content-Disposition", "attachment", filename=f"{stream.name.replace('/', '-')}.log")
@@ -97,7 +97,7 @@ def _stream(site: Site, name: str) -> LogStream:
 def _window(
     engine: Engine, stream: LogStream, start: int, end: int, *, back: bool = False
 ) -> list[tuple[int, int, str]]:
-    """Number, time in ms and text of lines. `back`: where not all of them fit, the last ones."""
+    """Returns number, time in ms and text of lines. `back`: if not all of them fit, the last ones."""
     found = engine.logs.events(stream, at_least=start, below=end, limit=LIMIT, max_bytes=MAX_BYTES, newest_first=back)
     return [_line(event) for event in (reversed(found) if back else found)]
 

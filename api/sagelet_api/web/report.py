@@ -1,4 +1,4 @@
-"""The compile report in words and figures, for a page (docs/reference/compiler-report.md)."""
+"""The compile report for a page, in words and figures (docs/reference/compiler-report.md)."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def report_view(report: CompilerReport) -> dict[str, Any]:
 
 
 def _places(places: tuple[Place, ...]) -> list[tuple[str, str, str, int, str]]:
-    """Call, where, by, times, took."""
+    """Returns rows: call, place, caller, count, duration."""
     return [
         (one.call, f"{one.file}:{one.line} {one.function}" if one.file else "", one.via, one.count,
          duration(one.seconds))

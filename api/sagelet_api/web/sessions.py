@@ -1,4 +1,4 @@
-"""Who is logged in, where signatures are checked: a browser cannot sign.
+"""Who is logged in, if signatures are checked, because a browser cannot sign.
 
 A login is a random name in a cookie. Logins are in memory: they end with the server, and after HOURS.
 """
@@ -12,35 +12,35 @@ from collections.abc import Callable
 from sagelet_engine.base.keys import KeyPair
 
 HOURS = 12
-#: Of the link that `sagelet up` prints, unused.
+#: Tokens of links that `sagelet up` has printed, unused.
 LINK_HOURS = 1
-#: Logins and links at the same time; the oldest go first.
+#: Logins and links that exist at the same time. The oldest are dropped first.
 MOST = 100
 
 
 class Sessions:
-    """Logins of one server. `now`: seconds that only grow."""
+    """Logins of one server. `now` returns seconds that only grow."""
 
     def __init__(self, keys: KeyPair, now: Callable[[], float] = time.monotonic) -> None:
         self._keys = keys
         self._now = now
         self._guard = threading.Lock()
-        #: Names and when they end.
+        #: Names, and when they end.
         self._open: dict[str, float] = {}
         self._links: dict[str, float] = {}
 
     def link(self) -> str:
-        """A token that opens one login, once."""
+        """Returns a token for one login."""
         return self._made(self._links, LINK_HOURS)
 
     def by_link(self, token: str) -> str | None:
-        """A new login for a token that was not used yet, or None for any other."""
+        """Returns a new login for an unused token, or None for any other."""
         with self._guard:
             end = self._links.pop(token, 0.0)
         return self._made(self._open, HOURS) if end > self._now() else None
 
     def by_keys(self, access_key: str, secret: str) -> str | None:
-        """A new login for the data directory's key pair, or None for any other."""
+        """Returns a new login for the data directory's key pair, or None for any other."""
         known = hmac.compare_digest(access_key.encode(), self._keys.access_key.encode())
         proved = hmac.compare_digest(secret.encode(), self._keys.secret.encode())
         return self._made(self._open, HOURS) if known and proved else None

@@ -57,7 +57,7 @@ def place() -> Place:
 
 @contextmanager
 def found(name: str) -> Iterator[None]:
-    """A job that there is not becomes a 404."""
+    """A missing job becomes a 404."""
     from werkzeug.exceptions import NotFound
 
     try:
@@ -74,7 +74,7 @@ def context() -> Context:
 
 
 def is_static(endpoint: str | None) -> bool:
-    """Whether a request is for a file of ours, in which there is no data."""
+    """True if a request is for one of sagelet's own files, which hold no data."""
     return (endpoint or "").rpartition(".")[2] == "static"
 
 

@@ -1,8 +1,8 @@
 """Server-sent events, with a bound on the threads that they hold.
 
 A stream that waits for news holds one of the server's threads, and one of the six connections that a browser opens to a
-server. So a few wait at the same time, each for a while only; every other one gets its news at once and is told to ask
-again. To a browser (EventSource) both are the same.
+server. So only a few wait at the same time, each for a while. Every other one gets its news at once, with the
+instruction to ask again. To a browser (EventSource) both are the same.
 """
 
 import json
@@ -42,7 +42,7 @@ class Streams:
         from flask import Response, request
 
         seen = request.headers.get("Last-Event-ID") or request.args.get("seen", "")
-        # What there is to refuse is refused before the first byte.
+        # A refusal must come before the first byte.
         first = self._changes.count
         state = look()
         return Response(self._events(look, first, state, seen), mimetype="text/event-stream")
@@ -69,7 +69,7 @@ class Streams:
             try:
                 state = look()
             except SageletError:
-                return  # The job is gone, or the store just now; who asks again is told.
+                return  # The job is gone, or the store is unavailable just now. The next request gets the error.
             if state[0] != seen:
                 seen = state[0]
                 yield _frame(*state)

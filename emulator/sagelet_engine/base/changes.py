@@ -22,7 +22,7 @@ class Changes:
             self._changed.notify_all()
 
     def wait(self, seen: int, seconds: float) -> int:
-        """Waits until the count differs from `seen`, `seconds` are over, or `close` was called. Returns the count."""
+        """Waits until the count differs from `seen`, `seconds` are over, or `close` is called. Returns the count."""
         with self._changed:
             self._changed.wait_for(lambda: self.over or self._count != seen, seconds)
             return self._count

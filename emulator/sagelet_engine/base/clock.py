@@ -1,4 +1,4 @@
-"""The clock, injected: the engine never asks the operating system for the time, so tests can set it."""
+"""The clock, injected. The engine never asks the operating system for the time, so tests can set it."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, UTC: the resolution of SageMaker's timestamps."""
+        """Returns milliseconds since the epoch, UTC. This is the resolution of SageMaker's timestamps."""
         ...
 
 
@@ -17,10 +17,10 @@ class SystemClock:
 
 
 class SteadyClock:
-    """Another clock that is set back now and then, as time that never goes back.
+    """A clock that never goes back, made from one that may be set back.
 
-    After such a jump it goes on from where it was at half the speed, until the other has caught up: so times stay in
-    order and every time-out comes, at most after twice its time. A jump forward is time that has passed.
+    After such a jump it goes on from where it was at half the speed, until the other has caught up. So times stay in
+    order, and every timeout comes, at most after twice its time. A jump forward counts as time that has passed.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -37,6 +37,6 @@ class SteadyClock:
             return int(self._now)
 
     def begin_at(self, now_ms: int) -> None:
-        """It was at least so late already, before this process."""
+        """Sets a lower limit: an earlier process has already seen this time."""
         with self._guard:
             self._now = max(self._now, now_ms)

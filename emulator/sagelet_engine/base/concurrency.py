@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class ConcurrencyLimit:
-    """`number` threads at once."""
+    """Lets `number` threads compute at once."""
 
     def __init__(self, number: int) -> None:
         self._free = threading.Semaphore(number)
@@ -17,7 +17,7 @@ class ConcurrencyLimit:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Not for what waits for somebody else, other than in `away`."""
+        """Takes one of the places while the block lasts. Code that waits for other threads must do so in `away`."""
         self._free.acquire()
         self._thread.has_one = True
         try:
@@ -28,7 +28,7 @@ class ConcurrencyLimit:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """The thread waits for the disk: its turn, if it has one, is another's meanwhile."""
+        """Gives the thread's place, if it has one, to others while the block waits for the disk."""
         if not getattr(self._thread, "has_one", False):
             yield
             return

@@ -1,12 +1,14 @@
 """What the databases of a data directory have in common: connections, transactions, schema versions. No SQL of tables.
 
 SQLite in write-ahead-log mode. A connection is borrowed for one statement or one transaction, so there are never more
-than threads that use a database at once. Writers take turns by our own lock: SQLite's lock lets them sleep and retry.
-A commit goes to the log without a flush (`synchronous = NORMAL`). A caller that asked for a durable commit waits for a
-flush of the log, which is what `synchronous = FULL` does for each commit alone, with the lock held.
+connections than threads that use a database at once. Writers take turns with a lock of this module, because SQLite's
+lock lets them sleep and retry. A commit goes to the log without a flush (`synchronous = NORMAL`). A caller that asked
+for a durable commit waits for a flush of the log, which is what `synchronous = FULL` does for each commit alone, with
+the lock held.
 
-A database may come from somebody else (an import, a copy). So its schema is compared with the schema that the
-migrations of its version make, before a statement could run a foreign trigger or view (sqlite.org/security.html).
+A database may have been made by somebody else (an import, a copy). So its schema is compared with the schema that the
+migrations of its version make, before any statement that could run a foreign trigger or view
+(sqlite.org/security.html).
 
 Commits of several threads become durable with one flush of the disk.
 """
@@ -31,7 +33,7 @@ from sagelet_engine.base.errors import SageletError
 class Flusher:
     """Flushes a file that other file descriptors write to. Thread-safe.
 
-    A flush takes milliseconds, in which other threads write: the next one is for all of them.
+    A flush takes milliseconds. Other threads write meanwhile, and the next flush covers all of them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,11 +41,11 @@ class Flusher:
         self._counting = threading.Lock()
         self._asked = 0
         self._flushing = threading.Lock()
-        #: Everybody who asked so far, or before, has what he wrote on the disk.
+        #: What everybody wrote who asked before this flush is on the disk now.
         self._flushed = 0
 
     def flush(self) -> None:
-        """Returns when what this thread wrote is on the disk. Raises OSError."""
+        """Waits until what this thread wrote is on the disk. Raises OSError."""
         with self._counting:
             self._asked += 1
             mine = self._asked
@@ -65,15 +67,17 @@ class Flusher:
 
 
 class StoreUnavailable(SageletError):
-    """The database cannot be read or written just now: locked for long, or its disk is full. May be tried again."""
+    """The database cannot be read or written just now: it was locked for long, or its disk is full. The caller may try
+    again.
+    """
 
 
 class NotFlushed(StoreUnavailable):
-    """A change was made and all can see it, but a crash of the machine might lose it."""
+    """A change was made and is visible, but a crash of the machine might lose it."""
 
 
 class DatabaseDamaged(StoreUnavailable):
-    """The file is no sound database of sagelet's."""
+    """The file is not a sound database of sagelet."""
 
     def __init__(self, path: Path, why: object) -> None:
         super().__init__(f"{path} is damaged: {str(why).rstrip('.')}. {REPAIR}")
@@ -83,7 +87,7 @@ class DatabaseDamaged(StoreUnavailable):
 #: What helps against damage.
 REPAIR = "Stop the server, and run `sagelet check --repair`: it keeps the damaged file, and saves what can be read"
 
-#: Connections kept open; each has megabytes of pages. More are open while more threads ask at once.
+#: Connections that are kept open; each has megabytes of pages. More are opened while more threads ask at once.
 MOST_IDLE = 8
 
 
@@ -92,23 +96,24 @@ class NewerSchema(SageletError):
 
 
 class Database:
-    """One file. `migrations`: a script per schema version, applied in order; `PRAGMA user_version` counts them.
+    """One database file. `migrations`: a script per schema version, applied in order. `PRAGMA user_version` counts
+    them.
 
-    Raises StoreUnavailable, and NewerSchema when it is opened.
+    Every method may raise StoreUnavailable; the constructor may raise NewerSchema, too.
     """
 
     def __init__(self, path: Path, migrations: Sequence[str]) -> None:
         self._path = path
         self._writing = threading.Lock()
         self._log = Flusher(path.with_name(f"{path.name}-wal"))
-        #: File systems without shared memory have no write-ahead log: there each commit is flushed by SQLite.
+        #: A file system without shared memory has no write-ahead log. There SQLite flushes each commit.
         self._has_log = True
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
         self._guard = threading.Lock()
         #: Open connections, plus one for the object itself until it is closed.
         self._open = 1
-        #: Device and inode: a file that took the database's place meanwhile is not written to.
+        #: Device and inode. A file that took the database's place meanwhile is not written to.
         self._file = self._held = _make_private(path)
         try:
             self._migrate(migrations)
@@ -125,7 +130,8 @@ class Database:
             self._count(-1)
 
     def compact(self) -> int:
-        """Gives the disk what deleted rows took; writers wait meanwhile. Returns bytes. Needs room for a copy.
+        """Returns the space of deleted rows to the disk, and its size in bytes. Writers wait meanwhile. Needs room for
+        a copy.
 
         Raises StoreUnavailable.
         """
@@ -151,7 +157,7 @@ class Database:
     def _count(self, more: int) -> None:
         with self._guard:
             if not self._open:
-                # Somebody asks after it was closed.
+                # Somebody used the database after it was closed.
                 self._held = held_files.hold(self._path)
             self._open += more
             if not self._open:
@@ -196,7 +202,7 @@ class Database:
 
     @contextmanager
     def _write(self, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """A transaction. `durable`: flushed to the disk when it returns. Raises NotFlushed when that failed."""
+        """Runs a transaction. `durable`: it is on the disk when this returns. Raises NotFlushed if the flush failed."""
         with self._writing, self._connection() as db:
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -213,7 +219,7 @@ class Database:
         try:
             self._log.flush()
         except FileNotFoundError:
-            # The last connection was closed meanwhile: SQLite brought the log into the database, with flushes.
+            # The last connection was closed meanwhile. SQLite then copied the log into the database and flushed it.
             return
         except OSError as error:
             raise NotFlushed(f"{self._path}: {error}. Look at its disk, then try again") from error
@@ -238,15 +244,15 @@ class Database:
 
 
 def remove_database(path: Path) -> None:
-    """Deletes a database that nobody has open, and what SQLite keeps beside it. May be repeated. Raises OSError."""
+    """Deletes a database that nobody has open, and SQLite's files beside it. May be repeated. Raises OSError."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
 
 def schema_of(path: Path) -> int | None:
-    """The schema version of a database, which others may be writing to, or None if there is no file.
+    """Returns the schema version of a database that others may be writing to, or None if there is no file.
 
-    Raises StoreUnavailable for a file that is no database.
+    Raises StoreUnavailable if the file is not a database.
     """
     if not path.is_file():
         return None
@@ -255,7 +261,7 @@ def schema_of(path: Path) -> int | None:
 
 
 def connect(path: Path, **options: Any) -> sqlite3.Connection:
-    """A connection to a file that is there, which trusts nothing that its schema says. Raises sqlite3's errors."""
+    """Connects to a file that exists, and trusts nothing in its schema. Raises sqlite3's errors."""
     connection: sqlite3.Connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=rw", uri=True, timeout=30, **options
     )
@@ -272,10 +278,10 @@ def connect(path: Path, **options: Any) -> sqlite3.Connection:
 
 @cache
 def _can_distrust() -> bool:
-    """Whether this SQLite counts the JSON functions, which our own schema uses, among those that do no harm.
+    """True if this SQLite counts the JSON functions, which our schema uses, among the harmless ones.
 
-    One that does not would refuse our schema, too. There the schema's comparison with ours has to be enough: before it
-    nothing is asked of a file but the schema's text.
+    Otherwise it would refuse our own schema, too. There the comparison of the schemas has to suffice: before it, only
+    the text of the schema is read.
     """
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute("PRAGMA trusted_schema = OFF")
@@ -289,7 +295,7 @@ def _can_distrust() -> bool:
 
 
 def foreign_schema(db: sqlite3.Connection, migrations: Sequence[str]) -> str | None:
-    """What in a database's schema is not of these migrations, or is missing, in words, or None if the schema is as it
+    """Returns what in a database's schema is missing or not of these migrations, in words. None if the schema is as it
     should be.
     """
     found, wanted = _schema(db), _schema_of(tuple(migrations))
@@ -324,16 +330,17 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _make_private(path: Path) -> held_files.Identity:
-    """For its owner alone, whatever the directory's mode: SQLite gives a database's mode to its other files.
+    """Makes a database its owner's alone, whatever the directory's mode. SQLite gives the database's mode to its other
+    files.
 
-    Returns which file it is; it is held.
+    Returns the identity of the file, which is held.
     """
     try:
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise StoreUnavailable(f"{path} is no file: move away what is there, and run `sagelet check --repair`")
+            raise StoreUnavailable(f"{path} is not a file: move away what is there, and run `sagelet check --repair`")
         if status.st_nlink > 1:
             raise StoreUnavailable(
                 f"{path} has a second name (a hard link), under which another program may write to it: "
@@ -350,14 +357,15 @@ def _make_private(path: Path) -> held_files.Identity:
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """A copy as of one moment, whoever writes to the source meanwhile. Raises StoreUnavailable."""
+    """Copies a database as of one moment, even while others write to it. Raises StoreUnavailable."""
     with opened(source) as db, closing(sqlite3.connect(target)) as copy:
         db.backup(copy)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Not through Database, which would bring the file to today's schema under a server that may be an older one.
+    """Opens a database without migrating it. Database would migrate it to today's schema, under a server that may be
+    older.
 
     Raises StoreUnavailable.
     """
@@ -367,13 +375,14 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _as_ours(path: Path) -> Iterator[None]:
-    """Turns what SQLite says into what people can do about it. Errors of a statement pass as they are."""
+    """Turns SQLite's errors of the file into errors that say what to do. Errors of a statement pass unchanged."""
     try:
         yield
     except sqlite3.OperationalError as error:
         raise StoreUnavailable(f"{path}: {error}. Free space on its disk, or try again") from error
     except sqlite3.DatabaseError as error:
-        # Subclasses are of one statement; this class alone is of the file (SQLITE_CORRUPT, SQLITE_NOTADB).
+        # Subclasses are errors of one statement. This class alone is an error of the file (SQLITE_CORRUPT,
+        # SQLITE_NOTADB).
         if type(error) is sqlite3.DatabaseError:
             raise DatabaseDamaged(path, error) from error
         raise

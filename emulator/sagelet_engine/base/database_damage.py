@@ -15,7 +15,8 @@ _HEADER = b"SQLite format 3\0"
 
 
 def damage_of(path: Path, migrations: Sequence[str], *, quick: bool = False) -> list[str]:
-    """All that is wrong with a database's file, in words. `quick`: without the indexes' content and foreign keys.
+    """Returns all that is wrong with a database's file, in words. `quick`: without the indexes' content and foreign
+    keys.
 
     Raises NewerSchema.
     """
@@ -28,7 +29,7 @@ def damage_of(path: Path, migrations: Sequence[str], *, quick: bool = False) -> 
                 raise NewerSchema(
                     f"{path} has schema {version}, this sagelet knows up to {len(migrations)}: use the newer sagelet"
                 )
-            # First: SQLite's check computes what an index's expressions say.
+            # This comes first, because SQLite's check evaluates the expressions of indexes.
             if (foreign := foreign_schema(db, migrations[:version])) is not None:
                 return [foreign]
             kind = "quick_check" if quick else "integrity_check"
@@ -47,13 +48,13 @@ def damage_of(path: Path, migrations: Sequence[str], *, quick: bool = False) -> 
 
 
 def has_header(path: Path) -> bool:
-    """Whether a file begins as SQLite's do. A log beside it may hide for a while that it does not."""
+    """True if a file begins as SQLite's do. A log beside the file may hide for a while that it does not."""
     return first_bytes(path, len(_HEADER)) == _HEADER
 
 
 @dataclass
 class Saved:
-    """What came out of a damaged database."""
+    """What was saved from a damaged database."""
 
     #: Rows by table.
     rows: dict[str, int] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class Saved:
 
 
 def save(source: Path, target: Path, migrations: Sequence[str]) -> Saved:
-    """Makes a new database, of our own schema, of all rows that can be read. Nothing is written to `source`."""
+    """Makes a new database with our own schema of all rows that can be read. Nothing is written to `source`."""
     saved = Saved()
     with closing(sqlite3.connect(target, isolation_level=None)) as new:
         version = _version(source, len(migrations))
@@ -94,7 +95,9 @@ def _version(source: Path, newest: int) -> int:
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, saved: Saved) -> None:
-    """From the first row on to where it cannot be read, and from the last one back to there."""
+    """Copies rows from the first one up to the first unreadable one, and from the last one back to the last unreadable
+    one.
+    """
     columns = [row[1] for row in new.execute(f'PRAGMA table_info("{table}")')]
     keys = [row[1] for row in sorted(new.execute(f'PRAGMA table_info("{table}")'), key=lambda row: row[5]) if row[5]]
     without = "WITHOUT ROWID" in new.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
@@ -103,7 +106,7 @@ def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, saved: S
     for direction in ("ASC", "DESC"):
         order = ", ".join(f'"{name}" {direction}' for name in keys) if without else f"rowid {direction}"
         try:
-            # A view of this name would run what it says.
+            # A view of this name would run its own statements.
             kind = old.execute("SELECT type FROM sqlite_master WHERE name = ?", (table,)).fetchone()
             if kind is None or kind[0] != "table":
                 break
@@ -118,7 +121,7 @@ def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, saved: S
 
 
 def _drop_dangling(new: sqlite3.Connection) -> None:
-    """Rows that belong to others that could not be saved."""
+    """Removes rows that belong to rows which could not be saved."""
     for (table,) in new.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
         for _, _, parent, column, theirs, *_ in new.execute(f'PRAGMA foreign_key_list("{table}")').fetchall():
             new.execute(

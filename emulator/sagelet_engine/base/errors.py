@@ -1,4 +1,4 @@
-"""The errors of the engine. The message is what the user reads, so it names the remedy."""
+"""The errors of the engine. The user reads the message, so it names the remedy."""
 
 
 class SageletError(Exception):
@@ -34,7 +34,7 @@ class JobNotStoppable(SageletError):
 
 
 class JobNotInterruptible(SageletError):
-    """A spot interruption of a job that has no spot instances now."""
+    """A spot interruption was asked of a job that has no spot instances now."""
 
 
 class ScheduleError(SageletError):
@@ -54,7 +54,7 @@ class JobNotDeletable(SageletError):
 
 
 class WarmPoolAvailable(SageletError):
-    """DeleteTrainingJob on a job whose warm pool waits for the next one."""
+    """DeleteTrainingJob on a job whose warm pool waits for the next job."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -64,19 +64,19 @@ class WarmPoolAvailable(SageletError):
 
 
 class TooManyTags(SageletError):
-    """A job would have more tags than it can have. No tag was added."""
+    """The job would have more tags than a job can have. No tag was added."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"A training job can have {limit} tags; delete some first")
 
 
 class ClientFault(SageletError):
-    """The job cannot run because of what the request asks for; becomes a FailureReason `ClientError: ...`."""
+    """The job cannot run because of what the request asks for. Its FailureReason becomes `ClientError: ...`."""
 
 
 class OutputTooLong(ClientFault):
-    """A host has printed more than is kept of it."""
+    """A host has printed more than sagelet keeps of it."""
 
 
 class RuntimeUnavailable(SageletError):
-    """The engine behind a runtime (the Docker daemon, say) does not answer. The work may be tried again."""
+    """The engine behind a runtime (for example the Docker daemon) does not answer. The caller may try again."""

@@ -1,8 +1,8 @@
 """Named places between a job's state writes and its side effects, where a test can have the server killed.
 
 For tests only. The environment variable SAGELET_FAILPOINTS of `sagelet up` arms them: `after-launch=kill:3` makes the
-server `kill -9` itself at the third pass; commas separate several. An unarmed pass costs one look at a module's
-variable. tests/reliability kills a server at each of them, so it finds one that no job passes any more.
+server `kill -9` itself at the third pass; commas separate several. An unarmed failpoint costs one look at a module's
+variable. tests/reliability kills a server at each failpoint, so it finds those that no job passes any more.
 """
 
 import os
@@ -18,25 +18,25 @@ VARIABLE = "SAGELET_FAILPOINTS"
 
 
 class Failpoint(str, Enum):
-    """In the order in which a job passes them; the comment says what is true there."""
+    """In the order in which a job passes them. The comment at each says what is true there."""
 
     # CreateTrainingJob
     BEFORE_INSERT = "before-insert"
-    #: The job is durable; nobody knows of it.
+    #: The job is durable. Nothing else knows of it yet.
     AFTER_INSERT = "after-insert"
-    #: It is queued; the client has no answer.
+    #: The job is queued. The client has no answer yet.
     BEFORE_ANSWER = "before-answer"
 
     # The scheduler
-    #: The GPUs are leased in memory.
+    #: The GPUs are leased, in memory only.
     BEFORE_PLACING = "before-placing"
-    #: The place is in the record; no supervisor runs.
+    #: The job's place is in its record. No supervisor runs yet.
     AFTER_PLACING = "after-placing"
-    #: The job was told that it has to wait.
+    #: The record says that the job has to wait.
     AFTER_WAITING = "after-waiting"
     #: A warm pool and the job that takes it are written, both or neither.
     AFTER_REUSE = "after-reuse"
-    #: The end of a warm pool is written; its cache is on the disk.
+    #: The end of a warm pool is written. Its cache is still on the disk.
     AFTER_POOL_END = "after-pool-end"
 
     # Every change of a record by the job's own thread
@@ -46,132 +46,134 @@ class Failpoint(str, Enum):
     # Downloading
     #: One host has its inputs.
     AFTER_STAGING_HOST = "after-staging-host"
-    #: All have.
+    #: All hosts have their inputs.
     AFTER_STAGING = "after-staging"
-    #: What was restored of checkpoints is noted.
+    #: The list of restored checkpoints is written.
     AFTER_CHECKPOINTS_BEGIN = "after-checkpoints-begin"
 
     # Launch
     #: The feeder of Pipe channels runs.
     BEFORE_LAUNCH = "before-launch"
-    #: A host's plan is on the disk (process), or its network is there (docker).
+    #: A host's plan is on the disk (process), or its network exists (docker).
     BEFORE_HOST = "before-host"
-    #: A container was created, and not started.
+    #: A container was created and is not started yet.
     AFTER_CONTAINER = "after-container"
     #: A host runs.
     AFTER_HOST = "after-host"
-    #: All run; the record does not say so.
+    #: All hosts run. The record does not say so yet.
     AFTER_LAUNCH = "after-launch"
-    #: It does; nobody follows them.
+    #: The record says that all hosts run. Nothing follows them yet.
     AFTER_LAUNCHED = "after-launched"
 
     # Training
     BEFORE_LINES = "before-lines"
-    #: Lines and their position are committed; their metric points are not in CloudWatch.
+    #: Lines and their position are committed. Their metric points are not in CloudWatch yet.
     AFTER_LINES = "after-lines"
-    #: The ledger of checkpoints names a file that S3 has not.
+    #: The ledger of checkpoints names a file that is not in S3 yet.
     BEFORE_CHECKPOINT = "before-checkpoint"
-    #: S3 has it.
+    #: The file is in S3.
     AFTER_CHECKPOINT = "after-checkpoint"
-    #: S3 has a deleted one no more; the ledger names it.
+    #: A deleted file is no longer in S3. The ledger still names it.
     AFTER_CHECKPOINT_DELETE = "after-checkpoint-delete"
 
     # StopTrainingJob and interruptions
     BEFORE_STOP = "before-asking-to-stop"
-    #: The stop is in the record; the job's thread does not know.
+    #: The stop is in the record. The job's thread does not know of it yet.
     AFTER_STOP = "after-stop"
-    #: The interruption is.
+    #: The interruption is in the record.
     AFTER_INTERRUPT = "after-interrupt"
     BEFORE_SIGNAL = "before-signal"
-    #: A host has SIGTERM or SIGKILL.
+    #: A host was sent SIGTERM or SIGKILL.
     AFTER_SIGNAL = "after-signal"
 
     # The end of hosts
-    #: All are down, and their lines are in.
+    #: All hosts are down, and their lines are stored.
     AFTER_HOSTS = "after-hosts"
-    #: The compile report is kept.
+    #: The compile report is stored.
     AFTER_REPORT = "after-report"
-    #: What runs of the hosts still is killed; the runtime knows them.
+    #: Processes of the hosts that still ran are killed. The runtime still knows the hosts.
     BEFORE_REAP = "before-reap"
     AFTER_REAP = "after-reap"
     #: The last sync of checkpoints is done.
     AFTER_FINAL_SYNC = "after-final-sync"
-    #: The next attempt is in the record; the files of the last are there.
+    #: The next attempt is in the record. The files of the last attempt still exist.
     AFTER_RESTART = "after-restart"
 
     # Uploading
     BEFORE_UPLOAD = "before-upload"
-    #: The bytes of an object of a job's are staged; the object is not.
+    #: The bytes of one of the job's objects are staged. The object does not exist yet.
     BEFORE_OBJECT = "before-object"
-    #: The row of an object is committed; its file is not in its place.
+    #: The row of an object is committed. Its file is not in its place yet.
     AFTER_OBJECT_ROW = "after-object-row"
-    #: An object is there, and others may follow.
+    #: An object exists, and others may follow.
     AFTER_OBJECT = "after-object"
-    #: All are; the job has not ended.
+    #: All objects exist. The job has not ended yet.
     AFTER_UPLOAD = "after-upload"
 
     # The end
-    #: The terminal status is written; place and GPUs are held.
+    #: The terminal status is written. The job's place and GPUs are still held.
     AFTER_END = "after-end"
-    #: A change of status went out, but its note says that it did not.
+    #: A change of status was sent. The record does not say so yet.
     AFTER_ANNOUNCEMENT = "after-announcement"
-    #: DeleteTrainingJob: the directory is gone.
+    #: DeleteTrainingJob has removed the job's directory.
     BEFORE_DELETE = "before-delete"
     AFTER_DELETE = "after-delete"
 
     # Multipart uploads and deletions in S3
-    #: An upload is in the catalogue; the client does not know its id.
+    #: An upload is in the catalogue. The client does not know its id yet.
     AFTER_UPLOAD_BEGAN = "after-upload-began"
-    #: The bytes of a part are on the disk; the catalogue does not name it.
+    #: The bytes of a part are on the disk. The catalogue does not name it yet.
     BEFORE_PART = "before-part"
-    #: It does; the file of the part that it replaces is there.
+    #: The catalogue names the part. The file of the part that it replaces still exists.
     AFTER_PART = "after-part"
-    #: All parts are one staged file; no row names it.
+    #: All parts are one staged file. No row names it yet.
     BEFORE_COMPLETION = "before-completion"
-    #: The object is in its place, the upload is no more; its files are there.
+    #: The object is in its place and the upload is deleted. The upload's files still exist.
     AFTER_COMPLETION = "after-completion"
-    #: The upload is no more; its files are there.
+    #: The upload is deleted. Its files still exist.
     AFTER_ABORT = "after-abort"
-    #: The files of deleted objects are staged; their rows are there.
+    #: The files of deleted objects are staged. Their rows still exist.
     BEFORE_OBJECT_DELETE = "before-object-delete"
-    #: The rows are gone; the files are there.
+    #: The rows are deleted. The files still exist.
     AFTER_OBJECT_DELETE = "after-object-delete"
-    #: A bucket and its uploads are gone; the uploads' files are there.
+    #: A bucket and its uploads are deleted. The uploads' files still exist.
     AFTER_BUCKET_DELETE = "after-bucket-delete"
 
     # `sagelet hub`, whose commands need no server
-    #: The files of a new revision are in their place; no repository has them.
+    #: The files of a new revision are in their place. No repository names them yet.
     AFTER_HUB_BLOBS = "after-hub-blobs"
-    #: It has; the command has not said so.
+    #: A repository names the files. The command has not reported it yet.
     AFTER_HUB_RECORD = "after-hub-record"
-    #: A repository is gone; its files are there.
+    #: A repository is deleted. Its files still exist.
     AFTER_HUB_REMOVAL = "after-hub-removal"
 
     # The next start
-    #: CloudWatch has the points of before; no job is taken up.
+    #: Earlier points are in CloudWatch. No job is adopted yet.
     BEFORE_RECOVERY = "before-recovery"
-    #: A job was taken up.
+    #: A job was adopted.
     AFTER_ADOPTION = "after-adoption"
 
 
-#: Called at each pass, or None outside of tests.
+#: Called at each pass. None outside of tests.
 _listener: Callable[[Failpoint], None] | None = None
 
 
 def failpoint(name: Failpoint) -> None:
-    """Does nothing, unless the failpoints are armed."""
+    """Does nothing unless the failpoints are armed."""
     if _listener is not None:
         _listener(name)
 
 
 def listen(listener: Callable[[Failpoint], None] | None) -> None:
-    """Tells `listener` of each pass, in the thread that passes."""
+    """Calls `listener` at each pass, in the thread that passes."""
     global _listener
     _listener = listener
 
 
 def arm(text: str) -> None:
-    """`NAME=kill:N`, several with commas; an empty text arms none. Raises SettingsError."""
+    """Arms failpoints from `NAME=kill:N`, several separated by commas. An empty text arms none. Raises
+    SettingsError.
+    """
     passes = dict(_parsed(word) for word in text.split(",") if word)
     listen(_Killer(passes) if passes else None)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def is_locked(path: str | Path) -> bool:
-    """Whether some process holds this lock. A missing file and a link are not locked."""
+    """True if some process holds this lock. A missing file or a link is not locked."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -35,12 +35,12 @@ def is_locked(path: str | Path) -> bool:
 Identity = tuple[int, int]
 
 _guard = threading.Lock()
-#: By device and inode: the descriptor, and how many hold it.
+#: The descriptor and its number of holders, by device and inode.
 _held: dict[Identity, tuple[int, int]] = {}
 
 
 def hold(path: Path) -> Identity:
-    """Before the first connection. Raises OSError."""
+    """Opens and holds a descriptor. Called before the first connection. Raises OSError."""
     with _guard:
         status = path.stat()
         identity = (status.st_dev, status.st_ino)
@@ -54,7 +54,7 @@ def hold(path: Path) -> Identity:
 
 
 def release(identity: Identity) -> None:
-    """After the last connection."""
+    """Releases a descriptor. Called after the last connection is closed."""
     with _guard:
         descriptor, count = _held[identity]
         if count > 1:
@@ -65,7 +65,7 @@ def release(identity: Identity) -> None:
 
 
 def first_bytes(path: Path, count: int) -> bytes:
-    """The first bytes of any file. Raises OSError."""
+    """Returns the first bytes of any file. Raises OSError."""
     with _guard:
         status = path.stat()
         held = _held.get((status.st_dev, status.st_ino))

@@ -21,7 +21,7 @@ RESERVED = 1024
 
 
 def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
-    """Writes the file whole or not at all, on the disk when it returns; readable by its owner only."""
+    """Writes a file whole or not at all, readable by its owner only. It is on the disk when this returns."""
     temporary = f"{path}.{os.getpid()}.{threading.get_ident()}.tmp"
     try:
         _write(temporary, json.dumps(content))
@@ -33,7 +33,7 @@ def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
 
 
 def reserved(path: str | Path) -> str:
-    """Where the space of a file is until it is written."""
+    """Returns the path that holds a file's space until the file is written."""
     return f"{path}.reserved"
 
 
@@ -43,7 +43,7 @@ def reserve(path: str | Path) -> None:
 
 
 def write_reserved(path: str | Path, content: JsonObject) -> None:
-    """As `write_json`, within the space that is there since `reserve`: on a full disk, too."""
+    """Writes a JSON file into the space that `reserve` took, so it succeeds even on a full disk."""
     text = json.dumps(content)
     if len(text) > RESERVED:
         write_json(path, content)
@@ -65,7 +65,7 @@ def _write(path: str, text: str) -> None:
 
 
 def read_json(path: str | Path) -> JsonObject | None:
-    """The content of a file of `write_json`, or None if there is no file.
+    """Returns the content of a file of `write_json`, or None if there is no file.
 
     Raises ValueError if it is not a JSON object.
     """
@@ -75,5 +75,5 @@ def read_json(path: str | Path) -> JsonObject | None:
     except nofollow.NoFile:
         return None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} holds no JSON object")
+        raise ValueError(f"{path} does not hold a JSON object")
     return content

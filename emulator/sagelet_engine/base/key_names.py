@@ -12,7 +12,9 @@ _SHOWN, _LONGEST = 5, 120
 
 
 def makes_key(key: str) -> bool:
-    """`key`: a prefix and a file's name as Python has it, with surrogates for bytes that are no UTF-8."""
+    """True if the text can be a key. `key`: a prefix and a file's name as Python has it, with surrogates for bytes that
+    are not UTF-8.
+    """
     try:
         return len(key.encode()) <= MAX_KEY
     except UnicodeEncodeError:
@@ -20,7 +22,7 @@ def makes_key(key: str) -> bool:
 
 
 class LeftOut:
-    """The files of one directory that made no objects, by their names in it. Each is reported once."""
+    """The files of one directory that could not become objects, by their names in it. Each is reported once."""
 
     def __init__(self, where: str) -> None:
         """`where`: the directory as the script knows it, `/opt/ml/checkpoints`."""
@@ -34,7 +36,7 @@ class LeftOut:
             self._untold.append(name)
 
     def tell(self) -> list[str]:
-        """A warning about files that were not reported yet. Empty if there are none."""
+        """Returns a warning about files that were not reported yet. Empty if there are none."""
         names, self._untold = self._untold, []
         if not names:
             return []

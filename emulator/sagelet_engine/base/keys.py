@@ -24,7 +24,8 @@ _ID_LENGTH, _SECRET_LENGTH = 16, 40
 
 
 def make_private(data: Path) -> None:
-    """Makes a data directory for its owner alone: jobs have secrets in their Environment. One that exists stays.
+    """Makes a data directory that only its owner can read, because jobs have secrets in their Environment. An existing
+    one stays as it is.
 
     Raises SettingsError.
     """
@@ -36,13 +37,17 @@ def make_private(data: Path) -> None:
 
 
 def make_own_private(directory: Path) -> None:
-    """Makes a directory inside the data directory its owner's alone, even if it was there with another mode."""
+    """Makes a directory inside the data directory and restricts it to its owner, even if it existed with another
+    mode.
+    """
     directory.mkdir(mode=0o700, exist_ok=True)
     directory.chmod(0o700)
 
 
 def ca_file(data: Path) -> Path:
-    """The certificate authority of a data directory, for AWS_CA_BUNDLE; there once a server ran with --tls."""
+    """Returns the path of a data directory's certificate authority, for AWS_CA_BUNDLE. The file exists once a server
+    ran with --tls.
+    """
     return data / "tls" / "ca.pem"
 
 
@@ -54,12 +59,14 @@ class KeyPair:
     secret: str = field(repr=False)
 
     def derived(self, purpose: str, *, length: int = _SECRET_LENGTH) -> str:
-        """Base64 text that only holders of the secret can make: HMAC-SHA256 of a purpose, up to 40 characters."""
+        """Returns base64 text that only holders of the secret can make: the HMAC-SHA256 of a purpose, up to 40
+        characters.
+        """
         digest = hmac.new(self.secret.encode(), purpose.encode(), "sha256").digest()
         return base64.b64encode(digest).decode()[:length]
 
     def derived_id(self, prefix: str, purpose: str) -> str:
-        """An access key ID: `prefix` and 16 characters of base32."""
+        """Returns an access key ID: `prefix` and 16 characters of base32."""
         digest = hmac.new(self.secret.encode(), purpose.encode(), "sha256").digest()
         return prefix + base64.b32encode(digest).decode()[:_ID_LENGTH]
 
@@ -71,9 +78,9 @@ def new_key_pair() -> KeyPair:
 
 
 def read_key_pair(data: Path) -> KeyPair | None:
-    """The key pair of a data directory, or None if it has none. Raises SettingsError for a file that is no such thing.
+    """Returns the key pair of a data directory, or None if it has none.
 
-    A file that others can read is refused: they would own the server.
+    Raises SettingsError if the file holds no key pair, or if others can read it: they would own the server.
     """
     path = data / FILE
     parser = ConfigParser(interpolation=None)
@@ -94,7 +101,7 @@ def read_key_pair(data: Path) -> KeyPair | None:
 
 
 def key_pair(data: Path) -> KeyPair:
-    """The key pair of a data directory that exists, made when it has none. Raises SettingsError."""
+    """Returns the key pair of an existing data directory. Makes one if there is none. Raises SettingsError."""
     if (found := read_key_pair(data)) is not None:
         return found
     made = new_key_pair()
@@ -107,7 +114,7 @@ def write_private(path: Path, content: bytes) -> None:
     """Writes a file of mode 0600, whole or not at all. Raises SettingsError."""
     staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        # A mode given at creation: nobody can open it in between.
+        # The mode is set at creation, so nobody can open the file in between.
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:

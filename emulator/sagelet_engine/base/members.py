@@ -1,11 +1,12 @@
-"""Unpacks archives, whoever made them: the only code that does so, on the server and on nodes.
+"""Unpacks archives of any origin. This is the only code that does so, on the server and on nodes.
 
 An archive is untrusted, and Python's own extraction trusts much of it. Its filter (PEP 706) came with 3.10.12 and
-3.11.4 (Debian 12 has 3.11.2), and until 2025 a chain of links whose real path is too long for the system led out of
-the directory past it (CVE-2025-4517). So here:
+3.11.4 (Debian 12 has 3.11.2), and until 2025 a chain of links whose real path is too long for the system led out of the
+directory past it (CVE-2025-4517). So here:
 
 - Nothing is written through a link: every directory on the way is opened without following one (`nofollow.py`).
-- Links are made last, all or none, when it is known what they lead through: each is resolved as the kernel would.
+- Links are made last, all or none. By then it is known what they lead through, and each is resolved as the kernel
+  would.
 - Headers, the number of members and the total size are bounded (8 GB of zeros as one header take some MB).
 
 Standard library only.
@@ -27,16 +28,16 @@ from sagelet_engine.base import nofollow
 
 #: Bytes of one member's header, with its name, its attributes and its map of holes.
 MOST_HEADER = 256 * 1024
-#: Bytes that a member counts for whatever is in it: a file without content takes an inode and a name.
+#: Bytes that a member counts at least. A file without content still takes an inode and a name.
 LEAST_SIZE = 4096
-#: PATH_MAX and SYMLINK_MAX of Linux, which we would not hear of: we never name a whole path to it.
+#: PATH_MAX and SYMLINK_MAX of Linux. The kernel would not enforce them here, because it never gets a whole path.
 MOST_NAME = 4095
 _CHUNK = 1024 * 1024
-#: tarfile looks for numbers in a header in a time that grows with the square of their digits.
+#: tarfile's time to find numbers in a header grows with the square of their digits.
 _LONG_NUMBER = re.compile(rb"\d{256}")
-#: What Python's own filter leaves of a file's permissions, and what it adds.
+#: What Python's own filter keeps of a file's permissions, and what it adds.
 _MOST_MODE, _LEAST_MODE, _EXECUTE = 0o755, 0o600, 0o111
-#: Names that cannot be: too long, or two members that need one place.
+#: Errors of names that cannot exist: too long, or two members that need one place.
 _NO_PLACE = (
     errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.EINVAL, errno.ELOOP,
     errno.ENOENT, errno.EILSEQ,
@@ -56,9 +57,9 @@ class Stream(Protocol):
 
 
 class Reader:
-    """An archive without its compression, as tarfile reads it: without an end only where a member's content is.
+    """An archive without its compression, as tarfile reads it. Only the content of a member may be without limit.
 
-    It goes forward only, so the archive may come from a network.
+    It is read forward only, so the archive may come from a network.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -68,7 +69,7 @@ class Reader:
 
     @property
     def header(self) -> int:
-        """Bytes that were read since the last content."""
+        """Returns the bytes that were read since the last content."""
         return 0 if self._left is None else MOST_HEADER - self._left
 
     def at_content(self, content: bool) -> None:
@@ -82,12 +83,12 @@ class Reader:
         self._left -= size
         data = self._read(size)
         if _LONG_NUMBER.search(data):
-            raise tarfile.ReadError("the header of a member has a number that is none")
+            raise tarfile.ReadError("the header of a member has a malformed number")
         return data
 
     def seek(self, position: int) -> int:
         if position < self._at:
-            raise tarfile.ReadError("the archive leads back to a place before")
+            raise tarfile.ReadError("the archive refers back to an earlier place")
         while position > self._at and self._read(min(position - self._at, _CHUNK)):
             pass
         return self._at
@@ -101,20 +102,21 @@ class Reader:
         return data
 
 
-#: Told of each member, with its content; True: it has taken it, so it gets no place. May raise tarfile.TarError.
+#: Called with each member and its content. True: the member was taken, so it is not written to the directory. May raise
+#: tarfile.TarError.
 Divert = Callable[[Parts, tarfile.TarInfo, "BinaryIO | None"], bool]
 
 
 def extract(reader: Reader, directory: Path, most: int | None = None, divert: Divert | None = None) -> None:
-    """Extracts all members. `most`: bytes that they may take; of itself what the disk has left.
+    """Extracts all members. `most`: bytes that they may take; by default what the disk has left.
 
-    Raises TooLarge, and tarfile.TarError for a member that would leave the directory or is no file, and for an archive
-    that is cut, damaged or none.
+    Raises TooLarge. Raises tarfile.TarError for a member that would leave the directory or is not a file, and for an
+    archive that is cut or damaged, or not an archive.
     """
     with as_tar_error(), Tree(directory, most) as tree:
         with tarfile.open(fileobj=reader, mode="r:") as opened:  # type: ignore[call-overload]
             while (member := opened.next()) is not None:
-                # tarfile keeps what it read, which would grow with the number of members.
+                # tarfile keeps the members it has read, so memory would grow with their number.
                 opened.members = []
                 tree.charge(member.name, size_of(member) + reader.header)
                 reader.at_content(True)
@@ -127,7 +129,7 @@ def extract(reader: Reader, directory: Path, most: int | None = None, divert: Di
 
 @contextmanager
 def as_tar_error() -> Iterator[None]:
-    """What a damaged archive makes tarfile and the compressions raise, as tarfile.ReadError."""
+    """Turns the errors of tarfile and of the compressions at a damaged archive into tarfile.ReadError."""
     try:
         yield
     except (EOFError, zlib.error, RecursionError, OverflowError, ValueError) as error:
@@ -135,22 +137,24 @@ def as_tar_error() -> Iterator[None]:
 
 
 def size_of(member: tarfile.TarInfo) -> int:
-    """Bytes that it takes at least. Raises tarfile.TarError for sizes and maps of holes that cannot be."""
+    """Returns the bytes that a member takes at least. Raises tarfile.TarError for impossible sizes and maps of
+    holes.
+    """
     end = 0
     for start, length in getattr(member, "sparse", None) or ():
-        # What is left of the header's four places is zeros.
+        # Unused entries of the header's four are zeros.
         if length == 0:
             continue
         if start < end or length < 0:
-            raise tarfile.ReadError(f"{member.name!r} has a map of holes that cannot be")
+            raise tarfile.ReadError(f"{member.name!r} has an impossible map of holes")
         end = start + length
     if member.size < max(0, end):
-        raise tarfile.ReadError(f"{member.name!r} has a size that cannot be")
+        raise tarfile.ReadError(f"{member.name!r} has an impossible size")
     return max(member.size if member.isreg() else 0, LEAST_SIZE)
 
 
 def parts_of(name: str) -> Parts:
-    """Names of directories and, at the end, the file's own name. An absolute name is taken from the directory on.
+    """Returns the names of the directories and of the file itself. An absolute name counts from the directory.
 
     Raises tarfile.TarError for a name that leads out of the directory, or that no system can have.
     """
@@ -165,7 +169,7 @@ def parts_of(name: str) -> Parts:
 class Tree:
     """A directory that is filled with at most `most` bytes, or with what its disk has left. Made if it is missing.
 
-    Links are made by `make_links`, and not before.
+    Links are only made by `make_links`.
     """
 
     def __init__(self, directory: Path, most: int | None = None) -> None:
@@ -184,10 +188,10 @@ class Tree:
         """Raises TooLarge."""
         self._left -= size
         if self._left < 0:
-            raise TooLarge(f"with {name[:100]!r} its members take more than it may")
+            raise TooLarge(f"with {name[:100]!r} its members exceed the limit")
 
     def put(self, parts: Parts, member: tarfile.TarInfo, content: Stream | None) -> None:
-        """Gives a member its place. Raises tarfile.TarError."""
+        """Writes a member to its place. Raises tarfile.TarError."""
         if not parts:
             # The directory itself.
             return
@@ -196,7 +200,7 @@ class Tree:
             self._place(parent, parts, member, content)
 
     def make_links(self) -> None:
-        """All of them, once each leads to something within the directory. Raises tarfile.TarError."""
+        """Makes all links after checking that each leads to something within the directory. Raises tarfile.TarError."""
         for parts, target in self._links.items():
             if not nofollow.leads_within(self._root, parts, target, self._links):
                 raise tarfile.ExtractError(f"{'/'.join(parts)!r} is a link to outside of the directory: {target!r}")
@@ -210,7 +214,7 @@ class Tree:
         if member.isdir():
             self._directory(parent, name, member)
             return
-        # What is there goes, and is not written through.
+        # An existing file is replaced, not written through.
         nofollow.clear(parent, name)
         if member.isreg():
             _write(parent, member, name, content)
@@ -233,41 +237,43 @@ class Tree:
         if os.path.isabs(target):
             raise tarfile.ExtractError(f"{member.name!r} is a link to an absolute path")
         if not target or "\0" in target or len(os.fsencode(target)) > MOST_NAME:
-            raise tarfile.ExtractError(f"{member.name!r} is a link that cannot be")
+            raise tarfile.ExtractError(f"{member.name!r} is an impossible link")
         self._links[parts] = target
 
     def _hard_link(self, parent: int, name: str, member: tarfile.TarInfo) -> None:
         source = parts_of(member.linkname)
         if not source or source in self._links:
-            raise tarfile.ExtractError(f"{member.name!r} is a link to what is no file")
+            raise tarfile.ExtractError(f"{member.name!r} is a link to something that is not a file")
         with self._parent(source, make=False) as above:
             if not _is(stat.S_ISREG, above, source[-1]):
-                raise tarfile.ExtractError(f"{member.name!r} is a link to what is no file")
+                raise tarfile.ExtractError(f"{member.name!r} is a link to something that is not a file")
             os.link(source[-1], name, src_dir_fd=above, dst_dir_fd=parent, follow_symlinks=False)
 
     @contextmanager
     def _parent(self, parts: Parts, *, make: bool) -> Iterator[int]:
-        """The directory that a member lies in, once all above it are directories and no links."""
+        """Opens the directory of a member, once all above it are directories and not links."""
         for end in range(1, len(parts)) if self._links else ():
             if parts[:end] in self._links:
-                raise tarfile.ExtractError(f"{'/'.join(parts)!r} is below {parts[end - 1]!r}, which is no directory")
+                raise tarfile.ExtractError(f"{'/'.join(parts)!r} is below {parts[end - 1]!r}, which is not a directory")
         if make:
             self._make_directories(parts)
         try:
             with nofollow.directory(self._root, parts[:-1]) as parent:
                 yield parent
         except nofollow.NoFile as error:
-            raise tarfile.ExtractError(f"{'/'.join(parts)!r} is below what is no directory") from error
+            raise tarfile.ExtractError(f"{'/'.join(parts)!r} is below something that is not a directory") from error
 
     def _make_directories(self, parts: Parts) -> None:
-        """Those that the archive itself does not name, or not yet."""
+        """Makes directories that the archive does not name, or names later."""
         for end in range(len(parts) - 1, 0, -1):
             try:
                 with nofollow.directory(self._root, parts[:end]):
                     break
             except nofollow.NoFile as error:
                 if error.errno != errno.ENOENT:
-                    raise tarfile.ExtractError(f"{'/'.join(parts)!r} is below what is no directory") from error
+                    raise tarfile.ExtractError(
+                        f"{'/'.join(parts)!r} is below something that is not a directory"
+                    ) from error
         else:
             end = 0
         for below in range(end, len(parts) - 1):
@@ -301,7 +307,7 @@ def _date(descriptor: int, mtime: float) -> None:
     try:
         os.utime(descriptor, (mtime, mtime))
     except (OverflowError, ValueError, OSError):
-        # A time that the file system does not know: it stays that of now.
+        # The file system cannot store this time, so the file keeps the present one.
         return
 
 

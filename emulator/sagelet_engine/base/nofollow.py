@@ -1,8 +1,8 @@
 """Opens files that a job may have made, from a trusted directory, without following a link on the way.
 
-What a job wrote is hostile: a link would show the job any file of this machine, a pipe would block the reader. So
+What a job wrote is hostile: a link could give the job any file of this machine, and a pipe would block the reader. So
 directories are opened one by one (openat, O_NOFOLLOW), and anything but an ordinary file counts as missing (NoFile).
-Only the directory that a call begins at is trusted. Standard library only: nodes of a cluster use it, too.
+Only the directory where a call begins is trusted. Standard library only: nodes of a cluster use it, too.
 """
 
 import contextlib
@@ -16,29 +16,31 @@ from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, BinaryIO
 
-#: A name below the directory that a call begins at.
+#: A name below the directory where a call begins.
 Inner = str | PurePath | tuple[str, ...]
-#: Its path, or a descriptor of it.
+#: The path of the directory, or a descriptor of it.
 Root = str | PurePath | int
 
-#: A directory that is only passed through needs no right to be read.
+#: A directory that is only passed through need not be readable.
 _THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: A pipe must not hold us up.
+#: Opening a pipe must not block.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Nothing there, a link or a socket, or something of that kind in a directory's place.
+#: Errors of a missing file, a link or a socket, or of one of these in a directory's place.
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG)
 #: As many as the kernel follows for one path.
 MOST_LINKS = 40
 
 
 class NoFile(FileNotFoundError):
-    """There is no such ordinary file, or something on the way to it is no directory."""
+    """There is no such ordinary file, or something on the way to it is not a directory."""
 
 
 def parts_of(inner: Inner) -> tuple[str, ...]:
-    """Names of directories, and the last name. Raises NoFile for a name that leads elsewhere by itself."""
+    """Returns the names of the directories and the last name. Raises NoFile for a name that leads elsewhere by
+    itself.
+    """
     parts = inner if isinstance(inner, tuple) else PurePath(inner).parts
     if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
         raise NoFile(errno.ENOENT, "not a name below a directory", str(inner))
@@ -54,7 +56,7 @@ def _named(inner: Inner) -> tuple[str, ...]:
 
 @contextmanager
 def directory(root: Root, inner: Inner = (), *, listing: bool = False) -> Iterator[int]:
-    """As `open_directory`, closed at the end of the block."""
+    """Opens a directory like `open_directory`, and closes it at the end of the block."""
     opened = open_directory(root, inner, listing=listing)
     try:
         yield opened
@@ -63,7 +65,7 @@ def directory(root: Root, inner: Inner = (), *, listing: bool = False) -> Iterat
 
 
 def open_directory(root: Root, inner: Inner = (), *, listing: bool = False) -> int:
-    """A descriptor of the directory for other calls; with `listing` for os.listdir, too. Raises NoFile."""
+    """Returns a descriptor of the directory for other calls; with `listing` also for os.listdir. Raises NoFile."""
     parts = parts_of(inner)
     with _as_no_file(str(root)):
         here = os.open(".", _THROUGH, dir_fd=root) if isinstance(root, int) else os.open(root, _THROUGH)
@@ -77,7 +79,7 @@ def open_directory(root: Root, inner: Inner = (), *, listing: bool = False) -> i
 
 
 def _replaced(here: int, part: str, flags: int) -> int:
-    """The directory below, in place of the one above. On an error the one above is still open."""
+    """Opens the directory below and closes the one above. On an error the one above stays open."""
     with _as_no_file(part):
         below = os.open(part, flags, dir_fd=here)
     os.close(here)
@@ -92,13 +94,13 @@ def open_file(root: Root, inner: Inner) -> BinaryIO:
 
 
 def open_at(parent: int, name: str) -> BinaryIO:
-    """As `open_file`, in a directory that is open."""
+    """Opens an ordinary file in an open directory, like `open_file`."""
     with _as_no_file(name):
         return os.fdopen(_ordinary(os.open(name, _READ, dir_fd=parent), name), "rb")
 
 
 def create_at(parent: int, name: str) -> BinaryIO:
-    """A new file in a directory that is open. Raises FileExistsError, for a link, too."""
+    """Makes a new file in an open directory. Raises FileExistsError, also if there is a link."""
     return os.fdopen(os.open(name, _NEW, 0o600, dir_fd=parent), "wb")
 
 
@@ -112,13 +114,17 @@ def make_directory_at(parent: int, name: str) -> None:
 
 
 def open_path(path: str | PurePath, within: int = 1) -> BinaryIO:
-    """As `open_file`. `within`: how many names at its end may be the job's making; all above them is ours."""
+    """Opens a file by its path, like `open_file`. `within`: the number of names at its end that the job may have made.
+    The names above are trusted.
+    """
     whole = PurePath(path)
     return open_file(whole.parents[within - 1], whole.parts[-within:])
 
 
 def update(root: Root, inner: Inner, *, append: bool = False) -> BinaryIO:
-    """An ordinary file to be read and written, or (`append`) added to; made where it is missing. Raises NoFile."""
+    """Opens an ordinary file for reading and writing or, with `append`, for adding. Made if it is missing. Raises
+    NoFile.
+    """
     parts = _named(inner)
     flags = os.O_WRONLY | os.O_APPEND if append else os.O_RDWR
     flags |= os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -135,7 +141,7 @@ def _ordinary(descriptor: int, name: str) -> int:
 
 
 def read(root: Root, inner: Inner, most: int) -> bytes | None:
-    """The first `most` bytes of an ordinary file, or None if there is no such file."""
+    """Returns the first `most` bytes of an ordinary file, or None if there is no such file."""
     try:
         with open_file(root, inner) as file:
             return file.read(most)
@@ -144,13 +150,15 @@ def read(root: Root, inner: Inner, most: int) -> bytes | None:
 
 
 def read_json(root: Root, inner: Inner, most: int) -> Any:
-    """The content, or None if there is no such file. Raises ValueError for a file that is too long or not JSON."""
+    """Returns the content, or None if there is no such file. Raises ValueError for a file that is too long or not
+    JSON.
+    """
     data = read(root, inner, most + 1)
     return None if data is None else parsed(data, most)
 
 
 def parsed(data: bytes, most: int) -> Any:
-    """JSON that a job wrote. Raises ValueError, whatever is wrong with it."""
+    """Parses JSON that a job wrote. Raises ValueError, whatever is wrong with it."""
     if len(data) > most:
         raise ValueError(f"it has more than {most} bytes")
     try:
@@ -160,7 +168,7 @@ def parsed(data: bytes, most: int) -> Any:
 
 
 def write(root: Root, inner: Inner, data: bytes) -> None:
-    """A file, whole or not at all; whatever was there and is no directory is replaced. Raises NoFile."""
+    """Writes a file whole or not at all, and replaces anything there except a directory. Raises NoFile."""
     parts = _named(inner)
     with directory(root, parts[:-1]) as parent:
         temporary = f".{secrets.token_hex(8)}.tmp"
@@ -182,7 +190,7 @@ def remove(root: Root, inner: Inner) -> None:
 
 
 def clear(parent: int, name: str) -> None:
-    """As `remove`, in a directory that is open. One with something in it stays."""
+    """Removes a name in an open directory, like `remove`. A directory with content stays."""
     try:
         is_directory = stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode)
         if is_directory:
@@ -197,10 +205,10 @@ def clear(parent: int, name: str) -> None:
 def leads_within(
     root: Root, place: tuple[str, ...], target: str, pending: Mapping[tuple[str, ...], str] | None = None
 ) -> bool:
-    """Whether a link at `place` below a directory leads to something below it, or to the directory itself.
+    """True if a link at `place` leads to the directory itself or to something below it.
 
-    It is resolved as the kernel would: through links that are there, and through those that are `pending`, which are
-    to be made. A name that is not there is taken for a directory. More than MOST_LINKS in a row lead nowhere.
+    It is resolved as the kernel would, through links that exist and through `pending` ones that are to be made. A
+    missing name counts as a directory. More than MOST_LINKS in a row count as leading out.
     """
     here, todo, followed = list(place[:-1]), target.split("/")[::-1], 0
     if _leaves(target):
@@ -230,7 +238,7 @@ def _leaves(target: str) -> bool:
 
 
 def _target(root: Root, above: list[str], name: str) -> str | None:
-    """Where a link leads, or None if it is no link, or not there."""
+    """Returns where a link leads, or None if it is missing or not a link."""
     try:
         with directory(root, tuple(above)) as parent:
             return os.readlink(name, dir_fd=parent)

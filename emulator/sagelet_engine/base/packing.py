@@ -13,11 +13,11 @@ from sagelet_engine.base import nofollow
 
 
 def unseen(_data: bytes) -> None:
-    """Nobody looks at a file's bytes."""
+    """A callback that ignores the bytes of files."""
 
 
 class Padded:
-    """Reads a file that others may cut meanwhile. Fills it up with zeros to the announced size."""
+    """Reads a file that others may cut meanwhile, and pads it with zeros to the announced size."""
 
     def __init__(self, data: BinaryIO, size: int, seen: Callable[[bytes], None] = unseen) -> None:
         """`seen` is called with all of its bytes."""
@@ -45,7 +45,9 @@ def member_of(name: str, status: os.stat_result, target: str = "") -> tarfile.Ta
 
 
 def add(archive: tarfile.TarFile, root: nofollow.Root, inner: nofollow.Inner, name: str) -> None:
-    """One file, directory or link below a directory; anything else is left out. Raises nofollow.NoFile."""
+    """Adds one file, directory or link below a directory to an archive. Anything else is left out. Raises
+    nofollow.NoFile.
+    """
     parts = nofollow.parts_of(inner)
     with nofollow.directory(root, parts[:-1]) as parent:
         try:
@@ -60,12 +62,12 @@ def add(archive: tarfile.TarFile, root: nofollow.Root, inner: nofollow.Inner, na
             archive.addfile(member_of(name, status, os.readlink(parts[-1], dir_fd=parent)))
         elif stat.S_ISDIR(status.st_mode):
             archive.addfile(member_of(name, status))
-    # tarfile keeps what it wrote, which would grow with the number of files.
+    # tarfile keeps the members it has written, so memory would grow with the number of files.
     archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 def add_tree(archive: tarfile.TarFile, root: nofollow.Root, inner: str) -> None:
-    """As `add`, under its own name, with all that is below it. Raises nofollow.NoFile."""
+    """Adds an entry under its own name with all that is below it, like `add`. Raises nofollow.NoFile."""
     add(archive, root, inner, inner)
     try:
         with nofollow.directory(root, inner, listing=True) as opened:

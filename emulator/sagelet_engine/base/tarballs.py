@@ -1,4 +1,6 @@
-"""Tar files in and out. Nothing lands outside the directory asked for; devices, pipes and sockets stay out."""
+"""Packs and unpacks tar files. Nothing lands outside of the given directory; devices, pipes and sockets are left
+out.
+"""
 
 import gzip
 import os
@@ -21,11 +23,11 @@ _CHUNK = 1024 * 1024
 
 
 def nobody(_name: str) -> None:
-    """Hears of what is left out, and says nothing."""
+    """A callback that ignores what is left out."""
 
 
 def pack(directories: Sequence[Path], target: Path | BinaryIO, left_out: Callable[[str], None] = nobody) -> None:
-    """Writes the content of directories, merged as the archive's root, as a .tar.gz; a stream need not seek.
+    """Writes the content of directories, merged as the archive's root, as a .tar.gz. The target need not seek.
 
     Names may be of any bytes. `left_out`: see `merged`.
     """
@@ -35,17 +37,17 @@ def pack(directories: Sequence[Path], target: Path | BinaryIO, left_out: Callabl
         archive = stack.enter_context(tarfile.open(fileobj=packed, mode="w|", bufsize=_CHUNK))
         for name, path in merged(directories, left_out):
             _add(archive, name, path)
-            # tarfile keeps what it wrote, which would grow with the number of files.
+            # tarfile keeps the members it has written, so memory would grow with the number of files.
             archive.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 def merged(directories: Sequence[Path], left_out: Callable[[str], None] = nobody) -> Iterator[tuple[str, Path]]:
-    """All entries of directories taken as one, by name, a directory before what is in it; links are not followed.
+    """Yields all entries of directories taken as one, by name, a directory before its content. Links are not followed.
 
-    Directories of one name are merged; of anything else the last directory's entry is taken. `left_out` is called
-    with the name of each that the system does not open by its path (4,096 bytes on Linux).
+    Directories of one name are merged. Of anything else the last directory's entry counts. `left_out` is called with
+    each name that the system cannot open by its path (4,096 bytes on Linux).
     """
-    # No function that calls itself: a script makes directories in one another to any depth.
+    # Not recursive, because a script may nest directories to any depth.
     waiting = [("", list(directories), iter(_names(directories)))]
     while waiting:
         below, here, names = waiting[-1]
@@ -70,21 +72,21 @@ def _names(directories: Sequence[Path]) -> list[str]:
 def unpack(archive: Path, directory: Path, most: int | None = None) -> None:
     """Extracts a tar file, plain or compressed by gzip, as the toolkit of SageMaker's containers does.
 
-    `most`: bytes that it may take; of itself what the disk has left. Raises TooLarge beyond that, and tarfile.TarError
-    when a member would leave the directory or the archive is cut, damaged or no archive.
+    `most`: bytes that it may take; by default what the disk has left. Raises TooLarge beyond that. Raises
+    tarfile.TarError if a member would leave the directory, or if the archive is cut, damaged or not an archive.
     """
     try:
         with archive.open("rb") as packed:
             zipped = packed.read(2) == b"\x1f\x8b"
             packed.seek(0)
-            # tarfile's own way through a compression stops at nothing.
+            # tarfile's own decompression has no limit.
             members.extract(members.Reader(gzip.GzipFile(fileobj=packed) if zipped else packed), directory, most)
     except gzip.BadGzipFile as error:
         raise tarfile.ReadError(f"the archive is damaged: {error}") from error
 
 
 def opened(name: str, path: Path) -> BinaryIO:
-    """A file that `merged` has found, through no link below the directory that it was found in."""
+    """Opens a file that `merged` has found, through no link below the directory where it was found."""
     return nofollow.open_path(path, len(PurePath(name).parts))
 
 

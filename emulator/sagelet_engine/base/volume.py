@@ -1,4 +1,6 @@
-"""How full a host's volume is: AWS's DiskUtilization, "the disk space utilization of the algorithm container"."""
+"""How full a host's volume is. AWS calls it DiskUtilization, "the disk space utilization of the algorithm
+container".
+"""
 
 import errno
 import os
@@ -9,23 +11,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 GIB = 1024**3
-#: A walk that took t seconds is not repeated within this many times t: walking takes less than 0.5 % of a core.
+#: A walk that took t seconds is not repeated within this many times t, so walking takes less than 0.5 % of a core.
 PATIENCE = 200
 
-#: Bytes of the data directory's disk that no job may take: room for the records and logs of other jobs until somebody
-#: frees more. On a small disk it is a share of the disk.
+#: Bytes of the data directory's disk that no job may take. They are room for the records and logs of other jobs until
+#: somebody frees more. On a small disk it is a share of the disk.
 RESERVE, SHARE = 256 * 1024**2, 0.05
 #: Files (inodes) that no job may take. A disk may run out of inodes with most of its bytes free.
 RESERVED_FILES = 1000
 
-#: Numbers of OSError if a disk, or a user's share of it, takes no more bytes or no more files.
+#: Errno values of OSError if a disk, or a user's share of it, takes no more bytes or files.
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Room(NamedTuple):
-    """What may still be written to a disk, and all that it has: bytes and files.
+    """What may still be written to a disk, and the disk's total: bytes and files.
 
-    A file system that makes inodes as it goes (btrfs) says that it has none of either: no limit.
+    A file system that makes inodes on demand (btrfs) reports none free and none in total. That means no limit.
     """
 
     free: int
@@ -35,17 +37,17 @@ class Room(NamedTuple):
 
     @property
     def reserve(self) -> int:
-        """Bytes that no job may take."""
+        """Returns the bytes that no job may take."""
         return int(min(RESERVE, self.total * SHARE))
 
     @property
     def for_jobs(self) -> int:
-        """Bytes that jobs may still take."""
+        """Returns the bytes that jobs may still take."""
         return max(0, self.free - self.reserve)
 
     @property
     def reserved_files(self) -> int:
-        """Files that no job may make."""
+        """Returns the number of files that no job may make."""
         return int(min(RESERVED_FILES, self.files * SHARE))
 
     @property
@@ -60,9 +62,9 @@ class Room(NamedTuple):
 class Taken(NamedTuple):
     """What lies below a directory."""
 
-    #: Bytes that its files say they have.
+    #: The sum of the files' sizes in bytes.
     claimed: int
-    #: Bytes that all there is takes of the disk.
+    #: Bytes that all of it takes on the disk.
     bytes: int
     #: Files and directories.
     files: int
@@ -75,7 +77,7 @@ def room(directory: Path) -> Room:
 
 
 def remedy(directory: Path) -> str:
-    """What to do about a disk that takes no more, as a sentence."""
+    """Returns what to do about a full disk, as a sentence."""
     try:
         found = room(directory)
     except OSError:
@@ -86,10 +88,10 @@ def remedy(directory: Path) -> str:
 
 
 class Volume:
-    """A host's /opt/ml against VolumeSizeInGB, the size of the volume that it lies on at AWS.
+    """A host's /opt/ml against VolumeSizeInGB, the size of the volume where it lies on AWS.
 
-    A request without a size (0: AWS has instance types with disks of their own) is held against the file system here.
-    `streamed` are directories that take no disk on AWS (FastFile channels), relative to `root`.
+    If the request gives no size (0: AWS has instance types with disks of their own), the size of the file system here
+    counts. `streamed` are directories, relative to `root`, that take no disk on AWS (FastFile channels).
     """
 
     def __init__(self, root: Path, size_gib: int, streamed: tuple[str, ...] = ()) -> None:
@@ -100,7 +102,7 @@ class Volume:
         self._next = 0.0
 
     def percent(self) -> float:
-        """0 to 100; of a large directory it is the last known value for a while."""
+        """Returns 0 to 100. For a large directory it is the last known value for a while."""
         began = time.monotonic()
         if began < self._next:
             return self._percent
@@ -113,7 +115,9 @@ class Volume:
 
 
 def measured(root: Path, left_out: Container[str] = ()) -> Taken:
-    """Links are not followed; what vanishes meanwhile, and the paths `left_out`, do not count."""
+    """Measures what lies below a directory. Links are not followed. Vanished files and the paths `left_out` do not
+    count.
+    """
     claimed, taken, files, seen, queue = 0, 0, 0, set[tuple[int, int]](), [str(root)]
     while queue:
         try:

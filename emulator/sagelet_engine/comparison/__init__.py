@@ -1,1 +1,1 @@
-"""Jobs against each other, native against compiled: pure rules on frozen facts."""
+"""Compares jobs, native with compiled: pure rules on frozen facts."""

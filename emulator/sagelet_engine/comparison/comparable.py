@@ -25,7 +25,7 @@ class Difference:
     what: str
     #: For people: a sentence without its full stop.
     text: str
-    #: True if it makes the comparison meaningless. Then the comparison is made only if asked for all the same.
+    #: True if it makes the comparison meaningless. Then the comparison is only made on request (`anyway`).
     blocks: bool = False
 
 

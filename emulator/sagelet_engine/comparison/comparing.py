@@ -1,4 +1,4 @@
-"""The rules: facts of two or more jobs in, their comparison out. The first job is what the others are measured by."""
+"""The rules of a comparison: facts of two or more jobs become their comparison. The first job is the baseline."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from sagelet_engine.comparison.result import BreakEven, Comparison, Job, Row
 from sagelet_engine.comparison.side import Side
 from sagelet_engine.instances.catalogue import PRICES_REGION
 
-#: The most jobs of one comparison: a picture cannot show more apart.
+#: The most jobs of one comparison. A picture cannot show more of them distinctly.
 MOST_JOBS = 8
 
 
@@ -67,7 +67,7 @@ def labels(jobs: Sequence[JobFacts]) -> list[str]:
 
 
 def _names(jobs: Sequence[JobFacts]) -> list[str]:
-    """Names of jobs for sentences, with account and region where two jobs have the same name."""
+    """Returns names of jobs for sentences, with account and region if two jobs have the same name."""
     names = [job.name for job in jobs]
     return [job.name if names.count(job.name) == 1 else f"{job.name} ({job.account}, {job.region})" for job in jobs]
 
@@ -88,7 +88,7 @@ def _job(side: Side) -> Job:
     )
 
 
-#: Key (the name in Measured), title, unit, which is better.
+#: Key (the name in Measured), title, unit, and the better direction.
 ROWS = (
     ("throughput", "Throughput of the whole training", "samples/s", "higher"),
     ("steady_throughput", "Throughput without the time of compiling", "samples/s", "higher"),

@@ -1,4 +1,4 @@
-"""JSON of our own server back into dataclasses. What does not fit is another version's."""
+"""Reads JSON of another sagelet server into dataclasses. What does not fit comes from another version."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 class OtherVersion(SageletError):
-    """The server is of another version of sagelet than the program that asks it."""
+    """The server has another version of sagelet than the program that asks it."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}: the server is another version of sagelet; start it again with this one")
 
 
 def build(kind: type[T], value: object) -> T:
-    """An instance of a dataclass of scalars, tuples, mappings and dataclasses. Unknown names are left out.
+    """Makes an instance of a dataclass of scalars, tuples, mappings and dataclasses. Unknown names are left out.
 
     Raises OtherVersion.
     """

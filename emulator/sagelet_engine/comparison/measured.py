@@ -15,7 +15,7 @@ MOST_POINTS = 1000
 
 @dataclass(frozen=True)
 class Value:
-    """A figure and where it is from."""
+    """A figure and its source."""
 
     number: float | None = None
     source: str = ""
@@ -47,7 +47,7 @@ class Measured:
     last_loss: Value
     steps: Value
     samples: Value
-    #: Rows that all workers take in a step.
+    #: The rows that all workers take in a step.
     rows: Value
     losses: tuple[LossPoint, ...]
 
@@ -83,7 +83,9 @@ def measure(job: JobFacts) -> Measured:
 
 
 def _samples(job: JobFacts) -> Value:
-    """The Trainer's own number: the report of a native job under Accelerate misses the last batch of each epoch."""
+    """Returns the Trainer's own number. The report of a native job under Accelerate misses the last batch of each
+    epoch.
+    """
     rate, seconds = (job.log.summary.get(name) for name in ("train_samples_per_second", "train_runtime"))
     if rate and seconds:
         return Value(round(rate * seconds), TRAINER)
@@ -106,10 +108,10 @@ def _outside(job: JobFacts) -> Value:
 
 
 def _steady_throughput(job: JobFacts) -> Value:
-    """All samples over the time of the training loop in which nothing was compiled.
+    """Returns all samples over the time of the training loop in which nothing was compiled.
 
-    A mean, as the throughput of the whole is, so that the two and the time of compiling add up. The report's median
-    would leave out what slows single steps down, on a busy machine most of the time.
+    It is a mean like the throughput of the whole, so the two are consistent with the time of compiling. The report's
+    median would leave out what slows single steps down, which is most of the time on a busy machine.
     """
     samples, seconds, compiling = _samples(job), _runtime(job), job.report.total.compile_seconds
     if not job.report.workers or not samples.number or not seconds.number or compiling >= seconds.number:
@@ -123,7 +125,7 @@ def _first(*values: Value) -> Value:
 
 
 def _reported(number: float) -> Value:
-    """A figure of the compile report, where 0 is "not known"."""
+    """Returns a figure of the compile report, in which 0 means "not known"."""
     return Value(number, REPORT) if number else Value()
 
 
@@ -153,7 +155,9 @@ def _speaks_of_throughput(name: str) -> bool:
 
 
 def _span(job: JobFacts) -> float:
-    """Seconds from the start of the first step to the end of the last, of the slowest worker; 0: not known."""
+    """Returns the seconds from the start of the first step to the end of the last, of the slowest worker. 0 if
+    unknown.
+    """
     spans = [
         (one.last_step_ms - one.started_ms) / 1000 - one.time_to_first_step_seconds + one.first_step_seconds
         for one in job.report.workers
@@ -168,7 +172,7 @@ def _average_throughput(job: JobFacts) -> float:
 
 
 def _rows(job: JobFacts) -> int:
-    """Most batches' rows, added up over the workers."""
+    """Returns the rows of most batches, added up over the workers."""
     shapes = [one.batch_shapes[0].shape for one in job.report.workers if one.batch_shapes]
     return sum(shape[0] for shape in shapes if shape)
 

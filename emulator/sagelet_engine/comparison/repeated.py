@@ -1,7 +1,7 @@
 """A verdict on two jobs that were trained several times in turn: medians, intervals, and loss curves. Pure.
 
-Each figure is compared pair by pair, because the two jobs of a pair ran one right after the other: what slows the
-machine down for a while slows both. The interval is Student's, at 95 %, of the logarithms of the pairs' ratios.
+Each figure is compared pair by pair, because the two jobs of a pair ran one right after the other: a load of the
+machine slows both. The interval is Student's, at 95 %, of the logarithms of the pairs' ratios.
 """
 
 import math
@@ -13,7 +13,7 @@ from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.comparison.measured import LossPoint
 from sagelet_engine.comparison.result import Comparison, Row
 
-#: Fewer pairs give no interval that means anything; more take longer than anybody waits.
+#: Fewer pairs give no meaningful interval. More pairs take too long.
 FEWEST_PAIRS = 3
 MOST_PAIRS = 20
 #: 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom.
@@ -21,17 +21,18 @@ _T = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
     2.110, 2.101, 2.093,
 )  # fmt: skip
-#: What the verdict is about, most telling first.
+#: The figures of the verdict, the most significant first.
 KEYS = ("throughput", "steady_throughput", "runtime", "training_seconds", "billable_seconds", "usd")
-#: Figures that AWS gives in whole seconds, or makes of them: half a second on either side is not known.
+#: AWS gives these figures in whole seconds, or computes them from whole seconds. So half a second on either side is
+#: unknown.
 _WHOLE_SECONDS = {
     "training_seconds": "training_seconds",
     "billable_seconds": "billable_seconds",
     "usd": "billable_seconds",
 }
-#: A smaller change than this is none, whatever the interval.
+#: A smaller change counts as none, whatever the interval.
 EQUAL = 0.01
-#: A difference of two loss curves that does not matter: this share of what the native loss falls by.
+#: A difference of two loss curves up to this share of the native loss's fall does not matter.
 SLIGHT = 0.01
 BETTER, WORSE, SAME, NOISY = "better", "worse", "the same", "too noisy to say"
 
@@ -61,14 +62,14 @@ class Losses:
 
     #: Points that all curves have.
     points: int
-    #: By how much the median loss of the first job falls from the first point to the last.
+    #: The fall of the first job's median loss from the first point to the last.
     fall: float
     #: Largest difference of two runs of the first job at one point.
     spread: float
     #: Largest distance of the second job's median loss from the first one's at one point.
     distance: float
-    #: Points at which this distance is more than the tolerance: the spread of the first job's runs there, or 1 % of the
-    #: fall if that is more.
+    #: Points at which this distance exceeds the tolerance: the spread of the first job's runs there, or 1 % of the fall
+    #: if that is more.
     outside: int
 
     @property
@@ -78,7 +79,7 @@ class Losses:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What several pairs come to."""
+    """The result of several pairs."""
 
     #: Labels of the two jobs: native and compiled.
     labels: tuple[str, str]
@@ -86,9 +87,9 @@ class Verdict:
     figures: tuple[Figure, ...]
     #: None if a run printed no losses, or the runs printed them at different places.
     losses: Losses | None
-    #: Load of the machine before each run (tasks that want a CPU, over the last minute), in order. Empty: not known.
+    #: Load of the machine before each run (tasks that need a CPU, over the last minute), in order. Empty if unknown.
     load: tuple[float, ...] = ()
-    #: Median frequency of the CPUs in MHz before each run, in order. Empty: not known.
+    #: Median frequency of the CPUs in MHz before each run, in order. Empty if unknown.
     frequency: tuple[float, ...] = ()
 
     def to_json(self) -> JsonObject:
@@ -126,7 +127,7 @@ def _half_a_second(values: Sequence[tuple[float, float]]) -> float:
 
 
 def _figure(row: Row, values: Sequence[tuple[float, float]], unknown: float) -> Figure:
-    """`unknown`: the share of the ratio that the figure's resolution hides."""
+    """Returns one figure of all pairs. `unknown`: the share of the ratio that the figure's resolution hides."""
     first, second = (statistics.median(one[side] for one in values) for side in (0, 1))
     logarithms = [math.log(after / before) for before, after in values]
     mean = statistics.fmean(logarithms)
@@ -146,7 +147,7 @@ def _verdict(low: float, high: float, *, higher_is_better: bool) -> str:
 
 
 def _curve(points: Sequence[LossPoint]) -> Mapping[float, float]:
-    """Returns the losses by epoch, or by number where a point does not tell its epoch."""
+    """Returns the losses by epoch, or by number if a point does not have its epoch."""
     if all(point.epoch is not None for point in points):
         return {round(point.epoch or 0.0, 4): point.loss for point in points}
     return {float(number): point.loss for number, point in enumerate(points)}
@@ -173,7 +174,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def in_sentences(verdict: Verdict) -> Iterator[str]:
-    """What the verdict comes to, in words: the losses first, because faster to another result is not faster."""
+    """Yields the result in words: the losses first, because a faster way to another result is not faster."""
     if verdict.losses is not None:
         yield _of_losses(verdict.losses, *verdict.labels)
     yield "Seconds, throughput and ratios are this machine's. They are no forecast for a GPU of AWS."

@@ -1,4 +1,4 @@
-"""What a comparison says, ready for JSON and back. The rules that make it: `comparing.py`."""
+"""A comparison's result, which converts to JSON and back. `comparing.py` has the rules that make it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,16 +18,16 @@ class Job:
     """One of the jobs; the first is the baseline."""
 
     name: str
-    #: For legends, unique: native, compiled, compiled 2.
+    #: For legends. Unique: native, compiled, compiled 2.
     label: str
     account: str
     region: str
     status: str
-    #: It was compiled, not only asked to be.
+    #: True if it was compiled. The wish to be compiled is not enough.
     compiled: bool
     #: `2 x ml.p4d.24xlarge`
     instances: str
-    #: The Trainer's summary as it printed it; empty: it printed none.
+    #: The Trainer's summary as it printed it. Empty if it printed none.
     summary: Mapping[str, float]
     #: The training loss, in order.
     losses: tuple[LossPoint, ...]
@@ -44,39 +44,39 @@ class Row:
     title: str
     #: samples/s, s, USD, or empty.
     unit: str
-    #: higher, lower, or empty where neither is better.
+    #: higher, lower, or empty if neither is better.
     better: str
-    #: One value for each job, or None if it is not known.
+    #: One value for each job. None if it is unknown.
     values: tuple[float | None, ...]
-    #: Change against the first job in percent, or None if it is not known.
+    #: Change against the first job in percent. None if it is unknown.
     changes: tuple[float | None, ...]
-    #: Where each value is from.
+    #: The source of each value.
     sources: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """One statement on a job against the first."""
+    """One statement on a job compared with the first one."""
 
     #: throughput, loss, runtime, billable, cost, compilation, break-even
     kind: str
     job: str
-    #: The job's label: other than names, no two have the same.
+    #: The job's label. Labels are unique, and names are not.
     label: str
     text: str
 
 
 @dataclass(frozen=True)
 class BreakEven:
-    """When a compiled job's faster steps have won back the time that compiling took."""
+    """When the faster steps of a compiled job have made up for the time of compiling."""
 
     job: str
     compile_seconds: float
-    #: In steps of the job, or None if it never breaks even because its steps are no faster.
+    #: In steps of the job. None if it never breaks even because its steps are no faster.
     steps: int | None
-    #: That it ran.
+    #: The steps that it ran.
     ran: int
-    #: Less time than natively in percent, without the compilation: what a long training comes near.
+    #: How much less time it takes than natively in percent, without the compilation. A long training comes near this.
     long_run_percent: float
 
 
@@ -87,7 +87,7 @@ class Comparison:
     sentences: tuple[Sentence, ...]
     differences: tuple[Difference, ...] = ()
     break_evens: tuple[BreakEven, ...] = ()
-    #: What holds for the whole, for people.
+    #: Notes on the whole comparison, for people.
     remarks: tuple[str, ...] = ()
     version: int = VERSION
 
@@ -103,5 +103,5 @@ class Comparison:
 
     @classmethod
     def from_json(cls: type[C], value: Mapping[str, Any]) -> C:
-        """The inverse of `to_json`. Raises ValueError for what is no comparison."""
+        """The inverse of `to_json`. Raises ValueError for a value that is not a comparison."""
         return build(cls, value)

@@ -1,14 +1,14 @@
 """What the figures say, in the words of AWS's notebook.
 
 "Compile and Train the GPT2 Model using the Transformers Trainer API with the wikitext Dataset for Multi-Node Multi-GPU
-Training" ends in three percentages, which it works out so, n natively and o compiled:
+Training" ends in three percentages, which it computes like this (n is native, o is compiled):
 
     round((o.train_samples_per_second / n.train_samples_per_second - 1) * 100)
     int((n.train_runtime - o.train_runtime) * 100 / n.train_runtime)
     int((n.BillableTimeInSeconds - o.BillableTimeInSeconds) * 100 / n.BillableTimeInSeconds)
 
-Its words are for a compiled job that is faster. One that is slower gets the same words with "slower" in place of
-"faster", and a pair that is not a native and a compiled job gets its names in place of the product's.
+Its words are for a compiled job that is faster. A slower one gets the same words with "slower" instead of "faster". A
+pair other than a native and a compiled job gets the jobs' names instead of the product's.
 """
 
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from sagelet_engine.comparison.result import BreakEven, Sentence
 from sagelet_engine.comparison.side import Side
 
-#: Mean difference of two loss curves that is still called similar, as a share of the first job's mean loss. One point
-#: of two equal trainings may differ by more, because the losses of single batches are noise.
+#: The mean difference of two loss curves that still counts as similar, as a share of the first job's mean loss. One
+#: point of two equal trainings may differ by more, because the losses of single batches are noise.
 SIMILAR = 0.05
 
 
 def of(baseline: Side, side: Side, even: BreakEven | None) -> Iterator[Sentence]:
-    """Sentences about `side` against `baseline`. What is not known has no sentence."""
+    """Yields sentences about `side` compared with `baseline`. Unknown figures have no sentence."""
     texts = {
         "throughput": _throughput(baseline, side),
         "loss": _loss(baseline, side),
@@ -37,7 +37,7 @@ def of(baseline: Side, side: Side, even: BreakEven | None) -> Iterator[Sentence]
 
 
 def is_pair(baseline: Side, side: Side) -> bool:
-    """A native job and a compiled one: what AWS's words are about."""
+    """True for a native job and a compiled one, which AWS's words are about."""
     return side.facts.compiled and not baseline.facts.compiled
 
 
@@ -76,7 +76,7 @@ def _billable(baseline: Side, side: Side) -> str:
 
 
 def _less(before: float | None, after: float | None) -> int | None:
-    """By how many whole percent `after` is less, cut off as the notebook does; below 0: more."""
+    """Returns by how many whole percent `after` is less, cut off as the notebook does. Below 0 if it is more."""
     return None if not before or after is None else int((before - after) * 100 / before)
 
 
@@ -121,7 +121,7 @@ def _percent(share: float) -> str:
 
 @dataclass(frozen=True)
 class LossDifference:
-    """How far two loss curves are apart, as shares of the mean loss of the first over the same places."""
+    """The distance of two loss curves, as shares of the first one's mean loss over the same places."""
 
     mean: float
     most: float
@@ -147,7 +147,7 @@ def loss_difference(baseline: Side, side: Side) -> LossDifference | None:
 
 
 def _by_epoch(side: Side) -> dict[float, float]:
-    """Loss by epoch; empty where a point has no epoch."""
+    """Returns loss by epoch. Empty if a point has no epoch."""
     points = side.measured.losses
     found = {round(point.epoch, 4): point.loss for point in points if point.epoch is not None}
     return found if len(found) == len(points) else {}

@@ -8,11 +8,11 @@ from sagelet_engine.comparison.measured import Measured
 
 @dataclass(frozen=True)
 class Side:
-    """A job with what was measured of it."""
+    """A job with its measured figures."""
 
     facts: JobFacts
     measured: Measured
     #: For legends.
     label: str
-    #: For sentences: jobs of several accounts may have one name.
+    #: For sentences. Jobs of several accounts may have the same name.
     name: str

@@ -1,8 +1,8 @@
 """What a Hugging Face Trainer prints: dictionaries with losses, and one with a summary at the end.
 
-Read as the notebook "Compile and Train the GPT2 Model using the Transformers Trainer API with the wikitext Dataset for
-Multi-Node Multi-GPU Training" reads it: what is between the braces of a line is a literal of Python; one with `loss` is
-of training, one with `eval_loss` of evaluation, one with `train_runtime` is the summary.
+They are read as the notebook "Compile and Train the GPT2 Model using the Transformers Trainer API with the wikitext
+Dataset for Multi-Node Multi-GPU Training" reads them: the text between the braces of a line is a literal of Python. A
+dictionary with `loss` is of training, one with `eval_loss` of evaluation, and one with `train_runtime` is the summary.
 """
 
 import ast
@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-#: Characters of a dictionary; a Trainer's has a few hundred.
+#: The most characters of a dictionary. A Trainer's has a few hundred.
 LONGEST = 4096
-#: A line that has none of these holds no such dictionary.
+#: A line without any of these has no such dictionary.
 MARKS = ("loss'", 'loss"', "train_runtime")
-#: No literals of Python, though repr() prints them.
+#: Values that repr() prints and that are not literals of Python.
 _NO_LITERAL = re.compile(r"(?<![\w'\"])-?(?:nan|inf)(?![\w'\"])")
 
 Entry = Mapping[str, float]
@@ -63,7 +63,7 @@ def _numbers(line: str) -> Entry:
 
 
 def _number(value: object) -> float | None:
-    """Transformers 5 prints numbers as strings."""
+    """Returns a number. Transformers 5 prints numbers as strings."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Copies compiled programs to the hosts of a job and, after its success, takes over the new ones."""
+"""Copies compiled programs to the hosts of a job and keeps the new ones after its success."""
 
 import logging
 import os
@@ -18,17 +18,17 @@ log = logging.getLogger(__name__)
 
 #: In /opt/ml: the host's own copies, which its workers read and add to.
 PLACE = "sagelet/compile-cache"
-#: Names of a copy's path that a host may have made.
+#: Number of names at the end of a copy's path that a host may have made.
 WITHIN = 3
-#: The mtime of a copy that no worker has read, in s: reading one sets it to the time (pjrt_front.c).
+#: The mtime in s of a copy that no worker has read. Reading a copy sets it to the present (pjrt_front.c).
 UNREAD = 1
 
 
 class Lending:
-    """Gives hosts copies of their account's entries for their image, and takes what successful jobs compiled.
+    """Gives hosts copies of their account's entries for their image, and takes what successful jobs have compiled.
 
-    An account's jobs share entries and trust each other with that; no other account sees them. A job that fails, or is
-    stopped, leaves nothing behind.
+    An account's jobs share entries and trust each other. No other account sees them. A job that fails or is stopped
+    leaves nothing behind.
     """
 
     def __init__(self, store: CacheStore, clock: Clock) -> None:
@@ -37,11 +37,11 @@ class Lending:
         self._guard = threading.Lock()
 
     def serves(self, job: TrainingJob) -> bool:
-        """Whether the job gets a cache: XLA's CPU client could not read one (xla: see docs/how-to/compile-cache.md)."""
+        """True if the job gets a cache. XLA's CPU client could not read one (xla: see docs/how-to/compile-cache.md)."""
         return bool(self.store.limit and job.gpus and asks_for_compiler(job.spec))
 
     def populate(self, job: TrainingJob, directories: JobDirectories) -> None:
-        """Puts copies where the job's hosts find them; begins anew when repeated."""
+        """Puts copies where the job's hosts find them. If repeated, it begins anew."""
         if not self.serves(job) or job.image is None:
             return
         source = self.store.directory(job.key.account, job.image)
@@ -53,9 +53,10 @@ class Lending:
                 _copy(entry, place / entry.name)
 
     def harvest(self, job: TrainingJob, directories: JobDirectories) -> None:
-        """After the last host is down: keeps what a successful job compiled, notes what it read, removes the copies.
+        """Keeps what a successful job compiled, notes what it read, and removes the copies. Called after the last host
+        is down.
 
-        Never fails the job: the cache is worth less than its result.
+        Never fails the job, because its result is worth more than the cache.
         """
         if not self.serves(job) or job.image is None:
             return
@@ -94,6 +95,6 @@ def _copy(entry: Path, target: Path) -> None:
     try:
         with entry.open("rb") as opened:
             copy_file(opened, target)
-    except FileNotFoundError:  # dropped since it was listed
+    except FileNotFoundError:  # Dropped since it was listed.
         return
     os.utime(target, (UNREAD, UNREAD))

@@ -1,11 +1,12 @@
 """Compiled programs that outlive their jobs: `DATA/compile-cache/ACCOUNT/IMAGE/ENTRY`.
 
-An entry is what images/runtime, pjrt_front.c wrote: "SAGELET1", the SHA-256 of the rest, a serialized executable. Its
+An entry is a file of images/runtime, pjrt_front.c: "SAGELET1", the SHA-256 of the rest, a serialized executable. Its
 name is the SHA-256 of the program, its options, XLA's flags, the platform and its devices, and the versions of
 torch_xla and the plugin; the account and the image are the directories that it is in.
 
-No host of a job ever sees these files, only copies. Every change is one rename or one unlink, so servers, commands and
-a `kill -9` at any instant leave whole entries. The time of an entry's last use is its file's mtime.
+No host of a job ever sees these files, only copies. Every change is one rename or one unlink, so entries stay complete
+whatever servers and commands do, and after a `kill -9` at any time. The time of an entry's last use is its file's
+mtime.
 """
 
 import hashlib
@@ -36,12 +37,12 @@ class Entry:
     name: str
     #: Bytes.
     size: int
-    #: Last use, ms since the epoch.
+    #: Last use, in ms since the epoch.
     used_ms: int
 
 
 class CacheStore:
-    """The entries of one data directory; at most `limit` bytes after each `trim`."""
+    """The entries of one data directory. They take at most `limit` bytes after each `trim`."""
 
     def __init__(self, data: Path, limit: int) -> None:
         self.root = data / DIRECTORY
@@ -51,17 +52,17 @@ class CacheStore:
         return self.root / account / quote(image, safe="")
 
     def entries(self) -> list[Entry]:
-        """All of them, the least recently used first."""
+        """Returns all entries, the least recently used first."""
         found = []
         for path in self._files():
-            with suppress(FileNotFoundError):  # gone since it was listed
+            with suppress(FileNotFoundError):  # Removed since it was listed.
                 facts = path.stat()
                 account, image = path.parent.parent.name, unquote(path.parent.name)
                 found.append(Entry(account, image, path.name, facts.st_size, facts.st_mtime_ns // 1_000_000))
         return sorted(found, key=lambda entry: (entry.used_ms, entry.account, entry.image, entry.name))
 
     def size(self) -> int:
-        """Bytes of all entries."""
+        """Returns the bytes of all entries."""
         return sum(entry.size for entry in self.entries())
 
     def publish(self, account: str, image: str, source: Path, now_ms: int, within: int = 1) -> bool:
@@ -93,7 +94,7 @@ class CacheStore:
             os.utime(self.directory(account, image) / name, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
 
     def trim(self) -> list[Entry]:
-        """Drops the least recently used entries until the rest fits the limit; returns what it dropped."""
+        """Drops the least recently used entries until the rest fits the limit. Returns the dropped ones."""
         entries = self.entries()
         left = sum(entry.size for entry in entries)
         dropped = []
@@ -106,14 +107,14 @@ class CacheStore:
         return dropped
 
     def clear(self, account: str | None = None, image: str | None = None) -> list[Entry]:
-        """Drops all entries, or those of an account, of an image; returns them."""
+        """Drops all entries, or those of an account or an image. Returns them."""
         chosen = [one for one in self.entries() if account in (None, one.account) and image in (None, one.image)]
         for entry in chosen:
             self._drop(entry)
         return chosen
 
     def recover(self) -> None:
-        """Drops the drafts of a server that was killed; to be called while no other server has the directory."""
+        """Drops the drafts of a server that was killed. Call it while no other server has the directory."""
         for draft in (self.root / DRAFTS).glob("*"):
             draft.unlink(missing_ok=True)
 

@@ -15,7 +15,7 @@ from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri, bat
 from sagelet_engine.model.training import TrainingJob
 
 _CHUNK = 1024 * 1024
-#: Bytes of a sparse directory that are uploaded whatever the volume is.
+#: Bytes of a sparse directory that are always uploaded, whatever the volume's size.
 _MOST_HOLES = GIB
 
 
@@ -31,28 +31,33 @@ class Uploader:
         self._directories = directories
 
     def upload(self) -> list[str]:
-        """The hosts' directories as one, on a clash of names the last host's; an empty one leaves no object.
+        """Uploads the hosts' directories as one. If names clash, the last host's file counts. An empty directory leaves
+        no object.
 
         Returns warnings for the job's log.
 
         AWS says that it aggregates them and that names must not clash (dev guide, "How Amazon SageMaker AI Processes
-        Training Output"); which host wins is ours.
+        Training Output"). That the last host wins is sagelet's choice.
         """
         hosts = [self._directories.host(name) for name in self._job.hosts]
         for host in hosts:
             self._refuse_links(host)
             self._refuse_holes(host)
         warnings = self._merged("model", "/opt/ml/model", [host.model for host in hosts])
-        # First, so that a file of the same name that the script wrote wins.
+        # First in the list, so that the script's own file of the same name wins.
         outputs = [*self._reports(), *(host.output_data for host in hosts)]
         return warnings + self._merged("output", "/opt/ml/output/data", outputs)
 
     def _reports(self) -> list[Path]:
-        """The compile report, for those who find their debug artifacts in output.tar.gz, too; not of a native job."""
+        """Returns the directory of the compile report, for those who look for debug artifacts in output.tar.gz. Empty
+        for a native job.
+        """
         return [self._directories.report] if self._with_report else []
 
     def _refuse_links(self, host: HostDirectories) -> None:
-        """Through such a link the container, which is root within, would read any file of this machine."""
+        """Raises ClientFault for a link. Through it the container, which is root inside, would read any file of this
+        machine.
+        """
         for directory in (host.model, host.output_data):
             if host.behind_link(directory):
                 inner = directory.relative_to(host.opt_ml)
@@ -61,7 +66,9 @@ class Uploader:
                 )
 
     def _refuse_holes(self, host: HostDirectories) -> None:
-        """Files with holes are packed whole: a petabyte of them takes no disk, and for ever to upload."""
+        """Raises ClientFault for too large holes. Files are packed with their holes: a petabyte of holes takes no disk,
+        and would upload forever.
+        """
         volume = self._job.spec.volume_gib * GIB
         for directory in (host.model, host.output_data):
             claimed, taken, _ = measured(directory)
@@ -86,7 +93,7 @@ class Uploader:
         return left_out.tell()
 
     def _tree(self, directories: list[Path], target: S3Uri, left_out: LeftOut) -> None:
-        """Small files in batches, others alone, all in the order of their names."""
+        """Uploads a tree: small files in batches, others alone, all in the order of their names."""
         found: dict[str, Path] = {}
         for name, path in tarballs.merged(directories, left_out.add):
             if not path.is_file() or path.is_symlink():
@@ -104,7 +111,7 @@ class Uploader:
 
     @contextmanager
     def _stream(self, target: S3Uri) -> Iterator[BinaryIO]:
-        """An object that is written here, and only here. Raises ClientFault when there is no such bucket."""
+        """Writes an object while the block lasts. Raises ClientFault if there is no such bucket."""
         key = self._job.key
         with (
             self._bucket_there(target),

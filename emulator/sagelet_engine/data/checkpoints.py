@@ -1,14 +1,15 @@
-"""Checkpoints: a job's checkpoint directory out to S3 while its hosts run, and once more when they are down.
+"""Copies a job's checkpoint directory to S3 while its hosts run, and once more when they are down.
 
-As on AWS: files go as they are, deletions propagate, all hosts share one prefix. Only what a host had is ever deleted;
-objects that others put under the prefix stay. Nothing depends on this process: what a host had is in a ledger on the
-disk, written before the objects change, and what S3 holds is asked of S3.
+As on AWS: files go as they are, deletions propagate, all hosts share one prefix. Only files that a host had are ever
+deleted; objects that others put under the prefix stay. A restart loses nothing: a ledger on the disk, written before
+the objects change, says what a host had, and S3 is asked what it holds.
 
-Several hosts: where two write one name the last written stands, at the end the last host's. A host's deletion counts
-unless another host has written a file of that name; a copy that was only restored is not one: each host has them all.
+If two hosts write the same name, the file that was written last counts, and at the end that of the last host. A host's
+deletion counts unless another host has written a file of that name. A restored copy does not count as written, because
+each host has all of them.
 
-A file is uploaded from a copy, once it did not change between two looks and while it was copied, so one that is being
-written is not seen half. (One that grows all the time comes with the last look.)
+A file is uploaded from a copy, after it has not changed between two looks and while it was copied. So a file that is
+being written is not uploaded half. (A file that grows all the time is uploaded at the last look.)
 """
 
 import errno
@@ -35,7 +36,7 @@ from sagelet_engine.model.training import TrainingJob
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the directory. AWS documents none.
+#: Seconds between two looks at the directory. AWS documents no interval.
 PERIOD = 2.0
 _CHUNK = 1024 * 1024
 #: In bytes. A larger file that is mostly holes is left out.
@@ -43,7 +44,7 @@ MOST_SPARSE = 64 * 1024**3
 
 
 class Stamp(NamedTuple):
-    """Tells whether a file is still the one that was seen before."""
+    """Shows whether a file is still the one that was seen before."""
 
     size: int
     mtime_ns: int
@@ -70,21 +71,23 @@ class Checkpoints:
 
     @cached_property
     def _mirrors(self) -> "list[_Mirror]":
-        """Raises ClientFault for a LocalPath that cannot be; so not before the job is under way."""
+        """Makes the mirrors. Raises ClientFault for an impossible LocalPath, so it is called only when the job is under
+        way.
+        """
         if not self.configured:
             return []
         return [_Mirror(self._objects, self._job, name, self._directories.host(name)) for name in self._job.hosts]
 
     def begin(self) -> None:
-        """Notes what was restored: a deletion of that propagates, too. Before the hosts start."""
+        """Notes the restored files, because their deletion propagates, too. Called before the hosts start."""
         with self._guard:
             for mirror in self._mirrors:
                 mirror.begin()
 
     def sync(self, *, final: bool = False) -> None:
-        """Brings S3 up to date. `final`: the hosts are down, so every file is whole.
+        """Brings S3 up to date. `final`: the hosts are down, so every file is complete.
 
-        Raises ClientFault when the directory was replaced by a link.
+        Raises ClientFault if a link has taken the directory's place.
         """
         with self._guard:
             for mirror in self._mirrors:
@@ -92,7 +95,7 @@ class Checkpoints:
                 mirror.sync(final, self.over, others)
 
     def warnings(self) -> list[tuple[str, str]]:
-        """Lines for the logs of hosts, by host: files that a look left out and that no line has named yet."""
+        """Returns lines for the hosts' logs, with the host: files that were left out and that no line has named yet."""
         if not self.configured:
             return []
         with self._guard:
@@ -100,7 +103,7 @@ class Checkpoints:
 
 
 class Syncer(threading.Thread):
-    """Syncs until it is stopped; a look that fails is repeated."""
+    """Syncs until it is stopped. A look that fails is repeated."""
 
     def __init__(self, checkpoints: Checkpoints, name: str, closing: threading.Event) -> None:
         super().__init__(name=f"checkpoints-{name}", daemon=True)
@@ -119,7 +122,7 @@ class Syncer(threading.Thread):
                 log.exception("%s: checkpoints did not reach S3; trying again", self.name)
 
     def stop(self) -> None:
-        """Returns when nothing is uploaded any more; at most one batch of files is on its way."""
+        """Stops, and returns when nothing is uploaded any more. At most one batch of files is on its way."""
         self._checkpoints.over.set()
         self.join()
         self._checkpoints.over.clear()
@@ -141,7 +144,7 @@ class _Mirror:
         self._restored_file = host.root / "restored.json"
         self.left_out = LeftOut(f"/opt/ml/{self._inner}")
         self._seen: dict[str, Stamp] = {}
-        #: What is known to be in S3, or None if S3 was not asked yet.
+        #: Files that are known to be in S3. None if S3 was not asked yet.
         self._sent: dict[str, Stamp] | None = None
 
     def begin(self) -> None:
@@ -152,7 +155,7 @@ class _Mirror:
 
     @cached_property
     def _restored(self) -> dict[str, Stamp]:
-        """What came from S3, as it was when the hosts started."""
+        """Returns the files that came from S3, as they were when the hosts started."""
         try:
             noted = json.loads(self._restored_file.read_bytes())
         except FileNotFoundError:
@@ -160,12 +163,12 @@ class _Mirror:
         return {name: Stamp(*stamp) for name, stamp in noted.items()}
 
     def wrote(self, name: str) -> bool:
-        """Whether the host has a file of this name that it wrote itself."""
+        """True if the host has a file of this name that it wrote itself."""
         path = self._inner / name
         try:
             directory = self._descend(path.parent)
         except (FileNotFoundError, ClientFault):
-            # Part of the name is something else on this host.
+            # A part of the name is a file on this host.
             return False
         try:
             status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
@@ -177,10 +180,10 @@ class _Mirror:
 
     def sync(self, final: bool, over: threading.Event, others: "Sequence[_Mirror]") -> None:
         if not self._host.opt_ml.is_dir():
-            # The job did not remove that.
+            # The job did not remove this file.
             return
         files = self._scan()
-        # Another host may have deleted what was restored. It must not come back.
+        # Another host may have deleted the restored file. It must not come back.
         mine = {name: stamp for name, stamp in files.items() if not others or stamp != self._restored.get(name)}
         if self._sent is None or final:
             self._sent = self._already_there(mine)
@@ -211,7 +214,7 @@ class _Mirror:
         self._note(self._noted() - gone)
 
     def _send(self, names: Sequence[str], files: Mapping[str, Stamp]) -> list[str]:
-        """Uploads copies of files; returns the names of those that did not change and were there meanwhile."""
+        """Uploads copies of files. Returns the names of those that existed and did not change meanwhile."""
         sent = []
         with self._objects.batch(*self._where, self._target.bucket) as batch:
             for name in names:
@@ -222,7 +225,7 @@ class _Mirror:
         return sent
 
     def _already_there(self, files: Mapping[str, Stamp]) -> dict[str, Stamp]:
-        """The files whose bytes S3 has."""
+        """Returns the files whose bytes S3 already has."""
         try:
             listed = self._objects.list(*self._where, self._target.bucket, self._target.key)
             there = {found.key[len(self._target.key) :]: (found.size, found.etag) for found in listed}
@@ -237,7 +240,7 @@ class _Mirror:
         return same
 
     def _digest(self, name: str) -> str:
-        """What S3's ETag is for an object that came in one piece."""
+        """Returns S3's ETag of an object that came in one piece."""
         digest = hashlib.md5(usedforsecurity=False)
         with self._open(name) as file:
             while chunk := file.read(_CHUNK):
@@ -245,7 +248,7 @@ class _Mirror:
         return digest.hexdigest()
 
     def _scan(self) -> dict[str, Stamp]:
-        """Every ordinary file by its name within the directory; links are left out."""
+        """Returns every ordinary file by its name within the directory. Links are left out."""
         found: dict[str, Stamp] = {}
         try:
             top = self._descend(self._inner)
@@ -253,7 +256,7 @@ class _Mirror:
             return {}
         try:
             for directory, below, names, place in os.fwalk(".", onerror=_unless_gone, dir_fd=top):
-                # A script makes directories in one another to any depth, and os.fwalk calls itself for each.
+                # Not os.fwalk: it calls itself for each level, and a script may nest directories to any depth.
                 below[:] = [name for name in below if self._may_hold_keys(os.path.join(directory, name))]
                 for name in names:
                     with suppress(FileNotFoundError):
@@ -270,7 +273,7 @@ class _Mirror:
         return found
 
     def _may_hold_keys(self, directory: str) -> bool:
-        """Whether the name of a file in it may make a key; if not, it is left out as a whole."""
+        """True if a file in the directory may make a key. If not, the whole directory is left out."""
         path = os.path.normpath(directory)
         fits = makes_key(f"{self._target.key}{path}/x")
         if not fits:
@@ -286,7 +289,9 @@ class _Mirror:
             os.close(directory)
 
     def _descend(self, inner: Path) -> int:
-        """Opens a directory within /opt/ml without following a link: the job may put one anywhere at any time."""
+        """Opens a directory within /opt/ml without following a link, because the job may put one anywhere at any
+        time.
+        """
         try:
             return nofollow.open_directory(self._host.opt_ml, inner)
         except nofollow.NoFile as error:
@@ -317,7 +322,7 @@ class _Changed(Exception):
 
 
 def _copy_unchanged(source: BinaryIO, target: BinaryIO, stamp: Stamp) -> None:
-    """Raises _Changed."""
+    """Copies a file. Raises _Changed if it is not the one that was seen before."""
     if Stamp.of(os.fstat(source.fileno())) != stamp:
         raise _Changed
     copy_whole(source, target, stamp.size)
@@ -326,18 +331,22 @@ def _copy_unchanged(source: BinaryIO, target: BinaryIO, stamp: Stamp) -> None:
 
 
 def copy_whole(source: BinaryIO, target: BinaryIO, size: int) -> None:
-    """No more than there was: a file may grow faster than it is copied, for ever."""
+    """Copies a file up to the size that it had. A file may grow faster than it is copied."""
     while size > 0 and (chunk := source.read(min(size, _CHUNK))):
         target.write(chunk)
         size -= len(chunk)
 
 
 def _is_hole(status: os.stat_result) -> bool:
-    """Whether a file has holes that no disk could hold. Such a file is not synced: to copy it would take for ever."""
+    """True if a file has holes that no disk could hold. Such a file is not synced, because copying it would never
+    end.
+    """
     return status.st_size > MOST_SPARSE and status.st_blocks * 512 < status.st_size // 2
 
 
 def _unless_gone(error: OSError) -> None:
-    """A directory that cannot be read must not look like one whose files were deleted."""
+    """Raises an error unless the directory is gone. An unreadable directory must not look like one whose files were
+    deleted.
+    """
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         raise error

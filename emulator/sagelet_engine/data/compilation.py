@@ -1,4 +1,4 @@
-"""Whether a job asks to be compiled, and whether its hosts say that it was."""
+"""Whether a job asks to be compiled, and whether its hosts report that it was."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,21 +11,25 @@ from sagelet_engine.model.training import Compilation, TrainingJob
 
 #: In /opt/ml/output; written by images/runtime, compilation.py.
 FILE = "sagelet/compilation.json"
-#: Bytes; it holds a sentence.
+#: In bytes; the file holds a sentence.
 LIMIT = 64 * 1024
-#: Characters of a reason that a status message has room for.
+#: Characters of a reason that fit a status message.
 SHOWN = 300
 _TRUE = frozenset({"true", "1", "yes"})
 
 
 def asks_for_compiler(spec: TrainingSpec) -> bool:
-    """As images/runtime, compiler.py reads it; SDK v3's jobs may ask by their image alone."""
+    """True if the job asks for the compiler, as compiler.py in images/runtime decides it. SDK v3's jobs may ask by
+    their image alone.
+    """
     asked = sdk_v3.compiler_parameters(spec) if sdk_v3.has_driver(spec) else spec.hyperparameters
     return str(asked.get(sdk_v3.ENABLED, "")).strip().strip("\"'").strip().lower() in _TRUE
 
 
 def noticed(job: TrainingJob, directories: JobDirectories) -> TrainingJob:
-    """The job with what its hosts say of their compilation; a host that is not compiled outweighs those that are."""
+    """Returns the job with its hosts' reports of compilation. One host that is not compiled outweighs those that
+    are.
+    """
     if not asks_for_compiler(job.spec) or (job.compilation is not None and not job.compilation.compiled):
         return job
     said = [found for name in job.hosts if (found := read(directories.host(name))) is not None]
@@ -43,13 +47,13 @@ def noticed(job: TrainingJob, directories: JobDirectories) -> TrainingJob:
 
 
 def marking(compilation: Compilation) -> str:
-    """For a status message."""
+    """Returns the text for a status message."""
     reason = compilation.reason if len(compilation.reason) <= SHOWN else compilation.reason[: SHOWN - 1] + "…"
     return f"NOT COMPILED, training natively: {reason}"
 
 
 def read(host: HostDirectories) -> Compilation | None:
-    """What a host says, or None if it says nothing that can be understood. The host may put anything there."""
+    """Returns a host's report, or None if there is no readable one. The host may write anything there."""
     try:
         content: Any = nofollow.read_json(host.opt_ml, f"output/{FILE}", LIMIT)
         compiled, platform, reason = content["compiled"], content["platform"], content["reason"]

@@ -1,8 +1,8 @@
 """The files of /opt/ml/input/config, as real containers show them.
 
-The shapes were read in files that public jobs left behind (github.com/shiftan/simple_sagemaker, 2020, and later logs);
-what is only inferred says so. AWS writes some for its own agents in the container (`init-config`, `trainingjobconfig`,
-the debugger's), and scripts have come to read them.
+The shapes come from files that public jobs left behind (github.com/shiftan/simple_sagemaker, 2020, and later logs).
+Comments mark what is only inferred. AWS writes some for its own agents in the container (`init-config`,
+`trainingjobconfig`, the debugger's), and scripts have come to read them.
 """
 
 import json
@@ -17,7 +17,9 @@ from sagelet_engine.model.training import TrainingJob
 
 
 def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
-    """Writes every configuration file of a host. All are there even when empty: the toolkit dies without them."""
+    """Writes every configuration file of a host. All are written even if they are empty, because the toolkit fails
+    without them.
+    """
     files: JsonObject = {
         "hyperparameters": sdk_v3.hyperparameters(job),
         "inputdataconfig": _channels(job, host_name),
@@ -35,7 +37,7 @@ def write(job: TrainingJob, host_name: str, host: HostDirectories) -> None:
 
 
 def _channels(job: TrainingJob, host_name: str) -> dict[str, dict[str, str]]:
-    """The channels of this host. That one from a file system looks like one from S3 is inferred."""
+    """Returns the channels of this host. It is inferred that a channel from a file system looks like one from S3."""
     configs = {}
     for channel in job.spec.channels_for(host_name):
         configs[channel.name] = {
@@ -73,12 +75,12 @@ SPELLING = {
     "ShardedByS3Key": "SHARDED_BY_S3_KEY",
 }
 
-#: What AWS fills in for what the request leaves out.
+#: AWS's defaults for what the request leaves out.
 FLAGS = ("EnableInterContainerTrafficEncryption", "EnableNetworkIsolation", "EnableManagedSpotTraining")
 
 
 def init_config(job: TrainingJob, host_name: str) -> JsonObject:
-    """init-config.json: what the platform's downloader works from."""
+    """Returns init-config.json, the input of the platform's downloader."""
     checkpoint = job.spec.checkpoint
     return {
         "inputMode": job.spec.input_mode.upper(),
@@ -86,13 +88,13 @@ def init_config(job: TrainingJob, host_name: str) -> JsonObject:
         "checkpointChannel": None if checkpoint is None else _checkpoint_channel(checkpoint.url),
         "hostConfig": {"clusterSize": len(job.hosts), "hostNumber": job.hosts.index(host_name) + 1},
         "enableAdditionalPlatformLoggingForCustomer": False,
-        # That a restarted job counts on here is inferred.
+        # It is inferred that this counts the restarts of a job.
         "jobRunInfo": {"jobRunNumber": job.attempt},
     }
 
 
 def training_job_config(job: TrainingJob) -> JsonObject:
-    """trainingjobconfig.json: the request with its defaults, the enums of its channels spelled in upper case."""
+    """Returns trainingjobconfig.json: the request with its defaults. The enums of its channels are in upper case."""
     tags = [{"Key": key, "Value": value} for key, value in job.tags.items()]
     algorithm = job.request["AlgorithmSpecification"]
     config = {
@@ -108,9 +110,9 @@ def training_job_config(job: TrainingJob) -> JsonObject:
 
 
 def debugger_configs(job: TrainingJob) -> JsonObject:
-    """The files of Debugger, TensorBoard and Profiler: those that the request configures.
+    """Returns the files of Debugger, TensorBoard and Profiler that the request configures.
 
-    profilerconfig.json is inferred from debughookconfig.json; with DisableProfiler there is none.
+    profilerconfig.json is inferred from debughookconfig.json. With DisableProfiler there is none.
     """
     request = job.request
     files: JsonObject = {}
@@ -141,7 +143,7 @@ def _downloaded(channel: Channel) -> JsonObject:
 
 
 def _source(channel: Channel) -> JsonObject:
-    """One of the two sources, and null for the other. The names within fileSystemDataSource are inferred."""
+    """Returns one of the two sources, with null for the other. The names within fileSystemDataSource are inferred."""
     system = channel.file_system
     if system is not None:
         file_system = {
@@ -161,7 +163,7 @@ def _source(channel: Channel) -> JsonObject:
 
 
 def _checkpoint_channel(url: str) -> JsonObject:
-    """Always in the default place, even when LocalPath is another (seen so)."""
+    """Returns the channel of checkpoints. Its path is always the default, even if LocalPath is another (seen so)."""
     return {
         "name": "checkpoints",
         "channel": {

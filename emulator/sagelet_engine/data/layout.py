@@ -1,7 +1,7 @@
 """Directories of a job: `DATA/jobs/ACCOUNT/REGION/JOB_ID/algo-N/{opt-ml,run}`, and the directories in /opt/ml.
 
-They carry the job's id, not its name: a deleted job's name may be used again. A second attempt starts on new
-instances, so it has directories of its own in `JOB_ID/attempt-2`. What a warm pool keeps is no job's:
+They have the job's id, not its name, because a deleted job's name may be used again. A second attempt starts on new
+instances, so it has directories of its own in `JOB_ID/attempt-2`. What a warm pool keeps belongs to no job:
 `DATA/warm-pools/CLUSTER/algo-N`.
 """
 
@@ -13,42 +13,42 @@ from sagelet_engine.model.confinement import SCRATCH
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.runtime import WARM_POOL_CACHE
 
-#: What SageMaker creates in /opt/ml before the container starts (seen in real containers).
-#: /opt/ml/output/intermediate is not made: the toolkit takes its absence as the platform's consent to upload it.
+#: What SageMaker creates in /opt/ml before the container starts (seen in real containers). /opt/ml/output/intermediate
+#: is not made: if it is missing, the toolkit leaves its upload to the platform.
 OPT_ML = ("code", "input/config", "input/data", "model", "output/data", "output/metrics/sagemaker")
 
 
 def clusters_directory(data: Path) -> Path:
-    """Holds a directory for each warm pool."""
+    """Returns the directory that holds a directory for each warm pool."""
     return data / "warm-pools"
 
 
 def cluster_directory(data: Path, cluster: str) -> Path:
-    """What a warm pool keeps from job to job."""
+    """Returns the directory of what a warm pool keeps from job to job."""
     return clusters_directory(data) / cluster
 
 
 @dataclass(frozen=True)
 class HostDirectories:
-    """What one host has on the disk."""
+    """The directories of one host."""
 
     root: Path
-    #: The host's persistent cache, which a warm pool keeps, or None if the job has no warm pool.
+    #: The host's persistent cache, which a warm pool keeps. None if the job has no warm pool.
     cache: Path | None = None
 
     @cached_property
     def opt_ml(self) -> Path:
-        """Becomes /opt/ml."""
+        """The directory that becomes /opt/ml."""
         return self.root / "opt-ml"
 
     @property
     def run(self) -> Path:
-        """The runtime's own files."""
+        """The directory of the runtime's own files."""
         return self.root / "run"
 
     @property
     def scratch(self) -> Path:
-        """What a container writes outside of /opt/ml, as long as it is there."""
+        """The directory of what a container writes outside of /opt/ml, as long as the container exists."""
         return self.run / SCRATCH
 
     @property
@@ -72,7 +72,9 @@ class HostDirectories:
         return self.opt_ml / "output" / "failure"
 
     def behind_link(self, path: Path) -> bool:
-        """Whether something between /opt/ml and `path` is a symbolic link, which the container can point anywhere."""
+        """True if a part of the path from /opt/ml to `path` is a symbolic link, which the container can point
+        anywhere.
+        """
         within = len(path.parts) - len(self.opt_ml.parts) + 1
         return any(part.is_symlink() for part in (path, *path.parents)[:within])
 
@@ -88,14 +90,14 @@ class HostDirectories:
 @dataclass(frozen=True)
 class JobDirectories:
     root: Path
-    #: The directory of the warm pool that the job's hosts are, or become.
+    #: The directory of the warm pool that the job's hosts run in, or will become.
     caches: Path | None = None
-    #: The job's own directory, which its attempts share, or None if it is `root`.
+    #: The job's own directory, which its attempts share. None if it is `root`.
     job_root: Path | None = None
 
     @classmethod
     def of(cls, data: Path, job: Job) -> "JobDirectories":
-        """Those of the attempt under way."""
+        """Returns the directories of the present attempt."""
         root = data / "jobs" / job.key.account / job.key.region / job.id
         caches = None if job.cluster is None else cluster_directory(data, job.cluster)
         return cls(root if job.attempt == 1 else root / f"attempt-{job.attempt}", caches, root)
@@ -105,15 +107,15 @@ class JobDirectories:
 
     @property
     def report(self) -> Path:
-        """Holds the compile report and nothing else: what sagelet adds to the job's output."""
+        """The directory that holds only the compile report, sagelet's addition to the job's output."""
         return (self.job_root or self.root) / "report"
 
     @property
     def report_scratch(self) -> Path:
-        """Becomes the compile report."""
+        """The directory in which the compile report is made."""
         return (self.job_root or self.root) / "report.new"
 
     @property
     def work(self) -> Path:
-        """Scratch space of the server for this job: archives before their upload."""
+        """The server's scratch space for this job: archives before their upload."""
         return self.root / "work"

@@ -1,4 +1,4 @@
-"""Removes a job's directory, whatever its script left there."""
+"""Removes a job's directory, whatever its script left in it."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ from sagelet_engine.model.job import Job
 
 
 class DirectoryStays(SageletError):
-    """Something in a job's directory cannot be deleted; the message names it."""
+    """Something in a job's directory cannot be deleted. The message names it."""
 
 
 def remove_job(data: Path, job: Job) -> None:
@@ -20,7 +20,7 @@ def remove_job(data: Path, job: Job) -> None:
 
 
 def remove(path: Path) -> None:
-    """Deletes a directory or whatever else is there. Raises DirectoryStays."""
+    """Deletes a directory or anything else at this path. Raises DirectoryStays."""
     if path.is_dir() and not path.is_symlink():
         remove_tree(path)
         return
@@ -31,13 +31,13 @@ def remove(path: Path) -> None:
 
 
 def remove_empty(path: Path) -> None:
-    """Deletes a directory, if it is there and nothing is in it."""
+    """Deletes a directory if it exists and is empty."""
     if path.is_dir() and not any(path.iterdir()):
         remove(path)
 
 
 def bytes_below(path: Path) -> int:
-    """What a file or a directory takes on the disk, as `du` counts; what has gone meanwhile is nothing."""
+    """Returns the bytes that a file or a directory takes on the disk, as `du` counts them. Vanished files count 0."""
     try:
         own = path.lstat()
     except OSError:
@@ -46,7 +46,7 @@ def bytes_below(path: Path) -> int:
 
 
 def remove_tree(root: Path) -> None:
-    """Deletes a directory, if it is there, even one without the right to write. Raises DirectoryStays."""
+    """Deletes a directory if it exists, even one without the right to write. Raises DirectoryStays."""
     if not root.is_dir() or root.is_symlink():
         return
     try:
@@ -60,10 +60,10 @@ def remove_tree(root: Path) -> None:
 
 
 def _empty(root: Path) -> None:
-    """Deletes all that is in a directory; no link is followed.
+    """Deletes all that is in a directory. No link is followed.
 
-    A script makes directories in one another to any depth, where no path reaches and no function that calls itself. So
-    each directory is taken up to the top, is emptied there, and goes.
+    A script may nest directories deeper than any path or recursive function can reach. So each directory is moved up to
+    the top, emptied there, and removed.
     """
     top = _opened(str(root), None)
     try:
@@ -88,7 +88,7 @@ def _empty(root: Path) -> None:
 
 
 def _emptied(directory: int) -> list[str]:
-    """Deletes what is no directory; returns the names of those."""
+    """Deletes everything that is not a directory, and returns the names of the directories."""
     with os.scandir(directory) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in found:
@@ -103,7 +103,7 @@ def _opened(name: str, within: int | None) -> int:
 
 
 def _unlock(name: str, within: int | None) -> None:
-    """Gives the owner all rights to a directory: what is in it is deleted, or moved, by writing to it."""
+    """Gives the owner all rights to a directory, because deleting or moving its entries writes to it."""
     mode = os.stat(name, dir_fd=within, follow_symlinks=False).st_mode
     if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
         os.chmod(name, stat.S_IMODE(mode) | stat.S_IRWXU, dir_fd=within)

@@ -1,6 +1,6 @@
-"""Jobs of the SageMaker SDK v3, whose driver takes the place of AWS's toolkit.
+"""Jobs of the SageMaker SDK v3, whose driver replaces AWS's toolkit.
 
-The toolkit would have read the hyperparameters of the Training Compiler; the driver makes command line flags of them,
+The toolkit would have read the hyperparameters of the Training Compiler; the driver turns them into command line flags,
 which a strict argparse refuses. So they are hidden from the driver and reach `sagelet_runtime.command` instead, which
 prepares what the toolkit would have prepared and then runs the driver.
 """
@@ -16,25 +16,25 @@ from sagelet_engine.model.training import TrainingJob
 #: The channel that ModelTrainer puts its driver into.
 DRIVER_CHANNEL = "sm_drivers"
 ENABLED = "sagemaker_training_compiler_enabled"
-#: Read by the Training Compiler of our training image (images/runtime, compiler.py).
+#: The Training Compiler of the training image reads these (images/runtime, compiler.py).
 COMPILER_KEYS = (ENABLED, "sagemaker_training_compiler_debug_mode", "sagemaker_pytorch_xla_multi_worker_enabled")
-#: Carries them to `sagelet_runtime.command`, as JSON.
+#: The variable that brings them to `sagelet_runtime.command`, as JSON.
 VARIABLE = "SAGELET_COMPILER_PARAMETERS"
 COMMAND = ("python3", "-m", "sagelet_runtime.command")
 
 
 def has_driver(spec: TrainingSpec) -> bool:
-    """Whether SDK v3's driver is the entry point."""
+    """True if SDK v3's driver is the entry point."""
     return bool(spec.entrypoint) and any(channel.name == DRIVER_CHANNEL for channel in spec.channels)
 
 
 def is_driven(job: TrainingJob) -> bool:
-    """Whether the driver runs in an image that has our runtime; not known before the image is."""
+    """True if the driver runs in an image that has sagelet_runtime. Known only once the image is."""
     return has_driver(job.spec) and is_training_image(job.image)
 
 
 def entrypoint(job: TrainingJob) -> tuple[str, ...]:
-    """The job's ContainerEntrypoint, run by `sagelet_runtime.command` if need be."""
+    """Returns the job's ContainerEntrypoint, run by `sagelet_runtime.command` if necessary."""
     asked = job.spec.entrypoint
     return (*COMMAND, *asked) if is_driven(job) else asked
 
@@ -44,7 +44,7 @@ def environment(job: TrainingJob) -> dict[str, str]:
 
 
 def hyperparameters(job: TrainingJob) -> Mapping[str, str]:
-    """What the container finds in hyperparameters.json."""
+    """Returns what the container finds in hyperparameters.json."""
     asked = job.spec.hyperparameters
     if not is_driven(job):
         return asked
@@ -52,9 +52,10 @@ def hyperparameters(job: TrainingJob) -> Mapping[str, str]:
 
 
 def compiler_parameters(spec: TrainingSpec) -> dict[str, str]:
-    """From the hyperparameters, else from Environment, where their names are in capitals.
+    """Returns the compiler's parameters from the hyperparameters, otherwise from Environment, where their names are in
+    capitals.
 
-    Where neither says anything an image of the Training Compiler compiles: there is no other reason to name it.
+    If neither has any, an image of the Training Compiler compiles: there is no other reason to name it.
     """
     asked = {name.lower(): value for name, value in spec.environment.items() if name.isupper()}
     asked |= spec.hyperparameters

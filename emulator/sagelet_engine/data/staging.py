@@ -21,7 +21,7 @@ from sagelet_engine.model.training import TrainingJob
 
 
 class Stager:
-    """Stages one job's inputs. Every method may be repeated: it starts from an empty directory."""
+    """Stages one job's inputs. Every method may be repeated: it starts with an empty directory."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class Stager:
         self._objects = objects
         self._job = job
         self._file_systems = file_systems
-        #: Whether the runtime keeps the training code from writing to FastFile channels.
+        #: True if the runtime keeps the training code from writing to FastFile channels.
         self._protected = protected
         self._job_objects = job_objects or JobObjects(objects, job)
 
     def stage(self, host: HostDirectories) -> None:
-        """Downloads all that the host finds in /opt/ml. Raises ClientFault when an input is not there."""
+        """Downloads everything that the host finds in /opt/ml. Raises ClientFault if an input is missing."""
         with suppress(DirectoryStays):
             remove_tree(host.opt_ml)
         host.create()
@@ -54,7 +54,7 @@ class Stager:
     def _channel(self, channel: Channel, name: str, host: HostDirectories) -> None:
         if channel.file_system is not None:
             directory_of(channel.file_system, self._file_systems)
-            # Where the runtime mounts the directory; nothing is copied.
+            # The runtime mounts the directory there. Nothing is copied.
             (host.channels / channel.name).mkdir()
         elif channel.mode is not InputMode.PIPE:
             hosts = self._job.spec.receivers(channel)
@@ -70,10 +70,10 @@ class Stager:
         file_mode.write_manifest(host.channels, "checkpoints", Listing(uri.key, found))
 
     def _source(self, code: Path) -> None:
-        """The source archive, unpacked: the toolkit takes a filled code directory as it is.
+        """Unpacks the source archive. The toolkit takes a filled code directory as it is.
 
-        So a job that trains needs its endpoint no more, and a server may die and come back meanwhile. An archive that
-        is not there or not sound is left to the toolkit, which complains as on AWS, unless it could not reach S3.
+        So a training job does not need its endpoint any more, and a server may die and come back meanwhile. A missing
+        or damaged archive is left to the toolkit, which complains as on AWS, unless it could not reach S3.
         """
         submitted = self._job.spec.source
         if not submitted.startswith("s3://"):
@@ -102,19 +102,19 @@ class Stager:
             archive.unlink(missing_ok=True)
 
     def _most_source(self, place: Path) -> int:
-        """Bytes that the source may take: of the volume, and of the disk without its reserve."""
+        """Returns the bytes that the source may take: those of the volume, and of the disk without its reserve."""
         left = room(place).for_jobs
         volume = self._job.spec.volume_gib * GIB
         return min(volume, left) if volume else left
 
 
 def checkpoint_directory(host: HostDirectories, checkpoint: CheckpointSpec) -> Path:
-    """CheckpointConfig.LocalPath on this side of the mount. Raises ClientFault."""
+    """Returns CheckpointConfig.LocalPath on this side of the mount. Raises ClientFault."""
     return host.opt_ml.joinpath(*check_checkpoint_path(checkpoint))
 
 
 def check_checkpoint_path(checkpoint: CheckpointSpec) -> tuple[str, ...]:
-    """The parts of CheckpointConfig.LocalPath below /opt/ml. Raises ClientFault for a path elsewhere."""
+    """Returns the parts of CheckpointConfig.LocalPath below /opt/ml. Raises ClientFault for a path elsewhere."""
     local = checkpoint.local_path
     parts = PurePosixPath(local).parts
     if parts[:3] != ("/", "opt", "ml") or len(parts) == 3 or ".." in parts or "\0" in local:

@@ -1,4 +1,4 @@
-"""What the doctor looks at: the report of a job, its scripts, its request, how it ended or what it does now. Pure."""
+"""What the doctor looks at: a job's report, scripts, request, and its end or present progress. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ class Setup:
 
     #: By instance group: type and number of hosts.
     instances: tuple[tuple[str, int], ...] = ()
-    #: The user's own; values as text, without the quotes that the SDK puts around them.
+    #: The user's own hyperparameters. Values are text, without the quotes that the SDK puts around them.
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
-    #: Whether the job asks for the compiler, and for its debug mode.
+    #: True if the job asks for the compiler, and for its debug mode.
     compiled: bool = True
     debug: bool = False
     #: SageMaker Debugger's hook, and its profiler.
@@ -46,9 +46,9 @@ class Progress:
 
     #: InProgress, Stopping, Completed, Failed, Stopped.
     status: str = "Completed"
-    #: Since the last line or figure of any host, or None if the job does not train.
+    #: Seconds since the last line or figure of any host. None if the job does not train.
     silent_seconds: float | None = None
-    #: For how long a worker has been compiling one program, or 0 if none does.
+    #: Seconds for which a worker has been compiling one program. 0 if none does.
     compiling_seconds: float = 0.0
     #: True if the kernel killed a process of a host for memory.
     out_of_memory: bool = False

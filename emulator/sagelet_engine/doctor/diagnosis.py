@@ -1,4 +1,4 @@
-"""From a case to findings. Pure."""
+"""Makes findings from a case. Pure."""
 
 import logging
 
@@ -11,10 +11,10 @@ _ORDER = list(Severity)
 
 
 def diagnose(case: Case, rules: tuple[Rule, ...] = RULES) -> tuple[Finding, ...]:
-    """Returns what the rules find: the worst first, and within one severity what costs most.
+    """Returns the findings of the rules: the worst first, and within one severity the most expensive first.
 
-    Rules of last resort are asked in their order, and only until one error is found. A rule that fails is a bug of
-    sagelet and must not fail a job. It is logged and left out.
+    Rules of last resort run in their order, and only until one error is found. A rule that fails is a bug of sagelet
+    and must not fail a job. It is logged and left out.
     """
     found: list[Finding] = []
     for rule in sorted(rules, key=lambda rule: rule.last_resort):

@@ -1,4 +1,4 @@
-"""What the doctor says: rules, and the findings that they make."""
+"""What the doctor says: rules and their findings."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ GUIDE = "https://docs.aws.amazon.com/sagemaker/latest/dg"
 
 
 class Section(str, Enum):
-    """Where it is said: in AWS's developer guide, with few exceptions."""
+    """Where the advice is given: in AWS's developer guide, with few exceptions."""
 
     BEST_PRACTICES = f"{GUIDE}/training-compiler-tips-pitfalls.html#training-compiler-tips-pitfalls-best-practices"
     PERFORMANCE = (
@@ -33,7 +33,7 @@ class Section(str, Enum):
     HUB = "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables#hfendpoint"
 
 
-#: What AWS calls the sections.
+#: AWS's titles of the sections.
 TITLES = {
     Section.BEST_PRACTICES: "Training Compiler Best Practices and Considerations: Best Practices",
     Section.PERFORMANCE: (
@@ -58,9 +58,9 @@ TITLES = {
 class Severity(str, Enum):
     """Severities, in the order in which findings are shown."""
 
-    #: The job failed of it, would stall on AWS, or its result is wrong.
+    #: The job failed because of it, would stall on AWS, or its result is wrong.
     ERROR = "error"
-    #: Costs a share of the training that is worth a change.
+    #: It costs a share of the training that is worth a change.
     WARNING = "warning"
     #: Good to know.
     INFO = "info"
@@ -68,7 +68,7 @@ class Severity(str, Enum):
 
 @dataclass(frozen=True)
 class Seen:
-    """One thing that a rule has seen in a case."""
+    """One observation of a rule in a case."""
 
     severity: Severity
     #: Figures, for people: one or two sentences.
@@ -76,7 +76,7 @@ class Seen:
     place: Place | None = None
     #: How often it happened.
     count: int | None = None
-    #: Estimate of what it cost so far, or None if it is not known. Orders the findings of one severity.
+    #: Estimate of what it has cost so far. None if it is not known. Orders the findings of one severity.
     cost_seconds: float | None = None
     #: Replaces the rule's own `instead` if the case allows a more specific text.
     instead: str | None = None
@@ -84,7 +84,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A number that a rule compares with, and why it is that number."""
+    """A number that a rule compares with, and the reason for that number."""
 
     value: float
     #: What is compared, and in which unit.
@@ -94,10 +94,10 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that AWS's documents advise, and how to see that a job does otherwise."""
+    """One piece of advice in AWS's documents, and how to see that a job does not follow it."""
 
     name: str
-    #: Why it costs.
+    #: Why it costs time.
     why: str
     #: What to write instead.
     instead: str
@@ -110,7 +110,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule has seen, with all that a reader needs."""
+    """What a rule has seen, with everything that a reader needs."""
 
     rule: Rule
     seen: Seen

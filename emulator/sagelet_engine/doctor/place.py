@@ -1,4 +1,4 @@
-"""Where in a user's source something is."""
+"""A place in a user's source."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The user's scripts from the directories that a job's hosts found them in."""
+"""Reads the user's scripts from the directories of a job's hosts."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from sagelet_engine.base import nofollow
 from sagelet_engine.doctor.sources import Sources
 
-#: The most files that are read. A source directory may hold a whole repository, or data.
+#: The most files that are read, because a source directory may hold a whole repository, or data.
 MOST_FILES = 300
 MOST_BYTES = 4 * 1024**2
 LARGEST_FILE = 512 * 1024
@@ -41,7 +41,7 @@ def _files(root: Path, inner: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _read(name: str, directory: int) -> bytes | None:
-    """Returns the content, or None if it is no ordinary file, is too large, or is gone."""
+    """Returns the content, or None if it is not an ordinary file, is too large, or is gone."""
     try:
         with nofollow.open_at(directory, name) as file:
             data = file.read(LARGEST_FILE + 1)

@@ -52,7 +52,7 @@ class Script:
         return max(covering, key=lambda entry: len(entry[1]), default=None)
 
     def in_loop(self, line: int) -> bool:
-        """Whether the line is in the body of a loop of its own function."""
+        """True if the line is in the body of a loop of its own function."""
         found = self.statement(line)
         if found is None:
             return False
@@ -74,14 +74,16 @@ class Sources:
         return bool(self._scripts)
 
     def same_as(self, other: "Sources") -> bool:
-        """Whether both have the same files with the same texts."""
+        """True if both have the same files with the same texts."""
         return {one.path: one.text for one in self} == {one.path: one.text for one in other}
 
     def __iter__(self) -> Iterator[Script]:
         return iter(self._scripts.values())
 
     def find(self, file: str) -> Script | None:
-        """By path, or by the end of a path when only one script has it: reports know less of the directory."""
+        """Returns a script by its path, or by the end of a path if only one script has it. Reports may lack a part of
+        the path.
+        """
         if file in self._scripts:
             return self._scripts[file]
         wanted = PurePosixPath(file)
@@ -94,18 +96,20 @@ class Sources:
         return alike[0] if len(alike) == 1 else None
 
     def quoted(self, place: Place | None) -> str:
-        """The line of a place as code, without its comment, to be put behind a sentence; empty when it is not known."""
+        """Returns the line of a place as code, without its comment, to be appended to a sentence. Empty if it is
+        unknown.
+        """
         script = self.find(place.file) if place else None
         text = script.line(place.line).partition("  # ")[0] if script and place else ""
         return f" (`{text if len(text) <= 80 else text[:77] + '...'}`)" if text else ""
 
     def imports(self, *packages: str) -> bool:
-        """Whether any script imports one of the packages, or something of it."""
+        """True if any script imports one of the packages, or something from it."""
         nodes = (node for script in self for node in ast.walk(script.tree))
         return any(name.partition(".")[0] in packages for node in nodes for name in _imported(node))
 
     def calls(self, *names: str) -> Iterator[tuple[Script, ast.Call]]:
-        """Calls of functions, methods or classes by the last part of their name, by place."""
+        """Yields calls of functions, methods or classes by the last part of their name, in order of their places."""
         for script in self:
             found = [call for call in script.calls() if called(call) in names]
             for call in sorted(found, key=lambda call: (call.lineno, call.col_offset)):

@@ -1,12 +1,12 @@
-"""Findings as lines for a job's log. From JSON, as findings are kept."""
+"""Formats findings as lines for a job's log. It takes them as JSON, because they are stored so."""
 
 from collections.abc import Iterator, Sequence
 
 from sagelet_engine.telemetry.compiler.report import KeptFinding
 
-#: Begins each line, so that it is not taken for the script's.
+#: The beginning of each line, so that it is not taken for the script's.
 PREFIX = "sagelet doctor: "
-#: Findings that a log shows; `sagelet doctor JOB` has them all.
+#: The number of findings that a log shows. `sagelet doctor JOB` shows all.
 MOST = 10
 
 

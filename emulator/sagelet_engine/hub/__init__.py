@@ -1,1 +1,1 @@
-"""An offline hub: repositories of models, data sets and metrics, as the Hugging Face Hub has them."""
+"""An offline hub: repositories of models, data sets and metrics in the form of the Hugging Face Hub."""

@@ -1,4 +1,5 @@
-"""Who may read the hub. A part of HF_ENDPOINT's path shows it, since clients of all years send that with each request.
+"""Who may read the hub. A part of HF_ENDPOINT's path identifies the reader, because clients of all years send it with
+each request.
 
 A job's part is derived from the data directory's key pair and the job's id, as its credentials are, and ends with it.
 """
@@ -8,30 +9,30 @@ import re
 
 from sagelet_engine.base.keys import KeyPair
 
-#: Where the hub is, on the server.
+#: The hub's path on the server.
 PATH = "/_sagelet/hub"
-#: Begins a reader's part of the path; no repository's name does.
+#: The beginning of a reader's part of the path. No repository's name begins with it.
 MARK = "~"
-#: The owner's reader: where signatures are checked, that is who runs programs by `sagelet run --hub`.
+#: The owner's reader. Where signatures are checked, programs under `sagelet run --hub` use it.
 OWNER = "owner"
-#: `datasets` would tell a bucket of AWS's of each data set that is loaded, wherever it came from.
+#: `datasets` would report each loaded data set to a bucket of AWS, wherever the data set came from.
 HERE_ALONE = {"HF_UPDATE_DOWNLOAD_COUNTS": "0"}
 _LENGTH = 32
 _READER = re.compile(rf"{MARK}([^/]*)\.[A-Za-z0-9=_-]{{{_LENGTH}}}")
 
 
 def reader(keys: KeyPair, job_id: str) -> str:
-    """The part of the path that shows a job."""
+    """Returns the part of the path that identifies a job."""
     return f"{MARK}{job_id}.{_seal(keys, job_id)}"
 
 
 def without_reader(path: str) -> str:
-    """A path for a log: who reads is seen, and what proves it is not."""
+    """Returns a path for a log: it names the reader without the part that proves it."""
     return _READER.sub(rf"{MARK}\1.***", path)
 
 
 def job_of(keys: KeyPair, part: str) -> str | None:
-    """The job's id, or OWNER, or None if this data directory made no such part."""
+    """Returns the job's id, or OWNER. None if this data directory did not make the part."""
     job_id, _, seal = part.removeprefix(MARK).rpartition(".")
     genuine = hmac.compare_digest(seal.encode("utf-8", "replace"), _seal(keys, job_id).encode())
     return job_id if genuine else None

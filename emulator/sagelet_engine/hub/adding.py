@@ -12,17 +12,17 @@ from sagelet_engine.hub.sources import Source, SourceFile, UnfitSource, refuse_p
 from sagelet_engine.hub.store import Draft, HubStore, paths_overlap
 
 CARD = "README.md"
-#: What `datasets` reads without a script.
+#: File types that `datasets` reads without a script.
 _DATA = frozenset({".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".txt"})
-#: Directories that `datasets` takes for a split, or for the place where all splits are.
+#: Directory names that `datasets` takes for a split, or for the parent of all splits.
 _SPLITS = frozenset({"data", "train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval"})
-#: How the files of a split are called, in the order in which `datasets` looks.
+#: Names for the files of a split, in the order in which `datasets` looks for them.
 _SPLIT_NAMES = (
     ("train", ("train", "training")),
     ("validation", ("validation", "valid", "dev", "val")),
     ("test", ("test", "testing", "eval", "evaluation")),
 )
-#: `validation_matched-00000-of-00001.parquet`: as `datasets` itself names the files of a split.
+#: `validation_matched-00000-of-00001.parquet`: how `datasets` itself names the files of a split.
 _SPLIT = re.compile(r"((?:train|validation|test)(?:_\w+)?)(?:-\d+-of-\d+)?\.\w+", re.ASCII)
 
 
@@ -31,7 +31,7 @@ class Added:
     commit: Commit
     files: int
     bytes: int
-    #: Configurations that a card was made for.
+    #: Configurations for which a card was made.
     configurations: Sequence[str]
 
 
@@ -44,7 +44,7 @@ def add(
     now_ms: int,
     seen: Callable[[str, int], None] = lambda *_: None,
 ) -> Added:
-    """Calls `seen` with each file's path and the bytes that were read of it.
+    """Adds a revision. Calls `seen` with each file's path and the bytes that were read of it.
 
     Raises UnfitName, UnfitSource, DamagedRepository, DiskFull, OSError.
     """
@@ -72,8 +72,10 @@ def _take(draft: Draft, source: Source, file: SourceFile, seen: Callable[[str, i
 
 
 def _make_card(draft: Draft) -> Sequence[str]:
-    """A data set whose directories are configurations gets the card that says so: `glue/sst2/train.csv` is loaded by
-    `load_dataset("glue", "sst2")`. One that brings a card, or a script, is left as it is.
+    """Makes a card for a data set whose directories are configurations.
+
+    With it, `load_dataset("glue", "sst2")` loads `glue/sst2/train.csv`. A data set with a card or a script of its own
+    stays as it is.
     """
     names = [PurePosixPath(path) for path in draft.files]
     if CARD in draft.files or any(len(name.parts) == 1 and name.suffix == ".py" for name in names):
@@ -97,7 +99,7 @@ def card(configurations: Sequence[tuple[str, Sequence[PurePosixPath]]]) -> str:
 
 
 def _splits(files: Sequence[PurePosixPath]) -> list[tuple[str, list[PurePosixPath]]]:
-    """By the names that `datasets` goes by; what has none of them is for training."""
+    """Returns the splits, by the names that `datasets` uses. Files without such a name are for training."""
     found: dict[str, list[PurePosixPath]] = {}
     for path in files:
         found.setdefault(_split_of(path), []).append(path)
@@ -117,5 +119,5 @@ def _words(part: str) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """As YAML takes any text."""
+    """Returns the text quoted for YAML."""
     return "'" + text.replace("'", "''") + "'"

@@ -82,7 +82,7 @@ _MOVED = {
 
 
 def names_of(kind: Kind, repository: str) -> Iterator[str]:
-    """The name itself, and the other that the Hub has for the same."""
+    """Yields the name itself, and the other name that the Hub has for the same repository."""
     yield repository
     organisation, separator, name = repository.rpartition("/")
     moved = _MOVED[kind].get(name)
@@ -93,6 +93,6 @@ def names_of(kind: Kind, repository: str) -> Iterator[str]:
 
 
 def newest_name(kind: Kind, repository: str) -> str:
-    """As the Hub itself calls it today."""
+    """Returns the Hub's present name of a repository."""
     organisation = _MOVED[kind].get(repository)
     return repository if organisation is None else f"{organisation}/{repository}"

@@ -1,4 +1,4 @@
-"""What the hub knows of a repository, and how that is written down."""
+"""What the hub knows of a repository, and the format in which it is stored."""
 
 import hashlib
 import json
@@ -13,9 +13,9 @@ from sagelet_engine.hub.names import COMMIT, MAIN, Kind, is_path, is_repository_
 FORMAT = 1
 #: The end of the year 9999.
 _LATEST_MS = 253_402_300_799_999
-#: From this size on the Hub keeps a file in its large file storage, and names it by its SHA-256.
+#: From this size on, the Hub keeps a file in its large file storage, and names it by its SHA-256.
 LARGE = 10 * 1024 * 1024
-#: So it does with files that are called so (the `.gitattributes` of a new repository there).
+#: The Hub does the same with files of these names (the `.gitattributes` of a new repository there).
 _LARGE_NAMES = re.compile(
     r".*\.(7z|arrow|bin|bz2|ckpt|ftz|gz|h5|joblib|mlmodel|model|msgpack|npy|npz|onnx|ot|parquet|pb|pickle|pkl|pt|pth"
     r"|rar|safetensors|tar|tflite|tgz|wasm|xz|zip|zst)"
@@ -24,7 +24,7 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 
 class DamagedRepository(SageletError):
-    """What the hub has written of a repository, or a file of one, is not what it wrote."""
+    """The hub's record of a repository, or a file of one, is not what the hub wrote."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class HubFile:
 
     #: Bytes.
     size: int
-    #: Hexadecimal, and what the file is called in the data directory.
+    #: In hexadecimal. It is also the file's name in the data directory.
     sha256: str
     #: Git's name of a blob with this content.
     blob: str
@@ -53,38 +53,38 @@ class Commit:
 class Repository:
     kind: Kind
     id: str
-    #: Names of revisions and the commits that they lead to; MAIN need not be among them.
+    #: Names of revisions and their commits. MAIN need not be among them.
     refs: Mapping[str, str]
     commits: Mapping[str, Commit]
 
     def commit(self, revision: str) -> Commit | None:
-        """By a name or a commit's number."""
+        """Returns a commit by the name of a revision or by its number."""
         return self.commits.get(self.refs.get(revision, revision))
 
     @property
     def newest(self) -> Commit:
-        """What MAIN leads to; of a repository without one, the last that came."""
+        """Returns MAIN's commit. Without MAIN, the commit that was added last."""
         return self.commit(MAIN) or max(self.commits.values(), key=lambda one: one.created_ms)
 
     @property
     def size(self) -> int:
-        """Bytes of all revisions; files that several have count once."""
+        """Returns the bytes of all revisions. A file that several revisions have counts once."""
         return sum({file.sha256: file.size for one in self.commits.values() for file in one.files.values()}.values())
 
 
 def files_of(repositories: Iterable[Repository]) -> list[HubFile]:
-    """The files of all revisions, each once."""
+    """Returns the files of all revisions, each once."""
     found = [file for one in repositories for commit in one.commits.values() for file in commit.files.values()]
     return list({file.sha256: file for file in found}.values())
 
 
 def is_large(path: str, file: HubFile) -> bool:
-    """Whether the Hub would keep it in its large file storage."""
+    """True if the Hub would keep the file in its large file storage."""
     return file.size >= LARGE or _LARGE_NAMES.fullmatch(path) is not None
 
 
 def etag(path: str, file: HubFile) -> str:
-    """As the Hub has it: what large file storage, or git, calls the content."""
+    """Returns the Hub's ETag: the name of the content in large file storage, or in git."""
     return file.sha256 if is_large(path, file) else file.blob
 
 
@@ -113,7 +113,9 @@ def encoded(repository: Repository) -> bytes:
 
 
 def decoded(data: bytes) -> Repository:
-    """Raises DamagedRepository. What an import brought is looked at as closely as anything from outside."""
+    """Returns a repository. Raises DamagedRepository. A record may come from an import, so it is checked like any
+    input.
+    """
     try:
         found = json.loads(data)
         if found["format"] != FORMAT:

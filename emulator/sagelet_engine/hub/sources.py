@@ -1,8 +1,8 @@
-"""What a repository's files come from: a directory of this machine, or a prefix of a bucket.
+"""The sources of a repository's files: a directory of this machine, or a prefix of a bucket.
 
-A directory is its owner's, who may have put links into it: huggingface_hub's cache is made of them. They are followed
-as far as they lead to something of the same directory, or of the same repository in that cache; any other is refused,
-since the file behind it would be shown to every job.
+A directory may contain links: huggingface_hub's cache consists of them. A link is followed if it leads into the same
+directory, or into the same repository of that cache. Any other link is refused, because every job could read the file
+behind it.
 """
 
 import os
@@ -21,20 +21,20 @@ from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.job_objects import JobObjectStore
 from sagelet_engine.s3.store import S3Store
 
-#: What tools keep beside a repository's files.
+#: Files that tools keep beside a repository's files.
 LEFT_OUT = frozenset({".git", ".cache", ".locks", "__pycache__", ".ipynb_checkpoints", ".DS_Store"})
-#: How a file begins that git put in the place of a large one.
+#: The beginning of a file that git put in the place of a large one.
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _LONGEST_POINTER = 1024
 
 
 class UnfitSource(SageletError):
-    """There is something that cannot be added, or nothing to add."""
+    """The source has something that cannot be added, or nothing to add."""
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    #: In the repository.
+    #: The path in the repository.
     path: str
     #: Bytes.
     size: int
@@ -42,15 +42,15 @@ class SourceFile:
 
 class Source(Protocol):
     def files(self) -> Iterator[SourceFile]:
-        """In order. Raises UnfitSource, OSError."""
+        """Yields the files in order. Raises UnfitSource, OSError."""
         ...
 
     def open(self, file: SourceFile) -> BinaryIO:
-        """Raises UnfitSource, OSError."""
+        """Opens a file. Raises UnfitSource, OSError."""
         ...
 
     def holds(self, directory: Path) -> bool:
-        """Whether a directory of this machine is among the files."""
+        """True if a directory of this machine is among the files."""
         ...
 
 
@@ -58,7 +58,7 @@ class Folder:
     """A directory, or a repository of huggingface_hub's cache (`models--ORGANISATION--NAME`)."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises UnfitSource."""
+        """Raises UnfitSource if the directory cannot be a source."""
         self._root, self._above = _cached(directory.resolve())
 
     def files(self) -> Iterator[SourceFile]:
@@ -87,7 +87,7 @@ class Folder:
                 raise UnfitSource(f"{self._root.joinpath(*parts)} is no file: take it out of the directory")
 
     def _entries(self, above: tuple[str, ...]) -> list[tuple[tuple[str, ...], int]]:
-        """The entries of a directory, the last first."""
+        """Returns the entries of a directory, the last first."""
         with nofollow.directory(self._root, above, listing=True) as opened:
             names = sorted({*os.listdir(opened)} - LEFT_OUT, reverse=True)
             return [((*above, name), os.lstat(name, dir_fd=opened).st_mode) for name in names]
@@ -120,10 +120,10 @@ class Folder:
 
 
 class Bucket:
-    """The objects under a prefix of a bucket of the data directory's."""
+    """The objects under a prefix, in a bucket of the data directory."""
 
     def __init__(self, store: S3Store, uri: S3Uri) -> None:
-        """Raises NoSuchBucket."""
+        """Raises NoSuchBucket if the bucket does not exist."""
         self._store, self._bucket = store, store.catalog.bucket(uri.bucket)
         self._prefix = f"{uri.key.rstrip('/')}/" if uri.key.strip("/") else ""
 
@@ -131,7 +131,7 @@ class Bucket:
         bucket = self._bucket
         for stored in JobObjectStore(self._store).list(bucket.account, bucket.region, bucket.name, self._prefix):
             path = stored.key.removeprefix(self._prefix)
-            # A key that ends with a slash is how consoles show a directory.
+            # Consoles show a directory by a key that ends with a slash.
             if path and not path.endswith("/") and not {*path.split("/")} & LEFT_OUT:
                 yield SourceFile(path, stored.size)
 
@@ -143,14 +143,16 @@ class Bucket:
 
 
 def refuse_pointer(file: SourceFile, data: BinaryIO) -> None:
-    """Raises UnfitSource for what `git clone` leaves where git-lfs is not installed. Leaves `data` at its beginning."""
+    """Raises UnfitSource for a pointer that `git clone` leaves without git-lfs. Leaves `data` at its beginning."""
     if file.size <= _LONGEST_POINTER and data.read(len(_POINTER)) == _POINTER:
         raise UnfitSource(f"{file.path} is not the file but git's pointer to it: run `git lfs pull` there first")
     data.seek(0)
 
 
 def named_by_cache(directory: Path) -> tuple[Kind, str] | None:
-    """What huggingface_hub's cache holds in a directory, or None if it is not a directory of that cache."""
+    """Returns the kind and name of the repository in a directory of huggingface_hub's cache. None if it is not in such
+    a cache.
+    """
     resolved = directory.resolve()
     for place in (resolved, resolved.parent.parent):
         kind, separator, rest = place.name.partition("--")
@@ -160,7 +162,7 @@ def named_by_cache(directory: Path) -> tuple[Kind, str] | None:
 
 
 def _cached(directory: Path) -> tuple[Path, Path]:
-    """The directory with a repository's files, and the directory that its links may lead to."""
+    """Returns the directory with a repository's files, and the directory that its links may lead to."""
     if COMMIT.fullmatch(directory.name) and directory.parent.name == "snapshots":
         return directory, directory.parent.parent
     snapshots = directory / "snapshots"

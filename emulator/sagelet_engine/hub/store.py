@@ -1,13 +1,13 @@
 """The repositories of a data directory.
 
-DATA/hub/repositories/KIND/ID.json   what the hub knows of one (records.py), replaced whole by a rename; the slash of an
-                                     ID is %2F
+DATA/hub/repositories/KIND/ID.json   the record of one (records.py), replaced as a whole by a rename; the slash of an ID
+                                     is %2F
 DATA/hub/blobs/SHA256                the content of a file of any of them
 DATA/hub/drafts/RANDOM/...           files on their way, of a command that holds a lock on the directory while it runs
 
-So a path of a repository's names no file here, and nobody has to look for where it leads. A server reads without a
-lock: whatever it finds is whole. Who writes holds `.lock`. A `kill -9` at any instant leaves files in `drafts`, or in
-`blobs` with no repository that has them; `collect` drops both.
+So a path in a repository is never a path on this disk, and cannot lead anywhere. A server reads without a lock, because
+every file is complete. A command that writes holds `.lock`. A `kill -9` at any time leaves files in `drafts`, or files
+in `blobs` that belong to no repository. `collect` drops both.
 """
 
 import fcntl
@@ -37,18 +37,18 @@ _log = logging.getLogger(__name__)
 DIRECTORY = "hub"
 BLOBS, DRAFTS, REPOSITORIES = "blobs", "drafts", "repositories"
 LOCK = ".lock"
-#: The most that is read of one repository's record: some 500,000 files.
+#: The largest record of a repository, in bytes: some 500,000 files.
 MOST_RECORD = 128 * 1024 * 1024
 _CHUNK = 1024 * 1024
-#: Records that stay in memory, so that a job of many files does not have them parsed for each.
+#: Records that stay in memory, so that they are not parsed again for each file of a job.
 _KEPT = 64
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file stands in the place of a repository's record and is not one."""
+    """A file that is in the place of a repository's record and cannot be read as one."""
 
-    #: In the data directory.
+    #: The hub's directory in the data directory.
     path: str
     why: str
 
@@ -60,7 +60,7 @@ class Dropped:
 
 
 class HubStore:
-    """Thread-safe. Reading needs nothing to be there yet."""
+    """The hub of a data directory. Thread-safe. For reading, nothing needs to exist yet."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -70,7 +70,9 @@ class HubStore:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def find(self, kind: Kind, repository: str) -> Repository | None:
-        """The record, or None if there is no such repository. `repository` must be an id. Raises DamagedRepository."""
+        """Returns the record, or None if there is no such repository. `repository` must be an id. Raises
+        DamagedRepository.
+        """
         try:
             with nofollow.open_file(self.root, (REPOSITORIES, kind.value, _file_name(repository))) as file:
                 return self._read(kind, repository, file)
@@ -98,23 +100,23 @@ class HubStore:
         return found
 
     def every(self) -> Iterator[Repository | Unreadable]:
-        """In order of their kinds and ids."""
+        """Yields all records in order of their kinds and ids."""
         for kind in Kind:
             for name in self._names(kind):
                 repository = unquote(name.removesuffix(".json"))
                 try:
                     found = self.find(kind, repository) if _file_name(repository) == name else None
-                    why = "it is no record of a repository's"
+                    why = "it is not the record of a repository"
                 except DamagedRepository as error:
                     found, why = None, str(error)
                 yield found or Unreadable(f"{DIRECTORY}/{REPOSITORIES}/{kind.value}/{name}", why)
 
     def repositories(self) -> list[Repository]:
-        """Those that can be read."""
+        """Returns the repositories with readable records."""
         return [one for one in self.every() if isinstance(one, Repository)]
 
     def readable(self) -> list[Repository]:
-        """All repositories. Raises DamagedRepository for a record that cannot be read."""
+        """Returns all repositories. Raises DamagedRepository for an unreadable record."""
         found = list(self.every())
         for one in found:
             if isinstance(one, Unreadable):
@@ -129,7 +131,7 @@ class HubStore:
             return []
 
     def open(self, file: HubFile) -> BinaryIO:
-        """The content, which stays whatever becomes of the repository. Raises DamagedRepository."""
+        """Opens a file's content, which stays readable whatever happens to the repository. Raises DamagedRepository."""
         try:
             opened = nofollow.open_file(self.root, (BLOBS, file.sha256))
         except nofollow.NoFile as error:
@@ -145,7 +147,7 @@ class HubStore:
         return opened
 
     def blobs(self) -> dict[str, int]:
-        """Sizes by name, of all that are there."""
+        """Returns the sizes of all stored files, by name."""
         found: dict[str, int] = {}
         with suppress(nofollow.NoFile), nofollow.directory(self.root, (BLOBS,), listing=True) as opened:
             for name in sorted(os.listdir(opened)):
@@ -157,7 +159,9 @@ class HubStore:
 
     @contextmanager
     def draft(self) -> Iterator["Draft"]:
-        """Files of a revision to come; what is not committed at the end is gone. Raises SettingsError, DiskFull."""
+        """Gives a draft for the files of a new revision. If it is not committed at the end, it is removed. Raises
+        SettingsError, DiskFull.
+        """
         make_private(self.data)
         with clean_disk_full(self.data):
             make_own_private(self.root)
@@ -172,7 +176,7 @@ class HubStore:
             shutil.rmtree(place, ignore_errors=True)
 
     def publish(self, draft: "Draft", kind: Kind, repository: str, revision: str, now_ms: int) -> Commit:
-        """Makes a draft what a revision leads to, in one step; former commits stay. Raises UnfitName."""
+        """Makes a draft the content of a revision, in one step. Former commits stay. Raises UnfitName."""
         check_new_repository_id(repository)
         check_revision(revision)
         with self.committing():
@@ -190,7 +194,7 @@ class HubStore:
         return commit
 
     def remove(self, kind: Kind, repository: str) -> Dropped | None:
-        """Forgets a repository, and drops the files that no other has. Returns None if there is no such repository."""
+        """Removes a repository, and the files that no other one has. Returns None if there is no such repository."""
         with self.committing():
             path = self.root / REPOSITORIES / kind.value / _file_name(repository)
             if not path.exists():
@@ -200,9 +204,7 @@ class HubStore:
             return self._collect(dry_run=False)
 
     def forget_former(self, kind: Kind, repository: str) -> Dropped | None:
-        """Drops the commits that no name of a revision leads to any more. Returns None if there is no such
-        repository.
-        """
+        """Drops the commits to which no revision leads any more. Returns None if there is no such repository."""
         with self.committing():
             known = self.find(kind, repository)
             if known is None:
@@ -212,7 +214,9 @@ class HubStore:
             return self._collect(dry_run=False)
 
     def collect(self, *, dry_run: bool = False) -> Dropped:
-        """Drops files of no repository: left by a killed command, or by a repository that was moved aside."""
+        """Drops files that belong to no repository: those of a killed command, or of a repository that was moved
+        aside.
+        """
         if not self.root.is_dir():
             return Dropped(0, 0)
         with self.committing():
@@ -221,7 +225,7 @@ class HubStore:
     def _collect(self, *, dry_run: bool) -> Dropped:
         found = list(self.every())
         if any(isinstance(one, Unreadable) for one in found):
-            # Which files it has nobody knows.
+            # Nothing says which files it has.
             return Dropped(0, 0)
         needed = {file.sha256 for file in records.files_of(one for one in found if isinstance(one, Repository))}
         gone = [(self.root / BLOBS / name, size) for name, size in self.blobs().items() if name not in needed]
@@ -234,18 +238,18 @@ class HubStore:
         return Dropped(len(gone), sum(size for _, size in gone))
 
     def _abandoned(self) -> list[Path]:
-        """Drafts of commands that have ended without a word."""
+        """Returns the drafts of commands that were killed."""
         drafts = self.root / DRAFTS
         return [place for place in sorted(drafts.iterdir()) if _is_free(place)] if drafts.is_dir() else []
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """No other command writes meanwhile."""
+        """Keeps other commands from writing meanwhile."""
         with _locked(self.root / LOCK, fcntl.LOCK_EX):
             yield
 
     def _find_to_replace(self, kind: Kind, repository: str) -> Repository | None:
-        """Adding again is what helps against a record that cannot be read."""
+        """Returns the record, or None if it cannot be read: adding the repository again is the remedy for that."""
         try:
             return self.find(kind, repository)
         except DamagedRepository as error:
@@ -262,7 +266,7 @@ class HubStore:
         _flush_directory(blobs)
 
     def adopt(self, repositories: Iterable[Repository]) -> None:
-        """Writes the records of an export down, in a directory that holds nothing yet."""
+        """Writes the records of an export, in a directory that holds nothing yet."""
         make_own_private(self.root)
         for one in repositories:
             self._write(one)
@@ -317,7 +321,7 @@ class Draft:
 
 
 def _stamp(data: BinaryIO) -> int | None:
-    """When a file was last written to, or None if it is not a file."""
+    """Returns the time of a file's last change, or None if it is not a file."""
     try:
         return os.fstat(data.fileno()).st_mtime_ns
     except UnsupportedOperation:
@@ -325,7 +329,7 @@ def _stamp(data: BinaryIO) -> int | None:
 
 
 def paths_overlap(files: Mapping[str, object]) -> str | None:
-    """A path that is a file and a directory at once, or None. The keys of a bucket allow such paths."""
+    """Returns a path that is a file and a directory at once, or None. The keys of a bucket allow such paths."""
     for path in files:
         parts = path.split("/")
         for length in range(1, len(parts)):
@@ -335,7 +339,7 @@ def paths_overlap(files: Mapping[str, object]) -> str | None:
 
 
 def place_of(repository: Repository) -> str:
-    """Where a repository's record is, below the hub's directory."""
+    """Returns the path of a repository's record below the hub's directory."""
     return f"{REPOSITORIES}/{repository.kind.value}/{_file_name(repository.id)}"
 
 
@@ -345,7 +349,7 @@ def _file_name(repository: str) -> str:
 
 @contextmanager
 def _locked(path: Path, how: int) -> Iterator[None]:
-    """Holds a lock on a directory, or on a file that is made. Raises OSError."""
+    """Holds a lock on a directory, or on a file, which is made. Raises OSError."""
     flags = os.O_RDONLY | os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:

@@ -18,7 +18,7 @@ REGISTRY_BASE = "python:3.11-slim"
 
 @dataclass(frozen=True)
 class Python:
-    """Where a Python comes from: an image of the registry, or the Debian release that has it."""
+    """The source of a Python: an image of the registry, or the Debian release that has it."""
 
     registry: str = REGISTRY_BASE
     suite: str = debian.SUITE
@@ -36,11 +36,11 @@ def choose_base(
     ca_bundle: Path | None = None,
     python: Python = PYTHONS["3.11"],
 ) -> str:
-    """The reference of a base image that is here when this returns.
+    """Returns the reference of a base image, which is here when this returns.
 
-    `base` is `registry` (python:3.11-slim), `debian` (made from Debian packages), `auto` (the first, where it cannot
-    be had the second) or a reference. `pull` fetches or makes it anew even if it is here.
-    Raises BaseImageUnavailable and ImageBuildFailed.
+    `base` is `registry` (python:3.11-slim), `debian` (made from Debian packages), `auto` (the first, or if it cannot be
+    pulled the second) or a reference. `pull` fetches or makes it anew even if it is here. Raises BaseImageUnavailable
+    and ImageBuildFailed.
     """
     if base == "debian":
         return _debian_base(client, report, python.suite, pull=pull, ca_bundle=ca_bundle)
@@ -81,7 +81,7 @@ def _debian_base(client: docker.DockerClient, report: Report, suite: str, *, pul
 
 
 def _fetch(client: docker.DockerClient, reference: str, report: Report, *, pull: bool) -> str | None:
-    """Has the image here; gives the reason where it cannot. An image that is here already will do."""
+    """Fetches an image. Returns why it could not, or None. An image that is already here is enough."""
     present = image_id(client, reference) is not None
     if present and not pull:
         return None

@@ -17,7 +17,7 @@ from sagelet_engine.images.output import BuildOutput, ImageBuildFailed, Report, 
 from sagelet_engine.images.variants import CPU, TorchBuild, Variant
 
 CONTEXT_LABEL = "org.sagelet.context"
-#: Variables that name a CA bundle for pip, OpenSSL and requests, in the order in which we believe them.
+#: Variables that name a CA bundle for pip, OpenSSL and requests. The first one that is set counts.
 CA_BUNDLE_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
 
@@ -26,25 +26,25 @@ class BuildOptions:
     variant: Variant = CPU
     #: `auto`, `registry`, `debian` or the reference of an image with python3 on Debian or Ubuntu.
     base: str = "auto"
-    #: Package indexes for pip, at build time and for the requirements.txt of jobs, or None for PyPI.
+    #: Package indexes for pip, at build time and for the requirements.txt of jobs. None for PyPI.
     index_url: str | None = None
     extra_index_url: str | None = None
     torch_build: TorchBuild = TorchBuild.AUTO
-    #: An index for torch and its siblings alone, or None.
+    #: An index for torch and its siblings only. None for the usual ones.
     torch_index_url: str | None = None
-    #: PEM certificates that the image shall trust; None: the file that PIP_CERT, SSL_CERT_FILE or REQUESTS_CA_BUNDLE
-    #: names, if there is one. /dev/null: none.
+    #: PEM certificates that the image shall trust. None: the file that PIP_CERT, SSL_CERT_FILE or REQUESTS_CA_BUNDLE
+    #: names, if there is one. /dev/null: no certificates.
     ca_bundle: Path | None = None
     #: Build even if nothing changed, and without the layer cache.
     force: bool = False
     #: Fetch (or make) the base image anew.
     pull: bool = False
-    #: Network of the build's containers, such as `host`, or None for the engine's default.
+    #: The network of the build's containers, such as `host`. None for the engine's default.
     network: str | None = None
 
 
 def build(options: BuildOptions, report: Report, client: docker.DockerClient | None = None) -> str:
-    """Builds the training image and gives its reference; nothing is done where it is there and up to date.
+    """Builds the training image and returns its reference. Does nothing if it exists and is up to date.
 
     Raises RuntimeUnavailable (no engine), SettingsError (no such CA bundle, a variant for GPUs without CUDA),
     BuildContextMissing, BaseImageUnavailable and ImageBuildFailed.
@@ -111,7 +111,9 @@ def _arguments(options: BuildOptions) -> dict[str, str]:
 
 
 def _digest(client: docker.DockerClient, context: BuildContext, options: BuildOptions) -> str:
-    """What the image is made of. A base that the user named counts with its id: it may be built anew."""
+    """Returns the digest of all that the image is made of. A base that the user named counts with its id, because it
+    may be built anew.
+    """
     arguments = {"BASE": options.base, **_arguments(options)}
     if options.base not in ("auto", "registry", "debian"):
         arguments["BASE_ID"] = image_id(client, options.base) or ""

@@ -16,16 +16,16 @@ from sagelet_engine.images.output import BuildContextMissing
 
 DOCKERFILE = "training/Dockerfile"
 CA_BUNDLE = "training/ca-bundle.crt"
-#: The whole context; nothing else under `images/` is sent to the Docker daemon.
+#: The whole context. Nothing else under `images/` is sent to the Docker daemon.
 _PARTS = ("training", "runtime")
 _IGNORED_DIRECTORIES = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 _IGNORED_SUFFIXES = frozenset({".pyc", ".pyo"})
 
 
 def find_root() -> Path:
-    """The directory that holds `training/` and `runtime/`.
+    """Returns the directory that holds `training/` and `runtime/`.
 
-    An installed wheel carries it as `sagelet/_images`; in a checkout it is `images/` beside `emulator/`.
+    An installed wheel has it as `sagelet/_images`. In a checkout it is `images/` beside `emulator/`.
     """
     package = Path(sagelet_engine.__file__).resolve().parent
     candidates = (package / "_images", package.parents[1] / "images")
@@ -40,16 +40,16 @@ def find_root() -> Path:
 class BuildContext:
     """The files that a build sees.
 
-    Owner, times and the exact permissions of the files do not count: a clone, a wheel and a copy of one version
-    have the same digest.
+    Owner, times and exact permissions of the files are ignored, so a clone, a wheel and a copy of one version have the
+    same digest.
     """
 
     root: Path
-    #: Files that replace those of `root`, by path inside of the context.
+    #: Files that replace those of `root`, by their paths inside the context.
     replaced: Mapping[str, bytes] = field(default_factory=dict)
 
     def files(self) -> Iterator[tuple[str, bytes, bool]]:
-        """Path, content and executability of every file, in the order of their paths."""
+        """Yields path, content and executability of every file, in the order of their paths."""
         paths = [path for part in _PARTS for path in (self.root / part).rglob("*") if _belongs(path, self.root)]
         names = {path.relative_to(self.root).as_posix(): path for path in paths}
         for name in sorted(names.keys() | self.replaced.keys()):
@@ -59,7 +59,7 @@ class BuildContext:
             yield name, names[name].read_bytes(), _is_executable(name, names[name])
 
     def digest(self, arguments: Mapping[str, str]) -> str:
-        """SHA-256 over the files and the build arguments, in hexadecimal."""
+        """Returns the SHA-256 of the files and the build arguments, in hexadecimal."""
         digest = hashlib.sha256()
         for name, content, executable in self.files():
             _feed(digest, "file", name, str(executable), hashlib.sha256(content).hexdigest())
@@ -68,7 +68,7 @@ class BuildContext:
         return digest.hexdigest()
 
     def tar(self) -> IO[bytes]:
-        """The context as a gzipped tar, at its start; everything in it belongs to root."""
+        """Returns the context as a gzipped tar, at its start. Everything in it belongs to root."""
         stream: IO[bytes] = SpooledTemporaryFile(max_size=16 * 1024 * 1024)  # noqa: SIM115 (the caller closes it)
         with (
             gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as packed,
@@ -96,7 +96,7 @@ def _belongs(path: Path, root: Path) -> bool:
 
 
 def _is_executable(name: str, path: Path) -> bool:
-    # A wheel does not always carry the permission: what lies in runtime/bin is a command in any case.
+    # A wheel does not always keep this permission. Files in runtime/bin are always commands.
     return name.startswith("runtime/bin/") or os.access(path, os.X_OK)
 
 

@@ -15,7 +15,7 @@ import docker
 from sagelet_engine.images.context import find_root
 from sagelet_engine.images.output import BuildEvent, EventKind, ImageBuildFailed, Report, note
 
-#: Whose Python is 3.11.
+#: This release has Python 3.11.
 SUITE = "bookworm"
 _HOST_CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 _DEBIAN_SUITES = frozenset({"bullseye", "bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing"})
@@ -36,7 +36,7 @@ BASE_IMAGE = base_image()
 
 
 def obstacle() -> str | None:
-    """Why a base image cannot be made from Debian packages here, with the remedy, or None if it can."""
+    """Returns why a base image cannot be made from Debian packages here, with the remedy. None if it can."""
     if shutil.which("debootstrap") is None:
         return "debootstrap is not installed (`apt-get install debootstrap`)"
     if os.geteuid() != 0:
@@ -45,9 +45,9 @@ def obstacle() -> str | None:
 
 
 def build_base(client: docker.DockerClient, report: Report, ca_bundle: Path | None = None, suite: str = SUITE) -> str:
-    """Makes `sagelet/base:SUITE` with debootstrap and gives its reference.
+    """Makes `sagelet/base:SUITE` with debootstrap and returns its reference.
 
-    The caller has asked `obstacle()`. `ca_bundle` becomes the certificates of the image. None takes the host's.
+    The caller has checked `obstacle()`. `ca_bundle` becomes the certificates of the image. None takes the host's.
     Raises ImageBuildFailed.
     """
     mirror = apt_mirror(suite=suite)
@@ -64,7 +64,7 @@ def build_base(client: docker.DockerClient, report: Report, ca_bundle: Path | No
 
 
 def packages() -> list[str]:
-    """The packages of the base image, from `images/base/packages.txt`."""
+    """Returns the packages of the base image, from `images/base/packages.txt`."""
     lines = (find_root() / "base" / "packages.txt").read_text(encoding="utf-8").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
@@ -121,7 +121,7 @@ class AptSource:
 
 
 def apt_mirror(etc_apt: Path = Path("/etc/apt"), suite: str = SUITE) -> str | None:
-    """The Debian mirror of this machine, from sources.list and sources.list.d, or None if it has none."""
+    """Returns the Debian mirror of this machine, from sources.list and sources.list.d. None if it has none."""
     sources = list(_apt_sources(etc_apt))
     for suites in (frozenset({suite}), _DEBIAN_SUITES):
         for source in sources:
@@ -139,7 +139,7 @@ def _apt_sources(etc_apt: Path) -> Iterator[AptSource]:
 
 
 def _one_line_sources(text: str) -> Iterator[AptSource]:
-    """sources.list(5), the one-line style: `deb [options] uri suite components`."""
+    """Parses the one-line style of sources.list(5): `deb [options] uri suite components`."""
     for line in text.splitlines():
         words = line.split("#")[0].split()
         if not words or words[0] != "deb":
@@ -152,7 +152,7 @@ def _one_line_sources(text: str) -> Iterator[AptSource]:
 
 
 def _deb822_sources(text: str) -> Iterator[AptSource]:
-    """sources.list(5), the deb822 style: paragraphs of fields."""
+    """Parses the deb822 style of sources.list(5): paragraphs of fields."""
     for paragraph in text.replace("\r\n", "\n").split("\n\n"):
         lines = [line for line in paragraph.splitlines() if ":" in line and not line.startswith(("#", " ", "\t"))]
         fields = {key.strip().lower(): value.split() for key, _, value in (line.partition(":") for line in lines)}

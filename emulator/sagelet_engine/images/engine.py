@@ -5,12 +5,12 @@ from docker.errors import DockerException
 
 from sagelet_engine.base.errors import RuntimeUnavailable
 
-#: Seconds without a byte from the daemon; unpacking torch's wheels is silent for minutes on a slow disk.
+#: Seconds without a byte from the daemon. Unpacking torch's wheels is silent for minutes on a slow disk.
 _READ_TIMEOUT = 3600
 
 
 def connect() -> docker.DockerClient:
-    """A client of the engine that DOCKER_HOST names, or of the local one. Raises RuntimeUnavailable."""
+    """Returns a client of the engine that DOCKER_HOST names, or of the local one. Raises RuntimeUnavailable."""
     try:
         client = docker.from_env(timeout=_READ_TIMEOUT)
         client.ping()
@@ -23,7 +23,7 @@ def connect() -> docker.DockerClient:
 
 
 def image_id(client: docker.DockerClient, reference: str) -> str | None:
-    """The id of a local image, None when it is not there."""
+    """Returns the id of a local image, or None if there is no such image."""
     try:
         return client.images.get(reference).id
     except docker.errors.ImageNotFound:

@@ -19,10 +19,10 @@ class LocalImage:
     id: str
     #: `training` or `base`.
     kind: str
-    #: Bytes, with the layers it shares with others.
+    #: In bytes, with the layers that it shares with others.
     size: int
     created: datetime
-    #: An image that this version of sagelet runs.
+    #: True for an image that this version of sagelet runs.
     current: bool
 
     def age_seconds(self, now_ms: int) -> float:
@@ -30,7 +30,7 @@ class LocalImage:
 
 
 def list_images(client: docker.DockerClient | None = None) -> list[LocalImage]:
-    """Training images first, the newest first. Raises RuntimeUnavailable."""
+    """Returns the images: training images first, the newest first. Raises RuntimeUnavailable."""
     summaries = (client or connect()).api.images(filters={"label": KIND_LABEL})
     images = [
         LocalImage(

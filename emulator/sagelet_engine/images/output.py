@@ -1,6 +1,7 @@
 """The output of Docker's classic builder, turned into events and, when a step fails, into an error.
 
-Events are what a build reports while it goes on: enough for a progress display, nothing about how it is drawn."""
+Events say what a progress display needs, and nothing about how it is drawn.
+"""
 
 import enum
 import re
@@ -13,11 +14,11 @@ from sagelet_engine.base.errors import SageletError
 
 
 class EventKind(enum.Enum):
-    #: A decision for the user to read: which base, which certificates, nothing to do.
+    #: A decision that the user should read: which base, which certificates, nothing to do.
     NOTE = "note"
-    #: A step begins; `step` of `steps` are set.
+    #: A step begins. `step` and `steps` are set.
     STEP = "step"
-    #: Bytes of one file are on their way; `done` and `total` are set.
+    #: Bytes of one file are on their way. `done` and `total` are set.
     PROGRESS = "progress"
     #: One line of output of the current step.
     OUTPUT = "output"
@@ -27,10 +28,10 @@ class EventKind(enum.Enum):
 class BuildEvent:
     kind: EventKind
     text: str
-    #: 1-based number of the current step, and how many there are; None outside of the steps.
+    #: The number of the current step, from 1, and the number of steps. None outside of the steps.
     step: int | None = None
     steps: int | None = None
-    #: Bytes; only in PROGRESS.
+    #: In bytes. Only set for PROGRESS.
     done: int | None = None
     total: int | None = None
 
@@ -43,11 +44,11 @@ def note(text: str) -> BuildEvent:
 
 
 class BuildContextMissing(SageletError):
-    """Neither a checkout nor an installed wheel with the build context is here."""
+    """There is neither a checkout nor an installed wheel with the build context."""
 
 
 class BaseImageUnavailable(SageletError):
-    """No base image to build on: the registry does not answer and one from Debian packages cannot be made."""
+    """There is no base image to build on: the registry does not answer, and one from Debian packages cannot be made."""
 
 
 class ImageBuildFailed(SageletError):
@@ -111,7 +112,7 @@ class BuildOutput:
         self._file = "package"
 
     def events(self, messages: Iterable[Mapping[str, Any]]) -> Iterator[BuildEvent]:
-        """Every message of `api.build(decode=True)` as events. Raises ImageBuildFailed at the first error."""
+        """Yields every message of `api.build(decode=True)` as events. Raises ImageBuildFailed at the first error."""
         pending = ""
         for message in messages:
             if "error" in message:
@@ -149,7 +150,7 @@ class BuildOutput:
 
 
 def remedy_for(output: str) -> str:
-    """What the user can do about a failed step, by what it printed."""
+    """Returns what the user can do about a failed step, from what it printed."""
     for pattern, remedy in _REMEDIES:
         if re.search(pattern, output, re.IGNORECASE):
             return remedy

@@ -18,11 +18,11 @@ Runner = Callable[[Sequence[str]], int]
 
 
 class TorchNotInstalled(SageletError):
-    """pip failed; its output says why."""
+    """pip failed. Its output says why."""
 
 
 def install_own_torch(build: TorchBuild, run: Runner = subprocess.call) -> None:
-    """Installs the packages of the extra `xla`, with torch in this build; AUTO is the one without CUDA.
+    """Installs the packages of the extra `xla` with this build of torch. AUTO is the build without CUDA.
 
     Raises TorchNotInstalled and BuildContextMissing.
     """
@@ -35,7 +35,7 @@ def install_own_torch(build: TorchBuild, run: Runner = subprocess.call) -> None:
 
 
 def requirements_of_the_extra() -> list[str]:
-    """`torch==2.9.0` and the others, as sagelet's metadata has them. Raises TorchNotInstalled."""
+    """Returns `torch==2.9.0` and the others, from sagelet's metadata. Raises TorchNotInstalled."""
     try:
         required = importlib.metadata.requires("sagelet") or []
     except importlib.metadata.PackageNotFoundError as error:

@@ -19,22 +19,24 @@ _NAMES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Facts of a DLC's URI, or None where the URI does not tell."""
+    """Facts in a DLC's URI. None where the URI does not tell."""
 
     #: `pytorch` or `tensorflow`.
     framework: str | None = None
-    #: As in the tag: `1.13.1`, or `1.13` of an alias.
+    #: As in the tag: `1.13.1`, or `1.13` in an alias.
     framework_version: str | None = None
     transformers_version: str | None = None
-    #: `3.9` of `py39`.
+    #: `3.9` for `py39`.
     python: str | None = None
     #: `cpu` or `gpu`.
     processor: str | None = None
-    #: An image of the SageMaker Training Compiler.
+    #: True for an image of the SageMaker Training Compiler.
     training_compiler: bool = False
 
     def __str__(self) -> str:
-        """For a log line: `PyTorch 1.13.1, Python 3.9, GPU, Training Compiler`; empty where nothing is known."""
+        """Returns a text for a log line: `PyTorch 1.13.1, Python 3.9, GPU, Training Compiler`. Empty if nothing is
+        known.
+        """
         parts = [
             _join(_NAMES.get(self.framework or ""), self.framework_version),
             self.transformers_version and f"Transformers {self.transformers_version}",
@@ -77,17 +79,17 @@ LITERAL = "literal"
 @dataclass(frozen=True)
 class Resolution:
     uri: str
-    #: The image to run. For the rule `literal` it is the URI itself: the caller finds out whether it is there.
-    #: The local image, or None if a rule refuses the URI; `refusal` then says why.
+    #: The image to run. For the rule `literal` it is the URI itself, and the caller finds out whether there is such an
+    #: image. None if a rule refuses the URI; `refusal` then says why.
     local_image: str | None
     #: The name of the rule that decided.
     rule: str
     facts: ImageFacts
-    #: A whole sentence for the job's FailureReason.
+    #: A full sentence for the job's FailureReason.
     refusal: str | None = None
-    #: What a job that has leased GPUs runs instead, if it is there.
+    #: The image for a job that has leased GPUs, if it exists here.
     gpu_image: str | None = None
-    #: What a job without GPUs runs instead, if it is there: an image as old as the one that the request names.
+    #: The image for a job without GPUs, if it exists here: one as old as the image that the request names.
     dated_image: str | None = None
 
     @property
@@ -96,20 +98,20 @@ class Resolution:
 
 
 class Resolver:
-    """Resolves image URIs by ordered rules; the first match decides.
+    """Resolves image URIs by ordered rules. The first match decides.
 
-    First what `sagelet image map` says for the data directory, then the user's rules file, then sagelet's own.
+    The rules of `sagelet image map` for the data directory come first, then the user's rules file, then sagelet's own.
     """
 
     def __init__(self, extra_rules_file: Path | None = None, data: Path | None = None) -> None:
-        """Raises SettingsError when a rules file is wrong, naming the file and the rule."""
+        """Raises SettingsError for a bad rules file, and names the file and the rule."""
         own = [] if extra_rules_file is None else load_rules(extra_rules_file)
         self._rules = tuple(own + load_rules(BUILT_IN))
         self._data = data
         self._mapped()
 
     def resolve(self, uri: str) -> Resolution:
-        """Raises SettingsError when somebody has made `image-rules.toml` wrong meanwhile."""
+        """Resolves a URI. Raises SettingsError if somebody has broken `image-rules.toml` meanwhile."""
         facts = facts_of(uri)
         for rule in (*self._mapped(), *self._rules):
             if match := rule.pattern.fullmatch(uri):
@@ -123,7 +125,9 @@ class Resolver:
 
 
 def explain_unmapped(uri: str) -> str:
-    """Why a job with this image cannot run (no rule matches it, no local image has its name), and both remedies."""
+    """Returns why a job with this image cannot run, and both remedies. No rule matches the URI, and no local image has
+    its name.
+    """
     return (
         f"No image stands in for {uri}: no rule matches it and no local image has this name. "
         "Load it (`docker pull`, `docker load`, or `docker tag LOCAL_IMAGE` with this name), "
@@ -132,7 +136,7 @@ def explain_unmapped(uri: str) -> str:
 
 
 def explain_absent(resolution: Resolution) -> str:
-    """Why a job cannot run whose URI resolved to an image that is not there."""
+    """Returns why a job cannot run whose URI resolved to a missing image."""
     if resolution.is_literal or resolution.local_image is None:
         return resolution.refusal or explain_unmapped(resolution.uri)
     return (

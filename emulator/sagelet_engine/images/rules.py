@@ -1,8 +1,7 @@
 """The rules that map image URIs, read from TOML. `rules.toml` beside this file explains their shape.
 
 `sagelet image map` makes rules, too: `image-rules.toml` in the data directory, one URI a rule. They come before all
-others, since whoever made one named just that URI. They are read for every job, so a server that runs heeds them at
-once.
+others, because each names exactly one URI. They are read for every job, so a running server uses them at once.
 """
 
 import json
@@ -31,12 +30,12 @@ _KEYS = frozenset({"name", "match", "image", "gpu_image", "dated", "dated_image"
 class Rule:
     name: str
     pattern: re.Pattern[str]
-    #: Template of a local image's reference, or None for a rule that refuses.
+    #: The template of a local image's reference. None for a rule that refuses.
     image: str | None
     refusal: str | None
-    #: As `image`, for a job that has GPUs, or None if such a job gets `image`, too.
+    #: Like `image`, for a job that has GPUs. None if such a job gets `image`, too.
     gpu_image: str | None = None
-    #: As `image`, for a URI in which `dated` is found.
+    #: Like `image`, for a URI in which `dated` is found.
     dated_image: str | None = None
     dated: re.Pattern[str] | None = None
 
@@ -52,7 +51,7 @@ class Rule:
 
 
 def load_rules(path: Path) -> list[Rule]:
-    """The rules of a file, in order. Raises SettingsError naming the file and the rule."""
+    """Returns the rules of a file, in order. Raises SettingsError, which names the file and the rule."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -131,13 +130,13 @@ NAME = "mapped"
 
 
 def mapped_rules(data: Path) -> list[Rule]:
-    """The rules, or an empty list. Raises SettingsError, which names the file."""
+    """Returns the rules; empty if there are none. Raises SettingsError, which names the file."""
     path = data / FILE
     return load_rules(path) if path.exists() else []
 
 
 def mappings(data: Path) -> dict[str, str]:
-    """Local images by URI. Raises SettingsError, also for a rule that is not of this module's making."""
+    """Returns local images by URI. Raises SettingsError, also for a rule that this module did not make."""
     found = {}
     for rule in mapped_rules(data):
         uri = re.sub(r"\\(.)", r"\1", rule.pattern.pattern)
@@ -152,15 +151,17 @@ def mappings(data: Path) -> dict[str, str]:
 
 
 def put_mapping(data: Path, uri: str, image: str) -> None:
-    """Lets `image` stand in for `uri` from now on. Raises SettingsError."""
+    """Makes `image` stand in for `uri` from now on. Raises SettingsError."""
     for what, text in (("image URI", uri), ("local image", image)):
         if not re.fullmatch(r"[!-~]+", text):
-            raise SettingsError(f"{text!r} is no {what}: it has a space, or a character that is no printable ASCII")
+            raise SettingsError(
+                f"{text!r} cannot be a {what}: it has a space, or a character that is not printable ASCII"
+            )
     _write(data, {**mappings(data), uri: image})
 
 
 def remove_mapping(data: Path, uri: str) -> None:
-    """Raises SettingsError if the URI has no rule."""
+    """Removes a rule. Raises SettingsError if the URI has none."""
     found = mappings(data)
     if uri not in found:
         raise SettingsError(f"Nothing is mapped for {uri}: `sagelet image map` lists what is")
@@ -174,7 +175,7 @@ def _write(data: Path, found: dict[str, str]) -> None:
     for uri, image in found.items():
         template = image.replace("{", "{{").replace("}", "}}")
         values = {"name": f"{NAME}: {uri}", "match": re.escape(uri), "image": template}
-        # A JSON string without escapes beyond ASCII is a TOML string.
+        # A JSON string whose only escapes are those of ASCII is a TOML string.
         parts.append("[[rule]]\n" + "".join(f"{key} = {_quoted(value)}\n" for key, value in values.items()))
     write_private(data / FILE, "\n".join(parts).encode())
 

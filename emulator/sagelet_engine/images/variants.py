@@ -1,7 +1,7 @@
 """The variants of the training image: which Python, torch, torch_xla and PJRT plugin each holds.
 
 torch_xla from the package index brings a client for CPUs only, so a GPU variant adds a PJRT plugin whose C API has the
-version that torch_xla was built for. The variant of its day has the libraries of 2022, which need an older Python.
+version that torch_xla was built for. The variant `py39` has the libraries of 2022, which need an older Python.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ REPOSITORY = "sagelet/training"
 
 
 class TorchBuild(str, Enum):
-    """Which torch an image or an environment has."""
+    """The build of torch that an image or an environment has."""
 
-    #: What fits: CUDA for the variants for GPUs, else none.
+    #: The fitting build: with CUDA for the variants for GPUs, otherwise without.
     AUTO = "auto"
-    #: Without CUDA: images/training/install_torch.py.
+    #: Without CUDA; see images/training/install_torch.py.
     CPU = "cpu"
     #: The package index's ordinary torch, with NVIDIA's libraries.
     CUDA = "cuda"
@@ -29,9 +29,9 @@ class TorchBuild(str, Enum):
 
 @dataclass(frozen=True)
 class Variant:
-    #: What follows the version in the tag; empty for the image that runs everywhere.
+    #: The suffix of the version in the tag. Empty for the image that runs everywhere.
     name: str
-    #: For people.
+    #: A description for people.
     text: str
     #: Build arguments of images/training/Dockerfile.
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -44,12 +44,12 @@ class Variant:
 
     @property
     def torch_build(self) -> TorchBuild:
-        """The build of torch that the variant has unless the user chooses: CUDA only where GPUs are used."""
+        """Returns the build of torch unless the user chooses one: with CUDA only if GPUs are used."""
         return TorchBuild.CUDA if self.is_for_gpus else TorchBuild.CPU
 
     @property
     def packages(self) -> dict[str, str | None]:
-        """What makes the variant, by distribution: versions, or None if it is not installed."""
+        """Returns the versions of the variant's distributions, or None for those that are not installed."""
         plugin = next((word for word in self.arguments.get("PJRT_PLUGIN", "").split() if word.startswith(PLUGIN)), "")
         return {
             "torch": self.arguments.get("TORCH"),
@@ -105,17 +105,17 @@ VARIANTS = {variant.name or "cpu": variant for variant in (CPU, CU12, CU12_RENAM
 
 
 def variant(name: str) -> Variant:
-    """Raises SettingsError for an unknown name."""
+    """Returns a variant. Raises SettingsError for an unknown name."""
     if name not in VARIANTS:
         raise SettingsError(f"--variant {name}: the variants are {', '.join(VARIANTS)}")
     return VARIANTS[name]
 
 
 def training_image() -> str:
-    """The reference of the image that this version of sagelet builds and runs."""
+    """Returns the reference of the image that this version of sagelet builds and runs."""
     return CPU.reference
 
 
 def is_training_image(reference: str | None) -> bool:
-    """Whether it is the training image of this version, in any variant: whether it has our runtime."""
+    """True for the training image of this version in any variant, which has sagelet_runtime."""
     return any(reference == known.reference for known in VARIANTS.values())

@@ -1,8 +1,8 @@
-"""What AWS would ask for a job: billable seconds x instances x the price of one instance.
+"""Computes what AWS would charge for a job: billable seconds x instances x the price of one instance.
 
 AWS's formula (SageMaker's developer guide, "Managed Spot Training", and DescribeTrainingJob's BillableTimeInSeconds):
 the seconds are those of one instance, to be multiplied by the number of instances. Managed spot training's discount is
-in the seconds already, so their price is the on-demand one. Storage, logs and transfers are not in it.
+in the seconds already, so their price is the on-demand one. Storage, logs and transfers are not included.
 """
 
 from dataclasses import dataclass, replace
@@ -16,29 +16,29 @@ HOUR = 3600
 
 @dataclass(frozen=True)
 class Bill:
-    #: Billable seconds of each instance, so far where the job runs.
+    #: Billable seconds of each instance. So far, for a running job.
     seconds: int
     #: Instance type and number, one entry a type, in the order of the job's groups.
     instances: tuple[tuple[str, int], ...]
-    #: Price of all instances for all seconds, or None if the price of one of the types is not known.
+    #: Price of all instances for all seconds. None if the price of one of the types is not known.
     usd: float | None
-    #: The day of the price list; where types have prices of several, the oldest.
+    #: The day of the price list. If the types have prices of several days, the oldest.
     as_of: date
-    #: The job still runs: seconds and price grow.
+    #: True if the job still runs, so seconds and price grow.
     running: bool = False
-    #: For how long a warm pool kept the instances after the job. AWS bills these, too; they are not in `usd`.
+    #: Seconds for which a warm pool kept the instances after the job. AWS bills these, too; they are not in `usd`.
     retained_seconds: int = 0
 
     @property
     def usd_per_hour(self) -> float | None:
-        """Price of all instances together, or None if a price is not known."""
+        """Returns the price of all instances together, or None if a price is not known."""
         prices = [(_price(name), count) for name, count in self.instances]
         known = [price * count for price, count in prices if price is not None]
         return sum(known) if len(known) == len(prices) else None
 
 
 def bill(job: Job, now_ms: int) -> Bill:
-    """The bill of a job, as of now where it still runs. A job that never got to Downloading costs nothing."""
+    """Returns the bill of a job, as of now if it still runs. A job that never got to Downloading costs nothing."""
     seconds = _so_far(job, now_ms) if job.billable_seconds is None else job.billable_seconds
     counts: dict[str, int] = {}
     for group in job.spec.instance_groups:
@@ -57,7 +57,7 @@ def bill(job: Job, now_ms: int) -> Bill:
 
 
 def _so_far(job: Job, now_ms: int) -> int:
-    """Billable seconds of a job that runs, by the rule of Job.billable_seconds."""
+    """Returns the billable seconds of a running job, by the rule of Job.billable_seconds."""
     if job.terminal or job.training_start_ms is None:
         return 0
     if job.spec.spot:

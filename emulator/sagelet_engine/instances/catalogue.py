@@ -1,4 +1,4 @@
-"""SageMaker's instance types for training: what one has, and what AWS asks for it. The data is `catalogue.toml`."""
+"""SageMaker's instance types for training: their hardware, and AWS's prices. The data is `catalogue.toml`."""
 
 import sys
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ class InstanceType:
     gpu_model: str = ""
     #: Memory of one GPU.
     gpu_memory_gib: int = 0
-    #: On-demand price of training with one instance in PRICES_REGION, or None if it is not known.
+    #: On-demand price of training with one instance in PRICES_REGION. None if it is not known.
     usd_per_hour: float | None = None
-    #: The day of the price list, or None if no price is known.
+    #: The day of the price list. None if no price is known.
     priced_on: date | None = None
 
 
@@ -38,7 +38,7 @@ def _data() -> JsonObject:
     return data
 
 
-#: The day of the price list that the prices are from; a type that it does not have says its own (`priced_on`).
+#: The day of the price list that the prices are from. A type with another day has its own (`priced_on`).
 PRICES_AS_OF: date = _data()["prices_as_of"]
 PRICES_REGION: str = _data()["prices_region"]
 
@@ -54,16 +54,18 @@ def _instance_type(name: str, facts: JsonObject) -> InstanceType:
 
 
 def every() -> tuple[InstanceType, ...]:
-    """All types, family by family, small to large."""
+    """Returns all types, family by family, small to large."""
     return tuple(_types().values())
 
 
 def find(name: str) -> InstanceType | None:
-    """The type of this name, or None where SageMaker has no such type, or it is newer than the catalogue."""
+    """Returns the type of this name, or None if SageMaker has no such type, or it is newer than the catalogue."""
     return _types().get(name)
 
 
 def gpu_count(instance_type: str) -> int:
-    """GPUs of one instance of an ml.* type. 0 for a CPU type, and for a type that the catalogue does not have."""
+    """Returns the GPUs of one instance of an ml.* type. 0 for a CPU type, and for a type that is not in the
+    catalogue.
+    """
     found = find(instance_type)
     return 0 if found is None else found.gpus

@@ -1,4 +1,4 @@
-"""How busy GPUs are, as NVIDIA's driver tells it (NVML). The library is loaded by the first job that has a GPU."""
+"""Measures how busy GPUs are with NVIDIA's driver (NVML). The first job that has a GPU loads the library."""
 
 import logging
 import threading
@@ -19,14 +19,14 @@ class GpuGauge:
         self._uuids = tuple(uuids)
 
     def read(self) -> tuple[float, float] | None:
-        """Utilization and memory in percent, each the sum over the GPUs: 0 to 100 x GPUs."""
+        """Returns utilization and memory in percent, each the sum over the GPUs: 0 to 100 x GPUs."""
         if not self._uuids:
             return None
         try:
             nvml = _library()
             found = [self._one(nvml, uuid) for uuid in self._uuids]
         except Exception as error:
-            # The driver may be missing, too old, or have lost the GPU: never a reason to fail a job.
+            # The driver may be missing, too old, or have lost the GPU. None of this may fail a job.
             log.warning("GPU metrics are left out from now on: %s", error)
             self._uuids = ()
             return None

@@ -1,4 +1,4 @@
-"""The host's GPUs, and which jobs have them."""
+"""The host's GPUs, and the jobs that have leased them."""
 
 import logging
 import shutil
@@ -16,7 +16,7 @@ from sagelet_engine.settings import GpuPolicy
 
 log = logging.getLogger(__name__)
 
-#: Seconds that the driver's tool may take; it hangs where a GPU has fallen off the bus.
+#: Seconds that the driver's tool may take. It hangs if a GPU has fallen off the bus.
 PATIENCE = 30
 
 
@@ -33,7 +33,7 @@ class Lease:
 
 
 def detect_gpus() -> tuple[str, ...]:
-    """UUIDs of the host's NVIDIA GPUs as the driver's own tool lists them; empty when there is no working driver."""
+    """Returns UUIDs of the host's NVIDIA GPUs from the driver's own tool. Empty without a working driver."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return ()
@@ -48,7 +48,7 @@ def detect_gpus() -> tuple[str, ...]:
 
 
 def gpus_of(job: Job, host: str) -> tuple[str, ...]:
-    """One host's share of the GPUs that its job has leased: what its instance type has, hosts in order."""
+    """Returns one host's share of the GPUs that its job has leased: what its instance type has, hosts in order."""
     if not job.gpus:
         return ()
     first = 0
@@ -75,10 +75,10 @@ class GpuPool:
         return len(self._all)
 
     def lease(self, job_id: str, groups: Sequence[InstanceGroup]) -> Lease | None:
-        """What the job's hosts get now, or None if it has to wait for another job's GPUs.
+        """Returns what the job's hosts get now, or None if it has to wait for another job's GPUs.
 
-        All hosts get their GPUs or none does. Raises NoCapacity under `--gpus require` when the machine will never
-        have enough.
+        All hosts get their GPUs or none does. Raises NoCapacity under `--gpus require` if the machine will never have
+        enough.
         """
         wanted = sum(gpu_count(group.instance_type) * len(group.hosts) for group in groups)
         if not wanted:
@@ -94,7 +94,7 @@ class GpuPool:
             return Lease(self._taken[job_id])
 
     def restore(self, job_id: str, gpus: tuple[str, ...]) -> None:
-        """A job that runs since before a restart keeps its GPUs."""
+        """Gives a job that has run since before a restart its GPUs again."""
         with self._guard:
             self._taken[job_id] = gpus
 
@@ -107,13 +107,15 @@ class GpuPool:
 
 
 class ClusterGpus:
-    """Which jobs ask a cluster for GPUs. The cluster itself knows which ones are free, and waits for them."""
+    """Decides which jobs ask a cluster for GPUs. The cluster itself knows which are free, and waits for them."""
 
     def __init__(self, policy: GpuPolicy) -> None:
         self._policy = policy
 
     def lease(self, groups: Sequence[InstanceGroup], per_node: Callable[[], int]) -> Lease:
-        """Places for GPUs on each host; Slurm puts the GPUs there. Raises NoCapacity under `--gpus require`."""
+        """Returns the number of GPUs to ask for on each host. Slurm assigns the GPUs. Raises NoCapacity under `--gpus
+        require`.
+        """
         counts = [gpu_count(group.instance_type) for group in groups for _ in group.hosts]
         if not any(counts):
             return Lease()
@@ -136,7 +138,7 @@ def _stand_in(instances: str, wanted: int, what: str, total: int, policy: GpuPol
 
 
 def _named(groups: Sequence[InstanceGroup]) -> str:
-    """`ml.p3.8xlarge`, `2 ml.p3.8xlarge + 1 ml.g5.xlarge`: the instances that have GPUs."""
+    """Names the instances that have GPUs: `ml.p3.8xlarge`, `2 ml.p3.8xlarge + 1 ml.g5.xlarge`."""
     counts = [(len(group.hosts), group.instance_type) for group in groups if gpu_count(group.instance_type)]
     if len(counts) == 1 and counts[0][0] == 1:
         return counts[0][1]

@@ -9,7 +9,7 @@ class Check:
     good: bool
     #: What was seen, for people.
     found: str
-    #: What to do; empty where all is good.
+    #: What to do. Empty if all is well.
     remedy: str = ""
-    #: False: all works without it, only something is missing that some want.
+    #: False if everything works without it, and only an optional feature is missing.
     needed: bool = True

@@ -1,6 +1,6 @@
-"""Whether this machine is ready for a server and its jobs: one check for each thing that has to be there.
+"""Checks whether this machine is ready for a server and its jobs, with one check for each requirement.
 
-Nothing here raises: what cannot be found out is a check that is not good.
+Nothing here raises: a check that cannot be done counts as failed.
 """
 
 import platform
@@ -25,9 +25,9 @@ from sagelet_engine.settings import DEFAULT_PORT, Settings
 from sagelet_engine.state.notice import read_notice
 from sagelet_engine.state.owner import owner_of
 
-#: Bytes that a few jobs with their archives take, and below which the next upload may fail.
+#: Bytes that a few jobs with their archives take. With less, the next upload may fail.
 ENOUGH, TOO_LITTLE = 5 * 10**9, 10**9
-#: Bytes of the training image and what building it takes beside it.
+#: Bytes of the training image, with what building it takes.
 IMAGE_BYTES = 15 * 10**9
 
 
@@ -86,7 +86,7 @@ def check_image(facts: DockerFacts | None, images: Sequence[LocalImage]) -> Chec
 
 
 def check_image_of_then(images: Sequence[LocalImage]) -> list[Check]:
-    """Empty without the training image: jobs are processes then."""
+    """Checks the image `py39`. Empty without the training image, because jobs are processes then."""
     references = {one.reference for one in images}
     if training_image() not in references:
         return []
@@ -104,7 +104,7 @@ def check_image_of_then(images: Sequence[LocalImage]) -> list[Check]:
 
 
 def check_packages(missing: Sequence[str]) -> Check:
-    """What jobs that are processes train with."""
+    """Checks the packages that jobs in processes train with."""
     if not missing:
         return Check("packages", True, "this Python has what jobs that are processes train with")
     return Check(
@@ -134,7 +134,7 @@ def check_disk(data: Path, free: int) -> Check:
 
 
 def check_image_disk(image: Check, root: Path | None, free: Callable[[Path], int]) -> Check:
-    """Only who still has to build the image needs the place."""
+    """Checks the space for building the image, which only matters while the image is missing."""
     if root is None or not root.is_dir():
         return Check("docker disk", True, "not on this machine's disks")
     found = f"{free(root) / 1e9:.1f} GB free for Docker ({root})"
@@ -145,7 +145,7 @@ def check_image_disk(image: Check, root: Path | None, free: Callable[[Path], int
 
 
 def check_databases(data: Path) -> Check:
-    """Reads all of their pages; beside a server, too."""
+    """Reads all pages of the databases, even beside a server."""
     from sagelet_engine.state.soundness import damage
 
     found = damage(data)
@@ -158,7 +158,7 @@ def check_databases(data: Path) -> Check:
 
 
 def check_hosts(data: Path, runtimes: Sequence[Runtime] | None = None) -> Check:
-    """Hosts that run though their data directory was deleted."""
+    """Looks for hosts that run although their data directory was deleted."""
     try:
         asked = every_runtime(Settings(data=data), SystemClock()) if runtimes is None else runtimes
         lost = [host for runtime in asked for host in runtime.end_lost(dry_run=True)]

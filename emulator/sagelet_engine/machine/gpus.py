@@ -1,4 +1,4 @@
-"""Whether this machine is ready for compiled jobs on its GPUs: one check for each thing that has to be there."""
+"""Checks whether this machine is ready for compiled jobs on its GPUs, with one check for each requirement."""
 
 import shutil
 import subprocess
@@ -15,12 +15,12 @@ from sagelet_engine.runtimes.docker.engine import DockerFacts
 QUERY = ("--query-gpu=uuid,name,driver_version,memory.total", "--format=csv,noheader")
 INSTALL_DRIVER = "where it has a GPU, install NVIDIA's driver, so that `nvidia-smi` lists it (docs/how-to/gpu.md)"
 NO_TOOL = "no NVIDIA GPU: nvidia-smi is not on PATH, and CPU workers stand in"
-#: CUDA 12.8, which torch 2.8.0 and the plugin are built with: NVIDIA's minor version compatibility begins here.
+#: CUDA 12.8, with which torch 2.8.0 and the plugin are built. NVIDIA's minor version compatibility begins here.
 OLDEST_DRIVER = 525
 
 
 def check_gpus(facts: DockerFacts | None, driver: list[list[str]] | str) -> list[Check]:
-    """What jobs on GPUs need, where there are any. `driver`: of `ask_driver`."""
+    """Checks what jobs on GPUs need, if there are any GPUs. `driver`: the answer of `ask_driver`."""
     if driver == NO_TOOL:
         return [check_driver(driver)]
     return [
@@ -33,7 +33,9 @@ def check_gpus(facts: DockerFacts | None, driver: list[list[str]] | str) -> list
 
 
 def ask_driver() -> list[list[str]] | str:
-    """UUID, name, driver's version and memory of each GPU; a sentence where the driver's tool cannot say."""
+    """Returns UUID, name, driver's version and memory of each GPU, or a sentence if the driver's tool gives no
+    answer.
+    """
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return NO_TOOL
@@ -61,7 +63,7 @@ def check_driver(answer: list[list[str]] | str) -> Check:
 
 
 def ask_nvml() -> str:
-    """The version of the driver that NVML speaks to. Raises whatever NVML does."""
+    """Returns the version of the driver that NVML uses. Raises whatever NVML raises."""
     nvml = import_module("pynvml")
     nvml.nvmlInit()
     try:
@@ -71,7 +73,7 @@ def ask_nvml() -> str:
 
 
 def check_nvml(ask: Callable[[], str]) -> Check:
-    """NVML tells how busy GPUs are; without it jobs run and have no GPU metrics."""
+    """Checks NVML, which measures how busy GPUs are. Without it jobs run and have no GPU metrics."""
     try:
         return Check("gpu metrics", True, f"NVML answers, driver {ask()}")
     except Exception as error:
@@ -119,7 +121,7 @@ def check_image(facts: DockerFacts | None, has_image: Callable[[str], bool]) -> 
 
 
 def check_process(variants: Mapping[str, bool]) -> Check:
-    """For the process runtime, whose jobs run with the packages of the server's own Python."""
+    """Checks the process runtime, whose jobs run with the packages of the server's own Python."""
     there = [reference for reference, good in variants.items() if good]
     if there:
         return Check("gpu packages", True, f"this Python has the packages of {', '.join(there)}")

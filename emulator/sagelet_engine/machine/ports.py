@@ -1,10 +1,10 @@
-"""Finds the process that has a port."""
+"""Finds the process that listens on a port."""
 
 from typing import Any
 
 
 def listener(port: int) -> str:
-    """Who listens on a TCP port, as far as this user may know: `process 4711 (nginx)`, or `another process`."""
+    """Returns who listens on a TCP port, as far as this user may know: `process 4711 (nginx)`, or `another process`."""
     import psutil
 
     try:

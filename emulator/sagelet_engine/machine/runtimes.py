@@ -30,22 +30,22 @@ NEEDED_MODULES = ("sagemaker_training", "torch", "torch_xla")
 @dataclass(frozen=True)
 class Choice:
     runtime: Runtime
-    #: For people: one phrase that says why it is this one.
+    #: A phrase for people that says why this runtime was chosen.
     reason: str
-    #: Addresses beside --host that the hosts of jobs reach this machine by.
+    #: Addresses besides --host at which the hosts of jobs reach this machine.
     listen: tuple[str, ...] = ()
 
 
 def choose(settings: Settings, clock: Clock) -> Choice:
-    """Docker when an engine answers and the training image is there, otherwise processes.
+    """Chooses Docker if an engine answers and the training image exists, otherwise processes.
 
-    Raises SettingsError when the runtime that --runtime names cannot be used.
+    Raises SettingsError if the runtime that --runtime names cannot be used.
     """
     if settings.runtime is RuntimeChoice.PROCESS:
         return _process(settings, clock, "--runtime is 'process'")
     if settings.runtime is RuntimeChoice.SLURM:
         return _slurm(settings, clock)
-    # docker-py takes half a second to load, with paramiko beside it: a server of processes does without.
+    # docker-py takes half a second to load, with paramiko beside it. A server of processes does not need it.
     from sagelet_engine.runtimes.docker.engine import probe
 
     facts = probe()
@@ -62,7 +62,7 @@ def choose(settings: Settings, clock: Clock) -> Choice:
 
 
 def every_runtime(settings: Settings, clock: Clock) -> list[Runtime]:
-    """All that may have started jobs of this data directory and that can be asked now."""
+    """Returns all runtimes that may have started jobs of this data directory and that answer now."""
     from sagelet_engine.runtimes.docker.engine import probe
 
     process = _process(settings, clock, "").runtime
@@ -72,18 +72,18 @@ def every_runtime(settings: Settings, clock: Clock) -> list[Runtime]:
 
 
 def missing_modules(names: Sequence[str] = NEEDED_MODULES) -> list[str]:
-    """What the process runtime lacks to train here."""
+    """Returns the modules that the process runtime lacks for training here."""
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def gpu_variants() -> dict[str, bool]:
-    """The GPU variants of the training image by reference, and whether this Python has the packages of each."""
+    """Returns the GPU variants of the training image by reference, and whether this Python has the packages of each."""
     gpu = {one.reference for one in VARIANTS.values() if one.is_for_gpus}
     return {reference: good for reference, good in variants_here().items() if reference in gpu}
 
 
 def variants_here() -> dict[str, bool]:
-    """All variants by reference but the image itself, and whether this Python has the packages of each."""
+    """Returns all other variants by reference, and whether this Python has the packages of each."""
     found = {name: _version(name) for name in ("torch", "torch_xla", PLUGIN)}
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return {
@@ -130,7 +130,7 @@ def _slurm(settings: Settings, clock: Clock) -> Choice:
 
 
 def _stand_in(settings: Settings) -> StandIn:
-    # A node that does not share the data directory would keep packages that nobody takes away.
+    # A node that does not share the data directory would keep packages that nobody removes.
     shared = settings.runtime is not RuntimeChoice.SLURM or settings.slurm_files is SlurmFiles.SHARED
     keep = settings.data / kept_packages.DIRECTORY if shared else None
     missing = tuple(missing_modules())
@@ -147,7 +147,7 @@ def _process(settings: Settings, clock: Clock, why: str) -> Choice:
 
 
 def _is_local(address: str) -> bool:
-    """Whether this machine has the address. Docker Desktop's bridge is another machine's: there loopback is enough."""
+    """True if this machine has the address. Docker Desktop's bridge is on another machine; there loopback is enough."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
         try:
             trial.bind((address, 0))

@@ -1,7 +1,7 @@
-"""Every text of the training-job API that is known to be AWS's own, word for word, with where it was seen.
+"""Every text of the training-job API that is known to be AWS's own, word for word, with its source.
 
-This is the one place that tells AWS's words from ours: **a message that is not here is ours**, written because AWS's
-was not to be found in public. Two families that AWS's framework makes from a pattern have modules of their own in the
+Only this module separates AWS's words from sagelet's: **a message that is not here is sagelet's**, written because
+AWS's was not found in public. Two families that AWS's framework makes from a pattern have modules of their own in the
 API: broken constraints of the service model (`validation.py`, `shapes.py`) and values of a wrong JSON type
 (`wire_types.py`).
 
@@ -25,9 +25,9 @@ STOPPED = "Training job stopped"
 
 # --- FailureReason ----------------------------------------------------------------------------------------------------
 
-#: One space between the sentences since 2024, two before; clients compare the whole text.
+#: One space between the sentences since 2024, two before. Clients compare the whole text.
 INTERNAL_ERROR = "InternalServerError: We encountered an internal error. Please try again."
-#: Follows `CapacityError: `.
+#: Comes after `CapacityError: `.
 NO_CAPACITY = "Unable to provision requested ML compute capacity. Please retry using a different ML instance type."
 
 
@@ -48,7 +48,7 @@ def partial_prefix(prefix: str, found: str) -> str:
 
 # --- errors of the operations -----------------------------------------------------------------------------------------
 
-#: Every operation on a job that is not there: a ValidationException (boto/boto3#2808; Terraform matches it).
+#: For every operation on a missing job: a ValidationException (boto/boto3#2808; Terraform matches it).
 NOT_FOUND = "Requested resource not found."
 #: sagify#111.
 WAIT_WITHOUT_SPOT = "Invalid MaxWaitTimeInSeconds. It is only supported when EnableManagedSpotTraining is set to true"
@@ -58,7 +58,7 @@ BAD_TOKEN = "Invalid pagination token"
 
 
 def name_taken(arn: str) -> str:
-    """ResourceInUse of CreateTrainingJob (amazon-sagemaker-examples#3108)."""
+    """Returns the text of CreateTrainingJob's ResourceInUse (amazon-sagemaker-examples#3108)."""
     return (
         "Training job names must be unique within an AWS account and region, and a training job with this "
         f"name already exists ({arn})"
@@ -66,7 +66,9 @@ def name_taken(arn: str) -> str:
 
 
 def role_not_assumable(role: str) -> str:
-    """Terraform's AWS provider waits for it to go away (internal/service/sagemaker)."""
+    """Returns the text for a role that cannot be assumed. Terraform's AWS provider retries while it sees this text
+    (internal/service/sagemaker).
+    """
     return (
         f"Could not assume role {role}. Please ensure that the role exists and allows principal "
         "'sagemaker.amazonaws.com' to assume the role."
@@ -74,7 +76,9 @@ def role_not_assumable(role: str) -> str:
 
 
 def no_objects(uri: str, bucket: str, region: str, role: str) -> str:
-    """An input has nothing under its prefix. Seen at creation (amazon-sagemaker-examples#2489) and in FailureReason."""
+    """Returns the text for an input with nothing under its prefix. Seen at creation (amazon-sagemaker-examples#2489)
+    and in FailureReason.
+    """
     return (
         f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the bucket exists in '
         f"the selected region ({region}), that objects exist under that S3 prefix, and that the role "
@@ -91,7 +95,7 @@ PRIVATE_REGISTRY = (
 
 
 def no_repository(name: str, registry: str, role: str) -> str:
-    """An image at creation (amazon-sagemaker-examples#2534), with AWS's punctuation."""
+    """Returns the text for a missing image at creation (amazon-sagemaker-examples#2534), with AWS's punctuation."""
     return (
         f"Cannot find repository: {name} in registry ID: {registry} Please check if your ECR repository exists and "
         f"role {role} has proper pull permissions for SageMaker: ecr:BatchCheckLayerAvailability, ecr:BatchGetImage, "
@@ -118,15 +122,15 @@ def some_channels_without_groups(with_groups: list[str], without: list[str]) -> 
 
 
 def has_ended(status: str) -> str:
-    """StopTrainingJob on a job that has ended (awslabs/benchmark-ai#928)."""
+    """Returns the text of StopTrainingJob for a job that has ended (awslabs/benchmark-ai#928)."""
     return f"The request was rejected because the training job is in status {status}."
 
 
 def unknown_property(name: str) -> str:
-    """Search, as moto quotes it from AWS."""
+    """Returns the text of Search for an unknown property, as moto quotes it from AWS."""
     return f"Unknown property name: {name}"
 
 
 def compressed(channel: str, mode: str, kind: str) -> str:
-    """CompressionType is Pipe mode's (sagemaker-python-sdk#716)."""
+    """Returns the text for a CompressionType outside of Pipe mode (sagemaker-python-sdk#716)."""
     return f"Invalid compression type for channel {channel}: {mode} mode only supports NONE, got {kind} instead"

@@ -1,7 +1,7 @@
 """The part of the runtime port for runtimes that have machines and a queue of their own.
 
-A runtime of one machine starts hosts at once, and sagelet's own scheduler says when. A cluster has its own scheduler:
-sagelet submits a job to it at once, and the job waits in the cluster's queue until it has been given its nodes.
+A runtime of one machine starts hosts at once, when sagelet's own scheduler decides. A cluster has its own scheduler:
+sagelet submits a job to it at once, and the job waits in the cluster's queue until it gets its nodes.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from sagelet_engine.model.objects import ObjectStore
 
 
 class Refused(SageletError):
-    """The cluster will never run this order; the message is the cluster's own, and names the remedy."""
+    """The cluster will never run this request. The message is the cluster's own, and names the remedy."""
 
 
 class Place(Enum):
@@ -23,7 +23,7 @@ class Place(Enum):
     QUEUED = "queued"
     #: The nodes are the job's.
     GRANTED = "granted"
-    #: It has ended, whichever way; its hosts say how.
+    #: It has ended. Its hosts say how.
     OVER = "over"
 
 
@@ -37,15 +37,15 @@ class AllocationRequest:
     job_name: str
     #: An instance type for each host.
     instance_types: tuple[str, ...]
-    #: On each node.
+    #: The number on each node.
     gpus: int = 0
-    #: How long it may take, the grace of a stop included, or None for as long as the cluster lets it.
+    #: The longest time that it may take, with the grace of a stop. None for the cluster's limit.
     seconds: int | None = None
-    #: The last seconds of these are for the job's own end, after it was asked to stop.
+    #: The last seconds of that time, for the job to end after it was asked to stop.
     grace_seconds: int = 0
-    #: What the user's rules choose partition, account and the like by.
+    #: Values by which the user's rules choose partition, account and the like.
     role: str = ""
-    #: Whose the job is.
+    #: The owner of the job.
     account: str = ""
     region: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -53,54 +53,54 @@ class AllocationRequest:
 
 @dataclass(frozen=True)
 class AllocationStatus:
-    """Where an order is."""
+    """Where a request is in the cluster."""
 
     place: Place
     #: For people, in the cluster's words: why it waits, or where it runs.
     reason: str = ""
-    #: When the nodes became the job's, ms since the epoch.
+    #: When the job got the nodes, in ms since the epoch.
     started_ms: int | None = None
 
 
 @dataclass(frozen=True)
 class ClusterContext:
-    """What a cluster can have of the server that it works for."""
+    """What a cluster may use of the server that it works for."""
 
     objects: ObjectStore
     keys: KeyPair
-    #: The endpoint as the nodes reach it; known once the server listens.
+    #: Returns the endpoint as the nodes reach it. Known once the server listens.
     url: Callable[[], str]
     #: The certificate authority of --tls as PEM. Empty without --tls.
     authority: Callable[[], str] = str
 
 
 class Cluster(Protocol):
-    """What takes orders. Every method may be called again after a crash of sagelet."""
+    """Accepts allocation requests. Every method may be called again after a crash of sagelet."""
 
     def submit(self, order: AllocationRequest) -> None:
-        """Submits the order, unless this job id was submitted before.
+        """Submits the request, unless this job id was submitted before.
 
-        Raises Refused where the cluster never would run it, and RuntimeUnavailable when it does not answer, or takes
-        no more orders for the moment.
+        Raises Refused if the cluster would never run it, and RuntimeUnavailable if it does not answer, or takes no more
+        requests for the moment.
         """
         ...
 
     def standings(self) -> Mapping[str, AllocationStatus]:
-        """Where every order of this server is, by job id: one look at the cluster for all of them.
+        """Returns the status of every request of this server by job id, from one look at the cluster.
 
-        An order that was submitted and is not there was forgotten by the cluster: it is over. Raises
+        A request that was submitted and is missing here was forgotten by the cluster: it is over. Raises
         RuntimeUnavailable.
         """
         ...
 
     def attach(self, ground: ClusterContext) -> None:
-        """Before the first order."""
+        """Gives the cluster its context. Called before the first request."""
         ...
 
     def close(self) -> None:
-        """The server goes down; orders stay."""
+        """Called when the server goes down. Requests stay in the cluster."""
         ...
 
     def gpus_per_node(self) -> int:
-        """The most GPUs that a node has; 0: the cluster has none."""
+        """Returns the most GPUs that a node has. 0: the cluster has none."""
         ...

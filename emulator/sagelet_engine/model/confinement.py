@@ -1,7 +1,7 @@
-"""How a host's container is confined, by the docker runtime and by a node's shim (`slurm/docker.py`) alike.
+"""How a host's container is confined, both by the docker runtime and by a node's shim (`slurm/docker.py`).
 
-Standard library only: nodes run it. The options are those of docker-py's `create_host_config`; `flags` gives them as
-options of the command line.
+Standard library only, because nodes run it. The options are those of docker-py's `create_host_config`; `flags` gives
+them as options of the command line.
 """
 
 import fnmatch
@@ -13,23 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: User and group of containers where the server is root: of nobody on this machine (distroless images call it nonroot).
+#: User and group of containers if the server is root. They belong to nobody on this machine (distroless images call the
+#: user nonroot).
 NOBODY = 65532
-#: In the host's `run_dir`: what a container writes outside of /opt/ml. It goes with the container.
+#: Directory in the host's `run_dir` of what a container writes outside of /opt/ml. It is removed with the container.
 SCRATCH = "scratch"
 #: As on AWS, for every user.
 HOME = "/root"
-#: Parts of the scratch directory: where a container sees them, and their mode.
+#: Parts of the scratch directory: their paths in a container, and their modes.
 PLACES = {"tmp": ("/tmp", 0o1777), "var-tmp": ("/var/tmp", 0o1777), "home": (HOME, 0o700)}
-#: pip installs there where site-packages cannot be written. Python has it on its path where it is there at the start,
-#: so it is made for each version that an image may have.
+#: pip installs there if site-packages cannot be written. Python only has it on its path if it exists at the start, so
+#: it is made for each version that an image may have.
 USER_SITES = tuple(f".local/lib/python3.{minor}/site-packages" for minor in range(8, 16))
 USER_COMMANDS = f"{HOME}/.local/bin"
-#: Where an image does not say (Docker's own default).
+#: The PATH if an image has none (Docker's own default).
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: When the machine's memory is used up, the kernel ends a process of a job and not one of the server's.
+#: If the machine's memory is used up, the kernel ends a process of a job and not one of the server.
 OOM_SCORE_ADJ = 500
-#: Memory of the machine that no container may take: bytes, and of a small machine a share.
+#: Memory of the machine that no container may take: in bytes, and on a small machine as a share.
 MEMORY_LEFT, MEMORY_SHARE = 2 * 1024**3, 8
 
 _FLAGS = {
@@ -56,11 +57,11 @@ class User(NamedTuple):
 
 @dataclass(frozen=True)
 class Exceptions:
-    """Images that cannot bear all of it: patterns of local references, as of file names."""
+    """Images that do not work under all of the confinement: patterns of local references, as for file names."""
 
     #: Their root file system is writable.
     writable: tuple[str, ...] = ()
-    #: Where the server is root they run as root.
+    #: If the server is root, they run as root.
     root: tuple[str, ...] = ()
 
     def keeps_root_writable(self, image: str) -> bool:
@@ -74,23 +75,23 @@ NO_EXCEPTIONS = Exceptions()
 
 
 class CannotGive(Exception):
-    """The files of a host cannot be given to the user of its container; the message says what to do."""
+    """The files of a host cannot be given to the user of its container. The message says what to do."""
 
 
 def user_of(*, rootless: bool, as_root: bool) -> User | None:
-    """The user that a container runs as, or None for root. Root of a rootless engine is the server's own user, and
-    nobody else.
+    """Returns the user that a container runs as, or None for root. Root in a rootless engine is the server's own
+    user.
     """
     if rootless:
         return None
     if os.getuid() != 0:
-        # What it writes in /opt/ml must be the server's.
+        # The container's files in /opt/ml must belong to the server.
         return User(os.getuid(), os.getgid())
     return None if as_root else User(NOBODY, NOBODY)
 
 
 def hardening(*, processes: int, shm_bytes: int, read_only: bool) -> dict[str, Any]:
-    """What every container gets."""
+    """Returns the options that every container gets."""
     return {
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
@@ -104,10 +105,10 @@ def hardening(*, processes: int, shm_bytes: int, read_only: bool) -> dict[str, A
 
 
 def limits(memory_bytes: int | None, cpus: float | None) -> dict[str, Any]:
-    """Limits as docker-py's options. None means no limit."""
+    """Returns limits as docker-py's options. None means no limit."""
     found: dict[str, Any] = {}
     if memory_bytes is not None:
-        # The same limit with swap: a job that needs more memory fails, it does not crawl.
+        # The same limit with swap: a job that needs more memory fails, instead of slowing down.
         found |= {"mem_limit": memory_bytes, "memswap_limit": memory_bytes}
     if cpus is not None:
         found["nano_cpus"] = int(cpus * 1_000_000_000)
@@ -115,18 +116,20 @@ def limits(memory_bytes: int | None, cpus: float | None) -> dict[str, Any]:
 
 
 def memory_of(wanted: int | None, machine: int) -> int | None:
-    """The limit of one host: its instance type's memory, or what this machine has to give. 0: that is not known."""
+    """Returns the limit of one host: its instance type's memory, or what this machine has to give. 0 stands for
+    unknown.
+    """
     most = machine - min(MEMORY_LEFT, machine // MEMORY_SHARE) if machine else None
     return min((bound for bound in (wanted, most) if bound is not None), default=None)
 
 
 def cpus_of(wanted: int | None, machine: int) -> int | None:
-    """None where the machine has no more than the instance type."""
+    """Returns the limit, or None if the machine has no more CPUs than the instance type."""
     return wanted if wanted is not None and wanted < machine else None
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
-    """The same as flags of `docker run`."""
+    """Returns the same options as flags of `docker run`."""
     found = []
     for name, value in options.items():
         if name == "read_only":
@@ -139,7 +142,7 @@ def flags(options: Mapping[str, Any]) -> list[str]:
 
 
 def environment(*, read_only: bool, user: User | None, path: str) -> dict[str, str]:
-    """Defaults, which the request's own variables replace. `path`: the image's own PATH."""
+    """Returns defaults, which the request's own variables replace. `path`: the image's own PATH."""
     named = {} if user is None else {"USER": "sagelet", "LOGNAME": "sagelet"}
     if read_only:
         return {"HOME": HOME, "PATH": _with_user_commands(path or DEFAULT_PATH), **named}
@@ -147,7 +150,9 @@ def environment(*, read_only: bool, user: User | None, path: str) -> dict[str, s
 
 
 def _with_user_commands(path: str) -> str:
-    """Before the system's own, as commands that pip replaces there; after what the image itself puts first."""
+    """Puts the user's commands before the system's, because pip replaces those there, but after those that the image
+    puts first.
+    """
     parts = path.split(":")
     system = (number for number, part in enumerate(parts) if part.startswith(("/usr", "/bin", "/sbin")))
     at = next(system, len(parts))
@@ -155,17 +160,17 @@ def _with_user_commands(path: str) -> str:
 
 
 def path_of(variables: Iterable[str] | None) -> str:
-    """The PATH of an image's Config.Env."""
+    """Returns the PATH in an image's Config.Env."""
     return next((one.removeprefix("PATH=") for one in variables or () if one.startswith("PATH=")), "")
 
 
 def scratch_mounts(scratch: Path) -> list[tuple[str, str]]:
-    """Source and target of each part."""
+    """Returns source and target of each part."""
     return [(str(scratch / part), target) for part, (target, _) in PLACES.items()]
 
 
 def make_scratch(scratch: Path, user: User | None) -> None:
-    """Raises OSError."""
+    """Makes the scratch directory. Raises OSError."""
     scratch.mkdir(parents=True, exist_ok=True)
     for part, (_, mode) in PLACES.items():
         (scratch / part).mkdir(exist_ok=True)
@@ -176,10 +181,10 @@ def make_scratch(scratch: Path, user: User | None) -> None:
 
 
 def give(roots: Sequence[Path], user: User | None, read_only: Sequence[Path] = ()) -> None:
-    """Makes all below the directories the user's, if it is not; no link is followed. Before the container starts.
+    """Gives all files below the directories to the user, before the container starts. No link is followed.
 
-    What is below `read_only` stays whose it is, since its files may be the object store's own, and can be read.
-    Raises CannotGive.
+    Files below `read_only` keep their owner, because they may be the object store's own, and can be read. Raises
+    CannotGive.
     """
     if user is None or os.getuid() != 0:
         return
@@ -197,17 +202,21 @@ def give(roots: Sequence[Path], user: User | None, read_only: Sequence[Path] = (
 
 
 def may_use(directory: Path, user: User | None, *, write: bool) -> bool:
-    """Whether a container may use what is mounted from there. The kernel is asked: modes are not all of it (ACLs)."""
+    """True if a container may use what is mounted from there. The kernel is asked, because modes are not everything
+    (ACLs).
+    """
     if user is None or os.getuid() != 0:
         return True
-    # Not by its path: what is above the directory does not count in a container.
+    # Not by its path: directories above this one do not matter in a container.
     command = ["test", "-r", ".", "-a", "-x", ".", *(["-a", "-w", "."] if write else [])]
     asked = subprocess.run(command, cwd=directory, user=user.uid, group=user.gid, extra_groups=(), check=False)
     return asked.returncode == 0
 
 
 def _entries(root: Path, left_out: set[str]) -> Iterator[tuple[os.stat_result, str, int]]:
-    """Each entry, its name and the open directory that it is in; of what is left out nothing but the directory."""
+    """Yields each entry, its name and the open directory that it is in. Of what is left out, only the directory
+    itself.
+    """
     parent = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield os.stat(root.name, dir_fd=parent, follow_symlinks=False), root.name, parent
@@ -220,7 +229,7 @@ def _entries(root: Path, left_out: set[str]) -> Iterator[tuple[os.stat_result, s
 
 
 def _make_readable(found: os.stat_result, name: str, at: int, user: User) -> None:
-    """By its group: a file that others could not read stays closed to them."""
+    """Makes a file readable by its group. A file that others could not read stays closed to them."""
     wanted = 0o5 if stat.S_ISDIR(found.st_mode) else 0o4
     if stat.S_ISLNK(found.st_mode) or found.st_mode & wanted == wanted:
         return

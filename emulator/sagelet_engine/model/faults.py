@@ -1,11 +1,11 @@
-"""Faults on purpose, for people's own tests: the tag `sagelet:fault` of a job. Off unless the tag is there.
+"""Faults on purpose, for people's own tests: the tag `sagelet:fault` of a job. Off without the tag.
 
-A value is words with spaces between them, since a tag's value has no comma:
+A value consists of words with spaces between them, because a tag's value cannot have a comma:
 
-| word | what the job meets |
+| word | effect on the job |
 | --- | --- |
 | `starting:30` | every start takes 30 s longer |
-| `insufficient-capacity:30` | the same; its status message says that EC2 has no capacity and that it is tried again |
+| `insufficient-capacity:30` | the same; its status message says that EC2 has no capacity and that AWS retries |
 | `unhealthy-instance:30` | the same, for an instance that is replaced |
 | `capacity-error` | no instances: the job fails with CapacityError |
 | `internal-server-error` | InternalServerError as each attempt starts |
@@ -13,8 +13,8 @@ A value is words with spaces between them, since a tag's value has no comma:
 | `internal-server-error:2@45` | the same, after 45 s of training |
 | `throttling:3` | the next 3 DescribeTrainingJob calls for it are answered with ThrottlingException |
 
-Slow starts follow one another in the order of their words; the errors come after them. What is due follows from the
-job's record and the clock alone, so faults go on after a restart where they were.
+Slow starts follow one another in the order of their words; the errors come after them. Faults depend on the job's
+record and the clock only, so after a restart they continue where they were.
 """
 
 import math
@@ -28,13 +28,13 @@ from sagelet_engine.model.job import Job, SecondaryStatus, Verdict
 
 TAG = "sagelet:fault"
 
-#: Shape SecondaryStatusTransition: the texts that AWS documents for Starting.
+#: Shape SecondaryStatusTransition: AWS's documented texts for Starting.
 DELAYS = {
     "starting": "Launching requested ML instances",
     "insufficient-capacity": "Insufficient capacity error from EC2 while launching instances, retrying!",
     "unhealthy-instance": "Launched instance was unhealthy, replacing it!",
 }
-#: Seven digits: more would be a slip of the pen.
+#: Seven digits. A longer number would be a typing error.
 _SECONDS, _COUNT = r"\d{1,7}(?:\.\d{1,3})?", r"[1-9]\d{0,6}"
 _WORD = re.compile(
     rf"(?P<delay>{'|'.join(DELAYS)}):(?P<seconds>{_SECONDS})|(?P<capacity>capacity-error)"
@@ -55,7 +55,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class InternalFault:
-    """InternalServerError in the first `times` attempts, after `after` seconds of Training, or at the start if None."""
+    """InternalServerError in the first `times` attempts, after `after` seconds of Training. None: at the start."""
 
     times: float
     after: float | None
@@ -71,7 +71,7 @@ class Faults:
 
 
 class InjectedFault(SageletError):
-    """What a job's tag lets it meet now."""
+    """The fault that a job's tag causes now."""
 
     def __init__(self, outcome: Verdict) -> None:
         super().__init__(outcome.failure_reason)
@@ -79,7 +79,7 @@ class InjectedFault(SageletError):
 
 
 def parse(value: str) -> Faults:
-    """Raises FaultError, which names the words that there are."""
+    """Parses the tag. Raises FaultError, which lists the known words."""
     delays: list[Delay] = []
     others: dict[str, str | None] = {}
     for word in value.split():
@@ -90,7 +90,7 @@ def parse(value: str) -> Faults:
         if "delay" in given:
             delays.append(Delay(DELAYS[given["delay"]], float(given["seconds"])))
         elif others.keys() & given.keys():
-            raise _wrong(value, f"{word.partition(':')[0]} stands in it twice")
+            raise _wrong(value, f"{word.partition(':')[0]} occurs in it twice")
         else:
             others.update(given)
     if not delays and not others:
@@ -124,9 +124,9 @@ def of(job: Job) -> Faults:
 
 
 def starting(job: Job, now_ms: int) -> tuple[Delay, float] | None:
-    """The slow start that a placed job is in, and how many seconds of it are left, or None if it may go on.
+    """Returns the slow start that a placed job is in, and its remaining seconds. None if the job may go on.
 
-    Raises InjectedFault when the start fails.
+    Raises InjectedFault if the start fails.
     """
     faults = of(job)
     since = job.placed_ms if job.attempt == 1 and job.placed_ms is not None else job.transitions[-1].start_ms
@@ -143,14 +143,14 @@ def starting(job: Job, now_ms: int) -> tuple[Delay, float] | None:
 
 
 def training(job: Job, now_ms: int) -> None:
-    """Raises InjectedFault when the attempt under way has trained for as long as the tag lets it."""
+    """Raises InjectedFault if the present attempt has trained as long as the tag allows."""
     at_ms = training_ms(job)
     if at_ms is not None and now_ms >= at_ms:
         raise InjectedFault(verdict.INTERNAL)
 
 
 def training_ms(job: Job) -> float | None:
-    """When that is so, ms since the epoch, or None if the tag never says so."""
+    """Returns the time of that fault in ms since the epoch, or None if the tag causes none."""
     internal = of(job).internal
     if internal is None or internal.after is None or job.secondary is not SecondaryStatus.TRAINING:
         return None
@@ -163,5 +163,5 @@ def _strike(job: Job, fault: InternalFault) -> None:
 
 
 def _met(job: Job) -> int:
-    """How many attempts an internal fault has ended."""
+    """Returns how many attempts an internal fault has ended."""
     return sum(attempt.ended_by is SecondaryStatus.RESTARTING for attempt in job.attempts)

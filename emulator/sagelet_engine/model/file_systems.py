@@ -13,7 +13,7 @@ from typing import Any
 
 from sagelet_engine.base.errors import ClientFault, SettingsError
 
-#: By FileSystemId: none stands in.
+#: By FileSystemId. Empty if no directory stands in for one.
 NO_FILE_SYSTEMS: Mapping[str, Path] = MappingProxyType({})
 
 #: botocore shape FileSystemId.
@@ -27,9 +27,9 @@ class FileSystemSource:
     id: str
     #: EFS or FSxLustre; both are a directory here.
     type: str
-    #: DirectoryPath: from the root of the file system, with or without a slash at its start.
+    #: DirectoryPath: from the root of the file system, with or without a leading slash.
     path: str
-    #: FileSystemAccessMode is `rw`.
+    #: True if FileSystemAccessMode is `rw`.
     writable: bool
 
     @classmethod
@@ -43,7 +43,9 @@ class FileSystemSource:
 
 
 def directory_of(source: FileSystemSource, file_systems: Mapping[str, Path]) -> Path:
-    """The directory that the channel shows, links resolved. Raises ClientFault. All texts are sagelet's."""
+    """Returns the directory that the channel shows, with links resolved. Raises ClientFault. All texts are
+    sagelet's.
+    """
     root = file_systems.get(source.id)
     if root is None:
         raise ClientFault(
@@ -63,7 +65,7 @@ def directory_of(source: FileSystemSource, file_systems: Mapping[str, Path]) -> 
 
 
 def check_file_systems(file_systems: Mapping[str, Path], data: Path) -> None:
-    """Raises SettingsError for a directory that cannot stand in, or that would show jobs sagelet's own files."""
+    """Raises SettingsError for a directory that cannot stand in, or that would give jobs sagelet's own files."""
     for identifier, directory in file_systems.items():
         named = f"--file-system {identifier}={directory}"
         if not _ID.fullmatch(identifier):

@@ -1,6 +1,6 @@
 """Spot interruptions on a schedule: the tag `sagelet:interrupt-after` of a managed spot job.
 
-Two forms, with spaces since a tag's value has no comma:
+There are two forms, with spaces because a tag's value cannot have a comma:
 
 - `30 60`: the first attempt is interrupted after 30 s of Training, the second after 60 s, the third runs on.
 - `seed:7 mean:45 times:3`: three interruptions, after times drawn from an exponential distribution with a mean of
@@ -14,12 +14,12 @@ from sagelet_engine.base.errors import ScheduleError
 from sagelet_engine.model.job import Job, SecondaryStatus
 
 TAG = "sagelet:interrupt-after"
-#: More would be a slip of the pen.
+#: A larger number would be a typing error.
 MOST = 1000
 
 
 def schedule(value: str) -> tuple[float, ...]:
-    """Seconds of Training after which each attempt is interrupted. Raises ScheduleError."""
+    """Returns the seconds of Training after which each attempt is interrupted. Raises ScheduleError."""
     words = value.split()
     try:
         times = _drawn(words) if ":" in value else tuple(float(word) for word in words)
@@ -47,13 +47,13 @@ def _wrong(value: str) -> ScheduleError:
 
 
 def due(job: Job, now_ms: int) -> bool:
-    """Whether the attempt under way has trained for as long as its job's tag lets it."""
+    """True if the present attempt has trained as long as its job's tag allows."""
     at_ms = due_ms(job)
     return at_ms is not None and now_ms >= at_ms
 
 
 def due_ms(job: Job) -> float | None:
-    """When that is so, ms since the epoch, or None if the tag never says so."""
+    """Returns the time of that interruption in ms since the epoch, or None if the tag causes none."""
     value = job.tags.get(TAG)
     if value is None or not job.spec.spot or job.secondary is not SecondaryStatus.TRAINING:
         return None

@@ -1,6 +1,6 @@
-"""The record of a job of any kind: what sagelet knows of it. Immutable; `lifecycle.advance` makes the next one.
+"""The record of a job of any kind: what sagelet knows of it. Immutable; `lifecycle.advance` makes the next record.
 
-What only training jobs have is in `training.py`.
+`training.py` has what only training jobs have.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from sagelet_engine.model.spec import JobSpec
 
 
 class JobKind(Enum):
-    """What AWS calls a kind of job. The value is the kind's name in ARNs."""
+    """AWS's kinds of jobs. The value is the kind's name in ARNs."""
 
     TRAINING = "training-job"
 
@@ -79,7 +79,7 @@ class JobKey:
 
     @property
     def arn(self) -> str:
-        """AWS writes the job's name in lower case in its ARN."""
+        """Returns the ARN. AWS writes the job's name in lower case in it."""
         return f"arn:aws:sagemaker:{self.region}:{self.account}:{self.kind.value}/{self.name.lower()}"
 
 
@@ -98,7 +98,7 @@ class Transition:
 class Attempt:
     """One attempt that ended before the job did; times in ms since the epoch."""
 
-    #: Start of its Downloading, or None if it never got so far.
+    #: Start of its Downloading. None if it never got so far.
     start_ms: int | None
     end_ms: int
     #: Interrupted (spot) or Restarting (an internal fault, retried).
@@ -122,23 +122,25 @@ class PoolStatus(str, Enum):
 
 @dataclass(frozen=True)
 class WarmPool:
-    """The warm pool that a job runs in or leaves behind; times in ms since the epoch. Its rules: `warm_pools.py`."""
+    """The warm pool that a job runs in or leaves behind. Times are in ms since the epoch. `warm_pools.py` has its
+    rules.
+    """
 
     status: PoolStatus
-    #: Names the hosts through all the jobs that have them: the id of the first one.
+    #: Names the hosts for all the jobs that use them: the id of the first job.
     cluster: str
-    #: When the first job got them, or None if none ever did.
+    #: When the first job got them. None if no job ever did.
     cluster_ms: int | None
-    #: Since when it waited for a matching job, or None while it never did.
+    #: Since when it waited for a matching job. None if it never did.
     available_ms: int | None = None
     #: When it was reused or terminated.
     ended_ms: int | None = None
-    #: Name of the job that has it now.
+    #: Name of the job that uses it now.
     reused_by: str | None = None
 
     @property
     def retained_seconds(self) -> int | None:
-        """ResourceRetainedBillableTimeInSeconds: whole epoch seconds, known once the pool is gone."""
+        """Returns ResourceRetainedBillableTimeInSeconds: whole epoch seconds, known once the pool is gone."""
         if self.ended_ms is None:
             return None
         return 0 if self.available_ms is None else self.ended_ms // 1000 - self.available_ms // 1000
@@ -146,54 +148,54 @@ class WarmPool:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How training ended, decided when the last host is down; made durable before the upload begins."""
+    """How training ended. It is decided when the last host is down, and made durable before the upload begins."""
 
     status: SecondaryStatus
     #: FailureReason of a failed job, already cut to AWS's 1024 characters.
     failure_reason: str | None = None
-    #: Why sagelet failed the job, for people: AWS's text for a fault of the platform leaves no room for it.
+    #: Why sagelet failed the job, for people. AWS's text for a fault of the platform leaves no room for it.
     cause: str = ""
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that is durable about one job, whatever its kind: `spec` says what it asks for."""
+    """All durable data of one job, whatever its kind. `spec` says what it asks for."""
 
     key: JobKey
-    #: Unique for all time; a deleted job's name may be used again. Names the job to runtimes.
+    #: Unique for all time, while a deleted job's name may be used again. Names the job to runtimes.
     id: str
-    #: The accepted body of the Create call (without Tags): the Describe call echoes it.
+    #: The accepted body of the Create call (without Tags). The Describe call echoes it.
     request: Mapping[str, Any]
     created_ms: int
     modified_ms: int
     status: JobStatus = JobStatus.IN_PROGRESS
     secondary: SecondaryStatus = SecondaryStatus.STARTING
     transitions: tuple[Transition, ...] = ()
-    #: TrainingStartTime: the start of Downloading (AWS bills from there), or None if the job never got so far.
+    #: TrainingStartTime: the start of Downloading (AWS bills from there). None if the job never got so far.
     training_start_ms: int | None = None
     training_end_ms: int | None = None
     #: Attempts that were interrupted or failed by a fault of the platform, oldest first.
     attempts: tuple[Attempt, ...] = ()
-    #: Start of Downloading of the attempt under way.
+    #: Start of Downloading of the present attempt.
     attempt_start_ms: int | None = None
-    #: Share of the running time that managed spot training does not bill, 0 <= share < 1; fixed at creation.
+    #: Share of the running time that managed spot training does not bill, 0 <= share < 1. Fixed at creation.
     spot_discount: float = 0.0
-    #: Set once a stop was asked for; the grace period counts from here.
+    #: Set when a stop was asked for. The grace period counts from here.
     stop_ms: int | None = None
     stop_cause: StopCause | None = None
     verdict: Verdict | None = None
     failure_reason: str | None = None
-    #: When the scheduler gave it its hosts, or None while it waits.
+    #: When the scheduler gave it its hosts. None while it waits.
     placed_ms: int | None = None
-    #: The hosts were started: from here on a missing host is a fault, not something to start.
+    #: True once the hosts were started. From then on a missing host is a fault, and is not started again.
     launched: bool = False
-    #: Local reference of the image that stands in for TrainingImage; None until it is resolved.
+    #: Local reference of the image that stands in for TrainingImage. None until it is resolved.
     image: str | None = None
     #: GPUs leased to the job, by UUID.
     gpus: tuple[str, ...] = ()
-    #: The warm pool that it runs in or has left, or None if it has none (yet).
+    #: The warm pool that it runs in or has left. None if it has none (yet).
     warm_pool: WarmPool | None = None
-    #: What stands in for what was asked for (CPU workers for GPUs, say), for people; empty: nothing does.
+    #: What stands in for requested resources (for example CPU workers for GPUs), for people. Empty if nothing does.
     stand_in: str = ""
     #: Guards updates: an update of an older version is refused.
     version: int = 0
@@ -205,12 +207,12 @@ class Job:
 
     @property
     def attempt(self) -> int:
-        """Number of the attempt under way, from 1."""
+        """The number of the present attempt, from 1."""
         return len(self.attempts) + 1
 
     @property
     def launch_id(self) -> str:
-        """Names the hosts of this attempt to runtimes: an earlier attempt's hosts are never taken for them."""
+        """Names the hosts of this attempt to runtimes, so that an earlier attempt's hosts are never taken for them."""
         return self.id if self.attempt == 1 else f"{self.id}-{self.attempt}"
 
     @cached_property
@@ -220,18 +222,18 @@ class Job:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """algo-1 .. algo-N, group by group."""
+        """Returns algo-1 .. algo-N, group by group."""
         return self.spec.hosts
 
     def without_attempt(self: J) -> J:
-        """The job without what its kind knows of the attempt that has just ended."""
+        """Returns the job without the data that its kind keeps of the attempt that has just ended."""
         return self
 
     @property
     def training_seconds(self) -> int | None:
-        """TrainingTimeInSeconds: whole epoch seconds, end minus start; fits every public Describe output.
+        """Returns TrainingTimeInSeconds: whole epoch seconds, end minus start, which fits every public Describe output.
 
-        At least 1 for spot: SDK v2 divides by it for the savings.
+        At least 1 for spot, because SDK v2 divides by it for the savings.
         """
         if self.training_start_ms is None or self.training_end_ms is None:
             return None
@@ -239,7 +241,9 @@ class Job:
 
     @property
     def billable_seconds(self) -> int | None:
-        """BillableTimeInSeconds: all of the training time; with spot the attempts' running time less the discount."""
+        """Returns BillableTimeInSeconds: all of the training time; with spot the attempts' running time less the
+        discount.
+        """
         if self.training_seconds is None or not self.spec.spot:
             return self.training_seconds
         assert self.training_end_ms is not None
@@ -247,19 +251,21 @@ class Job:
         return max(1, min(self.training_seconds, int(ran * (1 - self.spot_discount))))
 
     def running_ms(self, now_ms: int) -> int:
-        """Running time of all attempts, from the start of Downloading of each: what MaxRuntimeInSeconds limits."""
+        """Returns the running time of all attempts, from the start of Downloading of each. MaxRuntimeInSeconds limits
+        it.
+        """
         current = 0 if self.attempt_start_ms is None else now_ms - self.attempt_start_ms
         return sum(attempt.run_ms for attempt in self.attempts) + current
 
     @property
     def max_wait_ms(self) -> int | None:
-        """When MaxWaitTimeInSeconds of a spot job is over, ms since the epoch, or None if there is no such limit."""
+        """Returns the end of MaxWaitTimeInSeconds of a spot job in ms since the epoch, or None without such a limit."""
         seconds = self.spec.max_wait_seconds
         return self.created_ms + seconds * 1000 if self.spec.spot and seconds is not None else None
 
     @property
     def retries_left(self) -> int:
-        """How often the job may start again after an InternalServerError (RetryStrategy)."""
+        """Returns how often the job may start again after an InternalServerError (RetryStrategy)."""
         used = sum(attempt.ended_by is SecondaryStatus.RESTARTING for attempt in self.attempts)
         return max(0, self.spec.retries - used)
 
@@ -272,7 +278,7 @@ class Job:
 
     @property
     def pool_available(self) -> bool:
-        """Whether the job has ended and left its hosts to the next job that matches."""
+        """True if the job has ended and left its hosts to the next matching job."""
         return self.warm_pool is not None and self.warm_pool.status is PoolStatus.AVAILABLE
 
     @property

@@ -1,9 +1,9 @@
-"""The life of a job: one table of statuses, and the one function that moves a job along it.
+"""The life of a job: a table of statuses, and the only function that moves a job along it.
 
-Texts of `aws_texts` are AWS's; order and clock rules are those of public DescribeTrainingJob outputs:
-one transition per status with its message updated in place, each EndTime equal to the next StartTime,
-TrainingStartTime = start of Downloading, TrainingEndTime = start of the terminal status, or for a failed job the time
-when the failure was detected (botocore: DescribeTrainingJobResponse).
+Texts of `aws_texts` are AWS's. Order and clock rules are those of public DescribeTrainingJob outputs. Each status has
+one transition, whose message is updated in place. Each EndTime equals the next StartTime. TrainingStartTime is the
+start of Downloading. TrainingEndTime is the start of the terminal status, or for a failed job the time when the failure
+was detected (botocore: DescribeTrainingJobResponse).
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class IllegalTransition(SageletError):
 
 @dataclass(frozen=True)
 class Rule:
-    """What entering a secondary status means."""
+    """What happens when a job enters a secondary status."""
 
     job_status: JobStatus
     message: str
@@ -39,7 +39,7 @@ def _rule(job_status: JobStatus, message: str, *follows: SecondaryStatus) -> Rul
 
 RUNNING = (S.STARTING, S.PENDING, S.DOWNLOADING, S.TRAINING)
 
-#: End an attempt of the job, not the job.
+#: These end an attempt of the job, not the job.
 ENDING_ATTEMPT = (S.INTERRUPTED, S.RESTARTING)
 
 RULES: dict[SecondaryStatus, Rule] = {
@@ -54,7 +54,7 @@ RULES: dict[SecondaryStatus, Rule] = {
     ),
     S.RESTARTING: _rule(JobStatus.IN_PROGRESS, "Restarting the training job", *RUNNING),
     S.STOPPING: _rule(JobStatus.STOPPING, aws_texts.STOPPING, *RUNNING, S.UPLOADING, *ENDING_ATTEMPT),
-    # AWS uploads what is there for a failed job, too; a stopping job uploads within Stopping.
+    # AWS also uploads the results of a failed job. A stopping job uploads within Stopping.
     S.UPLOADING: _rule(JobStatus.IN_PROGRESS, aws_texts.UPLOADING, S.TRAINING),
     S.COMPLETED: _rule(JobStatus.COMPLETED, aws_texts.COMPLETED, S.UPLOADING, S.STOPPING),
     S.FAILED: _rule(JobStatus.FAILED, aws_texts.FAILED, *RUNNING, S.UPLOADING, S.STOPPING, *ENDING_ATTEMPT),
@@ -76,15 +76,16 @@ STOPPED_AS = {
 
 
 def created(now_ms: int) -> tuple[Transition, ...]:
-    """The transitions of a job that has just been created."""
+    """Returns the transitions of a job that has just been created."""
     return (Transition(S.STARTING, RULES[S.STARTING].message, now_ms),)
 
 
 def advance(job: J, to: SecondaryStatus, now_ms: int, message: str | None = None, **changes: Any) -> J:
-    """The job after entering `to` (or, in `to` already, with a new message) at `now_ms`; `changes` are other fields.
+    """Returns the job after entering `to` at `now_ms` (or, if it is in `to` already, with a new message). `changes` are
+    other fields.
 
-    Raises IllegalTransition when the table does not allow the step. A clock that went back does not make
-    the record go back: no time is less than the one before it.
+    Raises IllegalTransition if the table does not allow the step. If the clock went back, the record does not: no time
+    is less than the one before it.
     """
     current = job.transitions[-1]
     now_ms = max(now_ms, job.modified_ms, current.start_ms)
@@ -116,26 +117,26 @@ class _Clock(TypedDict, total=False):
 
 
 def _clock(job: Job, to: SecondaryStatus, rule: Rule, now_ms: int) -> _Clock:
-    """What entering `to` does to the training clock, from which the bill follows."""
+    """Returns the changes to the training clock on entering `to`. The bill follows from this clock."""
     if to is S.DOWNLOADING:
         first = now_ms if job.training_start_ms is None else job.training_start_ms
         return {"training_start_ms": first, "attempt_start_ms": now_ms}
     if rule.job_status.terminal and job.training_start_ms is not None:
-        # What made the job fail was known when its upload began, unless the upload itself failed.
+        # The failure was known when the upload began, unless the upload itself failed.
         detected = to is S.FAILED and job.verdict is not None and job.verdict.status is S.FAILED
         return {"training_end_ms": job.transitions[-1].start_ms if detected else now_ms}
     return {}
 
 
 def request_stop(job: J, cause: StopCause, now_ms: int) -> J:
-    """The job after a stop was asked for. A job that is being stopped already stays as it is."""
+    """Returns the job after a stop was asked for. A job that is being stopped already stays as it is."""
     if job.stop_cause is not None:
         return job
     return advance(job, S.STOPPING, now_ms, stop_ms=now_ms, stop_cause=cause)
 
 
 def interrupt(job: J, now_ms: int) -> J:
-    """The job after its spot instances were taken away. Raises JobNotInterruptible when it has none."""
+    """Returns the job after its spot instances were taken away. Raises JobNotInterruptible if it has none."""
     if not job.spec.spot:
         raise JobNotInterruptible(f"{job.key.name} has no spot instances: submit it with EnableManagedSpotTraining")
     if job.secondary not in RULES[S.INTERRUPTED].follows:
@@ -146,12 +147,12 @@ def interrupt(job: J, now_ms: int) -> J:
 
 
 def preparing(job: Job) -> str:
-    """The status message of a job that has its place and starts."""
+    """Returns the status message of a job that has its place and starts."""
     return f"{PREPARING_INSTANCES} ({job.stand_in})" if job.stand_in else PREPARING_INSTANCES
 
 
 def restart(job: J, now_ms: int, *, keeps_place: bool = True) -> J:
-    """The next attempt of an interrupted or restarting job whose hosts are down.
+    """Returns the next attempt of an interrupted or restarting job whose hosts are down.
 
     It keeps its place and its GPUs, or goes back to where jobs wait.
     """
@@ -171,7 +172,9 @@ def restart(job: J, now_ms: int, *, keeps_place: bool = True) -> J:
 
 
 def overdue(job: Job, now_ms: int) -> StopCause | None:
-    """The limit of StoppingCondition that the job has reached, or None, also if it is being stopped already."""
+    """Returns the limit of StoppingCondition that the job has reached. None if there is none, or if the job is being
+    stopped already.
+    """
     if job.stop_cause is not None:
         return None
     if job.running_ms(now_ms) >= job.spec.max_runtime_seconds * 1000:

@@ -18,7 +18,7 @@ class SortBy(str, Enum):
 
 @dataclass(frozen=True)
 class Cursor:
-    """The last job of a page: its value in the order asked for, and its id."""
+    """The last job of a page: its value in the requested order, and its id."""
 
     value: str | int
     job_id: str
@@ -65,5 +65,5 @@ Job = TypeVar("Job", TrainingJob, ListedJob)
 @dataclass(frozen=True)
 class JobPage(Generic[Job]):
     jobs: list[Job]
-    #: Where the next page starts, or None if this was the last.
+    #: Where the next page starts. None if this was the last.
     next: Cursor | None

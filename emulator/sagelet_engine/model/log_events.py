@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: What CloudWatch Logs counts for an event beside its UTF-8 bytes (PutLogEvents).
+#: Bytes that CloudWatch Logs counts for an event in addition to its UTF-8 bytes (PutLogEvents).
 EVENT_OVERHEAD = 26
 
 
@@ -13,19 +13,19 @@ def utf8_size(text: str) -> int:
 
 
 class LogEvent(NamedTuple):
-    """One line that a host printed. There are 50,000 a second, and a tuple is made in a third of a dataclass's time."""
+    """One line that a host printed. There are 50,000 a second, and a tuple takes a third of the time of a dataclass."""
 
-    #: ms since the epoch; never goes back within a stream.
+    #: In ms since the epoch. Never goes back within a stream.
     time_ms: int
     text: str
-    #: Place in the stream, from 0 without gaps; given by the store.
+    #: Place in the stream, from 0 without gaps. The store sets it.
     seq: int = -1
-    #: When sagelet took it in, ms since the epoch; given by the store.
+    #: When sagelet received it, in ms since the epoch. The store sets it.
     ingested_ms: int = 0
 
     @property
     def page_bytes(self) -> int:
-        """What it takes of a page of GetLogEvents."""
+        """Returns the bytes that it takes of a page of GetLogEvents."""
         return utf8_size(self.text) + EVENT_OVERHEAD
 
 
@@ -38,7 +38,7 @@ class LogStream:
     host: str
     name: str
     created_ms: int
-    #: Up to where the runtime's output was read, or None if nothing was read yet.
+    #: The position up to which the runtime's output was read. None if nothing was read yet.
     position: str | None
     first_ms: int | None
     last_ms: int | None
@@ -56,7 +56,7 @@ class LogGroup:
     created_ms: int
     #: Sum of the events' UTF-8 sizes.
     bytes: int = 0
-    #: Days that events are kept, or None for ever.
+    #: Days that events are kept. None for no limit.
     retention_days: int | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -66,14 +66,14 @@ class MergedEvents:
     """Events of several streams by time, each with the id of its stream."""
 
     events: list[tuple[int, LogEvent]]
-    #: Time, stream id and seq after which to go on, or None if there are no more.
+    #: Time, stream id and seq after which to continue. None if there are no more events.
     place: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
 class FoundLines:
-    """Lines of a stream that hold a text."""
+    """Lines of a stream that contain a text."""
 
     events: list[LogEvent]
-    #: The seq to search on from.
+    #: The seq at which the search continues.
     next: int

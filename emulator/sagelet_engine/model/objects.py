@@ -19,14 +19,14 @@ class ObjectDamaged(SageletError):
 
 @dataclass(frozen=True)
 class S3Uri:
-    """`s3://BUCKET/KEY`; the key may be empty and may be a prefix."""
+    """`s3://BUCKET/KEY`. The key may be empty and may be a prefix."""
 
     bucket: str
     key: str
 
     @classmethod
     def parse(cls, uri: str) -> "S3Uri":
-        """Raises ValueError when `uri` is not an s3:// URI with a bucket."""
+        """Parses a URI. Raises ValueError if it is not an s3:// URI with a bucket."""
         scheme, separator, rest = uri.partition("://")
         bucket, _, key = rest.partition("/")
         if scheme != "s3" or not separator or not bucket:
@@ -47,24 +47,25 @@ class ObjectInfo:
     size: int
     #: S3's ETag without quotes: the MD5 of an object that came in one piece.
     etag: str = ""
-    #: When it was written, ms since the epoch; 0: not known.
+    #: When it was written, in ms since the epoch. 0 if unknown.
     modified_ms: int = 0
 
 
 class ObjectBatch(Protocol):
-    """Objects that come to be together."""
+    """Objects that are created together."""
 
     def create(self, key: str) -> AbstractContextManager[BinaryIO]:
-        """As `ObjectStore.create`; when its block fails this object is not among them."""
+        """Creates an object like `ObjectStore.create`. If its block fails, this object is not part of the batch."""
         ...
 
 
-#: When a batch is committed: more objects save no more flushes, and bytes beyond this are most of the time anyway.
+#: From this size on a batch is committed. More objects would save no more flushes, and more bytes take most of the time
+#: anyway.
 BATCH_OBJECTS, BATCH_BYTES = 1000, 64 * 1024**2
 
 
 def batches(sized: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
-    """Names in batches, by (name, bytes)."""
+    """Yields names in batches. `sized` has (name, bytes)."""
     names: list[str] = []
     total = 0
     for name, size in sized:
@@ -78,10 +79,10 @@ def batches(sized: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
 
 
 class ObjectStore(Protocol):
-    """S3's bytes as one account sees them. Methods stream: memory does not grow with the size of an object."""
+    """S3's bytes as one account sees them. Methods stream, so memory does not grow with the size of an object."""
 
     def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
-        """All objects under a prefix, in key order. Raises ObjectNotFound when the bucket does not exist."""
+        """Yields all objects under a prefix, in key order. Raises ObjectNotFound if the bucket does not exist."""
         ...
 
     def download(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
@@ -92,24 +93,25 @@ class ObjectStore(Protocol):
         ...
 
     def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:
-        """As `download`, but without a copy where the file system allows: nobody may write to `target`."""
+        """Does what `download` does, but without a copy if the file system allows it. Nobody may write to `target`."""
         ...
 
     def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
-        """Stores a file as an object. Raises ObjectNotFound when the bucket does not exist."""
+        """Stores a file as an object. Raises ObjectNotFound if the bucket does not exist."""
         ...
 
     def create(self, account: str, region: str, bucket: str, key: str) -> AbstractContextManager[BinaryIO]:
-        """A stream (it cannot seek) that becomes an object when the block ends well, and nothing otherwise.
+        """Gives a stream (it cannot seek) that becomes an object if the block ends well. Otherwise nothing is stored.
 
-        Raises ObjectNotFound when the bucket does not exist.
+        Raises ObjectNotFound if the bucket does not exist.
         """
         ...
 
     def batch(self, account: str, region: str, bucket: str) -> AbstractContextManager[ObjectBatch]:
-        """Many small objects, flushed and committed together when the block ends well. Otherwise no object is made.
+        """Gives a batch of many small objects, which are flushed and committed together if the block ends well.
+        Otherwise no object is made.
 
-        Raises ObjectNotFound when the bucket does not exist.
+        Raises ObjectNotFound if the bucket does not exist.
         """
         ...
 
@@ -118,9 +120,9 @@ class ObjectStore(Protocol):
         ...
 
     def make_bucket(self, account: str, region: str, bucket: str) -> None:
-        """Makes a bucket. One that the account has already is not an error."""
+        """Makes a bucket. It is not an error if the account has it already."""
         ...
 
     def has_bucket(self, account: str, bucket: str) -> bool:
-        """Whether the account has the bucket."""
+        """True if the account has the bucket."""
         ...

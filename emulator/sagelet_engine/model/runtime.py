@@ -1,7 +1,7 @@
-"""The runtime port: all that the rest of the engine knows about Docker, processes or Slurm.
+"""The runtime port, which is all that the rest of the engine knows about Docker, processes or Slurm.
 
-A *host* is one SageMaker instance of a job (`algo-1`, `algo-2`, ...). Every method may be called again after a
-crash of sagelet: a runtime keeps what it needs outside of this process (container labels, files of the host).
+A *host* is one SageMaker instance of a job (`algo-1`, `algo-2`, ...). Every method may be called again after a crash of
+sagelet: a runtime keeps what it needs outside of this process (container labels, files of the host).
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,18 +13,18 @@ from sagelet_engine.model.cluster import Cluster
 
 #: Where AWS mounts a warm pool's persistent cache (developer guide, "SageMaker AI Managed Warm Pools"), in /opt/ml.
 WARM_POOL_CACHE = "sagemaker/warmpoolcache"
-#: Processes and threads of a host: generous for data loaders and compilers, and still an end to a fork bomb.
+#: Processes and threads of a host: enough for data loaders and compilers, and a limit for a fork bomb.
 MOST_PROCESSES = 16384
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A directory of this machine that the training code sees in its /opt/ml; nothing is copied."""
+    """A directory of this machine that the training code sees in its /opt/ml. Nothing is copied."""
 
     source: Path
-    #: Relative to /opt/ml; an empty directory is there already.
+    #: Relative to /opt/ml. An empty directory exists there already.
     target: str
-    #: Where a runtime has no private mounts this cannot be enforced.
+    #: A runtime without private mounts cannot enforce this.
     read_only: bool
 
 
@@ -40,13 +40,14 @@ class HostPlan:
     run_dir: Path
     #: Directories of /opt/ml that the training code can only read, relative to it (channels in FastFile mode).
     read_only: tuple[str, ...] = ()
-    #: Kept from job to job (the persistent cache of a warm pool): seen as WARM_POOL_CACHE, where /opt/ml has a
-    #: directory for it.
+    #: Kept from job to job (the persistent cache of a warm pool). Seen as WARM_POOL_CACHE, for which /opt/ml has a
+    #: directory.
     cache: Path | None = None
     mounts: tuple[Mount, ...] = ()
-    #: GPUs leased to this host, by UUID; empty: none.
+    #: GPUs leased to this host, by UUID. Empty if none.
     gpu_uuids: tuple[str, ...] = ()
-    #: What its instance type has, as far as the catalogue knows it. On a smaller machine a host gets what that has.
+    #: CPUs and memory of its instance type, as far as the catalogue knows them. On a smaller machine the host gets what
+    #: that has.
     vcpus: int | None = None
     memory_bytes: int | None = None
 
@@ -55,16 +56,16 @@ class HostPlan:
 class LaunchPlan:
     """All that a runtime needs to start the hosts of one job."""
 
-    #: Unique for all time (a deleted job's name may be used again): the key of adoption.
+    #: Unique for all time (a deleted job's name may be used again). A restarted server finds the hosts by it.
     job_id: str
-    #: For people: the TrainingJobName, goes into labels.
+    #: For people: the TrainingJobName, which goes into labels.
     job_name: str
     #: Reference of a local image; the process runtime runs without one.
     image: str
     hosts: tuple[HostPlan, ...]
-    #: ContainerEntrypoint of the request, or None for the image's own entry point.
+    #: ContainerEntrypoint of the request. None for the image's own entry point.
     entrypoint: tuple[str, ...] | None = None
-    #: Arguments after the entry point; SageMaker passes `train` when the request names neither.
+    #: Arguments after the entry point. SageMaker passes `train` if the request names neither.
     arguments: tuple[str, ...] = ("train",)
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Shared memory of a host in bytes: PyTorch's data loader workers need more than Docker's 64 MiB.
@@ -75,7 +76,7 @@ class LaunchPlan:
 
 @dataclass(frozen=True)
 class Handle:
-    """A host that was started. `ref` means something to its runtime only."""
+    """A host that was started. Only its runtime understands `ref`."""
 
     host: str
     ref: str
@@ -88,19 +89,19 @@ class Observation:
     """What is true of a host now."""
 
     running: bool
-    #: None while it runs; negative numbers never occur: a signal N reads 128 + N, as Docker says it.
+    #: None while it runs. Never negative: a signal N reads 128 + N, as in Docker.
     exit_code: int | None = None
-    #: The kernel killed something in the host for memory; may be true with exit code 0 (a child died).
+    #: True if the kernel killed something in the host for lack of memory. The exit code may be 0 (a child died).
     out_of_memory: bool = False
     #: Why the host could not start or vanished, for people.
     error: str | None = None
-    #: When it ended, ms since the epoch, as far as the runtime knows.
+    #: When it ended, in ms since the epoch, as far as the runtime knows.
     finished_ms: int | None = None
-    #: What `error` says is the request's, or the user's to mend: no other attempt would fare better.
+    #: True if the cause is the request, or something that the user has to change. Another attempt would not help.
     refused: bool = False
-    #: Its machine was taken away for a job that goes first: the job may start again elsewhere.
+    #: True if its machine was taken away for a job with a higher priority. The job may start again elsewhere.
     interrupted: bool = False
-    #: It was ended because the time that the job had asked its cluster for was over.
+    #: True if it was ended because the job's time in the cluster was over.
     time_over: bool = False
 
 
@@ -108,21 +109,21 @@ class Observation:
 class Usage:
     """What a host takes of this machine."""
 
-    #: CPU time of all that ever ran in the host, in seconds of one core.
+    #: CPU time of all processes that ever ran in the host, in seconds of one core.
     cpu_seconds: float
     #: Memory that it holds now, without page cache that the kernel can drop.
     memory_bytes: int
-    #: The most that it could hold: its own limit, or all memory of the machine.
+    #: The most memory that it could hold: its own limit, or all memory of the machine.
     memory_limit_bytes: int
 
 
 class Line(NamedTuple):
     """One line that a host printed, without its line end."""
 
-    #: ms since the epoch, never less than the line before.
+    #: In ms since the epoch, never less than the line before.
     time_ms: int
     text: str
-    #: Opaque to all but the runtime; `lines(handle, position)` continues right after this line.
+    #: Only the runtime understands it. `lines(handle, position)` continues right after this line.
     position: str
 
 
@@ -136,50 +137,52 @@ class Runtime(Protocol):
 
     @property
     def cluster(self) -> Cluster | None:
-        """What the job's hosts have to be asked of before they are launched, or None if they run on this machine."""
+        """The cluster that gives out the job's hosts before they are launched. None if they run on this machine."""
         ...
 
     @property
     def binds_read_only(self) -> bool:
-        """Whether no process of a host can write to the directories of HostPlan.read_only, not even as root."""
+        """True if no process of a host can write to the directories of HostPlan.read_only, not even as root."""
         ...
 
     @property
     def knows_images(self) -> bool:
-        """Whether has_image tells what is there: not where the nodes of a cluster have the images."""
+        """True if has_image knows whether an image exists. False if the nodes of a cluster have the images."""
         ...
 
     @property
     def runs_scripts(self) -> bool:
-        """Whether hosts run the job's scripts. False if functions of a test stand in for them: they are not "
-        "diagnosed."""
+        """True if hosts run the job's scripts. False if functions of a test stand in for them; those are not
+        diagnosed.
+        """
         ...
 
     def has_image(self, image: str) -> bool:
-        """Whether the image is there. Raises ClientFault when this runtime could not run it even if it were."""
+        """True if the image exists. Raises ClientFault if this runtime could not run it in any case."""
         ...
 
     def launch(self, plan: LaunchPlan) -> list[Handle]:
-        """Starts every host of the plan; a host of this job id that exists already is returned, not started twice.
+        """Starts every host of the plan. A host of this job id that exists already is returned, not started twice.
 
-        Raises ClientFault when the plan cannot run at all (the message says why and what to do) and
-        RuntimeUnavailable when the engine does not answer.
+        Raises ClientFault if the plan cannot run at all (the message says why and what to do) and RuntimeUnavailable if
+        the engine does not answer.
         """
         ...
 
     def find(self, job_id: str) -> list[Handle]:
-        """The hosts of a job that exist, running or ended, e.g. after a restart of sagelet."""
+        """Returns the existing hosts of a job, running or ended, for example after a restart of sagelet."""
         ...
 
     def jobs(self) -> set[str]:
-        """The ids of all jobs that have hosts by this data directory's id, or something else that `reap` removes.
+        """Returns the ids of all jobs that have hosts of this data directory's id, or something else that `reap`
+        removes.
 
         Raises RuntimeUnavailable.
         """
         ...
 
     def end_lost(self, *, dry_run: bool = False) -> list[str]:
-        """Ends hosts, of any data directory, whose directory was deleted, for certain; returns which, for people.
+        """Ends hosts, of any data directory, whose directory was certainly deleted. Returns their names, for people.
 
         Raises RuntimeUnavailable.
         """
@@ -188,27 +191,29 @@ class Runtime(Protocol):
     def observe(self, handle: Handle) -> Observation: ...
 
     def usage(self, handle: Handle) -> Usage | None:
-        """What the host takes now, or None if it does not run. Cheap, but may take a second."""
+        """Returns what the host takes now, or None if it does not run. Cheap, but may take a second."""
         ...
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
         """Follows what the host prints, in batches as they come: from after `position`, or from the start if None.
 
-        A batch may be empty (a heartbeat, at least one a second). Ends once the host has ended and its last line
-        is out. It may also end early (the Docker daemon restarts, or closes the log of a host that is about to be
-        down): believe the end only if `observe` said before the call that the host is down.
+        A batch may be empty (a heartbeat, at least one a second). Ends once the host has ended and its last line is
+        out. It may also end early (the Docker daemon restarts, or closes the log of a host that is about to be down):
+        the end is final only if `observe` said before the call that the host is down.
 
         Raises OutputTooLong, after the lines that were read, for a host that has printed more than the runtime keeps.
         """
         ...
 
     def stop(self, handle: Handle, *, force: bool = False) -> None:
-        """Asks the host to end (SIGTERM), or ends it (SIGKILL) with `force`. Returns at once; a dead host is fine."""
+        """Asks the host to end (SIGTERM) or, with `force`, ends it (SIGKILL). Returns at once. A host that has ended is
+        not an error.
+        """
         ...
 
     def reap(self, job_id: str) -> None:
         """Removes all that is left of a job's hosts, except their directories. A host that still runs is killed.
 
-        May be repeated, and for a job whose hosts have vanished.
+        May be repeated, even if the hosts have vanished.
         """
         ...

@@ -1,4 +1,4 @@
-"""Search as a query to the store: what a training job must satisfy, the order, and where to continue.
+"""Search as a query to the store: the conditions on a training job, the order, and where to continue.
 
 Properties are those of the service model's shape TrainingJob. The caller has resolved their names and typed the values.
 """
@@ -10,16 +10,16 @@ from sagelet_engine.model.training import TrainingJob
 
 
 class Kind(str, Enum):
-    """How the values of a property compare."""
+    """How values of a property are compared."""
 
     TEXT = "text"
     NUMBER = "number"
     BOOLEAN = "boolean"
     #: Milliseconds since the epoch.
     TIME = "time"
-    #: Text that compares as a number where it is one: hyperparameters.
+    #: Text that is compared as a number if it is one: hyperparameters.
     PARAMETER = "parameter"
-    #: A structure, list or map: it is there or not.
+    #: A structure, list or map: it exists or not.
     GROUP = "group"
 
 
@@ -45,21 +45,21 @@ Scalar = str | int | float
 class Property:
     """A property of training jobs.
 
-    `segments` are member names; each segment but the last ends at a list, whose items the next goes on from:
-    `InputDataConfig.ChannelName` is (("InputDataConfig",), ("ChannelName",)).
+    `segments` are member names; each segment but the last ends at a list, and the next one continues from the list's
+    items: `InputDataConfig.ChannelName` is (("InputDataConfig",), ("ChannelName",)).
     """
 
     segments: tuple[tuple[str, ...], ...]
     kind: Kind
-    #: The key, where the last segment ends at a map (`HyperParameters`, `Tags`, `Metrics`).
+    #: The key if the last segment ends at a map (`HyperParameters`, `Tags`, `Metrics`).
     key: str | None = None
-    #: What DescribeTrainingJob shows where the request has no such member.
+    #: The value in DescribeTrainingJob if the request has no such member.
     default: Scalar | None = None
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A property, compared. `value`: in the type of the property's kind; a tuple for IN, or None for (NOT_)EXISTS."""
+    """A condition on a property. `value`: in the type of the property's kind; a tuple for IN, None for (NOT_)EXISTS."""
 
     property: Property
     operator: Operator
@@ -68,7 +68,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class AnyItem:
-    """One item of a list satisfies all conditions; their properties start at the item."""
+    """True if one item of a list satisfies all conditions. Their properties start at the item."""
 
     path: tuple[str, ...]
     conditions: tuple[Condition, ...]
@@ -76,7 +76,7 @@ class AnyItem:
 
 @dataclass(frozen=True)
 class Group:
-    """All of the terms, or (`every` False) one of them."""
+    """All of the terms or, if `every` is False, one of them."""
 
     terms: tuple["Condition | AnyItem | Group", ...]
     every: bool = True
@@ -97,7 +97,7 @@ class SearchCursor:
 
 @dataclass(frozen=True)
 class JobSearch:
-    """Jobs without the property that is sorted by count as less than all that have it."""
+    """A search. Jobs without the property that is sorted by count as less than all others."""
 
     account: str
     region: str
@@ -113,5 +113,5 @@ class SearchPage:
     jobs: list[TrainingJob]
     #: Matching jobs on all pages.
     total: int
-    #: Where the next page starts, or None if this was the last.
+    #: Where the next page starts. None if this was the last.
     next: SearchCursor | None

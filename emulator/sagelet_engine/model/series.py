@@ -24,20 +24,22 @@ class Sample:
     #: ms since the epoch.
     time_ms: int
     value: float
-    #: Iteration number, or None if the sample has none.
+    #: Iteration number. None if the sample has none.
     step: int | None = None
 
 
 def by_time(
     samples: Iterable[Sample], seconds: int, start: int | None, end: int | None, reduce: Reduce
 ) -> list[tuple[int, float]]:
-    """Start of each period that has samples, in epoch seconds, and its statistic; start <= time < end."""
+    """Returns the start of each period that has samples, in epoch seconds, and its statistic; start <= time < end."""
     placed = [(sample.time_ms // 1000, sample) for sample in sorted(samples, key=lambda sample: sample.time_ms)]
     return _reduced(((at - at % seconds, sample) for at, sample in _within(placed, start, end)), reduce)
 
 
 def by_step(samples: Iterable[Sample], start: int | None, end: int | None, reduce: Reduce) -> list[tuple[int, float]]:
-    """Each step that has samples, and its statistic; start <= step < end. Samples without a step are left out."""
+    """Returns each step that has samples, and its statistic; start <= step < end. Samples without a step are left
+    out.
+    """
     placed = [(sample.step, sample) for sample in samples if sample.step is not None]
     return _reduced(_within(placed, start, end), reduce)
 

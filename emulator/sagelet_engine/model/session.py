@@ -15,7 +15,7 @@ _PREFIX = "sagelet-job"
 
 @dataclass(frozen=True)
 class SessionKey:
-    """As STS gives them out: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN."""
+    """Credentials as STS gives them out: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN."""
 
     access_key: str
     secret: str = field(repr=False)
@@ -24,7 +24,7 @@ class SessionKey:
 
 @dataclass(frozen=True)
 class JobSession:
-    """A job whose credentials were shown, with the key that they must be of."""
+    """A job whose session token a caller has shown, with the key that must belong to it."""
 
     job: Job
     key: SessionKey
@@ -39,12 +39,12 @@ def session_key(keys: KeyPair, job_id: str) -> SessionKey:
 
 
 def is_job_token(token: str) -> bool:
-    """Whether it looks like a job's; others are STS's."""
+    """True if the text looks like a job's token. Other tokens are STS's."""
     return token.startswith(f"{_PREFIX}.")
 
 
 def job_id_of(keys: KeyPair, token: str) -> str | None:
-    """The job that a session token was made for, or None if this data directory made no such token."""
+    """Returns the job that a session token was made for, or None if this data directory made no such token."""
     prefix, _, rest = token.partition(".")
     job_id, _, seal = rest.rpartition(".")
     genuine = hmac.compare_digest(seal.encode("utf-8", "replace"), _seal(keys, job_id).encode())

@@ -1,4 +1,6 @@
-"""Where metric points and statuses go beside sagelet's own store. The API provides both: CloudWatch and EventBridge."""
+"""Where metric points and statuses go in addition to sagelet's own store. The API provides both: CloudWatch and
+EventBridge.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ class MetricPoint(NamedTuple):
     value: float
     #: ms since the epoch.
     time_ms: int
-    #: `algo-1` for an instance metric, in percent; empty: a metric of the job as a whole.
+    #: `algo-1` for an instance metric, in percent. Empty for a metric of the job as a whole.
     host: str = ""
 
 
@@ -28,13 +30,15 @@ class MetricSink(Protocol):
     def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
         """Puts points into namespace /aws/sagemaker/TrainingJobs.
 
-        Dimension: TrainingJobName; of an instance metric: Host=JOB/algo-N, unit Percent.
+        The dimension is TrainingJobName. For an instance metric it is Host=JOB/algo-N, with the unit Percent.
         """
         ...
 
 
 def publish(sink: MetricSink, key: JobKey, points: list[MetricPoint]) -> None:
-    """CloudWatch is a copy: the store has the points and brings them back at the next start."""
+    """Publishes points; an error is logged. CloudWatch is a copy: the store has the points and restores them at the
+    next start.
+    """
     try:
         sink.publish(key.account, key.region, key.name, points)
     except Exception:
@@ -43,8 +47,8 @@ def publish(sink: MetricSink, key: JobKey, points: list[MetricPoint]) -> None:
 
 class StatusSink(Protocol):
     def announce(self, job: TrainingJob) -> None:
-        """Takes a status that a job entered; `job` is its record as of then.
+        """Takes a status that a job entered. `job` is its record at that time.
 
-        Each job's statuses come in order, those before a crash perhaps twice. Must not raise.
+        Each job's statuses come in order; those before a crash may come twice. Must not raise.
         """
         ...

@@ -16,7 +16,7 @@ from sagelet_engine.model.objects import S3Uri
 HOMOGENEOUS = "homogeneousCluster"
 #: Where checkpoints are if CheckpointConfig has no LocalPath (botocore shape CheckpointConfig).
 CHECKPOINTS = "/opt/ml/checkpoints"
-#: MaxRuntimeInSeconds of a request that has none (botocore shape StoppingCondition).
+#: MaxRuntimeInSeconds if the request has none (botocore shape StoppingCondition).
 ONE_DAY = 86_400
 
 
@@ -52,13 +52,13 @@ class Channel:
     name: str
     mode: InputMode
     data_type: DataType
-    #: S3Uri as the request has it; empty for a file system.
+    #: S3Uri as the request has it. Empty for a file system.
     url: str
-    #: ContentType, or None if the request has none.
+    #: ContentType. None if the request has none.
     content_type: str | None = None
     #: ShardedByS3Key: each host gets its share of the objects (or of the lines of an augmented manifest).
     sharded: bool = False
-    #: CompressionType Gzip; it means something to Pipe mode only, as on AWS.
+    #: CompressionType Gzip. Only Pipe mode uses it, as on AWS.
     gzip: bool = False
     #: RecordWrapperType RecordIO; Pipe mode only, as on AWS.
     record_io: bool = False
@@ -66,14 +66,14 @@ class Channel:
     seed: int | None = None
     #: AttributeNames of an augmented manifest, in the order in which they are streamed.
     attributes: tuple[str, ...] = ()
-    #: InstanceGroupNames: only hosts of these groups have the channel. Empty: all hosts have it.
+    #: InstanceGroupNames: only hosts of these groups have the channel. Empty for all hosts.
     groups: tuple[str, ...] = ()
-    #: The source of a channel that is a directory of a file system, not objects.
+    #: The directory of a file system, for a channel without objects.
     file_system: FileSystemSource | None = None
 
     @property
     def uri(self) -> S3Uri:
-        """The prefix, or the manifest itself."""
+        """Returns the prefix, or the manifest itself."""
         return S3Uri.parse(self.url)
 
 
@@ -99,7 +99,7 @@ class CheckpointSpec:
 
     @property
     def target(self) -> S3Uri:
-        """The S3 directory: its key is empty or ends with a slash."""
+        """Returns the S3 directory: its key is empty or ends with a slash."""
         uri = S3Uri.parse(self.url)
         return S3Uri(uri.bucket, f"{uri.key.rstrip('/')}/" if uri.key.strip("/") else "")
 
@@ -110,38 +110,38 @@ class JobSpec:
 
     #: ARN of the execution role.
     role: str
-    #: URI of the container image; empty if the request names an algorithm instead.
+    #: URI of the container image. Empty if the request names an algorithm instead.
     image: str
-    #: Empty: the image's own.
+    #: Empty for the image's own.
     entrypoint: tuple[str, ...]
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     instance_groups: tuple[InstanceGroup, ...]
-    #: VolumeSizeInGB, in GiB as AWS counts them; 0 if the request names none.
+    #: VolumeSizeInGB, in GiB as AWS counts them. 0 if the request names none.
     volume_gib: int
     network_isolation: bool
     max_runtime_seconds: int
-    #: What makes metrics of the hosts' lines.
+    #: The definitions that make metrics of the hosts' lines.
     metric_definitions: tuple[MetricDefinition, ...]
-    #: EnableManagedSpotTraining: the hosts may be taken away, and the job then starts again.
+    #: EnableManagedSpotTraining: the hosts may be taken away, and then the job starts again.
     spot: bool
-    #: MaxWaitTimeInSeconds, or None if the request has none.
+    #: MaxWaitTimeInSeconds. None if the request has none.
     max_wait_seconds: int | None
     #: MaximumRetryAttempts of RetryStrategy.
     retries: int
     #: KeepAlivePeriodInSeconds: how long a warm pool keeps the hosts after the job. 0: no warm pool.
     keep_alive_seconds: int
-    #: What jobs that share a warm pool have in common beside their role, or None if this one takes no warm pool.
+    #: What jobs in a warm pool must have in common beside their role. None if this job takes no warm pool.
     pool_settings: tuple[str | int | bool | list[str] | None, ...] | None
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """algo-1 .. algo-N, group by group."""
+        """Returns algo-1 .. algo-N, group by group."""
         return tuple(host for group in self.instance_groups for host in group.hosts)
 
     @property
     def instance_types(self) -> tuple[str, ...]:
-        """The instance type of each group."""
+        """Returns the instance type of each group."""
         return tuple(group.instance_type for group in self.instance_groups)
 
     def group_of(self, host: str) -> InstanceGroup:
@@ -160,13 +160,15 @@ class TrainingSpec(JobSpec):
     input_mode: str
     #: S3OutputPath without a slash at its end.
     output_path: str
-    #: False if OutputDataConfig.CompressionType is NONE: results are objects of their own, not archives.
+    #: False if OutputDataConfig.CompressionType is NONE: then results are separate objects, not archives.
     compressed: bool
     checkpoint: CheckpointSpec | None
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> "TrainingSpec":
-        """`request`: a CreateTrainingJob body, or a DescribeTrainingJob answer. A missing member has AWS's default."""
+        """Reads a request. `request`: a CreateTrainingJob body, or a DescribeTrainingJob answer. A missing member has
+        AWS's default.
+        """
         algorithm = request.get("AlgorithmSpecification", {})
         resources, stopping = request.get("ResourceConfig", {}), request.get("StoppingCondition", {})
         output = request.get("OutputDataConfig", {})
@@ -201,22 +203,22 @@ class TrainingSpec(JobSpec):
 
     @property
     def source(self) -> str:
-        """sagemaker_submit_directory, the archive of the script; empty if there is none."""
+        """Returns sagemaker_submit_directory, the archive of the script. Empty if there is none."""
         return unquoted(self.hyperparameters.get("sagemaker_submit_directory", ""))
 
     def channels_for(self, host: str) -> list[Channel]:
-        """The channels that one host has."""
+        """Returns the channels that one host has."""
         group = self.group_of(host).name
         return [channel for channel in self.channels if not channel.groups or group in channel.groups]
 
     def receivers(self, channel: Channel) -> list[str]:
-        """The hosts that have a channel, in order; ShardedByS3Key deals among these."""
+        """Returns the hosts that have a channel, in order. ShardedByS3Key deals the objects among them."""
         groups = self.instance_groups
         return [host for group in groups if not channel.groups or group.name in channel.groups for host in group.hosts]
 
 
 def unquoted(value: str) -> str:
-    """A hyperparameter's text. SDK v2 sends hyperparameters as JSON, so a string comes with quotes."""
+    """Returns a hyperparameter's text. SDK v2 sends hyperparameters as JSON, so a string comes with quotes."""
     try:
         parsed = json.loads(value)
     except ValueError:
@@ -225,7 +227,7 @@ def unquoted(value: str) -> str:
 
 
 def _groups(resources: Mapping[str, Any]) -> tuple[InstanceGroup, ...]:
-    """ResourceConfig.InstanceGroups, or the one group of a job without them."""
+    """Returns ResourceConfig.InstanceGroups, or the one group of a job without them."""
     alone = {"InstanceCount": 1, "InstanceType": "", **resources, "InstanceGroupName": HOMOGENEOUS}
     asked: Sequence[Mapping[str, Any]] = resources.get("InstanceGroups") or [alone]
     groups: list[InstanceGroup] = []
@@ -241,7 +243,7 @@ def _groups(resources: Mapping[str, Any]) -> tuple[InstanceGroup, ...]:
 def _pool_settings(
     request: Mapping[str, Any], resources: Mapping[str, Any]
 ) -> tuple[str | int | bool | list[str] | None, ...] | None:
-    """Members that AWS compares ("SageMaker AI Managed Warm Pools", matching training jobs)."""
+    """Returns the members that AWS compares ("SageMaker AI Managed Warm Pools", matching training jobs)."""
     if "InstanceGroups" in resources:
         return None
     vpc = request.get("VpcConfig", {})

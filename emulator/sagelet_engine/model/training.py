@@ -1,4 +1,4 @@
-"""The record of a training job: what it has beside what jobs of every kind have."""
+"""The record of a training job: what it has in addition to jobs of every kind."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ T = TypeVar("T", bound="TrainingJob")
 
 @dataclass(frozen=True)
 class Compilation:
-    """What became of a job's wish to be compiled."""
+    """Whether a job that asks for the compiler is compiled."""
 
     compiled: bool
     #: What it is compiled for, or would have been: CPU, CUDA.
@@ -25,9 +25,10 @@ class Compilation:
 
 @dataclass(frozen=True)
 class TrainingJob(Job):
-    """All that is durable about one training job. `request` is its CreateTrainingJob body."""
+    """All durable data of one training job. `request` is its CreateTrainingJob body."""
 
-    #: What its hosts say of their compilation, or None if they have said nothing yet or the job asks for none.
+    #: What its hosts report of their compilation. None if there is no report yet, or if the job does not ask for the
+    #: compiler.
     compilation: Compilation | None = None
 
     @cached_property
@@ -39,7 +40,7 @@ class TrainingJob(Job):
 
     @property
     def model_uri(self) -> str:
-        """Where the model goes: S3OutputPath/JOB/output/model.tar.gz (DescribeTrainingJob: ModelArtifacts)."""
+        """Returns the URI of the model: S3OutputPath/JOB/output/model.tar.gz (DescribeTrainingJob: ModelArtifacts)."""
         return f"{self.output_uri}/model.tar.gz"
 
     @property
@@ -55,7 +56,7 @@ def create(
     now_ms: int,
     spot_discount: float = 0.0,
 ) -> TrainingJob:
-    """A job at the moment of CreateTrainingJob: CreationTime equals the start of Starting."""
+    """Returns a job at the moment of CreateTrainingJob. CreationTime equals the start of Starting."""
     return TrainingJob(
         key, job_id, request, now_ms, now_ms, transitions=created(now_ms), tags=tags, spot_discount=spot_discount
     )

@@ -1,4 +1,4 @@
-"""Decides how a job ended: from the facts about its hosts to a status and AWS's FailureReason."""
+"""Decides how a job ended: facts about its hosts become a status and AWS's FailureReason."""
 
 import io
 import json
@@ -14,28 +14,29 @@ from sagelet_engine.model.runtime import Observation
 #: botocore shape FailureReason.
 REASON_LIMIT = 1024
 
-#: Below /opt/ml/output: what the workers of a host say of their end.
+#: Below /opt/ml/output: what the workers of a host report of their end.
 WORKERS = Path("sagelet", "workers")
-#: What a killed process gains on those that fail by its death: they notice at once, its launcher a little later.
+#: The head start of a killed process over those that fail by its death. They notice at once, its launcher a little
+#: later.
 KILLED_BEFORE_MS = 2000
 #: 128 + SIGKILL.
 KILLED = 137
-#: Begins what only sagelet knows, in a StatusMessage.
+#: The beginning of what only sagelet knows, in a StatusMessage.
 _CAUSE = " (sagelet: "
 
-#: As AWS words them, and nothing else: clients compare the whole text.
+#: AWS's words and nothing else, because clients compare the whole text.
 INTERNAL = Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR)
 CAPACITY = Verdict(SecondaryStatus.FAILED, f"CapacityError: {aws_texts.NO_CAPACITY}")
 
 
 def judge(job: Job, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> Verdict:
-    """The verdict over a job whose hosts are all down.
+    """Returns the verdict of a job whose hosts are all down.
 
-    A stopped job is stopped whatever its script returned; otherwise the host speaks that failed first: the others were
-    ended because of it. As on AWS a failure file fails the job even with exit code 0.
+    A stopped job is stopped whatever its script returned. Otherwise the host that failed first decides, because the
+    others were ended because of it. As on AWS a failure file fails the job even with exit code 0.
 
     A host whose workers died says when the first of them did (images/runtime, workers/worker_failures.py): its peers on
-    other hosts fail by that at once, and their hosts may well end before its own.
+    other hosts fail by that at once, and their hosts may end before its own.
     """
     if job.stop_cause is not None:
         return Verdict(STOPPED_AS[job.stop_cause])
@@ -52,19 +53,20 @@ def judge(job: Job, hosts: Mapping[str, Observation], failure_files: Mapping[str
 
 
 def first_failed(hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> str | None:
-    """The host that failed first, of hosts that are down, or None if none failed."""
+    """Returns the host that failed first, of hosts that are down, or None if none failed."""
     bad = [name for name, host in hosts.items() if failed(host, failure_files[name])]
-    # One whose end nobody knows has vanished: it comes before those that were ended for it.
+    # A host with an unknown end has vanished. It comes before those that were ended because of it.
     return min(bad, key=lambda name: _failed_ms(hosts[name], failure_files[name]), default=None)
 
 
 def _failed_ms(host: Observation, failure_file: Path) -> int:
-    """When a host failed, ms since the epoch; one whose end nobody knows before all others."""
+    """Returns when a host failed, in ms since the epoch. A host with an unknown end comes before all others."""
     if not host.finished_ms:
         return 0
     died = _worker_died_ms(failure_file.parent)
     if died is None:
-        # Killed as a whole, so without a word: its peers saw their connections close before it was seen to end.
+        # The host was killed as a whole, so it left no note. Its peers saw their connections close before its end was
+        # seen.
         return host.finished_ms - (KILLED_BEFORE_MS if host.exit_code == KILLED else 0)
     return min(died, host.finished_ms)
 
@@ -75,12 +77,12 @@ def _worker_died_ms(output: Path) -> int | None:
     try:
         note = json.loads(text or "")
         return int(note["time_ms"]) - (KILLED_BEFORE_MS if note["killed"] else 0)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # the container may write anything
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # The container may write anything.
         return None
 
 
 def failed(host: Observation, failure_file: Path) -> bool:
-    """Whether a host that is down fails its job."""
+    """True if a host that is down fails its job."""
     return host.exit_code != 0 or failure_text(failure_file) is not None
 
 
@@ -91,7 +93,7 @@ def algorithm_error(text: str, exit_code: int) -> str:
 
 
 def host_error(host: Observation) -> str:
-    """What the platform knows when the container left no failure file; AWS's text is empty then."""
+    """Returns what the platform knows if the container left no failure file. AWS's text is empty then."""
     if host.out_of_memory:
         return "OutOfMemory: Process killed by SIGKILL (signal 9)"
     return host.error or ""
@@ -102,22 +104,22 @@ def internal_error(cause: str) -> Verdict:
 
 
 def with_cause(message: str, verdict: Verdict) -> str:
-    """A StatusMessage that says what only sagelet knows."""
+    """Returns a StatusMessage with what only sagelet knows."""
     return f"{message}{_CAUSE}{verdict.cause})"[:REASON_LIMIT] if verdict.cause else message
 
 
 def cause_in(message: str) -> str:
-    """What `with_cause` has added to a StatusMessage. Empty if it has added nothing."""
+    """Returns what `with_cause` has added to a StatusMessage. Empty if it has added nothing."""
     return message.partition(_CAUSE)[2].removesuffix(")")
 
 
 def is_internal(verdict: Verdict) -> bool:
-    """Whether RetryStrategy applies: AWS retries after an InternalServerError only."""
+    """True if RetryStrategy applies: AWS retries after an InternalServerError only."""
     return (verdict.failure_reason or "").startswith("InternalServerError")
 
 
 def is_retried(job: Job, verdict: Verdict) -> bool:
-    """Whether the verdict ends only the job's attempt, because RetryStrategy grants another one."""
+    """True if the verdict ends only the job's attempt, because RetryStrategy grants another one."""
     granted = job.stop_cause is None and job.retries_left > 0 and is_internal(verdict)
     return granted and job.secondary in RULES[SecondaryStatus.RESTARTING].follows
 
@@ -131,9 +133,9 @@ def capacity_error(message: str) -> Verdict:
 
 
 def failure_text(path: Path, within: int = 2) -> str | None:
-    """The failure file's first 1024 characters, or None if there is no such ordinary file.
+    """Returns the failure file's first 1024 characters, or None if there is no such ordinary file.
 
-    `within`: how many names at its end are the container's to make.
+    `within`: the number of names at the path's end that the container may have made.
     """
     try:
         with nofollow.open_path(path, within) as file:

@@ -10,14 +10,15 @@ from sagelet_engine.model.job import J, Job, JobStatus, PoolStatus, WarmPool
 
 #: A cluster may go from job to job for 28 days.
 LONGEST_LIFE_MS = 28 * 86_400_000
-#: Faults of the job, not of its hosts: they leave a pool.
+#: Faults of the job, not of its hosts. They leave a pool.
 HARMLESS = ("AlgorithmError", "ClientError")
 
 
 def match_key(job: Job) -> str | None:
-    """Equal for jobs that may follow each other on the same hosts, or None if the job takes no warm pool.
+    """Returns a key that is equal for jobs that may follow each other on the same hosts. None if the job takes no warm
+    pool.
 
-    sagelet knows no session tags, so they are the same for all jobs.
+    sagelet has no session tags, so they count as equal for all jobs.
     """
     if job.spec.spot or job.spec.pool_settings is None:
         return None
@@ -25,9 +26,9 @@ def match_key(job: Job) -> str | None:
 
 
 def after_end(job: Job) -> WarmPool | None:
-    """The pool of a job that has just ended, or None if it never had to do with one.
+    """Returns the pool of a job that has just ended, or None if it never had one.
 
-    The hosts of a job that failed for a reason of its own are sound; after any other failure they are not kept.
+    The hosts of a job that failed for its own reason are sound. After any other failure they are not kept.
     """
     if job.cluster is None:
         return None
@@ -41,7 +42,7 @@ def after_end(job: Job) -> WarmPool | None:
 
 
 def deadline_ms(job: Job) -> int:
-    """When an Available pool is over: KeepAlivePeriodInSeconds after its job's end, and never beyond 28 days."""
+    """Returns the end of an Available pool: KeepAlivePeriodInSeconds after its job's end, and never beyond 28 days."""
     pool = job.warm_pool
     assert pool is not None
     assert pool.available_ms is not None
@@ -50,17 +51,17 @@ def deadline_ms(job: Job) -> int:
 
 
 def after_update(job: J, now_ms: int) -> J:
-    """The job after its period was changed: an Available pool may be over with the new one."""
+    """Returns the job after its period was changed. With the new one, an Available pool may be over."""
     return terminate(job, now_ms) if job.pool_available and now_ms >= deadline_ms(job) else job
 
 
 def terminate(job: J, at_ms: int) -> J:
-    """The job after its Available pool was given up."""
+    """Returns the job after its Available pool was given up."""
     return _ended(job, PoolStatus.TERMINATED, at_ms)
 
 
 def reuse(owner: J, job: J, now_ms: int) -> tuple[J, J]:
-    """Both jobs after the Available pool of `owner` went to `job`, which still has to be placed on its GPUs."""
+    """Returns both jobs after the Available pool of `owner` went to `job`, which still needs GPUs and a place."""
     assert owner.warm_pool is not None
     given = _ended(owner, PoolStatus.REUSED, now_ms, reused_by=job.key.name)
     taken = WarmPool(PoolStatus.IN_USE, owner.warm_pool.cluster, owner.warm_pool.cluster_ms)

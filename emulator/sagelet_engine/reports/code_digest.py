@@ -1,4 +1,4 @@
-"""A fingerprint of a job's scripts. It outlives the scripts."""
+"""A fingerprint of a job's scripts, which outlives the scripts."""
 
 import hashlib
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""The compile report of one attempt of a job: read live from its hosts, kept as a file when they have ended.
+"""The compile report of one attempt of a job: read live from its hosts, and kept as a file after they have ended.
 
-The file is in a directory of its own, which is removed with the job's, and which goes into output.tar.gz.
+The file is in a directory of its own, which is removed with the job's directory and goes into output.tar.gz.
 """
 
 import json
@@ -42,7 +42,7 @@ def _of(job: TrainingJob, workers: Iterable[WorkerReport], *, final: bool) -> Co
 
 
 def kept(directories: JobDirectories) -> CompilerReport | None:
-    """Returns the report that was kept when the attempt's hosts were down, or as it was last seen."""
+    """Returns the report that was kept when the attempt's hosts were down, or the last one seen."""
     try:
         text = (directories.report / FILE).read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Collects what the doctor looks at: a job's request, scripts, report, last lines, and a native job to compare with."""
+"""Collects the doctor's inputs: a job's request, scripts, report, last lines, and a native job to compare with."""
 
 import json
 import os
@@ -36,7 +36,7 @@ _VARIED = ("batch", "learning_rate", "lr", "epoch", "steps", "n_gpus", "num_gpus
 
 @dataclass(frozen=True)
 class End:
-    """How a job ends, once all its hosts are down."""
+    """How a job ends, known once all its hosts are down."""
 
     verdict: Verdict
     hosts: Mapping[str, Observation]
@@ -93,7 +93,7 @@ class Consultation:
         return [event.text for event in reversed(events)], last_ms
 
     def _baseline(self, job: TrainingJob, setup: Setup, sources: Sources) -> Baseline | None:
-        """Returns the newest completed native job with the same scripts and hyperparameters, but for `_VARIED`."""
+        """Returns the newest completed native job with the same scripts and hyperparameters, except for `_VARIED`."""
         if not setup.compiled or not sources:
             return None
         query = JobQuery(
@@ -109,7 +109,7 @@ class Consultation:
 
 
 def _has_entries(directory: Path) -> bool:
-    """Whether a directory that the container could write has any entry. A link is not followed."""
+    """True if a directory that the container could write has any entry. A link is not followed."""
     try:
         with (
             nofollow.directory(directory.parent, directory.name, listing=True) as opened,

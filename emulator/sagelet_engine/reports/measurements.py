@@ -1,4 +1,4 @@
-"""Collects what the comparison looks at: record, log, metrics, compile report, scripts, and where the data is."""
+"""Collects the comparison's inputs: record, log, metrics, compile report, scripts, and the place of the data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from sagelet_engine.reports.consultation import setup_of
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 
-#: The most objects of a channel that are looked at. For more, only the URI counts.
+#: The most objects of a channel that are looked at. If there are more, only the URI counts.
 MOST_OBJECTS = 100_000
 #: Number of lines in memory at once.
 LINES = 10_000
@@ -104,7 +104,7 @@ class Measurements:
             place = found[-1][0] + 1
 
     def _metrics(self, job: TrainingJob) -> dict[str, tuple[Sample, ...]]:
-        # Each attempt starts again, and so do its metrics.
+        # Each attempt begins again, and so do its metrics.
         since = job.attempt_start_ms or 0
         found = {one.name: self.store.points.of_job(job.id, one.name) for one in job.spec.metric_definitions}
         return {name: tuple(one for one in samples if one.time_ms >= since) for name, samples in found.items()}

@@ -177,7 +177,7 @@ def _removable(root: Path) -> Iterator[Path]:
 
 
 def _too_much(jobs: list[EndedJob], sizes: Mapping[str, int], old_ms: int, most: int | None) -> Iterator[EndedJob]:
-    """Jobs whose files go, oldest first: those that are too old, and the oldest while all take too much."""
+    """Yields jobs whose files go, the oldest first: those that are too old, and the oldest while all exceed `most`."""
     above = 0 if most is None else sum(sizes[job.id] for job in jobs) - most
     for job in jobs:
         if job.modified_ms <= old_ms or (above > 0 and job is not jobs[-1]):

@@ -29,7 +29,7 @@ class LogKeeper:
         self._store.log_groups.put(account, region, LogGroup(self._clock.now_ms(), tags=tags))
 
     def set_retention(self, account: str, region: str, days: int | None) -> None:
-        """Keeps events for `days`, or for ever. Older ones are removed at once. The group must exist."""
+        """Keeps events for `days`, or without limit. Older ones are removed at once. The group must exist."""
         self._store.log_groups.put(account, region, replace(self._existing(account, region), retention_days=days))
         self._expire(account, region, days)
 

@@ -1,7 +1,7 @@
 """The catalogue of objects in SQLite; all SQL of the store is here.
 
 Keys are BLOBs of their UTF-8 bytes, so they sort as S3 sorts them and may hold a NUL. Every write is one transaction
-that is on the disk when it returns, but for one.
+that is on the disk when it returns. The only exception is `claim_slot_size`.
 """
 
 import json
@@ -55,7 +55,7 @@ MIGRATIONS = (
 )
 _OBJECT = "bucket, key, file_id, path, size, etag, modified_ms, linked_ns, record"
 _UPLOAD = "id, bucket, key, file_id, initiated_ms, slot, record"
-#: Behind every key: no UTF-8 text has this byte.
+#: This byte is greater than every byte of UTF-8 text, so a key that ends with it comes after every other key.
 _END = b"\xff"
 #: How long a completion may be repeated. AWS names no time; SDKs repeat within minutes.
 REMEMBERED_MS = 24 * 60 * 60 * 1000
@@ -97,7 +97,9 @@ class Catalog(Database):
             db.execute("INSERT INTO buckets (name, account, region, created_ms) VALUES (?, ?, ?, ?)", values)
 
     def remove_bucket(self, name: str) -> list[str]:
-        """With its uploads, whose files it returns. Raises NoSuchBucket, BucketNotEmpty."""
+        """Removes a bucket and its uploads, and returns the files of those uploads. Raises NoSuchBucket,
+        BucketNotEmpty.
+        """
         try:
             with self._write() as db:
                 files = [row[0] for row in db.execute(_FILES_OF_BUCKET, (name, name))]
@@ -122,12 +124,12 @@ class Catalog(Database):
         return found[0] if found else None
 
     def move(self, file_id: str, path: str) -> None:
-        """Says where a file is now."""
+        """Records where a file is now."""
         with self._write() as db:
             db.execute("UPDATE objects SET path = ? WHERE file_id = ?", (path, file_id))
 
     def under(self, bucket: str, prefix: str, start: bytes, *, inclusive: bool, limit: int) -> list[StoredObject]:
-        """The next objects with a prefix, in key order, after (or from) `start`."""
+        """Returns the next objects with a prefix, in key order, after (or from) `start`."""
         low, high = prefix.encode(), prefix.encode() + _END
         if low > start:
             start, inclusive = low, True
@@ -141,7 +143,9 @@ class Catalog(Database):
             _put_object(db, stored)
 
     def complete(self, stored: StoredObject, upload_id: str, named: str) -> None:
-        """As `put`; ends the upload that it came of, whose `named` parts it has. Raises NoSuchUpload."""
+        """Adds an object as `put` does, and ends the upload that it came from. `named` are its parts. Raises
+        NoSuchUpload.
+        """
         with self._putting(stored.bucket) as db:
             _remove_upload(db, upload_id)
             _put_object(db, stored)
@@ -154,7 +158,9 @@ class Catalog(Database):
             )  # fmt: skip
 
     def completed(self, bucket: str, key: str, upload_id: str, named: str) -> StoredObject:
-        """The object, without its path and parts, that an upload with these parts became. Raises NoSuchUpload."""
+        """Returns the object that an upload with these parts became, without its path and parts. Raises
+        NoSuchUpload.
+        """
         found = self._rows(
             "SELECT bucket, key, file_id, '', size, etag, completed_ms, NULL, record FROM completions"
             " WHERE upload_id = ? AND bucket = ? AND key = ? AND named = ?",
@@ -173,7 +179,7 @@ class Catalog(Database):
             raise NoSuchBucket(bucket) from error
 
     def put_all(self, objects: Iterable[StoredObject]) -> None:
-        """As `put`, all or none."""
+        """Adds or replaces objects as `put` does, all or none of them."""
         with self._write() as db:
             for stored in objects:
                 _put_object(db, stored)
@@ -184,14 +190,16 @@ class Catalog(Database):
             db.executemany("DELETE FROM objects WHERE bucket = ? AND key = ?", rows)
 
     def every_object(self) -> Iterator[StoredObject]:
-        """All objects of all buckets, in no order, a page at a time."""
+        """Yields all objects of all buckets, in no order, a page at a time."""
         last = 0
         while rows := self._rows(f"SELECT id, {_OBJECT} FROM objects WHERE id > ? ORDER BY id LIMIT 1000", (last,)):
             yield from (_object(row[1:]) for row in rows)
             last = rows[-1][0]
 
     def settle_all(self, paths: Iterable[tuple[str, str]]) -> None:
-        """Says where files are now, by (path, file id): they are the store's own, and no links to others'."""
+        """Records where files are now. `paths` are pairs of path and file id. The files become the store's own: no hard
+        links to a user's files.
+        """
         with self._write() as db:
             # Two objects may change places.
             db.execute("UPDATE objects SET path = file_id")
@@ -224,19 +232,21 @@ class Catalog(Database):
         return _upload(found[0])
 
     def uploads(self, bucket: str) -> list[Upload]:
-        """Those under way, by key and then by age."""
+        """Returns a bucket's uploads that are under way, by key and then by age."""
         sql = f"SELECT {_UPLOAD} FROM uploads WHERE bucket = ? ORDER BY key, initiated_ms, id"
         return [_upload(row) for row in self._rows(sql, (bucket,))]
 
     def uploads_before(self, initiated_ms: int) -> list[Upload]:
-        """Those under way, of all buckets, that began before then; the oldest comes first."""
+        """Returns the uploads of all buckets that are under way and began before `initiated_ms`. The oldest comes
+        first.
+        """
         sql = f"SELECT {_UPLOAD} FROM uploads WHERE initiated_ms < ? ORDER BY initiated_ms, id"
         return [_upload(row) for row in self._rows(sql, (initiated_ms,))]
 
     def claim_slot_size(self, upload: Upload, size: int) -> int:
-        """The size of the upload's slots: `size` if no part had come yet.
+        """Returns the size of the upload's slots in bytes: `size` if no part has come yet.
 
-        On the disk no later than the next write: nothing is in a slot before its part has a row.
+        The row is on the disk no later than the next write. Nothing is in a slot before its part has a row.
         """
         with self._write(durable=False) as db:
             db.execute("UPDATE uploads SET slot = ? WHERE id = ? AND slot IS NULL", (size, upload.id))
@@ -255,11 +265,13 @@ class Catalog(Database):
         return bool(self._rows("SELECT 1 FROM parts WHERE upload_id = ? AND number = ?", (upload.id, number)))
 
     def has_slots(self, upload: Upload) -> bool:
-        """Whether a part is in the upload's own file."""
+        """True if a part is in the upload's own file."""
         return bool(self._rows("SELECT 1 FROM parts WHERE upload_id = ? AND file_id IS NULL LIMIT 1", (upload.id,)))
 
     def put_part(self, upload: Upload, part: UploadedPart) -> str | None:
-        """Adds a part or replaces the one with its number, whose own file it returns. Raises NoSuchUpload."""
+        """Adds a part, or replaces the one with its number and returns the file of the replaced one. Raises
+        NoSuchUpload.
+        """
         values = (part.size, part.etag, part.modified_ms, json.dumps(dict(part.checksums)), part.file_id)
         try:
             with self._write() as db:
@@ -279,11 +291,11 @@ class Catalog(Database):
             _remove_upload(db, upload.id)
 
     def files_of(self, upload: Upload) -> list[str]:
-        """The upload's file, and those of parts that have their own."""
+        """Returns the upload's file and the files of parts that have their own."""
         return [upload.file_id, *(part.file_id for part in self.parts(upload) if part.file_id)]
 
     def every_upload_file(self) -> list[str]:
-        """The files of all uploads that are under way, and of their parts. A file may not be there yet."""
+        """Returns the files of all uploads that are under way, and of their parts. A file may not be there yet."""
         sql = "SELECT file_id FROM uploads UNION SELECT file_id FROM parts WHERE file_id IS NOT NULL"
         return [row[0] for row in self._rows(sql)]
 

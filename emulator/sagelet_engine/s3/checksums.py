@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sagelet_engine.s3.errors import UnknownChecksum
 
-#: Algorithms of which the checksum of a whole follows from those of its parts: bytes of the value.
+#: Algorithms that can compute the checksum of a whole from those of its parts, with the size of the value in bytes.
 CRCS = {"CRC32": 4, "CRC32C": 4, "CRC64NVME": 8}
 _HASHES = {"SHA1": "sha1", "SHA256": "sha256", "SHA512": "sha512", "MD5": "md5"}
 _XXHASHES = {"XXHASH64": "new_xxhash64", "XXHASH3": "new_xxhash3_64", "XXHASH128": "new_xxhash3_128"}
@@ -28,7 +28,7 @@ class _Digest(Protocol):
 
 
 class Digests:
-    """The MD5 of what was `update`d, and any of ALGORITHMS. Raises UnknownChecksum."""
+    """Computes the MD5 of what was `update`d, and any of ALGORITHMS. Raises UnknownChecksum."""
 
     def __init__(self, algorithms: Iterable[str] = ()) -> None:
         self._md5 = hashlib.md5(usedforsecurity=False)
@@ -42,7 +42,7 @@ class Digests:
         self._md5.update(data)
 
     def update_checksums(self, data: bytes | memoryview) -> None:
-        """All but the MD5: two threads may do these two."""
+        """Updates all digests but the MD5. One thread may do this while another updates the MD5."""
         for digest in self._others.values():
             digest.update(data)
 
@@ -51,12 +51,12 @@ class Digests:
         return self._md5.digest()
 
     def values(self) -> dict[str, str]:
-        """Base64, as S3 writes checksums."""
+        """Returns the checksums in base64, as S3 writes them."""
         return {name: base64.b64encode(digest.digest()).decode() for name, digest in self._others.items()}
 
 
 def of_parts(algorithm: str, values: Sequence[str]) -> str:
-    """The checksum of checksums of a multipart upload: type COMPOSITE."""
+    """Returns the checksum of the parts' checksums, which is a multipart upload's checksum of type COMPOSITE."""
     digest = _digest(algorithm)
     for value in values:
         digest.update(base64.b64decode(value))
@@ -64,7 +64,7 @@ def of_parts(algorithm: str, values: Sequence[str]) -> str:
 
 
 def combined(algorithm: str, parts: Iterable[tuple[str, int]]) -> str:
-    """The CRC of a whole from the CRCs and sizes of its parts: type FULL_OBJECT."""
+    """Returns the CRC of a whole from the CRCs and sizes of its parts (type FULL_OBJECT)."""
     combine: Callable[[int, int, int], int] = getattr(_crt(), f"combine_{algorithm.lower()}")
     value = 0
     for text, size in parts:
@@ -73,7 +73,7 @@ def combined(algorithm: str, parts: Iterable[tuple[str, int]]) -> str:
 
 
 def multipart_etag(etags: Sequence[str]) -> str:
-    """The MD5 of the parts' MD5s, and how many there are."""
+    """Returns the MD5 of the parts' MD5s, with the number of parts."""
     digest = hashlib.md5(b"".join(bytes.fromhex(etag) for etag in etags), usedforsecurity=False)
     return f"{digest.hexdigest()}-{len(etags)}"
 
@@ -95,7 +95,7 @@ class _XxHash:
         self._value: bytes | None = None
 
     def update(self, data: bytes | memoryview, /) -> None:
-        self._hasher.update(bytes(data))  # It takes nothing else.
+        self._hasher.update(bytes(data))  # awscrt takes nothing else.
 
     def digest(self) -> bytes:
         if self._value is None:
@@ -112,7 +112,7 @@ def _digest(algorithm: str) -> _Digest:
         return hashlib.new(_HASHES[algorithm], usedforsecurity=False)
     if algorithm in _XXHASHES:
         return _XxHash(getattr(_crt().XXHash, _XXHASHES[algorithm])())
-    raise UnknownChecksum(f"The checksum algorithm {algorithm} is none of {', '.join(ALGORITHMS)}")
+    raise UnknownChecksum(f"The checksum algorithm {algorithm} is not one of {', '.join(ALGORITHMS)}")
 
 
 def _crt() -> Any:
@@ -122,5 +122,5 @@ def _crt() -> Any:
 
 
 def same(given: Mapping[str, str], computed: Mapping[str, str]) -> str | None:
-    """The first algorithm whose given value is not the computed one, or None if all agree."""
+    """Returns the first algorithm whose given value is not the computed one, or None if all agree."""
     return next((name for name, value in given.items() if computed.get(name) != value), None)

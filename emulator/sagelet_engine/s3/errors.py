@@ -51,7 +51,7 @@ class PartTooSmall(SageletError):
 
 
 class WrongWhole(SageletError):
-    """CompleteMultipartUpload's checksum, or its size, is not that of the parts."""
+    """The checksum or the size that CompleteMultipartUpload gives for the whole is not that of the parts."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"The {name} of the whole object is not that of its parts")
@@ -63,8 +63,8 @@ class UnknownChecksum(SageletError):
 
 
 class DiskFull(SageletError):
-    """There is no space left for the object; nothing of it was kept."""
+    """There is no space left for the object. Nothing of it was kept."""
 
 
 class DamagedObject(ObjectDamaged):
-    """The file behind an object is gone or is another one: somebody changed the data directory."""
+    """The file behind an object is gone or was replaced: somebody changed the data directory."""

@@ -26,7 +26,7 @@ from sagelet_engine.s3.staged import CHUNK, StagedFile, flush_all
 
 _log = logging.getLogger(__name__)
 
-#: Why a file gets no second name.
+#: Errors of a file system on which a file cannot get a second name.
 NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 _FICLONE = 0x40049409
 #: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
@@ -34,7 +34,7 @@ _PUNCH_HOLE = 3
 
 
 class Files:
-    """Where bytes lie. Raises OSError where the file system does."""
+    """The files of one store. Raises OSError where the file system does."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -46,14 +46,14 @@ class Files:
 
     @contextmanager
     def stage(self, digests: Digests | None = None) -> Iterator[StagedFile]:
-        """A new staged file; it is removed again when the block fails. Raises DiskFull."""
+        """Makes a new staged file. It is removed again if the block fails. Raises DiskFull."""
         with clean_disk_full(self.root):
             staged = StagedFile(self._staged / uuid.uuid4().hex, digests or Digests())
         try:
             with clean_disk_full(self.root):
                 yield staged
         except NotFlushed:
-            # All can see the row that names the file.
+            # The row that names the file is visible to all by now.
             raise
         except BaseException:
             staged.discard()
@@ -70,7 +70,10 @@ class Files:
         return sorted(path.name for path in self._staged.iterdir())
 
     def link_staged(self, file_id: str) -> str:
-        """A second name of a staged file: a file id of its own. Raises OSError, NO_LINK where there can be none."""
+        """Gives a staged file a second name, which is a file id of its own, and returns it.
+
+        Raises OSError. Its errno is in NO_LINK if the file system gives no second names.
+        """
         other = uuid.uuid4().hex
         os.link(self.staged(file_id), self.staged(other))
         return other
@@ -81,9 +84,9 @@ class Files:
     # --- in place ---------------------------------------------------------------------------------------------
 
     def choose_path(self, bucket: str, key: str, taken: Container[str] = ()) -> str:
-        """A free path for a new object, whose directory is there when this returns.
+        """Returns a free path for a new object, and makes its directory.
 
-        `taken`: paths of objects that have no file in its place yet.
+        `taken`: paths of objects whose files are not in their places yet.
         """
         path = names.natural(bucket, key, folded=self.folded)
         above = () if path is None else Path(path).parents
@@ -98,13 +101,15 @@ class Files:
         return path
 
     def publish(self, file_id: str, path: str) -> None:
-        """Moves a staged file to its place. One that stays for now (a full disk) is read where it is."""
+        """Moves a staged file to its place. If it cannot be moved now (a full disk), it stays and is read where it
+        is.
+        """
         target, staged = self.root / path, self.staged(file_id)
         try:
             try:
                 staged.replace(target)
             except FileNotFoundError:
-                # Its directory went meanwhile, with the last object that it had.
+                # The directory was removed meanwhile, with the last object in it.
                 target.parent.mkdir(parents=True, exist_ok=True)
                 staged.replace(target)
         except FileNotFoundError:
@@ -113,12 +118,12 @@ class Files:
             _log.warning("%s stays in %s for now: %s", path, staged, error)
 
     def unsettle(self, file_id: str, path: str) -> None:
-        """The reverse of `publish`: what is staged without a row is removed by the next start."""
+        """Moves a file from its place back to the staged ones. The next start removes a staged file without a row."""
         with suppress(FileNotFoundError):
             (self.root / path).replace(self.staged(file_id))
 
     def prune(self, path: str) -> None:
-        """Removes the directories above a path that are empty now, up to the bucket's."""
+        """Removes the empty directories above a path, up to the bucket's."""
         parents = Path(path).parents
         keep = 3 if path.startswith(f"{names.ESCAPED}/") else 2
         for parent in list(parents)[: len(parents) - keep]:
@@ -128,13 +133,13 @@ class Files:
                 return
 
     def remove_bucket(self, bucket: str) -> None:
-        """Removes the bucket's directories; what somebody else put there stays."""
+        """Removes the bucket's directories. Files that somebody else put there stay."""
         for directory in (self.root / bucket, self.root / names.ESCAPED / bucket):
             with suppress(OSError):
                 directory.rmdir()
 
     def open(self, file_id: str, path: str) -> BinaryIO | None:
-        """The bytes, wherever they are at the moment, or None if they are nowhere."""
+        """Opens a file, staged or in its place. Returns None if it is in neither."""
         for place in (self.staged(file_id), self.root / path):
             with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return place.open("rb")
@@ -143,7 +148,7 @@ class Files:
 
 @contextmanager
 def clean_disk_full(where: Path) -> Iterator[None]:
-    """Turns what the system says of a full disk into DiskFull."""
+    """Turns the system's errors of a full disk into DiskFull."""
     try:
         yield
     except OSError as error:
@@ -153,15 +158,18 @@ def clean_disk_full(where: Path) -> Iterator[None]:
 
 
 def give_back(descriptor: int, offset: int, size: int) -> None:
-    """Frees the blocks of a stretch of a file; the rest stays where it is. Best effort: not every file system can."""
-    with suppress(AttributeError):  # no fallocate, so not Linux
+    """Frees the blocks of a stretch of a file. The rest of the file stays where it is.
+
+    Best effort: not every file system can do this.
+    """
+    with suppress(AttributeError):  # There is no fallocate outside of Linux.
         ctypes.CDLL(None, use_errno=True).fallocate(
             descriptor, _PUNCH_HOLE, ctypes.c_int64(offset), ctypes.c_int64(size)
         )
 
 
 def clone(source: int, target: int) -> bool:
-    """Makes `target` share the blocks of `source` (btrfs, XFS, bcachefs); False where that cannot be."""
+    """Makes `target` share the blocks of `source` (btrfs, XFS, bcachefs). Returns False on file systems that cannot."""
     try:
         fcntl.ioctl(target, _FICLONE, source)
     except OSError:
@@ -170,7 +178,7 @@ def clone(source: int, target: int) -> bool:
 
 
 def copy_range(source: int, target: int, offset: int, size: int, target_offset: int = 0) -> None:
-    """Copies bytes between two files within the kernel, or through memory where it cannot. Raises OSError."""
+    """Copies bytes between two files within the kernel, or through memory if the kernel cannot. Raises OSError."""
     done = 0
     while done < size:
         step = _copy_some(source, target, min(size - done, 1 << 30), offset + done, target_offset + done)
@@ -190,19 +198,19 @@ def _copy_some(source: int, target: int, size: int, offset: int, target_offset: 
 
 
 def copy_file(source: BinaryIO, target: Path) -> None:
-    """A copy with blocks shared where that can be, within the kernel otherwise. Raises OSError."""
+    """Copies a file: shares its blocks if possible, otherwise copies within the kernel. Raises OSError."""
     with target.open("wb") as out:
         if not clone(source.fileno(), out.fileno()):
             copy_range(source.fileno(), out.fileno(), 0, os.fstat(source.fileno()).st_size)
 
 
 def link_or_copy(path: Path, opened: BinaryIO, target: Path) -> None:
-    """Makes `target` a second name of an opened file, or a copy where there can be none. Raises OSError."""
+    """Makes `target` a second name of an opened file, or a copy if there can be no second name. Raises OSError."""
     try:
         os.link(path, target)
         if os.path.samestat(target.stat(), os.fstat(opened.fileno())):
             return
-        target.unlink()  # Somebody wrote the object anew meanwhile.
+        target.unlink()  # Somebody replaced the object meanwhile.
     except OSError as error:
         if error.errno not in (*NO_LINK, errno.ENOENT):
             raise
@@ -210,7 +218,7 @@ def link_or_copy(path: Path, opened: BinaryIO, target: Path) -> None:
 
 
 def copy_bytes(source: BinaryIO, target: StagedFile, size: int) -> None:
-    """The next `size` bytes through memory, for what needs their digests."""
+    """Copies the next `size` bytes through memory, for a caller that needs their digests."""
     left = size
     while left and (data := source.read(min(CHUNK, left))):
         target.write(data)

@@ -1,8 +1,8 @@
 """Imports a directory into a bucket without a copy: `sagelet s3 import`.
 
-Where the file system can, each file becomes an object that shares its blocks (a reflink); where both are on one file
-system, its inode (a hard link); otherwise it is copied. A linked file must be left alone from then on: if its time or
-size changes, the object is refused as damaged. The bytes are read once, for the ETag.
+Each file becomes an object that shares the file's blocks (a reflink), if the file system can. Otherwise it shares the
+inode (a hard link), if both are on one file system. Otherwise it is copied. Nobody may change a linked file from then
+on: if its time or size changes, reads of the object fail with DamagedObject. The bytes are read once, for the ETag.
 """
 
 import os
@@ -34,7 +34,7 @@ class Imported:
 
 
 def files_under(directory: Path) -> Iterator[tuple[str, Path]]:
-    """Every ordinary file with its path in the directory, in order. Symbolic links are left out."""
+    """Yields every ordinary file and its path in the directory, in order. Symbolic links are left out."""
     for path in sorted(directory.rglob("*")):
         if path.is_file() and not path.is_symlink():
             yield path.relative_to(directory).as_posix(), path
@@ -43,9 +43,9 @@ def files_under(directory: Path) -> Iterator[tuple[str, Path]]:
 def import_directory(
     store: S3Store, directory: Path, bucket: str, prefix: str, *, copy: bool = False
 ) -> Iterator[Imported]:
-    """Makes objects of all files, one after another. `copy`: even where a link would do.
+    """Makes objects of all files, one after another. `copy`: copies even if a link is possible.
 
-    Raises NoSuchBucket, DamagedObject when a file changes meanwhile, OSError when one cannot be read.
+    Raises NoSuchBucket, DamagedObject if a file changes meanwhile, and OSError if one cannot be read.
     """
     base = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
     with store.importing():
@@ -57,9 +57,11 @@ def _key(name: str) -> str:
     try:
         length = len(name.encode())
     except UnicodeEncodeError as error:
-        raise UnfitName(f"{name!a} is not UTF-8, so it makes no key: rename the file") from error
+        raise UnfitName(f"{name!a} is not UTF-8, so it cannot be a key: rename the file") from error
     if length > MAX_KEY:
-        raise UnfitName(f"{name} makes a key of {length} bytes; S3 takes {MAX_KEY}: use a shorter prefix or path")
+        raise UnfitName(
+            f"{name} makes a key of {length} bytes; S3 takes {MAX_KEY} at most: use a shorter prefix or path"
+        )
     return name
 
 
@@ -75,7 +77,7 @@ def _import(store: S3Store, path: Path, bucket: str, key: str, *, copy: bool) ->
                 digests.update(chunk)
         after = os.fstat(source.fileno())
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            raise DamagedObject(f"{path} was changed while it was imported: import it again when it is at rest")
+            raise DamagedObject(f"{path} was changed while it was imported: import it again when nobody writes to it")
         linked_ns = after.st_mtime_ns if how == LINKED else None
         stored = store.commit(
             bucket, key, staged.file_id, after.st_size,
@@ -85,7 +87,7 @@ def _import(store: S3Store, path: Path, bucket: str, key: str, *, copy: bool) ->
 
 
 def _take(path: Path, source: int, target: Path, status: os.stat_result, *, linking: bool) -> str:
-    """Puts a file's bytes at `target`, an empty file."""
+    """Puts a file's bytes into `target`, an empty file."""
     descriptor = os.open(target, os.O_WRONLY)
     try:
         if linking and clone(source, descriptor):

@@ -15,25 +15,25 @@ from sagelet_engine.s3.staged import CHUNK, StagedFile
 from sagelet_engine.s3.store import S3Store
 from sagelet_engine.s3.verifying import verify
 
-#: Objects of a listing that are in memory at once.
+#: The number of objects of a listing that are in memory at once.
 PAGE = 1000
 #: Called when a job has put an object or removed one.
 Listener = Callable[[str, StoredObject], None]
-#: What is said of an object that a job puts into a bucket: its `attributes`.
+#: Returns the `attributes` of an object that a job puts into a bucket.
 Described = Callable[[str], Mapping[str, Any]]
 
 
 def nobody(_event: str, _stored: StoredObject) -> None:
-    """The Listener that hears nothing."""
+    """A Listener that ignores every event."""
 
 
 def plain(_bucket: str) -> Mapping[str, Any]:
-    """The Described of bytes of which nothing else is known."""
+    """A Described for bytes of which nothing else is known."""
     return {"ContentType": "binary/octet-stream"}
 
 
 class JobObjectStore:
-    """An ObjectStore. A bucket of another account does not exist, as far as a job can see."""
+    """An ObjectStore for jobs. To a job, a bucket of another account does not exist."""
 
     def __init__(self, store: S3Store, listener: Listener = nobody, described: Described = plain) -> None:
         self._store = store
@@ -50,13 +50,13 @@ class JobObjectStore:
     def make_bucket(self, account: str, region: str, bucket: str) -> None:
         """Makes a bucket.
 
-        One that the account has already is not an error. Raises BucketExists when another account has it.
+        It is not an error if the account has the bucket already. Raises BucketExists if another account has it.
         """
         if not self.has_bucket(account, bucket):
             self._store.create_bucket(bucket, account, region)
 
     def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:  # noqa: ARG002
-        """All objects under a prefix, in key order. Raises ObjectNotFound when the bucket does not exist."""
+        """Yields all objects under a prefix, in key order. Raises ObjectNotFound if the bucket does not exist."""
         self._check(account, bucket)
         return self._list(bucket, prefix)
 
@@ -76,7 +76,9 @@ class JobObjectStore:
         _verify(stored, target)
 
     def link(self, account: str, region: str, bucket: str, key: str, target: Path) -> None:  # noqa: ARG002
-        """As `download`, without a copy on the file system of the store: nobody may write to `target`."""
+        """Does what `download` does, without a copy if `target` is on the store's file system. Nobody may write to
+        `target`.
+        """
         self._check(account, bucket)
         stored, data = self._store.open(bucket, key)
         with data, clean_disk_full(target.parent):
@@ -84,7 +86,7 @@ class JobObjectStore:
         _verify(stored, target)
 
     def upload(self, account: str, region: str, source: Path, bucket: str, key: str) -> None:
-        """Stores a file as an object, whole or not at all. Raises ObjectNotFound when the bucket does not exist."""
+        """Stores a file as an object, whole or not at all. Raises ObjectNotFound if the bucket does not exist."""
         with source.open("rb") as data, self.create(account, region, bucket, key) as out:
             while chunk := data.read(CHUNK):
                 out.write(chunk)
@@ -121,12 +123,12 @@ class JobObjectStore:
 
 
 class _Batch:
-    """Staged files that become objects together; each is discarded when `staging` is left by an error."""
+    """Staged files that become objects together. Each is discarded if `staging` ends by an error."""
 
     def __init__(self, store: S3Store, staging: ExitStack) -> None:
         self._store = store
         self._staging = staging
-        #: By key, in the order of their coming.
+        #: By key, in the order in which they came.
         self.staged: dict[str, StagedFile] = {}
 
     @contextmanager
@@ -144,13 +146,13 @@ class _Batch:
 
 
 def _verify(stored: StoredObject, placed: Path) -> None:
-    """What a job is about to read, not what it came from. Raises DamagedObject."""
+    """Verifies the bytes that a job is about to read: the copy, not its source. Raises DamagedObject."""
     with placed.open("rb", buffering=0) as data:
         verify(stored, data)
 
 
 class _Stream(RawIOBase):
-    """A staged file as a file object; closing it neither keeps nor discards anything."""
+    """A staged file as a file object. Closing it neither keeps nor discards anything."""
 
     def __init__(self, staged: StagedFile) -> None:
         self._staged = staged

@@ -7,7 +7,7 @@ from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.records import StoredObject
 
 _FIRST, _MOST = 64, 1024
-#: Behind every key that begins with what is in front of it.
+#: This character sorts after every key that begins with the text before it.
 _END = b"\xff"
 
 
@@ -16,12 +16,12 @@ class Page:
     objects: list[StoredObject] = field(default_factory=list)
     common_prefixes: list[str] = field(default_factory=list)
     truncated: bool = False
-    #: The last key or common prefix of the page: where the next one begins.
+    #: The last key or common prefix of the page. The next page begins after it.
     last: str = ""
 
 
 def page(catalog: Catalog, bucket: str, prefix: str, delimiter: str, after: str, limit: int) -> Page:
-    """The next `limit` keys and common prefixes behind `after`, in the order of their UTF-8 bytes."""
+    """Returns the next `limit` keys and common prefixes after `after`, in the order of their UTF-8 bytes."""
     found = Page()
     if not limit:
         return found
@@ -55,7 +55,7 @@ def _entries(catalog: Catalog, bucket: str, prefix: str, delimiter: str, after: 
 
 
 def _group(key: str, prefix: str, delimiter: str) -> str | None:
-    """The common prefix that a key belongs to, or None if it stands for itself."""
+    """Returns the common prefix that a key belongs to, or None if the key is listed by itself."""
     if not delimiter:
         return None
     cut = key.find(delimiter, len(prefix))

@@ -1,12 +1,12 @@
 """Multipart uploads.
 
-Parts are written straight into the file that the object will be: part N at (N - 1) times the size of the part that
-came first. SDKs cut all parts but the last to one size, so completing 10 GiB copies nothing. A part that does not fit
-its slot, or comes a second time, gets a file of its own, and completing copies it to its place.
+Parts are written straight into the file that the object will be: part N at (N - 1) times the size of the part that came
+first. SDKs cut all parts but the last to one size, so completing 10 GiB copies nothing. A part that does not fit its
+slot, or comes a second time, gets a file of its own, and completing copies it to its place.
 
 An upload ends once. `UploadLocks` lets one thread at a time complete or abort it, and the transaction that commits the
-end finds the upload there, or changes nothing. The object gets a file id of its own, a second name of the upload's
-file: whoever comes late, and makes or writes the upload's file again, does not reach the object.
+end finds the upload there, or changes nothing. The object gets a file id of its own, which is a second name of the
+upload's file. So a late writer, which makes or writes the upload's file again, does not reach the object.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class NamedPart:
 
 
 class _Slot(StagedFile):
-    """A part's place in the upload's file, written as a staged file is."""
+    """A part's place in the upload's file. It is written like a staged file."""
 
     def __init__(self, descriptor: int, offset: int, limit: int, digests: Digests) -> None:
         self.size = 0
@@ -52,7 +52,7 @@ class _Slot(StagedFile):
 
     def write(self, data: bytes | memoryview) -> int:
         if self.size + len(data) > self._limit:
-            raise ValueError("The part is longer than it was said to be")
+            raise ValueError("The part is longer than its announced size")
         self._digesting.add(data)
         view = memoryview(data)
         while view:
@@ -72,7 +72,7 @@ class Uploads:
         self._locks = store.upload_locks
 
     def begin(self, bucket: str, key: str, **members: Any) -> Upload:
-        """`members`: attributes, tags, checksum_algorithm, checksum_type. Raises NoSuchBucket."""
+        """Begins an upload. `members`: attributes, tags, checksum_algorithm, checksum_type. Raises NoSuchBucket."""
         now = self._store.clock.now_ms()
         upload = Upload(uuid.uuid4().hex * 2, bucket, key, uuid.uuid4().hex, now, None, **members)
         self._catalog.add_upload(upload)
@@ -83,9 +83,10 @@ class Uploads:
     def part(
         self, upload: Upload, number: int, size: int | None, algorithms: Sequence[str]
     ) -> Iterator[tuple[StagedFile, "list[UploadedPart]"]]:
-        """A file to write part `number` to; it is kept when the block ends well, and is then the list's only entry.
+        """Gives a file to write part `number` to.
 
-        `size`: bytes, if they are known. Raises NoSuchUpload, DiskFull.
+        If the block ends well, the part is kept and becomes the list's only entry. `size`: bytes, if they are known.
+        Raises NoSuchUpload, DiskFull.
         """
         kept: list[UploadedPart] = []
         digests = Digests(algorithms)
@@ -106,7 +107,7 @@ class Uploads:
 
     @contextmanager
     def _slot(self, upload: Upload, offset: int, size: int, digests: Digests) -> Iterator[_Slot]:
-        """On the disk when the block has ended well."""
+        """Gives a slot to write to. Its bytes are on the disk after the block has ended well."""
         descriptor = self._open_slots(upload)
         try:
             yield _Slot(descriptor, offset, size, digests)
@@ -119,7 +120,9 @@ class Uploads:
             os.close(descriptor)
 
     def _open_slots(self, upload: Upload) -> int:
-        """The upload's file; made only while no part is in it, since a part would be zeros in a new one."""
+        """Opens the upload's file. It is made only while no part is in it, since a part would be zeros in a new
+        file.
+        """
         making = 0 if self._catalog.has_slots(upload) else os.O_CREAT
         try:
             return os.open(self._files.staged(upload.file_id), os.O_WRONLY | making, 0o644)
@@ -127,7 +130,7 @@ class Uploads:
             raise self._lost(upload) from error
 
     def _lost(self, upload: Upload) -> SageletError:
-        """Why a file of the upload's is not there. Raises NoSuchUpload: it ended meanwhile."""
+        """Returns why a file of the upload is missing. Raises NoSuchUpload if the upload has ended meanwhile."""
         self._catalog.upload(upload.bucket, upload.key, upload.id)
         return DamagedObject(
             f"Bytes of the multipart upload {upload.id} of s3://{upload.bucket}/{upload.key} are gone from the data "
@@ -135,13 +138,15 @@ class Uploads:
         )
 
     def _sweep(self, upload: Upload) -> None:
-        """Removes the file of an upload that has ended, which a part that came late may have made anew."""
+        """Removes the file of an upload that has ended. A late part may have made it anew."""
         if not self._catalog.is_of_upload(upload.file_id):
             self._files.remove_staged(upload.file_id)
 
     @contextmanager
     def _claimed(self, upload: Upload, number: int, size: int | None) -> Iterator[int | None]:
-        """Where the part's slot begins, for this writer alone, or None if it needs a file of its own."""
+        """Claims the part's slot for this writer alone. Gives its offset, or None if the part needs a file of its
+        own.
+        """
         with self._locks.slot(upload.id, number) as free:
             if not free or not size or self._catalog.has_part(upload, number):
                 yield None
@@ -158,7 +163,7 @@ class Uploads:
             replaced = self._catalog.put_part(upload, part)
             failpoint(Failpoint.AFTER_PART)
         if replaced is not None:
-            # Not while an export copies the catalogue, and then the files that it names.
+            # An export copies the catalogue first, and then the files that it names. No slot may be claimed in between.
             with self._store.committing():
                 self._files.remove_staged(replaced)
         return part
@@ -181,7 +186,7 @@ class Uploads:
                 self._files.remove_staged(file_id)
 
     def abort_older(self, initiated_ms: int, *, dry_run: bool = False) -> tuple[int, int]:
-        """Aborts what began before then; returns how many there were, and the bytes of their parts."""
+        """Aborts the uploads that began before `initiated_ms`. Returns their number and the bytes of their parts."""
         found, size = self._catalog.uploads_before(initiated_ms), 0
         for upload in found:
             size += sum(part.size for part in self._catalog.parts(upload))
@@ -199,16 +204,17 @@ class Uploads:
         expected: Mapping[str, str] | None = None,
         size: int | None = None,
     ) -> StoredObject:
-        """Makes an object of the named parts; `expected` and `size` are its checksums and bytes as the client has them.
+        """Makes an object of the named parts.
 
-        Raises InvalidPart, PartTooSmall, WrongWhole, NoSuchUpload, and what `check` raises.
+        `expected` and `size` are its checksums and its bytes as the client gives them. Raises InvalidPart,
+        PartTooSmall, WrongWhole, NoSuchUpload, and what `check` raises.
         """
         with self._locks.ending(upload.id) as idle:
-            # As it is now: its parts say how wide a slot is.
+            # The upload as it is now: its parts say how wide a slot is.
             upload = self._catalog.upload(upload.bucket, upload.key, upload.id)
             there = self._catalog.parts(upload)
             parts = _chosen(named, {part.number: part for part in there})
-            # Before anything is copied, and again in the transaction.
+            # The check runs before anything is copied, and again in the transaction.
             check(self._catalog.find(upload.bucket, upload.key))
             sums, kind = _checksums(upload, parts)
             _compare(expected, size, sums, sum(part.size for part in parts))
@@ -227,7 +233,7 @@ class Uploads:
                 )  # fmt: skip
             failpoint(Failpoint.AFTER_COMPLETION)
             with suppress(OSError):
-                # Not before: a completion that is refused may be repeated, and then writes to the file again.
+                # Not earlier: a refused completion may be repeated, and the repetition writes to the file again.
                 (self._files.root / stored.path).chmod(READ_ONLY)
             for name in [upload.file_id, *(part.file_id for part in there if part.file_id)]:
                 self._files.remove_staged(name)
@@ -243,7 +249,8 @@ class Uploads:
         expected: Mapping[str, str] | None = None,
         size: int | None = None,
     ) -> StoredObject:
-        """What an upload that was completed with the same parts became, whatever became of its key since then.
+        """Returns the object that a completed upload with the same parts became, even if its key was replaced or
+        deleted since.
 
         Raises WrongWhole, NoSuchUpload.
         """
@@ -265,7 +272,7 @@ class Uploads:
     def _joined(
         self, upload: Upload, parts: Sequence[UploadedPart], there: Sequence[UploadedPart], *, idle: bool
     ) -> str:
-        """A staged file of the parts, on the disk."""
+        """Joins the parts in one staged file, which is on the disk when this returns."""
         width = upload.slot or 0
         in_order = all(part.number == place and part.size == width for place, part in enumerate(parts[:-1], 1))
         last = parts[-1]
@@ -274,8 +281,10 @@ class Uploads:
             return self._fill_slots(upload, parts) if fits and idle else self._copied(upload, parts)
 
     def _fill_slots(self, upload: Upload, parts: Sequence[UploadedPart]) -> str:
-        """Gives the upload's file, when all parts are in it, a second name; a copy where files have one name only."""
-        # As in `_open_slots`: a part that is in it would be zeros in a new one.
+        """Gives the upload's file a second name once all parts are in it. Copies the file if the file system gives no
+        second names.
+        """
+        # As in `_open_slots`: if the file were made anew, a part in it would be zeros.
         making = os.O_CREAT if all(part.file_id for part in parts) else 0
         target = os.open(self._files.staged(upload.file_id), os.O_RDWR | making, 0o644)
         try:
@@ -288,7 +297,7 @@ class Uploads:
                     raise
                 return self._copied(upload, parts)
             with self._discarding(file_id):
-                # Not before it has its second name, which is to be on the disk, too.
+                # Only after the file has its second name, which must be on the disk, too.
                 os.fsync(target)
         finally:
             os.close(target)
@@ -305,7 +314,7 @@ class Uploads:
         return staged.file_id
 
     def _copy_parts(self, upload: Upload, parts: Sequence[UploadedPart], target: int, offset: int | None) -> None:
-        """Parts one after another from `offset`, or None for each into its slot."""
+        """Copies parts one after another from `offset`, or, if `offset` is None, each into its slot."""
         width = upload.slot or 0
         for part in parts:
             source = os.open(self._files.staged(part.file_id or upload.file_id), os.O_RDONLY)
@@ -318,7 +327,7 @@ class Uploads:
 
 
 def _compare(expected: Mapping[str, str] | None, size: int | None, sums: Mapping[str, str], actual: int) -> None:
-    """What the client says of the whole with what it is. Raises WrongWhole."""
+    """Compares what the client says of the whole with what it is. Raises WrongWhole."""
     if wrong := checksums.same(expected or {}, sums):
         raise WrongWhole(wrong)
     if size not in (None, actual):
@@ -326,7 +335,7 @@ def _compare(expected: Mapping[str, str] | None, size: int | None, sums: Mapping
 
 
 def _fingerprint(named: Sequence[NamedPart]) -> str:
-    """The same for the same parts alone."""
+    """Returns a text that is equal only for equal parts."""
     return hashlib.sha256(",".join(f"{part.number}:{part.etag}" for part in named).encode()).hexdigest()
 
 
@@ -347,7 +356,7 @@ def _chosen(named: Sequence[NamedPart], there: Mapping[int, UploadedPart]) -> li
 
 
 def _checksums(upload: Upload, parts: Sequence[UploadedPart]) -> tuple[dict[str, str], str]:
-    """The object's checksum, as far as its parts have one, and its type."""
+    """Returns the object's checksums, as far as its parts have them, and their type."""
     algorithm = upload.checksum_algorithm or checksums.DEFAULT
     values = [part.checksums.get(algorithm, "") for part in parts]
     if not all(values):

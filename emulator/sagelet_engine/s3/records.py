@@ -10,7 +10,7 @@ COMPOSITE = "COMPOSITE"
 
 @dataclass(frozen=True)
 class Bucket:
-    #: Unique over all accounts and regions.
+    #: Names of buckets are unique over all accounts and regions.
     name: str
     account: str
     region: str
@@ -31,13 +31,13 @@ class ObjectPart:
 class StoredObject:
     bucket: str
     key: str
-    #: Names these bytes for all time; a key that is written again has another.
+    #: Identifies these bytes for all time. A key that is written again gets another one.
     file_id: str
     #: Where the bytes are, relative to the store's directory.
     path: str
     #: Bytes.
     size: int
-    #: Without quotes: the MD5, or that of the parts' MD5s and their number.
+    #: Without quotes: the MD5, or the MD5 of the parts' MD5s with the number of parts.
     etag: str
     modified_ms: int
     #: What the client said about the object (content type, user metadata, ...); means nothing to the store.
@@ -59,10 +59,10 @@ class Upload:
     id: str
     bucket: str
     key: str
-    #: The file that the parts are written into, each in its slot.
+    #: The file that the parts are written into, each into its slot.
     file_id: str
     initiated_ms: int
-    #: Bytes of a slot: the size of the part that came first, or None if no part came yet.
+    #: Bytes of a slot: the size of the part that came first. None before the first part.
     slot: int | None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -78,5 +78,5 @@ class UploadedPart:
     etag: str
     modified_ms: int
     checksums: Mapping[str, str] = field(default_factory=dict)
-    #: A file of its own, or None if it is in its slot of the upload's file.
+    #: A file of its own. None if the part is in its slot of the upload's file.
     file_id: str | None = None

@@ -1,7 +1,7 @@
-"""A file that is being written: digested and brought to the disk while its bytes come.
+"""A file that is being written: it is digested and brought to the disk while its bytes come.
 
-MD5 (an ETag) is the slowest of all that happens to a byte, and cannot be divided. So a thread does nothing else, and
-all else is beside it: this thread reads, computes other checksums and writes, another flushes.
+MD5 (an ETag) is the slowest step for each byte, and it cannot be divided. So one thread does nothing else. This thread
+reads, computes other checksums and writes; a third one flushes.
 """
 
 import ctypes
@@ -15,26 +15,27 @@ from pathlib import Path
 
 from sagelet_engine.s3.checksums import Digests
 
-#: Bytes read and written at once.
+#: Bytes that are read and written at once.
 CHUNK = 256 * 1024
-#: From this size on another thread digests.
+#: Files of at least this size are digested by another thread.
 PARALLEL = 128 * 1024
-#: Chunks that may wait for it.
+#: Chunks that may wait for that thread.
 AHEAD = 8
-#: Bytes of a file that are worth bringing to the disk while more of them come.
+#: From this many written bytes on, the flusher brings them to the disk while more come.
 FLUSH = 64 * 1024 * 1024
-#: Files from which on flushing their file system is cheaper than flushing each.
+#: From this number of files on, one flush of their file system is cheaper than a flush of each.
 MANY = 8
-#: Nobody writes to an object in place, not even by mistake.
+#: The file is made read-only, so nobody writes to an object in place by mistake.
 READ_ONLY = 0o444
-#: Puts a source's next bytes into memory: how many; 0 at its end.
+#: Puts a source's next bytes into memory and returns how many. 0 at the source's end.
 ReadInto = Callable[[memoryview], int]
 
 
 class Digesting:
-    """Takes large chunks' MD5 on another thread. Some may wait, so that neither thread has to be woken for each.
+    """Computes the MD5 of large chunks on another thread. Some chunks may wait, so that neither thread is woken for
+    each.
 
-    A chunk is not to be changed until AHEAD + 1 more were added, or `done` returned.
+    A chunk must not change until AHEAD + 1 more were added, or `done` has returned.
     """
 
     def __init__(self, digests: Digests) -> None:
@@ -56,7 +57,7 @@ class Digesting:
         self._digests.update_checksums(data)
 
     def done(self) -> Digests:
-        """When all that was added is in them."""
+        """Waits until all added chunks are digested, and returns the digests."""
         with self._turn:
             self._turn.wait_for(lambda: self._work is None)
         if self._error is not None:
@@ -68,14 +69,14 @@ class Digesting:
             while (data := self._next()) is not None:
                 self._digests.update_md5(data)
         except BaseException as error:
-            # Nobody may wait for what does not come.
+            # The waiting side must not wait for chunks that never come.
             with self._turn:
                 self._error, self._work = error, None
                 self._waiting.clear()
                 self._turn.notify_all()
 
     def _next(self) -> bytes | memoryview | None:
-        """The next piece of work, or None if there is no more for now."""
+        """Returns the next piece of work, or None if there is no more for now."""
         with self._turn:
             self._turn.notify_all()
             if self._waiting:
@@ -90,7 +91,7 @@ def _digesters() -> ThreadPoolExecutor:
 
 
 class Flushing:
-    """Brings a file to the disk while it is written, so that little is left to wait for at its end."""
+    """Brings a file to the disk while it is written, so that there is little left to wait for at its end."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -98,7 +99,9 @@ class Flushing:
         self._work: Future[None] | None = None
 
     def wrote(self, size: int) -> None:
-        """Raises OSError: the system tells an error of the disk to one flush only."""
+        """Notes that `size` bytes were written. Raises OSError: the system reports an error of the disk to one flush
+        only.
+        """
         self._dirty += size
         if self._dirty >= FLUSH and (self._work is None or self._work.done()):
             self.end()
@@ -106,12 +109,12 @@ class Flushing:
             self._work = _flushers().submit(os.fdatasync, self._descriptor)
 
     def end(self) -> None:
-        """Before the descriptor is closed: nobody uses it any more. Raises OSError."""
+        """Ends the flushing. Called before the descriptor is closed, so nobody uses it afterwards. Raises OSError."""
         if self._work is not None:
             self._work.result()
 
     def abandon(self) -> None:
-        """As `end`, for bytes that nobody wants any more."""
+        """Ends the flushing of bytes that are not needed any more."""
         if self._work is not None:
             wait([self._work])
 
@@ -122,14 +125,14 @@ def _flushers() -> ThreadPoolExecutor:
 
 
 class Ring:
-    """Memory for chunks, used over and over: new memory for each would cost as much as copying it."""
+    """Memory for chunks that is used over and over. New memory for each chunk would cost as much as copying it."""
 
     def __init__(self) -> None:
         self._chunks: list[memoryview] = []
         self._taken = 0
 
     def next(self, size: int) -> memoryview:
-        """A chunk, of `size` bytes at most, that Digesting is done with."""
+        """Returns a chunk of at most `size` bytes that Digesting does not need any more."""
         place = self._taken % (AHEAD + 2)
         self._taken += 1
         if place == len(self._chunks):
@@ -138,7 +141,7 @@ class Ring:
 
 
 class StagedFile:
-    """Bytes on their way into the store, digested while they are written."""
+    """A file of bytes on their way into the store. They are digested while they are written."""
 
     def __init__(self, path: Path, digests: Digests) -> None:
         self.file_id = path.name
@@ -151,11 +154,11 @@ class StagedFile:
 
     @property
     def digests(self) -> Digests:
-        """The digest of all that was written."""
+        """Returns the digests of all that was written."""
         return self._digesting.done()
 
     def take(self, read_into: ReadInto, limit: int) -> int:
-        """Writes a source's next bytes, at most `limit`, and returns how many; 0: it has ended.
+        """Writes a source's next bytes, at most `limit`, and returns how many. 0 at the source's end.
 
         `limit` never grows from call to call. Raises OSError, and what `read_into` raises.
         """
@@ -165,7 +168,7 @@ class StagedFile:
         return self.write(chunk[:count]) if count else 0
 
     def write(self, data: bytes | memoryview) -> int:
-        """Raises OSError. Memory that changes later: see Digesting."""
+        """Writes bytes. The memory must not change for a while; see Digesting. Raises OSError."""
         self._digesting.add(data)
         view = memoryview(data)
         while view:
@@ -181,13 +184,13 @@ class StagedFile:
         self._file.close()
 
     def seal(self) -> None:
-        """As `finish`, for a file that is flushed with others (`flush_all`). Raises OSError."""
+        """Does what `finish` does for a file that is flushed together with others (`flush_all`). Raises OSError."""
         self._flushing.end()
         os.fchmod(self._file.fileno(), READ_ONLY)
         self._file.close()
 
     def close(self) -> None:
-        """For a file whose bytes came another way."""
+        """Closes a file whose bytes came another way."""
         self._file.close()
 
     def discard(self) -> None:
@@ -197,13 +200,13 @@ class StagedFile:
 
 
 def rest(descriptor: int) -> None:
-    """A file that is whole: on the disk, and not to be written any more."""
+    """Makes a finished file durable and read-only."""
     os.fchmod(descriptor, READ_ONLY)
     os.fsync(descriptor)
 
 
 def flush_all(directory: Path, names: Sequence[str]) -> None:
-    """Brings files of a directory to the disk: many with one flush of its file system. Raises OSError.
+    """Brings files of a directory to the disk. Many files take one flush of their file system. Raises OSError.
 
     A flush of one file costs a commit of the file system's journal, whatever its size.
     """
@@ -218,7 +221,9 @@ def flush_all(directory: Path, names: Sequence[str]) -> None:
 
 
 def _flush_file_system(directory: Path) -> bool:
-    """False where there is no syncfs(2), which is Linux's. It tells errors of writing since Linux 5.8."""
+    """Flushes the file system. Returns False without syncfs(2), which only Linux has. Since Linux 5.8 it reports write
+    errors.
+    """
     try:
         syncfs = ctypes.CDLL(None, use_errno=True).syncfs
     except AttributeError:

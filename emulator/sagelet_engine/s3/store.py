@@ -1,14 +1,15 @@
 """The object store: buckets and objects of one data directory.
 
-How a write survives a crash. Bytes go to a staged file and are flushed; then the row, which names the staged file, is
-committed; then the file is renamed to its place. A row whose file is staged still is complete, and the next start
-renames it; a staged file without a row never was acknowledged, and goes. Were the rename first, a crash between the two
-would leave an old ETag before new bytes. A deletion is the same in reverse: back to staged, row away, file away.
-A file id that an object has is nothing else's: whoever writes to a file, writes to one that no row of an object names.
+How a write survives a crash: bytes go to a staged file and are flushed. Then the row, which names the staged file, is
+committed. Then the file is renamed to its place. If a crash leaves a row whose file is still staged, the object is
+complete and the next start renames the file. A staged file without a row was never acknowledged, and the next start
+removes it. If the rename came first, a crash between the two would leave the old ETag for the new bytes. A deletion is
+the reverse: the file becomes a staged one, the row is deleted, the file is deleted. A file id belongs to one object
+only: a file that somebody writes to has an id that no row of an object names.
 
-Writers commit one after another, over all processes that have the store open (`sagelet s3 import` is one). Readers
-take no lock: they open the file between two equal looks at its row, and what is overwritten meanwhile stays whole for
-those who have it open.
+Writers commit one after another, over all processes that have the store open (`sagelet s3 import` is one). Readers take
+no lock. They read the row, open the file and read the row again, until both rows are equal. A file that is replaced
+meanwhile stays whole for those who have it open.
 """
 
 import fcntl
@@ -32,25 +33,25 @@ from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.s3.staged import StagedFile
 from sagelet_engine.s3.upload_locks import UploadLocks
 
-#: Gets the existing object, or None. Raises what the caller wants raised if it must not be replaced.
+#: Called with the existing object, or None. Raises the caller's error if the object must not be replaced.
 Check = Callable[[StoredObject | None], None]
 
 
 def anything(_current: StoredObject | None) -> None:
-    """The Check that lets everything pass."""
+    """A Check that lets everything pass."""
 
 
-#: As Check, of one key among several: it is spared if this says so.
+#: A Check of one key among several: the key is kept if this returns True.
 Spare = Callable[[str, StoredObject | None], bool]
 
 
 def nothing(_key: str, _current: StoredObject | None) -> bool:
-    """The Spare of nothing."""
+    """A Spare that keeps no key."""
     return False
 
 
 class S3Store:
-    """Objects as files under `root`. Raises DiskFull, and StoreUnavailable."""
+    """Objects as files under `root`. Every method may raise DiskFull and StoreUnavailable."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
         self.files = Files(root)
@@ -68,13 +69,13 @@ class S3Store:
         self._imports.close()
 
     def recover(self) -> None:
-        """After a crash: finishes what was acknowledged, removes what was not. Before the first request."""
+        """Completes acknowledged writes after a crash and removes the others. Called before the first request."""
         try:
             fcntl.flock(self._imports, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return  # An import is under way: its staged files are not to be touched; the next start will do.
+            return  # An import is under way, and its staged files must stay. The next start removes what is left.
         try:
-            # An export may look at the files just now.
+            # An export may be reading the files now.
             with self.committing():
                 self._recover()
         finally:
@@ -90,7 +91,9 @@ class S3Store:
 
     @contextmanager
     def importing(self) -> Iterator[None]:
-        """For another process than the server: keeps a server that starts from taking staged files for garbage."""
+        """Held by a process other than the server: a server that starts meanwhile does not remove the process's staged
+        files.
+        """
         fcntl.flock(self._imports, fcntl.LOCK_SH)
         try:
             self._check_there()
@@ -105,7 +108,7 @@ class S3Store:
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """One writer at a time."""
+        """Lets one writer in at a time."""
         with self._guard:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             try:
@@ -116,7 +119,7 @@ class S3Store:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _check_place(self) -> None:
-        """Nothing is written to a directory that took this one's place."""
+        """Refuses to write into a directory that took this one's place."""
         try:
             same = os.path.samestat(os.stat(self.files.root), self._place)
         except OSError:
@@ -133,7 +136,7 @@ class S3Store:
         return bucket
 
     def delete_bucket(self, name: str) -> None:
-        """Its uploads are aborted. Raises NoSuchBucket, BucketNotEmpty."""
+        """Deletes a bucket and aborts its uploads. Raises NoSuchBucket, BucketNotEmpty."""
         with self.committing():
             if self.catalog.under(name, "", b"", inclusive=True, limit=1):
                 raise BucketNotEmpty(f"The bucket {name} has objects: delete them first")
@@ -147,14 +150,14 @@ class S3Store:
 
     @contextmanager
     def stage(self, algorithms: Iterable[str] = ()) -> Iterator[StagedFile]:
-        """A file to write an object's bytes to; `put` makes an object of it. Raises UnknownChecksum."""
+        """Gives a file for an object's bytes. `put` makes an object of it. Raises UnknownChecksum."""
         with self.files.stage(Digests(algorithms)) as staged:
             yield staged
 
     def put(
         self, bucket: str, key: str, staged: StagedFile, *, check: Check = anything, **members: Any
     ) -> StoredObject:
-        """Makes an object of a staged file, in place of an existing one. `members`: more of StoredObject.
+        """Makes an object of a staged file, and replaces an existing one. `members`: further members of StoredObject.
 
         Raises NoSuchBucket, and what `check` raises.
         """
@@ -175,7 +178,8 @@ class S3Store:
         named: str = "",
         **members: Any,
     ) -> StoredObject:
-        """As `put`, of any staged file that is on the disk. With `upload_id` it ends that upload: see Catalog.complete.
+        """Makes an object of any staged file that is on the disk. With `upload_id` it ends that upload; see
+        Catalog.complete.
 
         Raises NoSuchBucket, NoSuchUpload, and what `check` raises.
         """
@@ -192,14 +196,14 @@ class S3Store:
                 else:
                     self.catalog.complete(stored, upload_id, named)
             except NotFlushed:
-                # The row is there, though perhaps not on the disk yet: it must not stand before the old bytes.
+                # The row may not be on the disk yet. The old bytes must not get the new row by a crash.
                 self._settle([stored])
                 raise
             self._settle([stored])
         return stored
 
     def put_all(self, bucket: str, sealed: Mapping[str, StagedFile], **members: Any) -> list[StoredObject]:
-        """As `put`, of many sealed files by their keys: one flush and one transaction for all, so all or none.
+        """Makes objects of many sealed files by their keys, with one flush and one transaction: all or none.
 
         Raises NoSuchBucket.
         """
@@ -236,7 +240,7 @@ class S3Store:
             self.files.publish(one.file_id, one.path)
 
     def head(self, bucket: str, key: str) -> StoredObject:
-        """Raises NoSuchBucket, NoSuchKey."""
+        """Returns what is known of an object. Raises NoSuchBucket, NoSuchKey."""
         stored = self.catalog.find(bucket, key)
         if stored is None:
             self.catalog.bucket(bucket)
@@ -244,7 +248,7 @@ class S3Store:
         return stored
 
     def open(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
-        """An object and its bytes, which stay these whatever becomes of the key.
+        """Returns an object and its opened bytes, which stay the same whatever happens to the key.
 
         Raises NoSuchBucket, NoSuchKey, DamagedObject.
         """
@@ -263,13 +267,15 @@ class S3Store:
             data.close()
 
     def _open_at_rest(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
-        """As `open`, while no writer moves files: a file that is nowhere then is gone."""
+        """Opens an object while no writer moves files. A file that is missing then is gone."""
         with self.committing():
             stored = self.head(bucket, key)
             return stored, _sound(stored, self.files.open(stored.file_id, stored.path))
 
     def delete(self, bucket: str, keys: Iterable[str], *, spare: Spare = nothing) -> list[StoredObject]:
-        """Removes objects but those to `spare`, and returns them. Raises NoSuchBucket, and what `spare` raises."""
+        """Removes objects except those that `spare` keeps, and returns them. Raises NoSuchBucket, and what `spare`
+        raises.
+        """
         with self.committing():
             self.catalog.bucket(bucket)
             there = [(key, self.catalog.find(bucket, key)) for key in dict.fromkeys(keys)]
@@ -297,15 +303,19 @@ class S3Store:
 
 
 def is_whole(stored: StoredObject, status: os.stat_result) -> bool:
-    """Whether a file has its object's size and, where it is a link to a user's, its time. Its bytes: `verifying`."""
+    """True if a file has its object's size and, if it is a link to a user's file, its time. `verifying` checks the
+    bytes.
+    """
     return status.st_size == stored.size and stored.linked_ns in (None, status.st_mtime_ns)
 
 
 def _sound(stored: StoredObject, data: BinaryIO | None) -> BinaryIO:
     name = f"s3://{stored.bucket}/{stored.key}"
     if data is None:
-        raise DamagedObject(f"{name}: its file {stored.path} is gone from the data directory. Put the object again")
+        raise DamagedObject(f"{name}: its file {stored.path} is missing in the data directory. Put the object again")
     if not is_whole(stored, os.fstat(data.fileno())):
         data.close()
-        raise DamagedObject(f"{name}: its file {stored.path} was changed by others. Put or import the object again")
+        raise DamagedObject(
+            f"{name}: its file {stored.path} was changed by another program. Put or import the object again"
+        )
     return data

@@ -1,8 +1,8 @@
-"""Who may do what to a multipart upload at the same time.
+"""Locks for what threads may do to a multipart upload at the same time.
 
-Bytes of parts come from many threads at once, each into a slot that it claimed (`slot`). A part is recorded by as many
-threads as like (`recording`). Completing and aborting is for one thread alone, and nobody records a part meanwhile
-(`ending`). It does not wait for bytes on their way: their client may have stalled.
+Bytes of parts come from many threads at once, each into a slot that it has claimed (`slot`). Any number of threads may
+record parts at the same time (`recording`). One thread alone completes or aborts, and no thread records a part
+meanwhile (`ending`). It does not wait for bytes on their way, because their client may have stalled.
 """
 
 import threading
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class _State:
-    #: Threads that are in here, or wait to be.
+    #: Threads that hold one of the locks, or wait for one.
     users: int = 0
     recording: int = 0
-    #: Threads that end the upload, or wait to do so: they go before those that record.
+    #: Threads that end the upload, or wait to do so. They go before threads that record.
     ends: int = 0
     ending: bool = False
     #: Part numbers whose slots are being written.
@@ -32,7 +32,7 @@ class UploadLocks:
 
     @contextmanager
     def slot(self, upload_id: str, number: int) -> Iterator[bool]:
-        """Whether the part's slot is this thread's alone while the block lasts."""
+        """Claims the part's slot for this thread while the block lasts. Gives False if another thread has it."""
         with self._used(upload_id) as state:
             with self._changed:
                 free = not state.ends and number not in state.slots
@@ -60,7 +60,7 @@ class UploadLocks:
 
     @contextmanager
     def ending(self, upload_id: str) -> Iterator[bool]:
-        """Whether no slot is being written. No slot is claimed while the block lasts."""
+        """Keeps slots from being claimed while the block lasts. Gives True if no slot is being written."""
         with self._used(upload_id) as state:
             with self._changed:
                 state.ends += 1

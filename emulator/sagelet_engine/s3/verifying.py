@@ -1,6 +1,6 @@
-"""Checks whether an object's bytes are those that were put: by the checksum that costs least, or by the ETag.
+"""Checks that an object's bytes are those that were put, by the cheapest checksum or by the ETag.
 
-Reading costs what the disk costs. awscrt computes CRCs at memory speed and MD5 runs at about 0.6 GB/s; an object that a
+Reading costs what the disk costs. awscrt computes CRCs at memory speed and MD5 runs at about 0.6 GB/s. An object that a
 job wrote has only its ETag.
 """
 
@@ -18,7 +18,7 @@ _CHUNK = 1024 * 1024
 
 
 class Verifier(Protocol):
-    """Takes an object's bytes in order; `matches` tells, after the last, whether they are what they were."""
+    """Takes an object's bytes in order. After the last one, `matches` says whether they are unchanged."""
 
     def update(self, data: bytes, /) -> None: ...
 
@@ -26,7 +26,9 @@ class Verifier(Protocol):
 
 
 def verifier(stored: StoredObject) -> Verifier | None:
-    """What verifies an object's bytes, or None if nothing that is known of the object can be computed from them."""
+    """Returns the verifier of an object's bytes, or None if nothing that is known of the object can be computed from
+    them.
+    """
     if stored.checksum_type == FULL_OBJECT:
         for algorithm in (*_ORDER, *(name for name in stored.checksums if name not in CRCS)):
             if algorithm in stored.checksums:
@@ -42,7 +44,9 @@ def of_etag(stored: StoredObject) -> Verifier | None:
 
 
 def verify(stored: StoredObject, data: BinaryIO, *, by_all: bool = False) -> None:
-    """Reads all of an object's bytes. `by_all`: by the ETag and by each checksum. Raises DamagedObject."""
+    """Reads all of an object's bytes and verifies them. `by_all`: by the ETag and by each checksum. Raises
+    DamagedObject.
+    """
     with_checksums = [_Checksum(name, value) for name, value in stored.checksums.items() if "-" not in value]
     cheapest = verifier(stored)
     used = [one for one in (of_etag(stored), *with_checksums) if one] if by_all else [cheapest] if cheapest else []
@@ -87,7 +91,7 @@ class _Whole:
 
 
 class _Parts:
-    """The ETag of a multipart upload: of its parts' MD5s."""
+    """The ETag of a multipart upload, from its parts' MD5s."""
 
     def __init__(self, sizes: list[int], etag: str) -> None:
         self._etag = etag

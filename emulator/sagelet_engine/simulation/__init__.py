@@ -1,1 +1,1 @@
-"""Jobs whose containers are Python functions, in a time of their own: for tests of programs that train."""
+"""Runs jobs whose containers are Python functions, in simulated time: for tests of programs that train."""

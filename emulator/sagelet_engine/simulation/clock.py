@@ -1,4 +1,4 @@
-"""A clock that goes on only when everybody waits for it, and then at once."""
+"""A clock that advances only when everybody waits for it, and then at once."""
 
 import math
 import threading

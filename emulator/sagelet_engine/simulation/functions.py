@@ -198,7 +198,7 @@ class FunctionRuntime:
             return one.ended or Observation(running=True)
 
     def usage(self, handle: Handle) -> Usage | None:  # noqa: ARG002 - the port's
-        """None, since a thread's share of this process is not known."""
+        """Returns None, because a thread's share of this process is not known."""
         return None
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:

@@ -8,7 +8,7 @@
     hub/...                    records and files of the hub's repositories (format 2)
     sagelet-export-end.json    number of members before it, and the SHA-256 of all of them: the last member
 
-The digest goes over names, kinds and bytes, so a cut, a changed and a mixed-up archive are all found.
+The digest covers names, kinds and bytes, so it finds an archive that was cut, changed or put together from several.
 """
 
 import bz2
@@ -33,14 +33,14 @@ from sagelet_engine.base.packing import Padded, member_of, unseen
 from sagelet_engine.base.tarballs import COMPRESS_LEVEL
 from sagelet_engine.base.wire import JsonObject
 
-#: An archive without a hub has format 1, which older sagelets read.
+#: An archive without a hub has format 1, which older sagelets can read.
 FORMAT = 2
 HEAD = "sagelet-export.json"
 END = "sagelet-export-end.json"
 DATABASE = "sagelet.db"
 CATALOG = "s3/catalog.db"
 FILES = "s3/files/"
-#: Directories of a data directory that travel as they are.
+#: Directories of a data directory that are exported as they are.
 TREES = ("jobs", "warm-pools", "hub")
 CHUNK = 1024 * 1024
 _MAX_JSON = 1024 * 1024
@@ -52,11 +52,11 @@ _COMPRESSIONS: dict[bytes, Callable[[BinaryIO], members.Stream]] = {
 
 
 class ArchiveDamaged(SageletError):
-    """The archive is cut or changed, or is no export of sagelet's."""
+    """The archive is cut or changed, or it is not an export of sagelet."""
 
 
 class Writer:
-    """Writes members. Raises OSError."""
+    """Writes the members of an archive. Raises OSError."""
 
     def __init__(self, tar: tarfile.TarFile, head: JsonObject) -> None:
         self._tar = tar
@@ -64,7 +64,7 @@ class Writer:
         self._add_json(HEAD, {"format": FORMAT, **head})
 
     def file(self, name: str, path: Path, seen: Callable[[bytes], None] = unseen) -> int:
-        """Adds a file as long as it is now, whatever becomes of it meanwhile; returns its size.
+        """Adds a file with its present size, even if it changes meanwhile. Returns the size.
 
         `seen` is called with all of its bytes.
         """
@@ -77,9 +77,11 @@ class Writer:
         return member.size
 
     def tree(self, name: str, root: Path) -> int:
-        """Adds a directory with files, directories and links within it; returns how many entries are left out.
+        """Adds a directory with its files, directories and inner links. Returns the number of entries that are left
+        out.
 
-        A job wrote it. What goes away meanwhile is not there, and no error: a job may be deleted.
+        A job wrote the directory. An entry that vanishes meanwhile is left out and is not an error, because a job may
+        be deleted.
         """
         return self._below(name, root, ())
 
@@ -113,7 +115,7 @@ class Writer:
         return self._below(name, root, parts)
 
     def end(self) -> None:
-        """What makes the archive whole."""
+        """Writes the last member, which makes the archive complete."""
         self._add_json(END, {"members": self._digest.members, "sha256": self._digest.value()})
 
     def _add_json(self, name: str, content: JsonObject) -> None:
@@ -125,13 +127,13 @@ class Writer:
     def _add(self, member: tarfile.TarInfo, data: Any = None) -> None:
         self._digest.begin(member)
         self._tar.addfile(member, None if data is None else _Digested(data, self._digest))
-        # tarfile keeps what it wrote, which would grow with the number of files.
+        # tarfile keeps the members it has written, so memory would grow with the number of files.
         self._tar.members = []  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 @contextmanager
 def writing(out: BinaryIO, head: JsonObject, *, compressed: bool) -> Iterator[Writer]:
-    """An archive that is whole when the block ends well."""
+    """Writes an archive. It is complete if the block ends well."""
     with ExitStack() as stack:
         stream = stack.enter_context(gzip.GzipFile("", "wb", COMPRESS_LEVEL, out)) if compressed else out
         tar = stack.enter_context(tarfile.open(fileobj=stream, mode="w|", bufsize=CHUNK))
@@ -141,7 +143,7 @@ def writing(out: BinaryIO, head: JsonObject, *, compressed: bool) -> Iterator[Wr
 
 
 class Member:
-    """One member while it is the reader's current one."""
+    """The reader's current member."""
 
     def __init__(self, info: tarfile.TarInfo, data: "BinaryIO | None", digest: "_Digest") -> None:
         self.name = info.name
@@ -150,32 +152,34 @@ class Member:
         self._digest = digest
 
     def read(self, size: int = CHUNK) -> bytes:
-        """The next bytes; none at the end. Raises ArchiveDamaged."""
+        """Returns the next bytes, none at the end. Raises ArchiveDamaged."""
         with as_damage():
             chunk = b"" if self._data is None else self._data.read(size)
         self._digest.update(chunk)
         return chunk
 
     def chunks(self) -> Iterator[bytes]:
-        """Raises ArchiveDamaged."""
+        """Yields the content in pieces. Raises ArchiveDamaged."""
         while chunk := self.read():
             yield chunk
 
     def json(self) -> JsonObject:
-        """Raises ArchiveDamaged."""
+        """Returns the content as JSON. Raises ArchiveDamaged."""
         if self.info.size > _MAX_JSON:
             raise ArchiveDamaged(f"{self.name} is too long")
         try:
             content = json.loads(b"".join(self.chunks()))
         except ValueError as error:
-            raise ArchiveDamaged(f"{self.name} is no JSON: {error}") from error
+            raise ArchiveDamaged(f"{self.name} is not JSON: {error}") from error
         if not isinstance(content, dict):
-            raise ArchiveDamaged(f"{self.name} is no JSON object")
+            raise ArchiveDamaged(f"{self.name} is not a JSON object")
         return content
 
 
 def read_archive(source: BinaryIO) -> Iterator[Member]:
-    """The members before the end, each to be read before the next. Raises ArchiveDamaged, also behind the last."""
+    """Yields the members before the end. Each must be read before the next one. Raises ArchiveDamaged, also after the
+    last.
+    """
     with as_damage():
         digest, reader = _Digest(), members.Reader(_unpacked(source))
         with tarfile.open(fileobj=reader, mode="r:") as tar:  # type: ignore[call-overload]
@@ -198,7 +202,7 @@ def read_archive(source: BinaryIO) -> Iterator[Member]:
 
 
 def _unpacked(source: BinaryIO) -> members.Stream:
-    """Without its compression, which goes by how it begins."""
+    """Returns the stream without its compression, which its first bytes tell."""
     begin = source.read(6)
     source.seek(0)
     for magic, opened in _COMPRESSIONS.items():
@@ -208,7 +212,7 @@ def _unpacked(source: BinaryIO) -> members.Stream:
 
 
 class _Digest:
-    """Over names, kinds and bytes of members."""
+    """The digest of names, kinds and bytes of members."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()
@@ -227,7 +231,7 @@ class _Digest:
 
 
 class _Digested:
-    """What tarfile reads a member from."""
+    """The stream from which tarfile reads. Its bytes are digested."""
 
     def __init__(self, data: Any, digest: _Digest) -> None:
         self._data, self._digest = data, digest
@@ -244,7 +248,7 @@ def _data(tar: tarfile.TarFile, info: tarfile.TarInfo) -> "BinaryIO | None":
 
 def _check_end(end: JsonObject, digest: _Digest, tar: tarfile.TarFile) -> None:
     if tar.next() is not None:
-        raise ArchiveDamaged("the archive goes on behind its end")
+        raise ArchiveDamaged("the archive continues after its end")
     if (end.get("members"), end.get("sha256")) != (digest.members, digest.value()):
         raise ArchiveDamaged("the archive's content is not what was exported: its SHA-256 differs")
 

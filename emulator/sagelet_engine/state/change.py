@@ -1,8 +1,8 @@
 """Replaces what a data directory holds. `kill -9` at any time leaves all of the old or all of the new.
 
-The new content is made in `.incoming-ID`, beside the rest. The rename to `.change` decides: before it, the next owner
-of the directory removes `.incoming-ID`; after it, the next owner does what it says: clear these names, then move the
-new ones in.
+The new content is made in `.incoming-ID`, beside the old. The rename to `.change` decides. Before it, the next owner of
+the directory removes `.incoming-ID`. After it, the next owner finishes the change: it clears the names in it, then
+moves the new content in.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from pathlib import Path
 from sagelet_engine.data.removal import remove_tree
 from sagelet_engine.state.contents import CHANGE, EVERYTHING, clear
 
-#: Files brought to the disk at once.
+#: Files that are brought to the disk at once.
 FLUSHERS = 16
 _INCOMING = ".incoming-"
 _EXPORT = ".export-"
@@ -29,7 +29,9 @@ _CLEARED = "cleared"
 
 @contextmanager
 def workspace(data: Path, prefix: str = _EXPORT) -> Iterator[Path]:
-    """A directory for work on the data directory's own file system, removed afterwards or by the next owner."""
+    """Gives a directory for work on the data directory's own file system. It is removed afterwards, or by the next
+    owner.
+    """
     directory = data / f"{prefix}{uuid.uuid4().hex}"
     directory.mkdir(mode=0o700)
     with (directory / _BUSY).open("w") as busy:
@@ -41,7 +43,7 @@ def workspace(data: Path, prefix: str = _EXPORT) -> Iterator[Path]:
 
 
 class Change:
-    """A change that is being prepared: put into `new` what shall be there, then `commit`."""
+    """A change in preparation: put the new content into `new`, then `commit`."""
 
     def __init__(self, data: Path, directory: Path) -> None:
         self._data = data
@@ -50,9 +52,9 @@ class Change:
         self.new.mkdir()
 
     def commit(self, names: Sequence[str]) -> list[Path]:
-        """Removes `names`, moves what is new in, and returns where others' files are now.
+        """Removes `names`, moves the new content in, and returns where files of others that were in the way are now.
 
-        The caller owns the data directory. Raises OSError, DirectoryStays; then the next owner goes on with it.
+        The caller owns the data directory. Raises OSError, DirectoryStays; then the next owner finishes the change.
         """
         (self._directory / _PLAN).write_text(json.dumps({"clear": list(names)}))
         _flush_tree(self._directory)
@@ -63,15 +65,15 @@ class Change:
 
 @contextmanager
 def changing(data: Path) -> Iterator[Change]:
-    """Prepares a change; one that is not committed leaves nothing."""
+    """Prepares a change. If it is not committed, nothing of it stays."""
     with workspace(data, _INCOMING) as directory:
         yield Change(data, directory)
 
 
 def finish_change(data: Path) -> list[Path]:
-    """What the owner of a data directory does first: finishes the change that was decided, if there is one.
+    """Finishes a change that was decided, if there is one. The owner of a data directory does this first.
 
-    Returns where files of others are now that were in its way. Raises OSError, DirectoryStays.
+    Returns where files of others that were in the way are now. Raises OSError, DirectoryStays.
     """
     for path in sorted(data.glob(".*")):
         if path.name.startswith((_INCOMING, _EXPORT)) and not _is_busy(path):
@@ -88,7 +90,7 @@ def finish_change(data: Path) -> list[Path]:
     for path in sorted((change / _NEW).iterdir()):
         path.rename(data / path.name)
     _flush(data)
-    # Over with one step: half of it would be no change that could be finished.
+    # It vanishes in one step, because half of a change could not be finished.
     over = data / f"{_INCOMING}{uuid.uuid4().hex}"
     change.rename(over)
     remove_tree(over)
@@ -96,7 +98,7 @@ def finish_change(data: Path) -> list[Path]:
 
 
 def _is_busy(directory: Path) -> bool:
-    """Whether a process still works in it."""
+    """True if a process still works in the directory."""
     try:
         with (directory / _BUSY).open("w") as busy:
             fcntl.flock(busy, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,7 +110,7 @@ def _is_busy(directory: Path) -> bool:
 
 
 def _flush_tree(directory: Path) -> None:
-    """Several at once: the file system then writes its journal once for many."""
+    """Brings a tree to the disk, several files at once: then the file system writes its journal once for many."""
     with ThreadPoolExecutor(FLUSHERS) as pool:
         for _ in pool.map(_flush, _entries(directory)):
             pass

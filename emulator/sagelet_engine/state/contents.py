@@ -21,34 +21,33 @@ from sagelet_engine.store import schema as sql_schema
 JOBS_DATABASE = "sagelet.db"
 OBJECTS = "s3"
 CATALOG = f"{OBJECTS}/.catalog.db"
-#: Directories that hold nothing but what sagelet and its jobs wrote: hosts' directories, caches, the process
-#: runtime's notes.
+#: Directories that hold only what sagelet and its jobs wrote: hosts' directories, caches, the process runtime's notes.
 TREES = ("jobs", "warm-pools", "runtime")
 JOBS = (JOBS_DATABASE, *TREES)
-#: What is made anew when it is missing, and so travels in no export.
+#: What is made anew if it is missing, so exports leave it out.
 CACHES = (COMPILE_CACHE, ENVIRONMENTS)
 EVERYTHING = (*JOBS, OBJECTS, HUB, *CACHES)
-#: By the name that people use.
+#: Databases by the name that people use.
 SCOPES: Mapping[str, Sequence[str]] = MappingProxyType(
     {"all": EVERYTHING, "jobs": JOBS, "objects": (OBJECTS,), "hub": (HUB,)}
 )
-#: What is there beside it: who uses the directory and how, its log, its key pair, its certificate, its image rules.
+#: Other names: who uses the directory and how, its log, its key pair, its certificate, its image rules.
 BESIDE = frozenset(
     {"lock", "server.json", "server.log", "server.log.1", "credentials", "tls", "image-rules.toml", "identity.json"}
 )
-#: A change of the whole directory that is to be finished: see `change.py`.
+#: A change of the whole directory that must be finished; see `change.py`.
 CHANGE = ".change"
 
 
 class NoDataDirectory(SettingsError):
-    """The directory exists and is not sagelet's."""
+    """The directory exists and is not a data directory of sagelet."""
 
 
 def is_data_directory(data: Path) -> bool:
     return any((data / name).exists() for name in (JOBS_DATABASE, CATALOG, HUB, CHANGE))
 
 
-#: What helps against a database that is gone.
+#: The remedy for a missing database.
 LOST_REMEDY = (
     "Put it back from a copy, or run `sagelet check --repair`: a lost s3/.catalog.db is made anew of the files of "
     "objects; "
@@ -57,13 +56,11 @@ LOST_REMEDY = (
 
 
 class LostDatabase(SettingsError):
-    """A database is missing beside data that it knew: a new one in its place would hide that."""
+    """A database is missing beside data that it knew. A new one in its place would hide that."""
 
 
 def lost_database(data: Path, name: str) -> str | None:
-    """Says that a database is missing, or empty, beside data that it knew, or None if it is there, or there is no
-    data.
-    """
+    """Returns what is wrong if a database is missing or empty beside data that it knew. Otherwise None."""
     path = data / name
     if path.exists() and path.stat().st_size:
         return None
@@ -77,38 +74,38 @@ def _job_files(data: Path) -> Path | None:
 
 
 def _object_files(data: Path) -> Path | None:
-    """A bucket's directory, or bytes that are on their way."""
+    """Returns a bucket's directory, or staged bytes, if there are any."""
     places = (data / OBJECTS, data / OBJECTS / ESCAPED, data / OBJECTS / ".staged")
     found = (path for place in places if place.is_dir() for path in sorted(place.iterdir()))
-    # A disk of its own has a `lost+found`, which names no bucket.
+    # A disk of its own has a `lost+found`, which is not the name of a bucket.
     return next((path for path in found if path.parent != data / OBJECTS or is_bucket_name(path.name)), None)
 
 
 def check_complete(data: Path) -> None:
-    """Raises LostDatabase."""
+    """Raises LostDatabase if a database is missing beside its data."""
     for name in SCHEMAS:
         if (lost := lost_database(data, name)) is not None:
             raise LostDatabase(f"{lost}. {LOST_REMEDY}")
 
 
 def is_empty(data: Path) -> bool:
-    """Whether there is nothing of anybody's but BESIDE."""
+    """True if the directory holds nothing but names in BESIDE."""
     return not data.exists() or {*os.listdir(data)} <= BESIDE
 
 
 def check_is_data_directory(data: Path) -> None:
-    """Also of one whose databases are lost. Raises NoDataDirectory."""
+    """Accepts a data directory even if its databases are lost. Raises NoDataDirectory."""
     if not is_data_directory(data) and not any(lost_database(data, name) for name in SCHEMAS):
         raise NoDataDirectory(
-            f"--data {data}: is no data directory of sagelet's (it has neither {JOBS_DATABASE} nor {CATALOG}); "
+            f"--data {data}: is not a data directory of sagelet (it has neither {JOBS_DATABASE} nor {CATALOG}); "
             "nothing was changed"
         )
 
 
 def check_data_directory(data: Path, *, damaged: bool = False) -> None:
-    """Raises NoDataDirectory, NewerSchema for one whose content this sagelet does not know, and StoreUnavailable.
+    """Raises NoDataDirectory, StoreUnavailable, and NewerSchema for content that this sagelet does not know.
 
-    `damaged`: databases that cannot be read will do.
+    `damaged`: accepts databases that cannot be read.
     """
     check_is_data_directory(data)
     if not damaged:
@@ -136,7 +133,8 @@ SCHEMAS: Mapping[str, int] = MappingProxyType(
 
 
 def clear(data: Path, name: str) -> Path | None:
-    """Removes one of EVERYTHING; where others' files are in the way, the directory that they are in now.
+    """Removes one of EVERYTHING. Returns the directory where files of others that were in the way are now, if there are
+    any.
 
     May be repeated after a crash. Raises OSError, DirectoryStays.
     """
@@ -150,11 +148,11 @@ def clear(data: Path, name: str) -> Path | None:
 
 
 def _clear_objects(data: Path) -> Path | None:
-    """People may look at objects as files, so they may have put files of their own beside them."""
+    """Removes objects. People may look at objects as files, so they may have put their own files beside them."""
     root = data / OBJECTS
     if not root.is_dir():
         return None
-    # Without the catalogue nothing tells ours from others': all of it stays.
+    # Only the catalogue distinguishes objects from files of others. Without it all of them stay.
     with suppress(StoreUnavailable, sqlite3.DatabaseError):
         _remove_objects(root)
     with suppress(OSError):
@@ -181,7 +179,7 @@ def _remove_objects(root: Path) -> None:
     for directory, _, _ in os.walk(root, topdown=False):
         if Path(directory) != root:
             _remove_if_empty(directory)
-    # The catalogue goes when all that it names has gone.
+    # The catalogue is removed after everything that it names.
     remove_database(path)
     for name in (".lock", ".imports"):
         (root / name).unlink(missing_ok=True)

@@ -1,8 +1,9 @@
-"""Writes the content of a data directory into one file, also while a server uses it.
+"""Writes the content of a data directory into one file, even while a server uses it.
 
 The databases are copied as of one moment, and a copy cannot change. Files of objects are never written again, only
-replaced. So it is enough to make hard links to them while no writer may commit; then the server goes on and the archive
-is written at leisure. Jobs are copied before objects, so what a job is said to have written is there.
+replaced. So it is enough to make hard links to them while no writer may commit. After that the server goes on, and the
+archive is written from the links. Jobs are copied before objects, so every object that a copied job has written is in
+the archive.
 """
 
 import errno
@@ -38,16 +39,16 @@ _ENDINGS = {".tar": False, ".tar.gz": True, ".tgz": True}
 class Exported:
     jobs: int
     objects: int
-    #: Of the objects.
+    #: Bytes of the objects.
     bytes: int
-    #: Entries of jobs' directories that no archive takes: pipes, sockets, links that lead out.
+    #: Entries of jobs' directories that no archive can hold: pipes, sockets, links that lead out.
     left_out: int
-    #: Of the hub.
+    #: Bytes of the hub.
     repositories: int
 
 
 def export_data(data: Path, target: Path, *, job_files: bool = True) -> Exported:
-    """Writes all of a data directory to a file that is not there yet; `job_files`: also the directories of jobs.
+    """Writes all of a data directory to a new file. `job_files`: with the directories of jobs.
 
     Raises NoDataDirectory, NewerSchema, SettingsError, DamagedObject, DamagedRepository.
     """
@@ -73,7 +74,7 @@ def _compressed(target: Path) -> bool:
 
 @contextmanager
 def _finished(target: Path) -> Iterator[BinaryIO]:
-    """A new file that has its name when it is whole."""
+    """Gives a new file, which gets its name when it is complete."""
     partial = target.with_name(f".{target.name}.part")
     if os.path.lexists(target):
         raise SettingsError(f"{target} exists already: name another file, or move it away")
@@ -84,7 +85,7 @@ def _finished(target: Path) -> Iterator[BinaryIO]:
             yield out
             out.flush()
             os.fsync(out.fileno())
-        # Unlike a rename it does not replace what came to be there meanwhile.
+        # Unlike a rename, this does not replace a file that was made there meanwhile.
         _name(partial, target)
     finally:
         partial.unlink(missing_ok=True)
@@ -112,7 +113,7 @@ class _Snapshot:
             copy_database(data / contents.JOBS_DATABASE, self._database)
         self._link_objects()
         self._repositories = self._link_hub()
-        # These bring the copies to today's schema, and leave the originals to whoever runs on them.
+        # These bring the copies to today's schema. The originals stay as the server that uses them needs them.
         self.store = Store(self._database)
         self.catalog = Catalog(self._catalog)
 
@@ -137,13 +138,13 @@ class _Snapshot:
             writer.file(archive.CATALOG, self._catalog)
             self._write_objects(writer)
             self._write_hub(writer)
-            # What a job under way writes there still is no state that could be gone on from.
+            # What a running job writes there is not a state that a job could go on from.
             trees = [*ended, Path("warm-pools")] if job_files else []
             left_out = sum(writer.tree(path.as_posix(), self._data / path) for path in trees)
         return Exported(jobs, len(sizes), sum(sizes), left_out, len(self._repositories))
 
     def _write_hub(self, writer: archive.Writer) -> None:
-        """Raises DamagedRepository."""
+        """Writes the hub's records and files. Raises DamagedRepository."""
         for name in self._repositories:
             writer.file(name, self._place / name)
         blobs = self._place / BLOBS_PATH
@@ -152,12 +153,12 @@ class _Snapshot:
             writer.file(f"{BLOBS_PATH}/{path.name}", path, digest.update)
             if digest.hexdigest() != path.name:
                 raise DamagedRepository(
-                    f"{self._data / BLOBS_PATH / path.name} was changed by others: run `sagelet check --repair`, and "
-                    "add the repository that has it again; nothing was exported"
+                    f"{self._data / BLOBS_PATH / path.name} was changed by others: run `sagelet check --repair`, "
+                    "and add the repository that has it again; nothing was exported"
                 )
 
     def _write_objects(self, writer: archive.Writer) -> None:
-        """Raises DamagedObject for bytes that are not those that were put: an export would pass for sound."""
+        """Writes the objects. Raises DamagedObject for changed bytes, because the export would otherwise seem sound."""
         catalog = Catalog(self._catalog)
         try:
             for path in sorted(self._files.iterdir()):
@@ -175,7 +176,7 @@ class _Snapshot:
             return
         files = Files(root)
         with (root / ".lock").open("a") as lock:
-            # As a writer: none commits meanwhile.
+            # Holds the writers' lock, so that nobody commits meanwhile.
             fcntl.flock(lock, fcntl.LOCK_EX)
             copy_database(self._data / contents.CATALOG, self._catalog)
             catalog = Catalog(self._catalog)
@@ -189,12 +190,14 @@ class _Snapshot:
                 catalog.close()
         if self._damaged:
             raise DamagedObject(
-                f"The files of {len(self._damaged)} objects are gone or were changed by others: "
+                f"The files of {len(self._damaged)} objects are gone or were changed by other programs: "
                 f"{', '.join(self._damaged[:5])}. Put them again, or delete them; nothing was exported"
             )
 
     def _link_hub(self) -> list[str]:
-        """Records of repositories, by their names in the archive. Raises DamagedRepository."""
+        """Links the hub's files and returns the records of repositories, by their names in the archive. Raises
+        DamagedRepository.
+        """
         store = HubStore(self._data)
         if not store.root.is_dir():
             return []

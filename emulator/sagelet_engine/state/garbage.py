@@ -1,4 +1,4 @@
-"""Removes what nobody needs any more: files of ended jobs, abandoned uploads, the hub's leftovers, free pages."""
+"""Removes what is no longer needed: files of ended jobs, abandoned uploads, the hub's leftovers, free pages."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,35 +22,35 @@ from sagelet_engine.store.jobs import Store
 @dataclass(frozen=True)
 class Rules:
     keep: Keep
-    #: Seconds that a multipart upload may be under way; None: without end.
+    #: Seconds after which a multipart upload is abandoned. None for never.
     uploads_seconds: int | None
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """What went, or (dry run) would go."""
+    """What was removed, or would be in a dry run."""
 
     jobs: int
     directories: int
     directory_bytes: int
-    #: Packages that jobs installed by a file of requirements.
+    #: Packages that jobs installed from a file of requirements.
     environments: int
     environment_bytes: int
     uploads: int
     upload_bytes: int
-    #: By which the databases are smaller now; a dry run cannot tell.
+    #: Bytes by which the databases are smaller now. A dry run does not know it.
     database_bytes: int
-    #: Why something stays that should have gone, for people.
+    #: Why something could not be removed, for people.
     stays: tuple[str, ...]
     #: Hosts that ran without a job or a data directory, for people.
     hosts: tuple[str, ...] = ()
-    #: Of the hub, which no repository there has.
+    #: Files of the hub that belong to no repository.
     hub_files: int = 0
     hub_bytes: int = 0
 
 
 class Jobs(Protocol):
-    """An engine, or what stands in for it where no server runs."""
+    """An engine, or its substitute without a server."""
 
     def collect(self, keep: Keep, *, dry_run: bool = False) -> Collected: ...
 
@@ -60,7 +60,9 @@ class Jobs(Protocol):
 
 
 def collect_garbage(jobs: Jobs, objects: S3Store, hub: HubStore, rules: Rules, *, dry_run: bool = False) -> Garbage:
-    """For who has the data directory. May be repeated, also after a crash. Raises StoreUnavailable."""
+    """Removes garbage. The caller owns the data directory. May be repeated, also after a crash. Raises
+    StoreUnavailable.
+    """
     hosts = jobs.end_strays(dry_run=dry_run)
     done = jobs.collect(rules.keep, dry_run=dry_run)
     uploads, upload_bytes = 0, 0
@@ -88,9 +90,10 @@ def collect_garbage(jobs: Jobs, objects: S3Store, hub: HubStore, rules: Rules, *
 def collect_stopped(
     data: Path, rules: Rules, runtimes: Callable[[], Sequence[Runtime]] = tuple, *, dry_run: bool = False
 ) -> Garbage:
-    """Of a data directory that no server has. `runtimes`: those that may have started its hosts.
+    """Removes garbage from a data directory that no server uses. `runtimes`: those that may have started its hosts.
 
-    Raises NoDataDirectory, NewerSchema, DataDirectoryInUse."""
+    Raises NoDataDirectory, NewerSchema, DataDirectoryInUse.
+    """
     contents.check_data_directory(data)
     lock = lock_directory(data)
     try:

@@ -1,9 +1,9 @@
-"""The id of a data directory: the directory keeps it when it is moved, and no copy has it.
+"""The id of a data directory. A directory keeps its id when it is moved, and a copy gets another one.
 
-`identity.json` has the id, and which directory it was given to (`place.py`). Whoever takes the directory compares the
-two. If they differ, the directory is a copy: before anything else it forgets the hosts that its original runs (their
-files are copies, too), and gets an id of its own. So the id that hosts carry, as a label, in a comment or by the files
-that they lock, belongs to one directory only.
+`identity.json` has the id, and which directory it was given to (`place.py`). The owner of the directory compares the
+two. If they differ, the directory is a copy. Then it first forgets the hosts that its original runs (their files are
+copies, too), and gets an id of its own. So the id that hosts carry, as a label, in a comment or by the files that they
+lock, belongs to one directory only.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from sagelet_engine.state.place import Place
 log = logging.getLogger(__name__)
 
 FILE = "identity.json"
-#: Hexadecimal digits of an id: a name of a container has it, and a comment of Slurm's.
+#: The number of hexadecimal digits of an id. It is in the names of containers and in Slurm's comments.
 _LENGTH = 24
 _DATABASE = "sagelet.db"
 _HOSTS = ("jobs/*/*/*/*/run", "jobs/*/*/*/attempt-*/*/run")
@@ -36,17 +36,18 @@ _FEEDERS = ("jobs/*/*/*/pipe", "jobs/*/*/*/attempt-*/pipe")
 class Identity:
     id: str
     place: Place
-    #: Under which hosts may run that an older sagelet started, which knew directories by their paths.
+    #: The name that hosts may carry if an older sagelet started them, which knew directories by their paths.
     former: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """By which hosts know it; new ones get the first."""
+        """Returns the names of the directory that hosts may carry. New hosts get the first."""
         return (self.id, *self.former)
 
 
 def names_of(data: Path) -> tuple[str, ...]:
-    """By which hosts know a data directory, whoever owns it now. For the directory's owner see `establish`.
+    """Returns the names of a data directory that hosts may carry, whoever owns it now. The directory's owner uses
+    `establish`.
 
     A copy that nobody has taken yet has no hosts. Raises SettingsError.
     """
@@ -57,7 +58,7 @@ def names_of(data: Path) -> tuple[str, ...]:
 
 
 def establish(data: Path) -> Identity:
-    """The identity of a directory that the caller owns; what it says of hosts is true when this returns.
+    """Returns the identity of a directory that the caller owns. Afterwards, what the directory says of hosts is true.
 
     May be repeated after a crash at any point. Raises SettingsError, OSError.
     """
@@ -77,17 +78,19 @@ def establish(data: Path) -> Identity:
 
 
 def forget_former(data: Path, identity: Identity) -> Identity:
-    """No host that an older sagelet started runs any more."""
+    """Drops the former name, once no host that an older sagelet started runs any more."""
     return _write(data, replace(identity, former=())) if identity.former else identity
 
 
 def forget_hosts(data: Path) -> None:
-    """Removes what a copied directory says of hosts that run: they are its original's. Raises OSError."""
+    """Removes the notes of running hosts from a copied directory, because the hosts are its original's. Raises
+    OSError.
+    """
     for name in ("hosts", "slurm"):
         shutil.rmtree(data / "runtime" / name, ignore_errors=True)
     for pattern in _HOSTS:
         for run in data.glob(pattern):
-            # One that has ended stays as it ended.
+            # The note of a host that has ended stays.
             if not (run / host_files.EXIT).exists():
                 (run / host_files.STARTED).unlink(missing_ok=True)
     for pattern in _FEEDERS:
@@ -96,7 +99,7 @@ def forget_hosts(data: Path) -> None:
 
 
 def _first(data: Path, here: Place) -> Identity:
-    """Of a directory that is new, or that an older sagelet made."""
+    """Returns the identity of a directory that is new, or that an older sagelet made."""
     if not (data / _DATABASE).exists():
         return Identity(_new_id(), here)
     if _was_elsewhere(data):
@@ -106,9 +109,9 @@ def _first(data: Path, here: Place) -> Identity:
 
 
 def _was_elsewhere(data: Path) -> bool:
-    """Whether an older sagelet started hosts in a directory that this one is a copy of."""
+    """True if an older sagelet started hosts in a directory that this one is a copy of."""
     elsewhere = [path for path in _known_run_dirs(data) if not Path(path).is_relative_to(os.path.realpath(data))]
-    # A host of this directory, which had another path then, holds its lock.
+    # A host of this directory, from when it had another path, holds its lock.
     ours = any(held_files.is_locked(run_dirs.here(path, data) / host_files.LOCK) for path in elsewhere)
     return bool(elsewhere) and not ours
 
@@ -122,7 +125,7 @@ def _known_run_dirs(data: Path) -> list[str]:
 
 
 def _path_name(data: Path) -> str:
-    """What sagelet knew a directory by before there were ids."""
+    """Returns the name that sagelet used for a directory before there were ids."""
     return hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:12]
 
 

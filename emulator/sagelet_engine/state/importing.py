@@ -1,4 +1,4 @@
-"""Makes a data directory from an export. Everything is unpacked and checked before anything existing is touched."""
+"""Makes a data directory from an export. Everything is unpacked and checked before anything existing is changed."""
 
 import re
 import tarfile
@@ -29,7 +29,7 @@ from sagelet_engine.state.writers import without_imports
 from sagelet_engine.store.jobs import Store
 
 _FILE_ID = re.compile("[0-9a-f]{32}")
-#: A part of a path that leads nowhere else.
+#: A part of a path that cannot lead elsewhere.
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 
@@ -38,21 +38,21 @@ class NewerArchive(SageletError):
 
 
 class DataThere(SettingsError):
-    """The data directory holds something already."""
+    """The data directory already holds something."""
 
 
 @dataclass(frozen=True)
 class Imported:
     jobs: int
     objects: int
-    #: Of the hub.
+    #: Counts the hub's repositories.
     repositories: int
-    #: Where files are now that are not sagelet's and were in the way.
+    #: Where files of others that were in the way are now.
     kept: list[Path]
 
 
 def import_data(source: Path, data: Path, *, replace: bool = False) -> Imported:
-    """Fills an empty data directory, or (`replace`) one in place of all that it holds.
+    """Fills an empty data directory or, with `replace`, replaces the content of one.
 
     Raises DataThere, NoDataDirectory, DataDirectoryInUse, ArchiveDamaged, NewerArchive, NewerSchema, SettingsError.
     """
@@ -85,7 +85,7 @@ def _check_target(data: Path, *, replace: bool) -> None:
 
 @dataclass
 class _Unpacking:
-    """Puts members to their places below `root`; the archive names none of these places itself, but in the trees."""
+    """Puts members in their places below `root`. Except within trees, the archive does not name these places itself."""
 
     root: Path
     seen: set[str] = field(default_factory=set)
@@ -96,10 +96,10 @@ class _Unpacking:
             own = stack.enter_context(Tree(self.root))
             for number, member in enumerate(archive.read_archive(packed)):
                 if member.name in self.seen:
-                    raise ArchiveDamaged(f"{member.name} is there twice")
+                    raise ArchiveDamaged(f"{member.name} occurs twice")
                 self.seen.add(member.name)
                 if (number == 0) != (member.name == archive.HEAD):
-                    raise ArchiveDamaged(f"{member.name} is not what an export of sagelet's begins with")
+                    raise ArchiveDamaged(f"the archive begins with {member.name}, and an export of sagelet does not")
                 self._place(own, member, stack)
             for needed in (archive.DATABASE, archive.CATALOG):
                 if needed not in self.seen:
@@ -127,7 +127,7 @@ class _Unpacking:
         if not fine or any(part in ("", ".", "..") for part in parts):
             raise ArchiveDamaged(f"{member.name} has no place in a data directory")
         if not (member.info.isdir() or member.info.isreg() or member.info.issym()):
-            raise ArchiveDamaged(f"{member.name} is no file, directory or link within its tree")
+            raise ArchiveDamaged(f"{member.name} is not a file, a directory or a link within its tree")
         if name not in self.trees:
             self.trees[name] = stack.enter_context(Tree(self.root / name))
         _put(self.trees[name], tuple(parts), member.info, member)
@@ -135,7 +135,7 @@ class _Unpacking:
 
 def _write(tree: Tree, name: str, member: Member) -> None:
     if not member.info.isreg():
-        raise ArchiveDamaged(f"{member.name} is no file")
+        raise ArchiveDamaged(f"{member.name} is not a file")
     info = tarfile.TarInfo(name)
     info.size, info.mode, info.mtime = member.info.size, 0o644, member.info.mtime
     _put(tree, tuple(name.split("/")), info, member)
@@ -167,14 +167,16 @@ def _check_head(head: JsonObject) -> None:
 
 
 def _check_databases(root: Path) -> None:
-    """Nothing of an archive's runs here: its databases have our own schema and no other, and are sound."""
+    """Checks that the databases are sound and have exactly our own schema, so that nothing in an archive can run
+    here.
+    """
     for place, name in ((contents.JOBS_DATABASE, archive.DATABASE), (contents.CATALOG, archive.CATALOG)):
         for why in damage_of(root / place, MIGRATIONS[place]):
             raise ArchiveDamaged(f"{name}: {why}")
 
 
 def _check_jobs(root: Path) -> int:
-    """Brings the jobs to today's schema; returns how many there are."""
+    """Brings the jobs to today's schema and returns their number."""
     store = Store(root / contents.JOBS_DATABASE)
     try:
         for job_id, why in store.broken_records():
@@ -187,14 +189,14 @@ def _check_jobs(root: Path) -> int:
 
 
 def _check_names(job: Job) -> None:
-    """They make paths in the data directory."""
+    """Checks the names in a record, because they become paths in the data directory."""
     for name in (job.id, job.key.account, job.key.region, job.cluster or "none"):
         if not _NAME.fullmatch(name):
-            raise ArchiveDamaged(f"{archive.DATABASE}: {name!r} is no name of a job's directory")
+            raise ArchiveDamaged(f"{archive.DATABASE}: {name!r} cannot be the name of a job's directory")
 
 
 def _check_hub(root: Path) -> int:
-    """Returns how many repositories there are, all of whose files are there, and nothing else is."""
+    """Checks that all files of the repositories are there, and no other file. Returns the number of repositories."""
     store = HubStore(root)
     if not store.root.is_dir():
         return 0
@@ -211,7 +213,7 @@ def _check_hub(root: Path) -> int:
 
 
 def _settle_objects(root: Path) -> int:
-    """Brings the catalogue to today's schema and each object's file to a place that fits this file system."""
+    """Brings the catalogue to today's schema, and each object's file to a place that fits this file system."""
     files, catalog = Files(root / contents.OBJECTS), Catalog(root / contents.CATALOG)
     try:
         paths = list(_settled(files, catalog))

@@ -1,6 +1,7 @@
 """`server.json` in the data directory: how to reach the server that runs on it, and how to end it.
 
-`sagelet up` writes it when it is ready. After a `kill -9` the file is still there; the lock tells whether it is true.
+`sagelet up` writes it when it is ready. After a `kill -9` the file is still there; the lock tells whether it is still
+true.
 """
 
 import json
@@ -18,14 +19,14 @@ class Notice:
     pid: int
     #: `http://127.0.0.1:4599`.
     endpoint: str
-    #: When it was ready, in ms since the epoch.
+    #: The time when it was ready, in ms since the epoch.
     started_ms: int
-    #: Whether it outlives its terminal; its output is in `server.log` then.
+    #: True if it outlives its terminal. Then its output is in `server.log`.
     detached: bool = False
 
 
 def post_notice(data: Path, notice: Notice) -> None:
-    """Raises SettingsError."""
+    """Writes the notice. Raises SettingsError."""
     write_private(data / FILE, json.dumps(asdict(notice)).encode())
 
 
@@ -34,7 +35,7 @@ def withdraw_notice(data: Path) -> None:
 
 
 def read_notice(data: Path) -> Notice | None:
-    """Of the `sagelet up` that runs on a data directory and is ready, or None if there is none."""
+    """Returns the notice of the ready `sagelet up` on a data directory, or None if there is none."""
     try:
         notice = Notice(**json.loads((data / FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -1,7 +1,7 @@
 """The owner of a data directory: one process at a time. It first finishes what an earlier owner began.
 
-The lock is held on a file, `lock`, which tells others who the owner is, and on the directory itself: removing the file
-makes no room for a second owner. Where a file system cannot lock directories (NFS), the file alone has to do.
+The lock is held on a file, `lock`, which names the owner, and on the directory itself. So a second owner cannot come in
+by removing the file. If a file system cannot lock directories (NFS), only the file is locked.
 
 The directory is kept private to its owner: it holds the key pair, jobs' secrets and objects, and the lock.
 """
@@ -24,14 +24,14 @@ _log = logging.getLogger(__name__)
 
 FILE = "lock"
 _CLOSED = -1
-#: Seconds between tries, and how many there are: `owner_of` in another process holds the lock for an instant.
+#: Seconds between tries, and the number of tries: `owner_of` in another process holds the lock for an instant.
 _PAUSE, _TRIES = 0.02, 5
-#: What a file system says that has no locks for directories.
+#: Errors of a file system that cannot lock directories.
 _NO_LOCKS = (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class DirectoryLock:
-    """A data directory that is this process's, until `close` or the end of the process, however it ends."""
+    """Holds a data directory for this process, until `close` or the end of the process."""
 
     def __init__(self, data: Path, directory: int, file: int) -> None:
         self._data = data
@@ -39,7 +39,7 @@ class DirectoryLock:
         self.identity: Identity
 
     def lost(self) -> str | None:
-        """Why the directory is not this process's any more, for people, or None while it is."""
+        """Returns why this process has lost the directory, for people. None while it has it."""
         if not _is_same(self._data, self._directory):
             return f"--data {self._data} was moved, removed or replaced while a server ran on it"
         if not _is_same(self._data / FILE, self._file):
@@ -47,14 +47,14 @@ class DirectoryLock:
         return None
 
     def close(self) -> None:
-        """May be repeated."""
+        """Releases the lock. May be repeated."""
         for descriptor in (self._file, self._directory):
             if descriptor != _CLOSED:
                 os.close(descriptor)
         self._file = self._directory = _CLOSED
 
     def take(self) -> None:
-        """Raises DataDirectoryInUse."""
+        """Takes the lock. Raises DataDirectoryInUse."""
         for descriptor in (self._file, self._directory):
             if not _lock_patiently(descriptor, whole=descriptor == self._file):
                 raise DataDirectoryInUse(
@@ -69,9 +69,10 @@ class DirectoryLock:
 
 
 def lock_directory(data: Path) -> DirectoryLock:
-    """Takes the data directory for this process; the lock ends with the process, however it ends.
+    """Takes the data directory for this process. The lock ends with the process.
 
-    Raises DataDirectoryInUse, and SettingsError for a directory that cannot be made or written, or that others read.
+    Raises DataDirectoryInUse, and SettingsError for a directory that cannot be made or written, or that others can
+    read.
     """
     keep_private(data)
     lock = _opened(data)
@@ -89,7 +90,7 @@ def lock_directory(data: Path) -> DirectoryLock:
 
 
 def owner_of(data: Path) -> int | None:
-    """The process that owns a data directory, or None if none does, or its number cannot be read."""
+    """Returns the process that owns a data directory, or None if none does or its number cannot be read."""
     try:
         with (data / FILE).open(encoding="ascii") as lock:
             if _locked(lock.fileno(), fcntl.LOCK_SH):
@@ -114,7 +115,7 @@ def _opened(data: Path) -> DirectoryLock:
 
 
 def _lock_patiently(descriptor: int, *, whole: bool) -> bool:
-    """`whole`: a file system without such locks is an error."""
+    """Takes a lock and retries for a moment. `whole`: a file system without such locks is an error."""
     for _ in range(_TRIES):
         try:
             if _locked(descriptor, fcntl.LOCK_EX):
@@ -128,7 +129,7 @@ def _lock_patiently(descriptor: int, *, whole: bool) -> bool:
 
 
 def _locked(descriptor: int, how: int) -> bool:
-    """Whether the lock was free; it is then held until the file is closed."""
+    """Returns whether the lock was free. It is then held until the file is closed."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -149,8 +150,8 @@ def _finish(data: Path) -> None:
             _log.warning("files that are not sagelet's were in the way of a reset or import; they are in %s", kept)
     except OSError as error:
         raise SettingsError(
-            f"--data {data}: a reset or import that was begun cannot be finished: {error}. "
-            "Mend that, and start again: it goes on from there"
+            f"--data {data}: an unfinished reset or import cannot be finished: {error}. "
+            "Correct that and start again: the start finishes it"
         ) from error
 
 
@@ -158,9 +159,10 @@ _OTHERS = 0o077
 
 
 def keep_private(data: Path) -> None:
-    """Makes a data directory, and closes one that is there to others. Raises SettingsError.
+    """Makes a data directory, or removes the rights of others on an existing one. Raises SettingsError.
 
-    One that others can read, and that holds files that are not sagelet's, is somebody's directory for something else.
+    It refuses a directory that others can read and that holds files that are not sagelet's: somebody uses that for
+    something else.
     """
     make_private(data)
     mode = stat.S_IMODE(data.stat().st_mode)

@@ -1,4 +1,4 @@
-"""Empties a data directory: all of it, or only its jobs or its objects. What is not sagelet's stays."""
+"""Empties a data directory: all of it, or only its jobs or its objects. Files that are not sagelet's stay."""
 
 import logging
 import sqlite3
@@ -20,11 +20,10 @@ _log = logging.getLogger(__name__)
 
 
 def reset_data(data: Path, scope: str, runtimes: Sequence[Runtime]) -> list[Path]:
-    """Removes what `scope` (of contents.SCOPES) names; hosts of its jobs that run still are killed first.
+    """Removes what `scope` (one of contents.SCOPES) names. Running hosts of its jobs are killed first.
 
-    `runtimes`: all that may have started them. Returns where files are now that are not sagelet's and were in the way.
-    Raises NoDataDirectory, NewerSchema, DataDirectoryInUse, RuntimeUnavailable, DirectoryStays,
-    DiskFull.
+    `runtimes`: all that may have started them. Returns where files of others that were in the way are now. Raises
+    NoDataDirectory, NewerSchema, DataDirectoryInUse, RuntimeUnavailable, DirectoryStays, DiskFull.
     """
     contents.check_data_directory(data, damaged=True)
     names = contents.SCOPES[scope]
@@ -39,15 +38,15 @@ def reset_data(data: Path, scope: str, runtimes: Sequence[Runtime]) -> list[Path
 
 
 def _try_to_end_hosts(data: Path, runtimes: Sequence[Runtime]) -> None:
-    """A reset is what helps against a database that is damaged."""
+    """Kills hosts if the database can be read. A damaged one is not an error, because a reset is the remedy for it."""
     try:
         end_hosts(data, runtimes)
     except (StoreUnavailable, sqlite3.DatabaseError) as error:
-        _log.warning("hosts of jobs may run still, since nothing says which there are: %s", error)
+        _log.warning("hosts of jobs may still run, because nothing says which there are: %s", error)
 
 
 def end_hosts(data: Path, runtimes: Sequence[Runtime]) -> None:
-    """Kills what runs still of a data directory's jobs. For who owns the directory, with no engine on it."""
+    """Kills the running hosts of a data directory's jobs. The caller owns the directory, and no engine runs on it."""
     if not (data / contents.JOBS_DATABASE).exists():
         return
     store = Store(data / contents.JOBS_DATABASE)
@@ -57,6 +56,6 @@ def end_hosts(data: Path, runtimes: Sequence[Runtime]) -> None:
                 runtime.reap(job.launch_id)
             PipeFeed(job, JobDirectories.of(data, job)).end()
             if job.launched:
-                _log.warning("%s was under way; its hosts are removed", job.key.name)
+                _log.warning("%s was running; its hosts are removed", job.key.name)
     finally:
         store.close()

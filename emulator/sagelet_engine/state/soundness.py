@@ -1,4 +1,4 @@
-"""Checks the databases of a data directory, also beside a server: a quick look often, a full one every hour."""
+"""Checks the databases of a data directory, even beside a server: a quick look often, a full one every hour."""
 
 import threading
 from pathlib import Path
@@ -8,14 +8,16 @@ from sagelet_engine.base.database_damage import damage_of, has_header
 from sagelet_engine.state import contents
 from sagelet_engine.state.checking.databases import MIGRATIONS
 
-#: Seconds between two reads of all pages.
+#: Seconds between two full reads of all pages.
 PERIOD = 3600.0
-#: What SQLite says while another connection has what this one wants.
+#: SQLite's errors while another connection holds what this one needs.
 _BUSY = ("is locked", "locking protocol")
 
 
 def damage(data: Path) -> dict[str, list[str]]:
-    """What is wrong with each database, after all of its pages were read; without those that are not there yet."""
+    """Reads all pages of each database and returns what is wrong, by name. Databases that do not exist yet are left
+    out.
+    """
     found: dict[str, list[str]] = {}
     for name, migrations in MIGRATIONS.items():
         if (lost := contents.lost_database(data, name)) is not None:
@@ -29,13 +31,13 @@ def damage(data: Path) -> dict[str, list[str]]:
 
 
 class Soundness(threading.Thread):
-    """Reads the databases of a running server from time to time, and remembers what it saw."""
+    """Reads the databases of a running server from time to time, and remembers the result."""
 
     def __init__(self, data: Path, closing: threading.Event) -> None:
         super().__init__(name="soundness", daemon=True)
         self._data = data
         self._closing = closing
-        #: Those that a server has opened when this is made.
+        #: The databases that a server has opened before this is made.
         self._names = [name for name in MIGRATIONS if (data / name).exists()]
         self._found: dict[str, list[str]] = {}
 
@@ -45,7 +47,7 @@ class Soundness(threading.Thread):
             self._closing.wait(PERIOD)
 
     def states(self) -> dict[str, str]:
-        """`ok`, or what is wrong, by the database's name."""
+        """Returns `ok`, or what is wrong, by the database's name."""
         return {name: self._state(name) for name in self._names}
 
     def _state(self, name: str) -> str:
@@ -66,5 +68,5 @@ class Soundness(threading.Thread):
 
 
 def _is_busy(why: str) -> bool:
-    """Whether another connection is at work, which is proof enough that the database can be read."""
+    """True if another connection is at work, which proves that the database can be read."""
     return any(word in why for word in _BUSY)

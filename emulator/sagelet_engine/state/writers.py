@@ -1,4 +1,4 @@
-"""Keeps commands that need no server (`sagelet s3 import`, `hub`) off a directory that is about to be replaced."""
+"""Keeps commands that need no server (`sagelet s3 import`, `hub`) off a directory that is to be replaced."""
 
 import fcntl
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from sagelet_engine.state.contents import OBJECTS
 
 @contextmanager
 def without_imports(data: Path) -> Iterator[None]:
-    """No import is under way, and none begins. Raises DataDirectoryInUse when one is.
+    """Keeps imports from beginning while the block lasts. Raises DataDirectoryInUse if one is under way.
 
-    What `sagelet hub add` has copied so far goes with its directory, and it says so at its end.
+    What `sagelet hub add` has copied so far is removed with its directory, and the command reports that at its end.
     """
     hub = HubStore(data)
     with hub.committing() if hub.root.is_dir() else nullcontext():

@@ -19,18 +19,18 @@ from sagelet_engine.model.job import (
 from sagelet_engine.model.listing import ListedJob
 from sagelet_engine.model.training import Compilation, TrainingJob
 
-#: Not in the text: columns and tables of their own have the first two, and `spec` is read from the request.
+#: Not in the text: the first two have columns and tables of their own, and `spec` is read from the request.
 LEFT_OUT = ("version", "tags", "spec")
-#: What the record computes, kept beside it so that SQL can search for it.
+#: Values that are computed from the record. They are stored in it so that SQL can search for them.
 FACTS = ("training_seconds", "billable_seconds", "retained_seconds")
 
-#: Columns of what a list shows; the rest of a record takes SQLite less time to pass over than Python to decode.
+#: The columns of a list. SQLite skips the rest of a record faster than Python decodes it.
 LISTED = (
     "id, account, region, name, created_ms, modified_ms, status,"
     " json_extract(record, '$.secondary', '$.training_end_ms', '$.warm_pool')"
 )
 
-#: An enum's own call is slower.
+#: Faster than a call of the enum.
 _STATUSES = {status.value: status for status in JobStatus}
 _SECONDARY = {status.value: status for status in SecondaryStatus}
 
@@ -38,7 +38,8 @@ _SECONDARY = {status.value: status for status in SecondaryStatus}
 def encode(job: TrainingJob) -> str:
     fields = {name: value for name, value in vars(job).items() if name not in LEFT_OUT}
     fields["facts"] = {name: getattr(job, name) for name in FACTS}
-    # `vars` of the dataclasses in it. `asdict` copies all of the request for as long as this function takes otherwise.
+    # Uses `vars` of the dataclasses. `asdict` would copy the whole request, which takes as long as all else in this
+    # function.
     return json.dumps(fields, separators=(",", ":"), default=_plain)
 
 
@@ -56,7 +57,7 @@ def decode(text: str, version: int, tags: dict[str, str]) -> TrainingJob:
     fields["stop_cause"] = StopCause(fields["stop_cause"]) if fields["stop_cause"] else None
     fields["verdict"] = _verdict(fields["verdict"]) if fields["verdict"] else None
     fields["attempts"] = tuple(_attempt(entry) for entry in fields.get("attempts", ()))
-    # A record from before there were attempts.
+    # A record from before attempts existed.
     fields.setdefault("attempt_start_ms", fields["training_start_ms"])
     fields["warm_pool"] = _warm_pool(fields["warm_pool"]) if fields.get("warm_pool") else None
     fields["compilation"] = Compilation(**fields["compilation"]) if fields.get("compilation") else None
@@ -67,7 +68,7 @@ def decode(text: str, version: int, tags: dict[str, str]) -> TrainingJob:
 def decode_listed(
     job_id: str, account: str, region: str, name: str, created_ms: int, modified_ms: int, status: str, rest: str
 ) -> ListedJob:
-    """From the columns LISTED."""
+    """Decodes a job from the columns LISTED."""
     secondary, training_end_ms, warm_pool = json.loads(rest)
     return ListedJob(
         job_id,
@@ -82,7 +83,7 @@ def decode_listed(
 
 
 def _key(fields: dict[str, str]) -> JobKey:
-    """A record from before there were kinds is a training job's."""
+    """Returns the job's key. A record from before kinds existed is a training job's."""
     kind = JobKind(fields.get("kind", JobKind.TRAINING.value))
     return JobKey(fields["account"], fields["region"], fields["name"], kind)
 

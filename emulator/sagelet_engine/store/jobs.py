@@ -1,4 +1,4 @@
-"""Durable state in SQLite. Fixed statements are here; the modules beside this one build SQL from a query.
+"""Durable state in SQLite. Fixed statements are in this module; the modules beside it build SQL from a query.
 
 A commit of a job is flushed to the disk before it returns. A batch of log lines and metric points is committed together
 with the position up to which the output was read, and flushed by the next checkpoint. So a crash leaves neither a gap
@@ -36,13 +36,13 @@ from sagelet_engine.store import search as sql_search
 from sagelet_engine.store import search as sql_suggest
 from sagelet_engine.store.schema import MIGRATIONS
 
-#: Sorts behind every text that goes on after a prefix: a range that an index serves.
+#: Sorts after every text that continues a prefix, so an index can serve the range.
 LAST_CHARACTER = "\U0010ffff"
 
 
 @dataclass(frozen=True)
 class EndedJob:
-    """What the directory of an ended job is named by, and since when it is as it is."""
+    """The names of an ended job's directory, and the time of the record's last change."""
 
     id: str
     account: str
@@ -52,23 +52,23 @@ class EndedJob:
 
 
 class KnownPoints(NamedTuple):
-    """Which metric points there were at a moment: of log lines up to one, of hosts those of the time before it."""
+    """Snapshot bounds: log points with seq up to a number, host points from before a time."""
 
     last_seq: int
     before_ms: int
 
 
 class StaleRecord(SageletError):
-    """Somebody else changed the job since it was loaded: load it again and decide anew."""
+    """Somebody else changed the job since it was loaded. Load it again and decide anew."""
 
 
 class Store(Database):
     """All durable state of one data directory."""
 
     def __init__(self, path: Path) -> None:
-        #: Set when there may be a status that was not announced yet.
+        #: Set when a status may be waiting to be announced.
         self.status_noted = threading.Event()
-        #: Every change of a job's record or tags, and every line and metric point, of any job.
+        #: Counts every change of a job's record or tags, and every line and metric point, of any job.
         self.changes = Changes()
         self.lines = sql_lines.Lines(self._rows)
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
@@ -98,14 +98,14 @@ class Store(Database):
         self.changes.note()
 
     def update(self, job: TrainingJob, *, durable: bool = True) -> TrainingJob:
-        """Replaces the record if nobody did since it was loaded, and returns it with its new version.
+        """Replaces the record if nobody else has changed it since it was loaded. Returns it with its new version.
 
-        Raises StaleRecord otherwise. Not `durable`: a crash of the machine may bring the record before it back.
+        Otherwise raises StaleRecord. Without `durable`, a crash of the machine may undo the change.
         """
         return self.update_all(job, durable=durable)[0]
 
     def update_all(self, *jobs: TrainingJob, durable: bool = True) -> list[TrainingJob]:
-        """Replaces all of these records, or none of them: see `update`."""
+        """Replaces all of these records, or none of them; see `update`."""
         with self._write(durable) as db:
             for job in jobs:
                 changed = db.execute(
@@ -120,40 +120,40 @@ class Store(Database):
         return [replace(job, version=job.version + 1) for job in jobs]
 
     def delete(self, job: TrainingJob) -> None:
-        """Forgets a job with its tags, log streams and metric points. Raises StaleRecord when it has changed."""
+        """Forgets a job with its tags, log streams and metric points. Raises StaleRecord if it has changed."""
         with self._write() as db:
             if not db.execute("DELETE FROM jobs WHERE id = ? AND version = ?", (job.id, job.version)).rowcount:
                 raise StaleRecord(job.key.name)
         self.changes.note()
 
     def get(self, key: JobKey) -> TrainingJob:
-        """Raises JobNotFound."""
+        """Returns a job. Raises JobNotFound."""
         return self._one("arn = ?", key.arn)
 
     def get_by_id(self, job_id: str) -> TrainingJob:
-        """Raises JobNotFound."""
+        """Returns a job by its id. Raises JobNotFound."""
         return self._one("id = ?", job_id)
 
     def unfinished(self) -> list[TrainingJob]:
-        """Every job that has not ended, oldest first, of all accounts and regions."""
+        """Returns every job that has not ended, of all accounts and regions, the oldest first."""
         return self._jobs("WHERE terminal = 0 ORDER BY created_ms, rowid", ())
 
     def with_warm_pool(self, status: PoolStatus) -> list[TrainingJob]:
-        """Every job whose warm pool has this status, of all accounts and regions."""
+        """Returns every job whose warm pool has this status, of all accounts and regions."""
         return self._jobs(f"WHERE {sql_pages.HAS_WARM_POOL} ORDER BY rowid", (status.value,))
 
     def page(self, query: JobQuery) -> JobPage[TrainingJob]:
-        """One page of jobs: filtered, then sorted, then cut."""
+        """Returns one page of jobs: filtered, then sorted, then cut."""
         return sql_pages.cut(self._jobs(*sql_pages.page(query)), query)
 
     def listing(self, query: JobQuery) -> JobPage[ListedJob]:
-        """The same page, of each job what a list shows."""
+        """Returns the same page, with only what a list shows of each job."""
         clauses, parameters = sql_pages.page(query)
         rows = self._rows(f"SELECT {codec.LISTED} FROM jobs {clauses}", parameters)
         return sql_pages.cut([codec.decode_listed(*row) for row in rows], query)
 
     def search(self, query: JobSearch) -> SearchPage:
-        """One page of the jobs that satisfy an expression."""
+        """Returns one page of the jobs that satisfy an expression."""
         rows = self._rows(*sql_search.search(query))
         page = rows[: query.limit]
         jobs = {job.id: job for job in self._jobs(_BY_IDS, (json.dumps([row[0] for row in page]),))}
@@ -162,39 +162,41 @@ class Store(Database):
         return SearchPage([jobs[row[0]] for row in page if row[0] in jobs], total, more)
 
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
-        """`HyperParameters.NAME`, `Tags.KEY` and `Metrics.NAME` that jobs have and that begin so, in order."""
+        """Returns the names `HyperParameters.NAME`, `Tags.KEY` and `Metrics.NAME` of jobs that begin with `beginning`,
+        in order.
+        """
         return [row[0] for row in self._rows(*sql_suggest.names(account, region, beginning, limit))]
 
     def counts(self) -> dict[str, int]:
-        """Number of jobs by TrainingJobStatus."""
+        """Returns the number of jobs by TrainingJobStatus."""
         return dict(self._rows("SELECT status, count(*) FROM jobs GROUP BY status"))
 
     def counts_of(self, account: str, region: str) -> dict[str, int]:
-        """Number of jobs of an account in a region by TrainingJobStatus."""
+        """Returns the number of jobs of an account in a region, by TrainingJobStatus."""
         where = "WHERE account = ? AND region = ?"
         return dict(self._rows(f"SELECT status, count(*) FROM jobs {where} GROUP BY status", (account, region)))
 
     def places(self) -> list[tuple[str, str]]:
-        """Every account and region that has jobs."""
+        """Returns every account and region that has jobs."""
         return self._rows("SELECT DISTINCT account, region FROM jobs ORDER BY account, region")
 
     def ended_jobs(self) -> list[EndedJob]:
-        """Every job that has ended, of all accounts and regions, by the time of its last change."""
+        """Returns every ended job, of all accounts and regions, by the time of its last change."""
         columns = "id, account, region, modified_ms"
         rows = self._rows(f"SELECT {columns} FROM jobs WHERE terminal = 1 ORDER BY modified_ms, rowid")
         return [EndedJob(*row) for row in rows]
 
     def every_job(self) -> Iterator[TrainingJob]:
-        """All jobs, of all accounts and regions, one after another."""
+        """Yields all jobs, of all accounts and regions."""
         for row in self._rows("SELECT id FROM jobs ORDER BY rowid"):
             yield from self._jobs("WHERE id = ?", row)
 
     def job_places(self) -> list[tuple[str, str, str]]:
-        """Account, region and id of every job."""
+        """Returns account, region and id of every job."""
         return self._rows("SELECT account, region, id FROM jobs")
 
     def broken_records(self) -> list[tuple[str, str]]:
-        """Ids of jobs whose record says nothing that can be understood, and why."""
+        """Returns the ids of jobs with unreadable records, and why they are unreadable."""
         found = []
         for (job_id,) in self._rows("SELECT id FROM jobs ORDER BY rowid"):
             try:
@@ -204,24 +206,26 @@ class Store(Database):
         return found
 
     def drop_record(self, job_id: str) -> None:
-        """Forgets a job whatever its record says."""
+        """Forgets a job, whatever its record holds."""
         with self._write() as db:
             db.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
 
     # --- notes ------------------------------------------------------------------------------------------------
 
     def noted_statuses(self, limit: int) -> list[tuple[int, TrainingJob]]:
-        """The oldest statuses that were not announced yet: a number that grows, and the job's record as of then."""
+        """Returns the oldest statuses that were not announced yet: a number that grows, and the job's record at that
+        time.
+        """
         with self._connection() as db:
             return sql_notes.oldest(db, limit)
 
     def drop_noted_statuses(self, last: int) -> None:
-        """Forgets the noted statuses up to a number, once they are announced. After a crash they may come again."""
+        """Forgets the noted statuses up to a number, after they are announced. After a crash they may come again."""
         with self._write(durable=False) as db:
             db.execute("DELETE FROM noted_statuses WHERE seq <= ?", (last,))
 
     def throttle(self, job_id: str, limit: int) -> bool:
-        """Counts one more throttled call of a job; False when `limit` were throttled already."""
+        """Counts one more throttled call of a job. Returns False if `limit` calls were throttled already."""
         with self._write() as db:
             return sql_notes.throttle(db, job_id, limit)
 
@@ -244,9 +248,10 @@ class Store(Database):
     # --- logs and metrics -------------------------------------------------------------------------------------
 
     def open_stream(self, job: TrainingJob, host: str, name: str, now_ms: int) -> LogStream:
-        """The log stream of a host of the job's attempt under way, made when it is not there yet.
+        """Returns the log stream of a host of the job's present attempt. Makes it if it does not exist yet.
 
-        `name` ends with an epoch second, and so does the stream's: a later one where another attempt has the name.
+        `name` ends with an epoch second, and so does the stream's name. The stream gets a later second if another
+        attempt has the name.
         """
         which = (job.id, host, job.attempt)
         wanted = f"{_SELECT_STREAM} WHERE job_id = ? AND host = ? AND attempt = ?"
@@ -268,9 +273,10 @@ class Store(Database):
         points: Sequence[MetricPoint],
         now_ms: int,
     ) -> LogStream:
-        """Appends events, the metric points found in them and the position they were read up to, all or nothing.
+        """Appends events, the metric points found in them and the position up to which the output was read, all or
+        nothing.
 
-        Times never go back within a stream: an event older than the last one takes that one's time.
+        Times never go back within a stream: an event older than the last one gets the last one's time.
         """
         times, size = sql_append.rising(events, stream.last_ms or 0), sum(utf8_size(event.text) for event in events)
         first = times[0] if times else None
@@ -290,7 +296,7 @@ class Store(Database):
                 [(stream.job_id, point.name, point.value, point.time_ms) for point in points],
             )
             db.execute(
-                # Relative where events may have been removed meanwhile; a deleted stream is shown again with a line.
+                # Relative, because events may have been removed meanwhile. A line makes a deleted stream visible again.
                 "UPDATE log_streams SET position = ?, first_ms = coalesce(first_ms, ?), last_ms = ?, ingested_ms = ?,"
                 " events = ?, bytes = bytes + ?, deleted = deleted AND ? WHERE id = ?",
                 (
@@ -317,10 +323,10 @@ class Store(Database):
         after: tuple[int, str] | None = None,
         limit: int = -1,
     ) -> list[LogStream]:
-        """Log streams whose name starts with `prefix`, by name or by the time of their last event.
+        """Returns log streams whose name starts with `prefix`, by name or by the time of their last event.
 
-        `after`: last event's time (0 without events, and in an order by name) and name of the stream to go on behind;
-        `limit` below 0: all.
+        `after`: the time of the last event (0 without events, and in an order by name) and the name of the stream to
+        continue after. `limit` below 0: all.
         """
         time = "coalesce(last_ms, 0)" if by_time else "0"
         order, beyond = ("DESC", "<") if descending else ("ASC", ">")
@@ -348,9 +354,9 @@ class Store(Database):
         max_bytes: int = 2**62,
         newest_first: bool = False,
     ) -> list[LogEvent]:
-        """Events of a stream with start_ms <= time < end_ms and at_least <= seq < below.
+        """Returns events of a stream with start_ms <= time < end_ms and at_least <= seq < below.
 
-        At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one.
+        At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always at least one.
         """
         select = (
             "SELECT seq, time_ms, ingested_ms, text FROM log_events"
@@ -358,7 +364,7 @@ class Store(Database):
             f" ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT ?"
         )
         found: list[LogEvent] = []
-        # Row by row: ten thousand lines of 256 KiB must not be in memory at once to fill a page of 1 MiB.
+        # Row by row: otherwise ten thousand lines of 256 KiB would be in memory to fill a page of 1 MiB.
         which = (stream_id, at_least, below, start_ms, end_ms, limit)
         with self._connection() as db, closing(db.execute(select, which)) as rows:
             for seq, time_ms, ingested_ms, text in rows:
@@ -372,16 +378,16 @@ class Store(Database):
     def lines_holding(
         self, stream_id: int, marks: Sequence[str], *, at_least: int, limit: int
     ) -> list[tuple[int, str]]:
-        """Place and text of lines of a stream; see sql_logs.holding."""
+        """Returns place and text of lines of a stream; see logs.holding."""
         return sql_logs.holding(self._rows, stream_id, marks, at_least, limit)
 
     def merged_events(self, stream_ids: Sequence[int], **which: Any) -> MergedEvents:
-        """Events of several streams by time; see sql_merged.merged."""
+        """Returns events of several streams by time; see logs.merged."""
         with self._connection() as db:
             return sql_merged.merged(db, stream_ids, **which)
 
     def last_points(self, job_id: str) -> list[MetricPoint]:
-        """The last value of every metric of a job, by name."""
+        """Returns the last value of every metric of a job, by name."""
         rows = self._rows(
             "SELECT name, value, time_ms FROM metric_points WHERE seq IN"
             " (SELECT max(seq) FROM metric_points WHERE job_id = ? GROUP BY name) ORDER BY name",
@@ -390,13 +396,13 @@ class Store(Database):
         return [MetricPoint(*row) for row in rows]
 
     def known_points(self, now_ms: int) -> KnownPoints:
-        """The metric points that are there now."""
+        """Returns bounds of the metric points that exist now."""
         return KnownPoints(self._rows("SELECT coalesce(max(seq), 0) FROM metric_points")[0][0], now_ms)
 
     def newest_points(self, known: KnownPoints, most: int) -> Iterator[tuple[JobKey, list[MetricPoint]]]:
-        """Of these metric points, those of the newest jobs that have `most` together, oldest job first.
+        """Yields metric points of the newest jobs that have `most` points together, the oldest job first.
 
-        Each job's in order, those of its hosts last.
+        Each job's points are in order, with those of its hosts last.
         """
         counted = self._rows(
             "SELECT id, account, region, name, (SELECT count(*) FROM metric_points WHERE job_id = id AND seq <= ?)"
@@ -448,7 +454,7 @@ def _state(job: TrainingJob) -> tuple[str, int, int, int, str]:
 
 
 def _free_name(db: sqlite3.Connection, job: TrainingJob, name: str) -> str:
-    """Two attempts may start within a second; a stream's name is its own."""
+    """Returns a free name. Two attempts may start within a second, and names of streams are unique."""
     taken = "SELECT 1 FROM log_streams WHERE account = ? AND region = ? AND name = ?"
     while db.execute(taken, (job.key.account, job.key.region, name)).fetchone():
         head, _, epoch = name.rpartition("-")

@@ -1,16 +1,16 @@
-"""SQL of logs: their events, one stream or several by time, and the log group as a whole (retention, tags, deletion).
+"""SQL of logs: their events, one stream or several by time, and the log group as a whole: retention, tags, deletion.
 
 `insert` is the only statement of the store that runs for every line of every job.
 
-`merged` reads each stream through its own index, in order, from where the page begins. So a page costs what it shows,
-however long the streams are. A stream is read only when the page reaches its first event: of ten thousand streams few
-overlap.
+`merged` reads each stream through its own index, in order, from where the page begins. So the cost of a page depends on
+what it shows, not on the length of the streams. A stream is read only when the page reaches its first event, because
+few of ten thousand streams overlap.
 
-`Lines` is for what people look at: lines that contain a text, and the part of a metric's curve that a screen shows.
+`Lines` serves what people look at: lines that contain a text, and a metric's curve as a screen shows it.
 
-There is one group for each account and region. It exists when somebody made it or when it has a stream. A deleted
-stream stays as an empty, hidden row: its job may still run, and the row holds the position up to which its output was
-read. The job's next line shows the stream again, as CloudWatch's agent recreates a stream that was deleted under it.
+There is one group for each account and region. It exists if somebody made it or if it has a stream. A deleted stream
+stays as an empty, hidden row: its job may still run, and the row holds the position up to which its output was read.
+The job's next line shows the stream again, as CloudWatch's agent recreates a stream that was deleted under it.
 """
 
 import heapq
@@ -29,13 +29,15 @@ Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 
-#: Rows of one statement: with fewer, sqlite3's own work for each statement is most of the time.
+#: Rows of one statement. With fewer rows, sqlite3's own work for each statement takes most of the time.
 ROWS = 100
 _COLUMNS = "INSERT INTO log_events (stream_id, ingested_ms, seq, time_ms, text) VALUES "
 
 
 def _statement(rows: int) -> str:
-    """The stream, the time of taking in and the first row's place come once; then time and text of each row."""
+    """Returns the statement. Its first parameters are the stream, the ingestion time and the first row's place; then
+    come time and text of each row.
+    """
     return _COLUMNS + ", ".join(f"(?1, ?2, ?3 + {row}, ?{4 + 2 * row}, ?{5 + 2 * row})" for row in range(rows))
 
 
@@ -43,7 +45,7 @@ _MANY, _ONE = _statement(ROWS), _statement(1)
 
 
 def rising(events: Sequence[LogEvent], floor: int) -> list[int]:
-    """The events' times; one that is before the last takes that one's."""
+    """Returns the events' times. A time before the last one is raised to it."""
     times = []
     for event in events:
         if event.time_ms > floor:
@@ -68,17 +70,19 @@ _TO_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvw
 
 
 class Lines:
-    """Looks only; `rows` reads."""
+    """Read-only queries. `rows` reads."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
     def find(self, stream_id: int, text: str, *, at_least: int, scan: int, limit: int) -> FoundLines:
-        """Lines with at_least <= seq < at_least + scan that hold `text`; ASCII letters compare without case."""
+        """Finds lines with at_least <= seq < at_least + scan that contain `text`. ASCII letters are compared without
+        case.
+        """
         end = at_least + scan
         rows = self._rows(
             "SELECT time_ms, text, seq, ingested_ms FROM log_events WHERE stream_id = ? AND seq >= ? AND seq < ?"
-            # SQLite's lower knows ASCII alone.
+            # SQLite's lower handles ASCII only.
             " AND instr(lower(text), ?) > 0 ORDER BY seq LIMIT ?",
             (stream_id, at_least, end, text.translate(_TO_LOWER), limit),
         )
@@ -86,18 +90,20 @@ class Lines:
         return FoundLines(events, events[-1].seq + 1 if len(events) == limit else end)
 
     def metric_names(self, job_id: str) -> list[str]:
-        """The metrics that a job's metric definitions have found in its log."""
+        """Returns the metrics that a job's metric definitions have found in its log."""
         rows = self._rows("SELECT DISTINCT name FROM metric_points WHERE job_id = ? ORDER BY name", (job_id,))
         return [row[0] for row in rows]
 
     def curve(self, job_id: str, name: str, most: int) -> list[Sample]:
-        """A metric's samples in order; of more than `most`, the lowest and the highest of equal parts: peaks stay."""
+        """Returns a metric's samples in order. If there are more than `most`, returns the lowest and the highest of
+        equal parts, so peaks stay.
+        """
         which = (job_id, name)
         where = "FROM metric_points WHERE job_id = ? AND name = ?"
         ((count, first, last),) = self._rows(f"SELECT count(*), min(seq), max(seq) {where}", which)
         if count <= most:
             return [Sample(*row) for row in self._rows(f"SELECT time_ms, value {where} ORDER BY seq", which)]
-        # With one min or max SQLite takes the other columns from the row that has it.
+        # With a single min or max, SQLite takes the other columns from the row with that value.
         extreme = f"SELECT seq, time_ms, {{}}(value) AS value {where} GROUP BY (seq - ?) * ? / ?"
         parts = (*which, first, max(1, most // 2), last - first + 1)
         rows = self._rows(
@@ -109,7 +115,7 @@ class Lines:
 
 @dataclass
 class _Page:
-    """A page that fills up, and what it may still hold."""
+    """A page that is being filled, and what it may still hold."""
 
     limit: int
     scan: int
@@ -119,7 +125,7 @@ class _Page:
     seen: int = 0
 
     def takes(self, stream_id: int, event: LogEvent) -> bool:
-        """Whether the event was looked at; there is no room for more otherwise."""
+        """Looks at an event and returns True. False if the page has no room for more."""
         if self.seen == self.scan or len(self.found) == self.limit:
             return False
         if self.matches is None or self.matches(event.text):
@@ -144,10 +150,10 @@ def merged(
     max_bytes: int = 2**62,
     newest_first: bool = False,
 ) -> MergedEvents:
-    """Events of several streams with start_ms <= time < end_ms that match, by time, from behind `after`.
+    """Returns matching events of several streams with start_ms <= time < end_ms, by time, from after `after`.
 
-    `after`: time, stream id and seq. At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always one;
-    looks at `scan` events at most.
+    `after`: time, stream id and seq. At most `limit` and at most `max_bytes` (LogEvent.page_bytes), but always at least
+    one. Looks at `scan` events at most.
     """
     edge = 2**62 if newest_first else -1
     page, place = _Page(limit, scan, max_bytes, matches), tuple(after) or (edge,) * 3
@@ -161,9 +167,9 @@ def merged(
 
 
 class _Span(NamedTuple):
-    """What is wanted of one stream. Times within a stream never go back."""
+    """The part of one stream that is needed. Times within a stream never go back."""
 
-    #: Where the reading begins, in ms: of the first event, or of the last for the newest first.
+    #: Where the reading begins, in ms: the time of the first event, or of the last if the newest come first.
     begin_ms: int
     stream_id: int
     select: str
@@ -178,7 +184,7 @@ def _spans(
     place: tuple[int, ...],
     newest_first: bool,
 ) -> deque[_Span]:
-    """Of each stream that has events in the window, in the order in which the reading gets to them."""
+    """Returns a span for each stream that has events in the window, in the order in which the reading gets to them."""
     order, beyond, sign = ("DESC", "<", -1) if newest_first else ("ASC", ">", 1)
     select = (
         "SELECT seq, time_ms, ingested_ms, text FROM log_events WHERE stream_id = ? AND time_ms >= ? AND time_ms < ?"
@@ -197,7 +203,8 @@ def _spans(
     )
     spans = []
     for stream_id, first_ms, last_ms in found:
-        # At the place's own time, streams before its stream are read to their end, and those behind it not at all.
+        # At exactly the place's time, streams before its stream were read to their end, and streams after it not at
+        # all.
         behind = sign * (stream_id - last_stream)
         within = seq if behind == 0 else unread if behind > 0 else read
         parameters = (stream_id, start_ms, end_ms, time_ms, within)
@@ -206,8 +213,8 @@ def _spans(
 
 
 def _in_order(db: sqlite3.Connection, waiting: deque[_Span], sign: int) -> Generator[tuple[int, LogEvent], None, None]:
-    """`sign`: 1 for the oldest first, -1 for the newest."""
-    #: Of each stream that is read: its next event, as a place to sort by, and where the others come from.
+    """Yields events by time. `sign`: 1 for the oldest first, -1 for the newest."""
+    #: For each stream that is read: its next event, as a place to sort by, and the source of the others.
     heap: list[tuple[tuple[int, int, int], tuple[int, int, int, str], sqlite3.Cursor]] = []
     with ExitStack() as cursors:
         while waiting or heap:
@@ -243,14 +250,14 @@ _HIDE = "UPDATE log_streams SET deleted = 1, first_ms = NULL, last_ms = NULL, in
 
 
 def holding(rows: Rows, stream_id: int, marks: Sequence[str], at_least: int, limit: int) -> list[tuple[int, str]]:
-    """Place and text of the lines from a place on that hold one of the marks, in order."""
+    """Returns place and text of the lines that hold one of the marks, from a place on, in order."""
     held = " OR ".join(["instr(text, ?) > 0"] * len(marks))
     select = f"SELECT seq, text FROM log_events WHERE stream_id = ? AND seq >= ? AND ({held}) ORDER BY seq LIMIT ?"
     return [tuple(row) for row in rows(select, (stream_id, at_least, *marks, limit))]
 
 
 class LogGroups:
-    """Rows about log groups. `rows` reads, `write` opens a durable transaction."""
+    """Rows of log groups. `rows` reads, `write` opens a durable transaction."""
 
     def __init__(self, rows: Rows, write: Write) -> None:
         self._rows = rows
@@ -274,7 +281,7 @@ class LogGroups:
         return bool(found)
 
     def retention_days(self, account: str, region: str) -> int | None:
-        """None: for ever. Looks at no stream."""
+        """Returns the retention in days, or None for no limit. Looks at no stream."""
         select = "SELECT retention_days FROM log_groups WHERE account = ? AND region = ?"
         return next((row[0] for row in self._rows(select, (account, region))), None)
 
@@ -301,14 +308,14 @@ class LogGroups:
             db.execute(f"{_HIDE} WHERE id = ?", (stream_id,))
 
     def limited(self) -> list[tuple[str, str, int]]:
-        """Account, region and days of every group that has a retention."""
+        """Returns account, region and days of every group with a retention."""
         found = self._rows(
             "SELECT account, region, retention_days FROM log_groups WHERE retention_days IS NOT NULL", ()
         )
         return [tuple(row) for row in found]
 
     def expire(self, account: str, region: str, before_ms: int) -> None:
-        """Removes the events older than `before_ms`, a stream at a time: others want to write meanwhile."""
+        """Removes the events older than `before_ms`, one stream at a time, because others need to write meanwhile."""
         old = self._rows(
             "SELECT id FROM log_streams WHERE account = ? AND region = ? AND first_ms < ?", (account, region, before_ms)
         )

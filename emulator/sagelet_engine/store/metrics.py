@@ -1,4 +1,4 @@
-"""SQL of metrics that do not come from log lines: those of hosts, and those that were put (BatchPutMetrics)."""
+"""SQL of metrics that do not come from log lines: those of hosts, and those of BatchPutMetrics."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ MIGRATION = """
 
 
 class Points:
-    """Rows about metric points. `rows` reads, `write` opens a transaction."""
+    """Rows of metric points. `rows` reads, `write` opens a transaction."""
 
     def __init__(self, rows: Rows, write: Write) -> None:
         self._rows = rows
@@ -42,7 +42,7 @@ class Points:
             )
 
     def of_hosts(self, job_id: str) -> list[MetricPoint]:
-        """The instance metrics of a job, by time."""
+        """Returns the instance metrics of a job, by time."""
         found = self._rows(
             "SELECT name, value, time_ms, host FROM host_points WHERE job_id = ? ORDER BY time_ms, host, name",
             (job_id,),
@@ -52,7 +52,7 @@ class Points:
     def put(
         self, account: str, region: str, component: str, job_id: str | None, named: Sequence[tuple[str, Sample]]
     ) -> None:
-        """Adds samples of metrics to a trial component; those of a job's go with the job."""
+        """Adds samples of metrics to a trial component. Samples of a job's component are deleted with the job."""
         rows = [
             (job_id, account, region, component, name, sample.value, sample.time_ms, sample.step)
             for name, sample in named
@@ -65,7 +65,7 @@ class Points:
             )
 
     def of_component(self, account: str, region: str, component: str, name: str) -> list[Sample]:
-        """What was put into a metric of a trial component, in order."""
+        """Returns the samples that were put into a metric of a trial component, in order."""
         found = self._rows(
             "SELECT time_ms, value, step FROM component_points"
             " WHERE account = ? AND region = ? AND component = ? AND name = ? ORDER BY seq",
@@ -74,7 +74,7 @@ class Points:
         return [Sample(*row) for row in found]
 
     def of_job(self, job_id: str, name: str) -> list[Sample]:
-        """What the job's metric definition found in its log, in order."""
+        """Returns the samples that the job's metric definition found in its log, in order."""
         found = self._rows(
             "SELECT time_ms, value FROM metric_points WHERE job_id = ? AND name = ? ORDER BY seq", (job_id, name)
         )

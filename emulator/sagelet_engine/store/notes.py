@@ -6,8 +6,9 @@ import sqlite3
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.store import codec
 
-#: A status is noted by the database itself, in the transaction that enters it. The note has the record as of then;
-#: tags are read with it, and kept in it once the job is deleted. A tag with faults that is put again counts anew.
+#: The database notes a status by itself, in the transaction that writes it. The note holds the record at that time.
+#: Tags are read with the note, and are copied into it when the job is deleted. A faults tag that is put again counts
+#: from 0 again.
 TABLES = """
     CREATE TABLE noted_statuses (
         seq INTEGER PRIMARY KEY,
@@ -45,11 +46,11 @@ _THROTTLE = (
 
 
 def oldest(db: sqlite3.Connection, limit: int) -> list[tuple[int, TrainingJob]]:
-    """The oldest noted statuses: a number that grows, and the job's record as of then."""
+    """Returns the oldest noted statuses: a number that grows, and the job's record at that time."""
     rows = db.execute(_OLDEST, (limit,)).fetchall()
     return [(seq, codec.decode(record, version, json.loads(tags))) for seq, record, version, tags in rows]
 
 
 def throttle(db: sqlite3.Connection, job_id: str, limit: int) -> bool:
-    """Counts one more throttled call of a job; False when `limit` were throttled already."""
+    """Counts one more throttled call of a job. Returns False if `limit` calls were throttled already."""
     return db.execute(_THROTTLE, (job_id, limit)).rowcount > 0

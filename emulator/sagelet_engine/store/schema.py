@@ -51,7 +51,7 @@ MIGRATIONS = (
     """,
     sql_notes.TABLES,
     f"{sql_logs.MIGRATION} {sql_metrics.MIGRATION}",
-    # A search reads an index and small rows: records are some kilobytes each, and there are thousands.
+    # A search reads an index and small rows, because records have some kilobytes each, and there are thousands.
     """
     DROP INDEX jobs_by_creation;
     CREATE INDEX jobs_by_creation ON jobs (account, region, created_ms, id, status, modified_ms, name);

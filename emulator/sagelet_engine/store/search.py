@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sagelet_engine.model.listing import Cursor, Job, JobPage, JobQuery, SortBy
 from sagelet_engine.model.search import AnyItem, Condition, Group, JobSearch, Kind, Operator, Property, Term
 
-#: Both terms: the index `jobs_by_warm_pool` holds only the jobs that have one.
+#: Both terms are needed: the index `jobs_by_warm_pool` holds only the jobs that have a warm pool.
 HAS_WARM_POOL = (
     "json_extract(record, '$.warm_pool.status') IS NOT NULL AND json_extract(record, '$.warm_pool.status') = ?"
 )
@@ -21,7 +21,7 @@ _SORT_COLUMNS = {SortBy.NAME: "name", SortBy.CREATION_TIME: "created_ms", SortBy
 
 
 def page(query: JobQuery) -> tuple[str, tuple[Any, ...]]:
-    """Clauses behind `FROM jobs` for one job more than the page has, and their parameters."""
+    """Returns the clauses after `FROM jobs` for one job more than the page has, and their parameters."""
     column = _SORT_COLUMNS[query.sort_by]
     filters = [(clause, value) for clause, value in _filters(query) if value is not None]
     where = " AND ".join(clause for clause, _ in filters)
@@ -34,14 +34,14 @@ def page(query: JobQuery) -> tuple[str, tuple[Any, ...]]:
 
 
 def cut(jobs: list[Job], query: JobQuery) -> JobPage[Job]:
-    """The page of jobs that were found by `page`."""
+    """Cuts the jobs that `page` found to a page."""
     if len(jobs) <= query.limit:
         return JobPage(jobs, None)
     return JobPage(jobs[: query.limit], _cursor(jobs[query.limit - 1], query.sort_by))
 
 
 def _cursor(job: Job, sort_by: SortBy) -> Cursor:
-    """The place behind a job."""
+    """Returns the place after a job."""
     values: dict[SortBy, str | int] = {
         SortBy.NAME: job.key.name,
         SortBy.CREATION_TIME: job.created_ms,
@@ -76,7 +76,7 @@ _NAMES = """
 
 
 def names(account: str, region: str, beginning: str, limit: int) -> tuple[str, tuple[Any, ...]]:
-    """A query for the names that begin so, in order, and its parameters."""
+    """Returns a query for the names that begin with `beginning`, in order, and its parameters."""
     return _NAMES, (account, region, beginning, beginning, limit)
 
 
@@ -84,7 +84,7 @@ O = Operator  # noqa: E741 - read as often as a name of a type
 
 
 class Sql(NamedTuple):
-    """Text with a question mark for each parameter."""
+    """SQL text with a question mark for each parameter."""
 
     text: str
     parameters: tuple[Any, ...] = ()
@@ -97,7 +97,7 @@ class Item(NamedTuple):
     has_columns: bool
 
 
-#: Properties that are no member of the CreateTrainingJob body.
+#: Properties that are not members of the CreateTrainingJob body.
 _OWN: dict[tuple[str, ...], str] = {
     ("TrainingJobName",): "name",
     ("TrainingJobArn",): "arn",
@@ -125,14 +125,14 @@ _OWN: dict[tuple[str, ...], str] = {
     ("FinalMetricDataList",): "(SELECT max(name) FROM metric_points WHERE job_id = jobs.id)",
 }
 
-#: Maps that are kept in tables: where the row of a key is, with its `value`.
+#: Maps that are kept in tables: the row of a key, with its `value`.
 _TABLES: dict[tuple[str, ...], str] = {
     ("HyperParameters",): "hyperparameters WHERE job_id = jobs.id AND name = ?",
     ("Tags",): "tags WHERE job_id = jobs.id AND key = ?",
     ("Metrics",): "metric_points WHERE job_id = jobs.id AND name = ? ORDER BY seq DESC LIMIT 1",
 }
 
-#: Lists that are no member of the CreateTrainingJob body: their rows, and the expression of each member of an item.
+#: Lists that are not members of the CreateTrainingJob body: their rows, and the expression of each member of an item.
 _LISTS: dict[tuple[str, ...], str] = {
     ("SecondaryStatusTransitions",): (
         "(SELECT json_extract(value, '$.status') AS Status, json_extract(value, '$.message') AS StatusMessage,"
@@ -155,12 +155,14 @@ _COMPARISONS = {
     O.LESS_THAN_OR_EQUAL_TO: "<=",
 }
 
-#: What holds where there is no such property, too, and what each is the opposite of.
+#: Operators that also hold for a missing property, and the opposite of each.
 _WITHOUT = {O.NOT_EQUALS: O.EQUALS, O.NOT_EXISTS: O.EXISTS}
 
 
 def search(query: JobSearch) -> Sql:
-    """Rows of (id, value of the property sorted by, number of all matches), one more than the page has."""
+    """Returns SQL for rows of (id, value of the property sorted by, number of all matches), one more than the page
+    has.
+    """
     found = _found(query)
     order, beyond = ("ASC", ">") if query.ascending else ("DESC", "<")
     where = ""
@@ -177,7 +179,7 @@ def search(query: JobSearch) -> Sql:
 
 
 def count(query: JobSearch) -> Sql:
-    """One row: the number of all matches."""
+    """Returns SQL for one row: the number of all matches."""
     found = _found(query)
     return Sql(f"SELECT count(*) FROM ({found.text})", found.parameters)
 
@@ -221,7 +223,7 @@ def _joined(parts: list[Sql], word: str) -> Sql:
 
 
 def _any_item(path: tuple[str, ...], conditions: tuple[Condition, ...], outer: Item | None, depth: int) -> Sql:
-    """Whether one item of a list satisfies all conditions."""
+    """Returns SQL that tests whether one item of a list satisfies all conditions."""
     item = Item(f"item{depth}", outer is None and path in _LISTS)
     rows = Sql(_LISTS[path]) if item.has_columns else Sql(f"json_each({_json(outer)}, ?)", (_json_path(path, outer),))
     where = _joined([_condition(condition, item, depth + 1) for condition in conditions], " AND ")
@@ -230,18 +232,18 @@ def _any_item(path: tuple[str, ...], conditions: tuple[Condition, ...], outer: I
 
 
 def _condition(condition: Condition, item: Item | None, depth: int) -> Sql:
-    """A condition on the job, or on an item of a list."""
+    """Returns SQL for a condition on the job, or on an item of a list."""
     wanted, operator = condition.property, condition.operator
     if item is None and wanted.key is not None and wanted.segments[0] in _TABLES:
         compared = _compare(Sql("value"), wanted.kind, operator, condition.value)
         row, absent = _TABLES[wanted.segments[0]], operator in _WITHOUT
-        # One look at the row, however often the comparison names its value.
+        # The row is looked up once, even if the comparison uses its value several times.
         return Sql(f"coalesce((SELECT {compared.text} FROM {row}), {absent:d})", (*compared.parameters, wanted.key))
     if len(wanted.segments) == 1:
         return _compare(_value(wanted.segments[0], wanted, item), wanted.kind, operator, condition.value)
     first, *rest = wanted.segments
     inner = Property(tuple(rest), wanted.kind, wanted.key, wanted.default)
-    # So for every item.
+    # The condition then holds for every item.
     opposite = _WITHOUT.get(operator)
     found = _any_item(first, (Condition(inner, opposite or operator, condition.value),), item, depth)
     return Sql(f"NOT {found.text}", found.parameters) if opposite else found
@@ -290,7 +292,7 @@ def _compare(left: Sql, kind: Kind, operator: Operator, value: Any) -> Sql:
     if operator is O.IN:
         return Sql(f"{left.text} IN (SELECT value FROM json_each(?))", (*left.parameters, json.dumps(value)))
     if kind is Kind.TIME and operator in (O.EQUALS, O.NOT_EQUALS) and value % 1000 == 0:
-        # A value without a fraction names a whole second.
+        # A value without a fraction means a whole second.
         left, value = Sql(f"{left.text} / 1000", left.parameters), value // 1000
     if kind is Kind.PARAMETER:
         return _compare_parameter(left, operator, value)
@@ -298,7 +300,9 @@ def _compare(left: Sql, kind: Kind, operator: Operator, value: Any) -> Sql:
 
 
 def _compare_parameter(left: Sql, operator: Operator, value: str) -> Sql:
-    """As AWS documents for hyperparameters: with a whole number as the value, decimals are cut to whole numbers."""
+    """Compares a hyperparameter as AWS documents it: if the value is a whole number, decimals are cut to whole
+    numbers.
+    """
     number = _as_number(value)
     same = Sql(f"coalesce({left.text} = ?, 0)", (*left.parameters, value))
     if number is not None:
@@ -312,9 +316,9 @@ def _compare_parameter(left: Sql, operator: Operator, value: str) -> Sql:
 
 
 def _number(text: Sql) -> Sql:
-    """The number that a text is; NULL where it is none."""
+    """Returns SQL for the number that a text holds, or NULL if it holds none."""
     number = "CASE WHEN json_type(text) IN ('integer', 'real') THEN CAST(text AS REAL) END"
-    # json_type fails over what is no JSON. The inner SELECT: so that the text is found once.
+    # json_type fails on text that is not JSON. The inner SELECT makes SQLite find the text once.
     checked = f"CASE WHEN json_valid(text) THEN {number} END"
     return Sql(f"(SELECT {checked} FROM (SELECT {text.text} AS text))", text.parameters)
 

@@ -194,7 +194,7 @@ def test_math_over_what_a_search_finds(ask: Ask) -> None:
         ("ANOMALY_DETECTION_BAND(a, 2)", "sagelet does not compute ANOMALY_DETECTION_BAND"),
         ("SHAZAM(a)", "there is no function SHAZAM"),
         ('SELECT AVG(EvalLoss) FROM SCHEMA("Team/Training", Host)', "Metrics Insights"),
-        ("SEARCH('', 'Average', 60)", "it looks for nothing"),
+        ("SEARCH('', 'Average', 60)", "the search term is empty"),
         ("SEARCH('(loss', 'Average', 60)", "')' is missing"),
         ("SEARCH('loss', 'tm90', 60)", "sagelet does not compute the statistic tm90"),
         ("SEARCH(a, 'Average', 60)", "SEARCH has a search term"),

@@ -145,7 +145,7 @@ def test_a_file_that_others_changed_is_refused(store: S3Store) -> None:
     path = store.files.root / "bucket/k"
     path.chmod(0o644)
     path.write_bytes(b"longer than before")
-    with pytest.raises(DamagedObject, match="was changed by others"):
+    with pytest.raises(DamagedObject, match="was changed by another program"):
         store.open("bucket", "k")
     path.unlink()
     with pytest.raises(DamagedObject, match="is gone"):

@@ -137,7 +137,7 @@ def test_an_import_copies_nothing(store: S3Store, objects: JobObjectStore, tmp_p
     if done[0].how == LINKED:
         (source / "a").write_bytes(b"AA")
         os.utime(source / "a", ns=(1, 1))
-        with pytest.raises(DamagedObject, match="changed by others"):
+        with pytest.raises(DamagedObject, match="changed by another program"):
             store.open("bucket", "train/a")
 
 

@@ -127,7 +127,7 @@ def test_exports_that_are_refused(data: Path, tmp_path: Path) -> None:
         export_data(data, tmp_path / "there.tar")
     with pytest.raises(SettingsError, match=r"must end with \.tar, \.tar\.gz"):
         export_data(data, tmp_path / "saved.zip")
-    with pytest.raises(NoDataDirectory, match="no data directory"):
+    with pytest.raises(NoDataDirectory, match="not a data directory"):
         export_data(tmp_path, tmp_path / "saved.tar")
     with pytest.raises(SettingsError, match="No such file"):
         export_data(data, tmp_path / "none/saved.tar")
@@ -223,15 +223,15 @@ HOSTILE: dict[str, tuple[Change, type[SageletError], str]] = {
     "file id": (inserted(member("s3/files/../../x")), ArchiveDamaged, "no place"),
     "link out": (inserted(member(f"{JOB}/l", kind=tarfile.SYMTYPE, link="../../../../x")), ArchiveDamaged, "SHA-256"),
     "absolute link": (inserted(member(f"{JOB}/l", kind=tarfile.SYMTYPE, link="/etc")), ArchiveDamaged, "absolute path"),
-    "hard link": (inserted(member(f"{JOB}/l", kind=tarfile.LNKTYPE, link="sagelet.db")), ArchiveDamaged, "no file"),
-    "device": (inserted(member(f"{JOB}/l", kind=tarfile.CHRTYPE)), ArchiveDamaged, "no file"),
+    "hard link": (inserted(member(f"{JOB}/l", kind=tarfile.LNKTYPE, link="sagelet.db")), ArchiveDamaged, "not a file"),
+    "device": (inserted(member(f"{JOB}/l", kind=tarfile.CHRTYPE)), ArchiveDamaged, "not a file"),
     "tree is a link": (inserted(member("jobs", kind=tarfile.SYMTYPE, link="/etc")), ArchiveDamaged, "no place"),
     "twice": (inserted(member(f"{JOB}/f"), member(f"{JOB}/f")), ArchiveDamaged, "twice"),
     "more bytes": (inserted(member(f"{JOB}/f", b"x")), ArchiveDamaged, "SHA-256"),
     "stray file": (inserted(member(f"s3/files/{'0' * 32}")), ArchiveDamaged, "SHA-256"),
     "no head": (lambda members: members.__delitem__(0), ArchiveDamaged, "begins with"),
     "no end": (lambda members: members.__delitem__(-1), ArchiveDamaged, "too early"),
-    "behind the end": (lambda members: members.append(member(f"{JOB}/f")), ArchiveDamaged, "behind its end"),
+    "behind the end": (lambda members: members.append(member(f"{JOB}/f")), ArchiveDamaged, "after its end"),
     "format": (headed(format=3), NewerArchive, "format 3 .* up to 2"),
     "schema": (headed(schemas={"sagelet.db": 99}), NewerArchive, r"sagelet\.db has schema 99 .* up to \d"),
 }  # fmt: skip

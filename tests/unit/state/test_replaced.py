@@ -43,7 +43,7 @@ def test_a_database_with_two_names_is_refused(tmp_path: Path) -> None:
 
 def test_a_directory_in_the_place_of_a_database_is_told(tmp_path: Path) -> None:
     (tmp_path / "sagelet.db").mkdir()
-    with pytest.raises(StoreUnavailable, match="is no file: move away"):
+    with pytest.raises(StoreUnavailable, match="is not a file: move away"):
         Store(tmp_path / "sagelet.db")
 
 

@@ -10,12 +10,12 @@ from sagelet_api.protocol.aws_errors import IncompleteBody
 from sagelet_api.protocol.calls import reader_into
 
 _MAX_LINE = 16 * 1024
-#: Read ahead while a line is looked for. (cheroot's own `readline` of a chunked body never ends.)
+#: Bytes that are read ahead while a line is looked for. (cheroot's own `readline` of a chunked body never ends.)
 _AHEAD = 16 * 1024
 
 
 class Signatures(Protocol):
-    """Checks what stands in front of each chunk, and behind the last."""
+    """Checks the signatures in front of each chunk and after the last."""
 
     def check_chunk(self, sha256: str, given: str) -> None: ...
 
@@ -23,7 +23,9 @@ class Signatures(Protocol):
 
 
 class AwsChunked:
-    """Reads the data of such a body; `trailers` (lower-case names) are there when `readinto` has given its last."""
+    """Reads the data of such a body. `trailers` (lower-case names) are set once `readinto` has returned the last
+    bytes.
+    """
 
     def __init__(self, source: Any, signatures: Signatures | None = None) -> None:
         self.trailers: dict[str, str] = {}
@@ -38,7 +40,7 @@ class AwsChunked:
         self._digest = hashlib.sha256()
 
     def readinto(self, buffer: memoryview) -> int:
-        """How many bytes it put there; 0 at the end. Raises IncompleteBody."""
+        """Reads bytes and returns their number, 0 at the end. Raises IncompleteBody."""
         if not self._left and not self._over:
             self._begin()
         if self._over:
@@ -77,9 +79,9 @@ class AwsChunked:
         try:
             self._left = int(size, 16)
         except ValueError as error:
-            raise IncompleteBody(f"{size[:40]!r} is no size of a chunk") from error
+            raise IncompleteBody(f"{size[:40]!r} is not the size of a chunk") from error
         if self._left < 0:
-            raise IncompleteBody(f"{size[:40]!r} is no size of a chunk")
+            raise IncompleteBody(f"{size[:40]!r} is not the size of a chunk")
         if not self._left:
             self._over = True
             self._check_chunk()

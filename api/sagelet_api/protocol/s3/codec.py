@@ -1,4 +1,4 @@
-"""Parameters out of a request, and a reply out of results, by the shapes of botocore's S3 model."""
+"""Reads parameters from requests and writes results into replies, by the shapes of botocore's S3 model."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from sagelet_api.protocol.s3 import xml
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, malformed_xml
 from sagelet_api.protocol.s3.request import S3Request, service_model
 
-#: 1,000 keys of 1,024 bytes, each byte an XML entity, are below this.
+#: The largest document: 1,000 keys of 1,024 bytes, each byte as an XML entity, take less.
 MAX_XML = 16 * 1024 * 1024
-#: Root elements of the documents; clients of other languages look at them.
+#: Root elements of the documents. Clients in other languages look at them.
 _ROOTS = {
     "ListBuckets": "ListAllMyBucketsResult",
     "ListObjects": "ListBucketResult",
@@ -35,13 +35,13 @@ _ROOTS = {
     "GetBucketVersioning": "VersioningConfiguration",
 }
 
-#: Their list has one entry (user guide, S3 Object Ownership).
+#: The list of these has exactly one entry (user guide, S3 Object Ownership).
 _WITH_ONE_RULE = ("PutBucketOwnershipControls",)
 
 
 @dataclass(frozen=True)
 class Result:
-    """Members of an operation's output, and its status where that is not the model's."""
+    """Members of an operation's output, and its status if it differs from the model's."""
 
     members: Mapping[str, Any] = field(default_factory=dict)
     status: int | None = None
@@ -53,7 +53,7 @@ def _operation(name: str) -> Any:
 
 
 def read(operation: str, request: S3Request) -> Parameters:
-    """The parameters, without a body that is an object's bytes. Raises S3Error."""
+    """Returns the parameters, without a body that is an object's bytes. Raises S3Error."""
     shape = _operation(operation).input_shape
     if shape is None:
         return {}
@@ -69,7 +69,7 @@ def read(operation: str, request: S3Request) -> Parameters:
 
 
 def has_text(operation: str) -> bool:
-    """Whether the body of a request is a text, and no document."""
+    """True if the body of a request is a text, not a document."""
     shape = _operation(operation).input_shape
     payload = shape.serialization.get("payload") if shape else None
     return bool(payload) and shape.members[payload].type_name == "string"
@@ -80,9 +80,10 @@ def _missing_body() -> S3Error:
 
 
 def document(operation: str, parameters: Request) -> bytes:
-    """The body of a request again, of its parameters. Raises S3Error for values that the model does not have, and none.
+    """Makes the body of a request again from its parameters.
 
-    One that is no document (a bucket's policy) has no place among the parameters, and is not here either.
+    Raises S3Error for values that the model does not have, and for a missing body. A body that is not a document (a
+    bucket's policy) is not among the parameters, and not made here either.
     """
     shape = _operation(operation).input_shape
     payload = shape.serialization.get("payload") if shape else None
@@ -99,7 +100,7 @@ def document(operation: str, parameters: Request) -> bytes:
 
 @cache
 def _inputs(operation: str) -> dict[str, dict[str, tuple[str, Any]]]:
-    """Members and their shapes by place, and there by their name on the wire. Few of them are in a request."""
+    """Returns members and their shapes by place and by their name on the wire. A request has few of them."""
     places: dict[str, dict[str, tuple[str, Any]]] = {"uri": {}, "header": {}, "headers": {}, "querystring": {}}
     for name, member in _operation(operation).input_shape.members.items():
         place, wire = member.serialization.get("location"), member.serialization.get("name", "")
@@ -136,12 +137,12 @@ def _typed(shape: Any, name: str, text: str) -> Any:
         try:
             return int(parsedate_to_datetime(text).timestamp() * 1000)
         except (ValueError, TypeError, OverflowError):
-            return None  # RFC 9110: a date that cannot be read is as none.
+            return None  # RFC 9110: an unreadable date is ignored.
     return text
 
 
 def write(operation: str, result: Result, request_id: str) -> tuple[int, list[tuple[str, str]], bytes | None]:
-    """Status, headers and the body, or None as the body if it is an object's bytes. Times are ms since the epoch."""
+    """Returns status, headers and body. The body is None if it is an object's bytes. Times are ms since the epoch."""
     model = _operation(operation)
     status = result.status or model.http.get("responseCode", 200)
     headers = [("x-amz-request-id", request_id), ("x-amz-id-2", request_id)]

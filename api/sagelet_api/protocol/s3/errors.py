@@ -1,4 +1,6 @@
-"""S3's errors: codes, statuses and texts of AWS's table of error responses (S3 API reference), and of the store's."""
+"""S3's errors: codes, statuses and texts from AWS's table of error responses (S3 API reference), and the errors of the
+store.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +12,7 @@ from sagelet_engine.s3 import errors as store
 
 
 class NotModified(Exception):
-    """A reader has the object as it is already. `members`: what the answer says of it."""
+    """The reader already has the object as it is. `members`: further members of the answer."""
 
     def __init__(self, members: Mapping[str, Any]) -> None:
         super().__init__("304 Not Modified")
@@ -18,7 +20,7 @@ class NotModified(Exception):
 
 
 class S3Error(AwsError):
-    """`details` become elements of their own beside Code and Message."""
+    """An error of S3. `details` become elements of their own beside Code and Message."""
 
     def __init__(self, code: str, status: int, message: str, **details: object) -> None:
         super().__init__(message)
@@ -73,17 +75,17 @@ def method_not_allowed() -> S3Error:
 
 
 def conflicting(names: Iterable[str]) -> S3Error:
-    """Two subresources: the request is for two operations."""
+    """Returns the error for two subresources: the request is for two operations."""
     return S3Error("InvalidArgument", 400, f"Conflicting query string parameters: {', '.join(sorted(names))}")
 
 
 def not_implemented(message: str) -> S3Error:
-    """501: SDKs do not repeat it."""
+    """Returns an error of status 501, which SDKs do not repeat."""
     return S3Error("NotImplemented", 501, message)
 
 
 def header_not_implemented(name: str) -> S3Error:
-    """The error for a header that S3 itself ignores here."""
+    """Returns the error for a header that S3 itself ignores here."""
     return not_implemented(f"A header you provided implies functionality that is not implemented: {name}")
 
 
@@ -113,7 +115,7 @@ _TRANSLATIONS: dict[type[SageletError], Callable[..., AwsError]] = {
     store.PartTooSmall: _part_too_small,
     store.WrongWhole: lambda error: bad_digest(error.name) if error.name != "size" else invalid_request(str(error)),
     store.UnknownChecksum: lambda error: invalid_request(str(error)),
-    # Above 500 clients would take it for something that passes; a full disk and a lost file do not.
+    # Clients take a status above 500 for a passing failure. A full disk or a lost file does not pass.
     store.DiskFull: lambda error: InternalFailure(str(error)),
     store.DamagedObject: lambda error: InternalFailure(str(error)),
 }

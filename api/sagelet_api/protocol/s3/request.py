@@ -1,6 +1,6 @@
-"""One S3 request: which bucket and key it names, its query and its headers as they were sent.
+"""One S3 request: its bucket and key, its query, and its headers as they were sent.
 
-Which operation it is follows from the routes of botocore's S3 model: method, path, and what the query must hold.
+The routes of botocore's S3 model tell the operation: method, path, and what the query must hold.
 """
 
 import re
@@ -16,9 +16,9 @@ from sagelet_api.protocol.header_rules import LOCAL_NAMES, host_name, is_name, i
 from sagelet_api.protocol.s3.errors import S3Error, access_denied, conflicting, invalid_argument
 from sagelet_engine.s3.checksums import ALGORITHMS
 
-#: Requests of another kind of bucket, and of a Lambda function that stands before one.
+#: Requests of another kind of bucket, and of a Lambda function in front of one.
 _LEFT_OUT = ("ListDirectoryBuckets", "CreateSession", "WriteGetObjectResponse")
-#: The model has two generations of these; the older has the same route.
+#: The model has two generations of these. The older ones have the same routes.
 _OLD = ("GetBucketLifecycle", "PutBucketLifecycle", "GetBucketNotification", "PutBucketNotification")
 
 
@@ -28,7 +28,7 @@ class Route:
     method: str
     #: 0: the service, 1: a bucket, 2: an object.
     depth: int
-    #: Parameters that the query must have, and their values where the route says them.
+    #: Parameters that the query must have, with their values if the route requires them.
     query: tuple[tuple[str, str | None], ...]
     #: Headers that the request must have.
     headers: tuple[str, ...]
@@ -45,7 +45,7 @@ class Route:
 
 @cache
 def service_model() -> Any:
-    """botocore's model of S3, loaded by the first request (0.1 s)."""
+    """Returns botocore's model of S3. The first request loads it (0.1 s)."""
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
 
@@ -54,7 +54,7 @@ def service_model() -> Any:
 
 @cache
 def routes() -> dict[tuple[str, int], list[Route]]:
-    """By method and depth, the most demanding first."""
+    """Returns the routes by method and depth, those with the most conditions first."""
     table: dict[tuple[str, int], list[Route]] = {}
     for name in service_model().operation_names:
         if name not in _LEFT_OUT + _OLD:
@@ -68,7 +68,7 @@ def routes() -> dict[tuple[str, int], list[Route]]:
 def find_operation(
     method: str, bucket: str, key: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> str | None:
-    """The operation's name, or None if S3 has none for this. Raises S3Error for a request that names two."""
+    """Returns the operation's name, or None if S3 has none for this. Raises S3Error for a request that names two."""
     depth = 2 if key else 1 if bucket else 0
     fitting = [route for route in routes().get((method, depth), ()) if route.fits(query, headers)]
     if not fitting:
@@ -81,7 +81,7 @@ def find_operation(
 
 @cache
 def selecting() -> frozenset[str]:
-    """The parameters of a query that make another operation of a request."""
+    """Returns the parameters of a query that select another operation."""
     return frozenset(name for entries in routes().values() for route in entries for name, _ in route.query)
 
 
@@ -93,21 +93,22 @@ def _route(operation: Any) -> Route:
     shape = operation.input_shape
     required = [shape.members[name].serialization for name in shape.required_members] if shape else []
     query += [(place["name"], None) for place in required if place.get("location") == "querystring"]
-    # Only this header tells one operation from another; without the others it is the same, and wrong.
+    # Only this header distinguishes two operations. Without one of the other headers a request is still for the same
+    # operation, and invalid.
     headers = [place["name"] for place in required if place.get("name") == "x-amz-copy-source"]
     depth = 2 if "{Key+}" in path else 1 if "{Bucket}" in path else 0
     return Route(operation.name, operation.http["method"], depth, tuple(query), tuple(headers))
 
 
-#: In front of one of the server's names: `BUCKET.`, `BUCKET.s3.`, `BUCKET.s3.us-east-1.`, or `s3.` alone.
+#: What may precede one of the server's names: `BUCKET.`, `BUCKET.s3.`, `BUCKET.s3.us-east-1.`, or `s3.` alone.
 _SERVICE = re.compile(r"(?:(?P<bucket>.+)\.)?s3(?:[.-][a-z0-9-]+)?", re.IGNORECASE)
 MAX_KEY = 1024
-#: S3 heeds these as headers only. A presigner has no body yet: that of AWS's JavaScript SDK signs the checksum of none,
-#: and whoever has the URL then sends bytes (aws-sdk#480, aws-sdk-go-v2#2610).
+#: S3 takes these from headers only. A presigner has no body yet: that of AWS's JavaScript SDK signs the checksum of an
+#: empty one, and the holder of the URL then sends bytes (aws-sdk#480, aws-sdk-go-v2#2610).
 _NOT_IN_QUERY = frozenset(
     {"x-amz-sdk-checksum-algorithm", *(f"x-amz-checksum-{algorithm.lower()}" for algorithm in ALGORITHMS)}
 )
-#: Where the environ has the request, once its operation is known.
+#: The place in the environ for the request, once its operation is known.
 PARSED = "sagelet.s3"
 
 
@@ -120,12 +121,14 @@ class S3Request:
     #: Empty for the bucket itself.
     key: str
     query: Mapping[str, str]
-    #: Lower-case names as they were sent; `x-amz-*` of a presigned URL's query are among them.
+    #: By lower-case names, as they were sent. `x-amz-*` of a presigned URL's query are among them.
     headers: Mapping[str, str]
 
 
 def parse(call: Call, environ: Environ) -> S3Request:
-    """Raises S3Error for a path that is no UTF-8, a key that is too long, a presigned URL that has expired."""
+    """Parses a request. Raises S3Error for a path that is not UTF-8, a key that is too long, or an expired presigned
+    URL.
+    """
     raw_path, _, raw_query = _target(environ).partition("?")
     query = dict(parse_qsl(raw_query, keep_blank_values=True, errors="replace"))
     bucket = bucket_of_host(call.headers.get("host", ""))
@@ -140,17 +143,20 @@ def parse(call: Call, environ: Environ) -> S3Request:
 
 
 def copy_source(text: str) -> tuple[str, str, str]:
-    """Bucket and key that an `x-amz-copy-source` names, and its query. Authorisation and reading both use it."""
+    """Returns the bucket and the key that an `x-amz-copy-source` names, and its query. Authorization and reading both
+    use it.
+    """
     path, _, query = text.partition("?")
     bucket, _, key = unquote(path.removeprefix("/")).partition("/")
     return bucket, key, query
 
 
 def _headers_in_query(call: Call, query: Mapping[str, str]) -> dict[str, str]:
-    """Headers that a presigned URL carries, as octets. Raises S3Error for what no header could have brought.
+    """Returns the headers that a presigned URL carries, as octets. Raises S3Error for those that no header could have
+    brought.
 
-    The same for those that it asks for in the answer (`response-*`). No other request has headers in its query:
-    version 2 would not sign them.
+    The same holds for those that it requests for the answer (`response-*`). No other request has headers in its query,
+    because version 2 would not sign them.
     """
     found: dict[str, str] = {}
     presigned = "authorization" not in call.headers
@@ -169,7 +175,9 @@ def _headers_in_query(call: Call, query: Mapping[str, str]) -> dict[str, str]:
 
 
 def _headers(call: Call, environ: Environ) -> dict[str, str]:
-    """WSGI's names, but for user metadata, whose own names the server keeps (`_` is not `-`)."""
+    """Returns the headers by WSGI's names. Only user metadata has its own names, which the server keeps (`_` is not
+    `-`).
+    """
     others = {name: value for name, value in call.headers.items() if not name.startswith("x-amz-meta-")}
     return {**others, **environ["sagelet.metadata"]}
 
@@ -178,7 +186,7 @@ def _target(environ: Environ) -> str:
     target: str = environ["REQUEST_URI"]
     if target.startswith("/"):
         return target
-    parts = urlsplit(target)  # A proxy's client names the whole URL.
+    parts = urlsplit(target)  # A proxy's client sends the whole URL.
     return f"{parts.path or '/'}?{parts.query}"
 
 
@@ -190,7 +198,7 @@ def _decoded(path: str) -> str:
 
 
 def bucket_of_host(host: str) -> str:
-    """The bucket of a virtual-host style request; empty for path style."""
+    """Returns the bucket of a virtual-host style request. Empty for path style."""
     name = host_name(host)
     for ours in LOCAL_NAMES:
         if name.endswith(f".{ours}"):
@@ -201,7 +209,7 @@ def bucket_of_host(host: str) -> str:
 
 
 def _refuse_expired(query: Mapping[str, str]) -> None:
-    """Presigned URLs, of signature version 4 and 2."""
+    """Refuses expired presigned URLs, of signature version 4 and 2."""
     now = datetime.now(timezone.utc)
     try:
         if "X-Amz-Expires" in query:

@@ -1,7 +1,7 @@
-"""XML by the shapes of botocore's S3 model, in and out.
+"""Reads and writes XML by the shapes of botocore's S3 model.
 
-What comes in is held to the model as S3 holds it to its schema: required members are there, and what is no list is
-there once. So whoever gets such a structure, or a document that was made of one again, finds what it looks for.
+Input is checked against the model as S3 checks it against its schema: required members are present, and members that
+are not lists occur once. So code that gets such a structure, or a document made from one, finds what it expects.
 """
 
 import re
@@ -18,17 +18,17 @@ from sagelet_api.protocol.s3.errors import malformed_xml
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
-#: Members that say something with no text: a tag's value, and whatever is a prefix.
+#: Members for which an empty text has a meaning: a tag's value, and every prefix.
 _MAY_BE_EMPTY = re.compile("Value|.*Prefix.*")
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 #: Bytes that are parsed at once.
 _PIECE = 64 * 1024
-#: Characters that XML 1.0 cannot hold as they are, or would change.
+#: Characters that XML 1.0 cannot hold unchanged.
 _REFERENCED = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 
 
 def document(root: str, shape: Any, value: Mapping[str, Any]) -> bytes:
-    """The members of `shape` that `value` has and that go into a body."""
+    """Returns the members of `shape` that `value` has and that belong into a body."""
     inner = "".join(_members(shape, value))
     return f'{_DECLARATION}<{root} xmlns="{NAMESPACE}">{inner}</{root}>'.encode()
 
@@ -38,7 +38,7 @@ def text(value: str) -> str:
 
 
 def parse(body: bytes, shape: Any) -> Parameters:
-    """A structure from its document, whatever the root is called. Raises S3Error MalformedXML."""
+    """Returns a structure from its document, whatever the root's name. Raises S3Error MalformedXML."""
     try:
         value = _read(shape, _root(body))
     except (ElementTree.ParseError, ValueError, TypeError, LookupError, OverflowError) as error:
@@ -47,7 +47,10 @@ def parse(body: bytes, shape: Any) -> Parameters:
 
 
 def _root(body: bytes) -> Any:
-    """Raises ParseError, ValueError. In pieces: expat goes on to the end of one, whatever the builder says of it."""
+    """Parses a body in pieces, because expat goes on to the end of a piece whatever the builder says of it.
+
+    Raises ParseError, ValueError.
+    """
     parser = ElementTree.XMLParser(target=_Plain())
     for start in range(0, len(body), _PIECE):
         parser.feed(body[start : start + _PIECE])
@@ -55,14 +58,16 @@ def _root(body: bytes) -> Any:
 
 
 class _Plain(ElementTree.TreeBuilder):
-    """Builds the tree of a document that declares nothing: its entities would unfold to a hundred times its size."""
+    """Builds the tree of a document without declarations, whose entities could expand it to a hundred times its
+    size.
+    """
 
     def doctype(self, *_declared: object) -> None:
         raise ValueError("S3's documents have no document type")
 
 
 def iso(milliseconds: int) -> str:
-    """S3 knows whole seconds, and writes .000 all the same."""
+    """Returns the time as S3 writes it: S3 knows whole seconds, and still writes .000."""
     return datetime.fromtimestamp(milliseconds // 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
@@ -89,7 +94,7 @@ def _elements(name: str, shape: Any, value: Any) -> Iterator[str]:
 
 
 def _attributes(shape: Any, value: Mapping[str, Any]) -> str:
-    """Those of a grantee: its type, and the namespace that says so."""
+    """Returns the attributes of a grantee: its type, and the namespace of that attribute."""
     found = [
         f' {member.serialization["name"]}="{text(value[name])}"'
         for name, member in shape.members.items()
@@ -112,9 +117,10 @@ def _scalar(shape: Any, value: Any) -> str:
 
 
 def checked(shape: Any, value: Any) -> Any:
-    """The same without empty texts, and enumerated values held to the model. Raises S3Error MalformedXML.
+    """Returns the value without empty texts, after checking enumerated values against the model. Raises S3Error
+    MalformedXML.
 
-    Code that needs a text or an entry of a list fails over an empty one.
+    Code that needs a text or an entry of a list would fail on an empty one.
     """
     if shape.type_name == "structure":
         return _checked_members(shape, value)
@@ -159,7 +165,7 @@ def _read(shape: Any, element: ElementTree.Element) -> Any:
 
 
 def _milliseconds(text: str) -> int:
-    """The time in either of the forms that SDKs write. Raises ValueError."""
+    """Returns the time in ms, from either form that SDKs write. Raises ValueError."""
     try:
         time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
@@ -179,5 +185,5 @@ def _member(name: str, shape: Any, parent: ElementTree.Element) -> Any:
     if shape.type_name == "list" and shape.serialization.get("flattened"):
         return [_read(shape.member, child) for child in found]
     if len(found) > 1:
-        raise LookupError(f"{parent.tag} has {len(found)} times {wire}")
+        raise LookupError(f"{parent.tag} has {wire} {len(found)} times")
     return _read(shape, found[0])

@@ -1,10 +1,10 @@
-"""Sends every client of botocore to sagelet, in whatever Python this is. Standard library only, Python 3.8 on.
+"""Sends every client of botocore to sagelet, in any Python. Standard library only, Python 3.8 on.
 
 AWS_ENDPOINT_URL is not enough: the SageMaker SDKs give their STS clients an endpoint of AWS's by hand, which outranks
 it, and boto3 before 1.28 does not know it. So `create_client`, botocore's public way to a client, is wrapped right
 after the program's own import of botocore; until then nothing happens. Requests are signed for the endpoint that they
-go to. A client with an endpoint that is not AWS's keeps it, and trusts whom it would trust without us: AWS_CA_BUNDLE is
-set so that no other connection opens.
+go to. A client with an endpoint that is not AWS's keeps it, and trusts the authorities that it would trust without
+sagelet: AWS_CA_BUNDLE is set so that no other connection opens.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Patch = Callable[[Any], None]
 
 
 def activate(endpoint: str) -> None:
-    """Patches what is imported already, and the rest when it is. An empty endpoint does nothing."""
+    """Patches what is imported already, and the rest when it is imported. An empty endpoint does nothing."""
     if not endpoint:
         return
     pending: dict[str, Patch] = {}
@@ -50,9 +50,9 @@ def activate(endpoint: str) -> None:
 
 
 def is_aws(endpoint_url: str) -> bool:
-    """Whether the URL's host is AWS's, however it is spelled."""
+    """True if the URL's host is AWS's, however it is spelled."""
     host = unicodedata.normalize("NFKC", unquote(urlsplit(endpoint_url).hostname or ""))
-    # One with a dot at its end is the same host, and the ideographic full stop is a dot (IDNA, RFC 3490 3.1).
+    # A host with a dot at its end is the same host, and the ideographic full stop is a dot (IDNA, RFC 3490 3.1).
     return f".{host}".replace("\u3002", ".").rstrip(".").lower().endswith(AWS_SUFFIXES)
 
 
@@ -67,7 +67,9 @@ def _patches(endpoint: str) -> dict[str, Patch]:
 
 
 def redirect_session(session: Any, endpoint: str) -> None:
-    """Wraps `create_client` of a session's class: clients without an endpoint, or with one of AWS's, get this one."""
+    """Wraps `create_client` of a session's class. Clients without an endpoint, or with one of AWS's, get this
+    endpoint.
+    """
     create = session.create_client
 
     @functools.wraps(create)
@@ -92,9 +94,9 @@ def redirect_session(session: Any, endpoint: str) -> None:
 
 
 def _silence(module: Any) -> None:
-    """No usage reports from the SageMaker SDK, nor its word that it makes some.
+    """Silences the SageMaker SDK's usage reports, and its message about them.
 
-    Its configuration has a switch, which older SDKs refuse as unknown, and which a user's own file may turn back.
+    Its configuration has a switch. Older SDKs refuse that as unknown, and a user's own file may turn it back.
     """
     for name in ("_send_telemetry_request", "_requests_helper"):
         if hasattr(module, name):
@@ -108,7 +110,7 @@ def _no_report(*_args: Any, **_kwargs: Any) -> None:
 
 
 class _PostImport(MetaPathFinder):
-    """Lets Python import a module as it would, then calls the patch of that name, once."""
+    """Lets Python import a module as usual, and then calls the patch of that name, once."""
 
     def __init__(self, pending: dict[str, Patch]) -> None:
         self._pending = pending
@@ -116,7 +118,9 @@ class _PostImport(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """May be called many times before the import: libraries ask in this way whether a package is there."""
+        """Finds a module. May be called many times before the import, because libraries check like this whether a
+        package is installed.
+        """
         if fullname not in self._pending:
             return None
         for finder in sys.meta_path:

@@ -1,7 +1,8 @@
-"""Run by every Python under `sagelet run`, as its directory is first on PYTHONPATH. Standard library, Python 3.8 on.
+"""Every Python under `sagelet run` runs this file, because its directory is first on PYTHONPATH. Standard library,
+Python 3.8 on.
 
-Readies the redirection, then takes itself away: the sitecustomize that it hides, the user's own or the
-distribution's, runs in its place and under its name, as if this file were not there.
+It prepares the redirection and then removes itself. The sitecustomize that it hides, the user's own or the
+distribution's, runs in its place and under its name, as if this file did not exist.
 """
 
 import os

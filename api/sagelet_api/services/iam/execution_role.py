@@ -1,15 +1,17 @@
-"""The roles that every account has from the start: the console's for a new Studio domain, and those of examples."""
+"""The roles that every account has from the start: that of the console for a new Studio domain, and those of AWS's
+examples.
+"""
 
 import json
 
-#: The SDK takes a session of a role so named for one at path /service-role/ (sagemaker/session.py, get_execution_role).
+#: The SDK looks for a role with this name at the path /service-role/ (sagemaker/session.py, get_execution_role).
 NAME = "AmazonSageMaker-ExecutionRole-20211130T180000"
 PATH = "/service-role/"
-#: Paths by names. AWS's examples, and the tests of the SDKs, pass the short ones: `role="SageMakerRole"`.
+#: Paths by names. AWS's examples and the SDKs' tests use the short names: `role="SageMakerRole"`.
 ROLES = {NAME: PATH, "AmazonSageMaker-ExecutionRole": PATH, "SageMakerRole": "/"}
-#: The name that SageMaker gives to its own sessions of the role, on notebook instances and in training jobs.
+#: The name that SageMaker gives its own sessions of the role, on notebook instances and in training jobs.
 SESSION = "SageMaker"
-#: Name of its inline policy: what every job may do.
+#: The name of its inline policy, which says what every job may do.
 POLICY = "AmazonSageMakerTrainingJob"
 DESCRIPTION = "SageMaker execution role, made by sagelet"
 _BY_SAGEMAKER = {
@@ -22,6 +24,8 @@ TRUST_POLICY = json.dumps({"Version": "2012-10-17", "Statement": [_BY_SAGEMAKER]
 
 
 def trust_policy(account: str, partition: str) -> str:
-    """The seeded roles': their account may assume them, too, whose owner calls as a session of one."""
+    """Returns the trust policy of the seeded roles. Their account may assume them, too, because its owner calls as a
+    session of one.
+    """
     by_owner = {**_BY_SAGEMAKER, "Principal": {"AWS": f"arn:{partition}:iam::{account}:root"}}
     return json.dumps({"Version": "2012-10-17", "Statement": [_BY_SAGEMAKER, by_owner]})

@@ -1,8 +1,8 @@
 """GetCallerIdentity, and the sessions that STS gives out. moto has all other operations of STS and IAM.
 
-A caller is a session of the execution role, as on a notebook instance; a user's key stays that user's, and a session
-stays that session. An owner has all permissions: every simulation says `allowed`. AssumeRole demands what AWS demands:
-the role exists, and its trust policy names the caller.
+A caller is a session of the execution role, as on a notebook instance; a user's key stands for that user, and a
+session's key for that session. An owner has all permissions: every simulation says `allowed`. AssumeRole requires what
+AWS requires: the role exists, and its trust policy names the caller.
 """
 
 import base64
@@ -30,9 +30,9 @@ from sagelet_engine.base.keys import KeyPair
 
 #: IAM's own default of MaxItems.
 _PAGE = 100
-#: Seconds that sessions live unless the caller says otherwise, by AWS's API reference of STS.
+#: Seconds that sessions live unless the caller says otherwise (AWS's API reference of STS).
 _ROLE_SECONDS, _SESSION_SECONDS = 3600, 12 * 3600
-#: The most that a role chain gets: a session that assumes a role.
+#: The most seconds for a role chain: a session that assumes a role.
 _CHAIN_SECONDS = 3600
 
 
@@ -50,34 +50,35 @@ class Principals(Protocol):
     """The users, groups and roles of an account."""
 
     def user_of_key(self, access_key: str) -> str | None:
-        """The ARN of the user whose key it is, or None for any other key."""
+        """Returns the ARN of the user who has the key, or None for any other key."""
         ...
 
     def role(self, arn: str) -> Role | None:
-        """A role by its ARN, or None if there is no such role."""
+        """Returns a role by its ARN, or None if there is no such role."""
         ...
 
     def role_id(self, account: str, region: str, name: str) -> str | None:
-        """`AROA...`, or None if there is no such role. `region` tells the partition."""
+        """Returns the role's id, `AROA...`, or None if there is no such role. `region` determines the partition."""
         ...
 
     def has_principal(self, account: str, region: str, arn: str) -> bool:
-        """Whether the user, group or role is there."""
+        """True if the user, group or role exists."""
         ...
 
     def policy(self, account: str, region: str, arn: str) -> str | None:
-        """A managed policy as JSON, or None if there is no such policy."""
+        """Returns a managed policy as JSON, or None if there is no such policy."""
         ...
 
     def partition(self, region: str) -> str:
-        """`aws`, `aws-cn`, ..."""
+        """Returns the partition of a region: `aws`, `aws-cn`, ..."""
         ...
 
 
 class Identity:
-    """`keys`: the data directory's key pair, which seals sessions.
+    """Serves the operations on identities. `keys`: the data directory's key pair, which seals sessions.
 
-    `now` is the client's clock, as for signatures: SDKs renew a session by it, also where a job's time is simulated.
+    `now` is the client's clock, as for signatures: SDKs renew a session by their clock, even if a job's time is
+    simulated.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Identity:
         self._now = now
 
     def services(self) -> dict[str, Operations]:
-        """Operations by signing name."""
+        """Returns the operations by signing name."""
         return {
             "sts": {
                 "GetCallerIdentity": SharedOperation(self.get_caller_identity, self._is_no_user),
@@ -126,7 +127,9 @@ class Identity:
         }
 
     def assume_role(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
-        """Raises AccessDenied as AWS does, for a missing role and for a role that does not trust the caller."""
+        """Gives out a session of a role. Raises AccessDenied as AWS does, for a missing role and for one that does not
+        trust the caller.
+        """
         arn, name = parameters["RoleArn"], parameters["RoleSessionName"]
         who, names = self._caller(context)
         role = self._principals.role(arn)
@@ -143,8 +146,10 @@ class Identity:
             raise ValidationException("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
         _, partition, _, _, account, _ = arn.split(":", 5)
         if context.job_token and account != context.account:
-            # With it a client would reach what the job does not.
-            raise AccessDenied(f"User: {who} is a training job of another account than {arn}, and stays in its own.")
+            # With such a role a client would reach what the job may not reach.
+            raise AccessDenied(
+                f"User: {who} is a training job of another account than {arn}, and may only use roles of its own."
+            )
         principal = f"arn:{partition}:sts::{account}:assumed-role/{role.name}/{name}"
         user_id = f"{role.id}:{name}"
         policies = self._session_policies(context, parameters)
@@ -152,13 +157,13 @@ class Identity:
         return {"Credentials": given, "AssumedRoleUser": {"AssumedRoleId": user_id, "Arn": principal}}
 
     def get_session_token(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
-        """The caller again, with an end."""
+        """Gives out a session of the caller that ends."""
         who, user_id = self._for_itself(context, "GetSessionToken")
         session = StsSession(context.account, who, user_id, "", 0)
         return {"Credentials": self._give_out(context, session, parameters.get("DurationSeconds", _SESSION_SECONDS))}
 
     def get_federation_token(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
-        """Without a session policy it may do nothing, as on AWS."""
+        """Gives out a federated session. Without a session policy it may do nothing, as on AWS."""
         self._for_itself(context, "GetFederationToken")
         name, partition = parameters["Name"], self._principals.partition(context.region)
         arn, user_id = f"arn:{partition}:sts::{context.account}:federated-user/{name}", f"{context.account}:{name}"
@@ -168,7 +173,7 @@ class Identity:
         return {"Credentials": given, "FederatedUser": {"FederatedUserId": user_id, "Arn": arn}}
 
     def _session_policies(self, context: Context, parameters: Parameters) -> tuple[str, ...] | None:
-        """None when the caller gives none. Raises MalformedPolicyDocument."""
+        """Returns the session policies, or None if the caller gives none. Raises MalformedPolicyDocument."""
         given = [parameters["Policy"]] if "Policy" in parameters else []
         for one in parameters.get("PolicyArns", []):
             found = self._principals.policy(context.account, context.region, one.get("arn", ""))
@@ -179,18 +184,20 @@ class Identity:
             try:
                 json.loads(text)
             except ValueError as error:
-                raise MalformedPolicyDocument(f"The session policy is no JSON: {error}") from error
+                raise MalformedPolicyDocument(f"The session policy is not JSON: {error}") from error
         return tuple(given) or None
 
     def _for_itself(self, context: Context, operation: str) -> tuple[str, str]:
-        """ARN and user id of a caller with lasting keys. Raises AccessDenied for others, as AWS does."""
+        """Returns ARN and user id of a caller with lasting keys. Raises AccessDenied for others, as AWS does."""
         if context.session or context.job_token:
             raise AccessDenied(f"Cannot call {operation} with session credentials")
         who, _ = self._caller(context)
         return who, context.access_key
 
     def _caller(self, context: Context) -> tuple[str, set[str]]:
-        """The caller's ARN, and all ARNs by which a trust policy may name it: a session's role is one."""
+        """Returns the caller's ARN, and all ARNs by which a trust policy may name it. A session's role is one of
+        them.
+        """
         if context.session is not None:
             return context.session.principal, {context.session.principal, context.session.role} - {""}
         user = None if context.role else self._principals.user_of_key(context.access_key)
@@ -212,7 +219,9 @@ class Identity:
         }
 
     def simulate_principal_policy(self, context: Context, parameters: Parameters) -> Mapping[str, Any]:
-        """`allowed` for each action on each resource. Raises NoSuchEntity, ValidationException for a bad Marker."""
+        """Answers `allowed` for each action on each resource. Raises NoSuchEntity, and ValidationException for a bad
+        Marker.
+        """
         arn = parameters["PolicySourceArn"]
         if not self._principals.has_principal(context.account, context.region, arn):
             raise NoSuchEntity(f"The principal {arn} cannot be found.")

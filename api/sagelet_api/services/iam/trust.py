@@ -1,7 +1,9 @@
-"""Whether a role's trust policy lets a caller assume the role, as far as trust policies use IAM's policy language.
+"""Checks whether a role's trust policy lets a caller assume the role, as far as trust policies use IAM's policy
+language.
 
-Conditions are not evaluated for services: they are about requests that no service makes here. For other callers a
-statement with a condition allows nothing, unless the condition is on the external id and the caller gives that id.
+Conditions are not evaluated for services, because no service here makes the requests that they are about. For other
+callers a statement with a condition allows nothing, unless the condition is on the external id and the caller gives
+that id.
 """
 
 import json
@@ -15,7 +17,7 @@ ASSUME = "sts:AssumeRole"
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, by the names that a `Principal` may give them."""
+    """A caller, by the names that a `Principal` may use."""
 
     #: The key of `Principal`: `Service`, `AWS`.
     kind: str
@@ -29,12 +31,14 @@ class Caller:
 
     @classmethod
     def principal(cls, account: str, partition: str, arns: set[str], external_id: str | None) -> "Caller":
-        """A user, a role or a session: the account stands for all of its principals."""
+        """Makes the Caller of a user, a role or a session. A policy that names the account names all of its
+        principals.
+        """
         return cls("AWS", frozenset({account, f"arn:{partition}:iam::{account}:root", *arns}), external_id)
 
 
 def trusts(policy: str, caller: Caller) -> bool:
-    """`policy`: the AssumeRolePolicyDocument. What is no policy trusts nobody."""
+    """True if the policy trusts the caller. `policy`: the AssumeRolePolicyDocument. A malformed one trusts nobody."""
     try:
         document = json.loads(policy)
     except ValueError:
@@ -69,5 +73,5 @@ def _holds(condition: Any, caller: Caller) -> bool:
 
 
 def _listed(value: Any) -> list[Any]:
-    """IAM writes a list of one as the one."""
+    """Returns a list. IAM writes a list of one item as the item."""
     return value if isinstance(value, list) else [value]

@@ -16,17 +16,17 @@ from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobKind
 from sagelet_engine.model.log_events import LogGroup
 
-#: Account and region -> the groups of others, as DescribeLogGroups shows them.
+#: Account and region -> the log groups that are not SageMaker's, as DescribeLogGroups shows them.
 OtherGroups = Callable[[str, str], Sequence[Output]]
 
 GROUP = JobKind.TRAINING.log_group
 MAX_GROUPS = 50
 MAX_TAGS = 50
-#: PutRetentionPolicy: the values that AWS takes.
+#: The values that PutRetentionPolicy takes on AWS.
 RETENTION_DAYS = (
     1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
 )  # fmt: skip
-#: On our group these would meet moto, which knows nothing of it and says that it does not exist.
+#: For the group of training jobs, moto would answer these with ResourceNotFound, because it does not have the group.
 REFUSED = (
     "AssociateKmsKey", "CreateExportTask", "CreateLogStream", "DisassociateKmsKey", "PutLogEvents", "PutMetricFilter",
     "PutSubscriptionFilter", "StartLiveTail", "StartQuery",
@@ -43,7 +43,7 @@ class LogGroupOperations:
         self._others = others
 
     def describe_log_groups(self, context: Context, request: Request) -> Output:
-        """Ours and moto's, merged: "ASCII-sorted by log group name"."""
+        """Lists sagelet's groups and moto's, merged: "ASCII-sorted by log group name"."""
         prefix, pattern = request.get("logGroupNamePrefix", ""), request.get("logGroupNamePattern")
         if prefix and pattern:
             raise LogsInvalidParameter(
@@ -141,7 +141,7 @@ class LogGroupOperations:
 
 
 def is_training_log(context: Context, request: Parameters) -> bool:
-    """Whether a request is about the log group of training jobs, by name, identifier or ARN."""
+    """True if a request is about the log group of training jobs, by name, identifier or ARN."""
     values = [request.get(member) for member in ("logGroupName", "logGroupIdentifier", "resourceArn")]
     for member in ("logGroupNames", "logGroupIdentifiers"):
         listed = request.get(member)
@@ -165,7 +165,7 @@ def _refusal(operation: str) -> Handler:
 
 
 def _after(request: Request) -> str:
-    """The name that the page before ended with."""
+    """Returns the last name of the page before."""
     if "nextToken" not in request:
         return ""
     values = page_tokens.decode(request["nextToken"], str)

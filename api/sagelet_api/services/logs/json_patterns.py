@@ -1,8 +1,8 @@
 """Filter patterns over JSON messages: `{ $.user.name = "a*" && ($.code >= 400 || $.errors[0] IS NULL) }`.
 
 Source: "Using filter patterns to match terms in JSON log events" of the CloudWatch Logs User Guide. A message that is
-no JSON object matches nothing, and so does a condition on a field that is not there, except NOT EXISTS. `*` in a text
-stands for any characters.
+not a JSON object matches nothing. A condition on a missing field does not hold, except NOT EXISTS. `*` in a text stands
+for any characters.
 """
 
 import json
@@ -17,10 +17,10 @@ from sagelet_api.protocol.aws_errors import LogsInvalidParameter
 
 Condition = Callable[[Any], bool]
 
-#: Seconds that a regular expression may take for one page; an honest one takes microseconds a message.
+#: Seconds that a regular expression may take for one page. An ordinary one takes microseconds a message.
 PATIENCE = 10.0
 
-#: What AWS lets a regular expression hold: no groups, no other symbols, no multi-byte characters.
+#: What AWS allows in a regular expression: no groups, no other symbols, no multi-byte characters.
 _ALLOWED = re.compile(r"[A-Za-z0-9:_#=@/;,\-^$?\[\]{}|\\*+. ]+")
 _TOKEN = re.compile(r"\s*(\(|\)|&&|\|\||!=|<=|>=|=|<|>|\"|%|\$[^\s=!<>()&|]*|[^\s=!<>()&|\"%]+)")
 _STEP = re.compile(r'\.([\w\-*:@]+)|\[(\d+)\]|\["([^"]+)"\]|\.\[(\d+)\]')
@@ -29,11 +29,11 @@ _MISSING = object()
 
 
 class BadPattern(ValueError):
-    """The filter pattern cannot be read; says why."""
+    """The filter pattern cannot be read. The text says why."""
 
 
 def compile_pattern(text: str) -> Callable[[str], bool]:
-    """`text` starts with a brace. Raises BadPattern."""
+    """Compiles a pattern that begins with a brace. Raises BadPattern."""
     if not text.endswith("}"):
         raise BadPattern("'}' is missing at its end")
     condition = Parser(text[1:-1]).whole()
@@ -50,7 +50,7 @@ def compile_pattern(text: str) -> Callable[[str], bool]:
 
 
 def quoted(text: str, place: int) -> tuple[str, int]:
-    """The text in the quotation marks that begin at `place`, and where it ends. Raises BadPattern."""
+    """Returns the text in the quotation marks that begin at `place`, and its end. Raises BadPattern."""
     read: list[str] = []
     place += 1
     while place < len(text) and text[place] != '"':
@@ -63,7 +63,7 @@ def quoted(text: str, place: int) -> tuple[str, int]:
 
 
 def regular_expression(text: str, place: int) -> tuple["Expression", int]:
-    """The expression between the percent signs that begin at `place`, and where it ends. Raises BadPattern."""
+    """Returns the expression between the percent signs that begin at `place`, and its end. Raises BadPattern."""
     end = text.find("%", place + 1)
     if end < 0:
         raise BadPattern("a '%' is not closed")
@@ -83,7 +83,7 @@ class Expression:
         self._left = PATIENCE
 
     def found_in(self, message: str) -> bool:
-        """Raises LogsInvalidParameter for an expression that backtracks for ever."""
+        """True if the expression matches. Raises LogsInvalidParameter if it backtracks for too long."""
         began = time.monotonic()
         try:
             return self._compiled.search(message, concurrent=True, timeout=self._left) is not None
@@ -96,13 +96,13 @@ class Expression:
 
 
 class Field(str):
-    """A field of a message that is no JSON: a text that may be a number."""
+    """A field of a message that is not JSON: a text that may be a number."""
 
 
 class Parser:
     """Recursive descent: or, and, parentheses, conditions.
 
-    `named`: conditions are on one Field, which a name stands for, not on a property of JSON.
+    `named`: conditions are about a Field that a name stands for, not about a property of JSON.
     """
 
     def __init__(self, text: str, *, named: bool = False) -> None:
@@ -139,7 +139,7 @@ class Parser:
             return self._test(self._next())
         if self._named or not selector.startswith("$"):
             raise BadPattern(
-                f"'{selector}' is no {'name of a field' if self._named else 'property selector like $.name'}"
+                f"'{selector}' is not a {'name of a field' if self._named else 'property selector like $.name'}"
             )
         path = _path(selector)
         test = self._test(self._next())
@@ -160,10 +160,10 @@ class Parser:
             return lambda value: value is not _MISSING and same(value) == (operator == "=")
         if operator in _ORDERS:
             return _ordered(operator, self._next())
-        raise BadPattern(f"'{operator}' is no operator")
+        raise BadPattern(f"'{operator}' is not an operator")
 
     def _equality(self) -> Condition:
-        """What stands behind = or !=: a number, a text with wildcards, or a regular expression."""
+        """Reads the right side of = or !=: a number, a text with wildcards, or a regular expression."""
         token = self._next()
         if token == '"':
             phrase, self._place = quoted(self._text, self._place - 1)
@@ -217,20 +217,20 @@ def _number(token: str) -> float | None:
 
 
 def _as_number(value: Any) -> float | None:
-    """Texts in JSON are not numbers, even if they read like one."""
+    """Returns a number of JSON, or None. A text is not a number, even if it reads like one."""
     if isinstance(value, Field):
         return _number(value)
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _path(selector: str) -> list[str | int]:
-    """`$.a.b[0]` -> a, b, 0. Raises BadPattern."""
+    """Parses `$.a.b[0]` into a, b, 0. Raises BadPattern."""
     steps: list[str | int] = []
     place = 1
     while place < len(selector):
         match = _STEP.match(selector, place)
         if match is None:
-            raise BadPattern(f"'{selector}' is no property selector like $.name[0]")
+            raise BadPattern(f"'{selector}' is not a property selector like $.name[0]")
         index = match[2] or match[4]
         steps.append(int(index) if index else match[1] or match[3])
         place = match.end()

@@ -20,7 +20,7 @@ Matches = Callable[[str], bool]
 
 
 def compile_pattern(pattern: str) -> Matches | None:
-    """Whether a message matches, or None for a pattern that all do. Raises LogsInvalidParameter."""
+    """Returns a test of messages, or None for a pattern that matches every message. Raises LogsInvalidParameter."""
     text = pattern.strip()
     try:
         if not text:
@@ -53,7 +53,7 @@ def _terms(text: str) -> Matches:
 
 
 def _term(text: str, place: int) -> tuple[Matches, int]:
-    """The term that starts here, and where it ends."""
+    """Returns the term that starts here, and its end."""
     start = text[place : place + 1]
     if start == '"':
         phrase, end = quoted(text, place)

@@ -16,12 +16,12 @@ from sagelet_engine.model.log_events import LogEvent, LogStream
 PAGE_EVENTS = 10_000
 PAGE_BYTES = 1_048_576
 MAX_STREAMS = 50
-#: FilterLogEvents looks at no more events for one page, so that it answers in time.
+#: FilterLogEvents looks at no more events than this for one page, so that it answers in time.
 SCAN_EVENTS = 100_000
-#: An end of time that SQLite can count up to and beyond.
+#: A time without an end that SQLite can still count up from.
 FOR_EVER = 2**62
 
-#: Direction and sequence number. AWS's tokens are as long.
+#: Direction and sequence number. AWS's tokens have the same length.
 TOKEN = re.compile(r"([fb])/([0-9]{1,56})", re.ASCII)
 
 
@@ -54,7 +54,9 @@ class TrainingLogs:
         return answer
 
     def get_log_events(self, context: Context, request: Request) -> Output:
-        """Pages by sequence number, so tokens stay valid and the last forward token yields what comes later."""
+        """Returns a page by sequence numbers. So tokens stay valid, and the last forward token leads to later
+        events.
+        """
         stream = self._stream(context, request["logStreamName"])
         place = _place(request)
         backward = "below" in place or (not place and not request.get("startFromHead", False))
@@ -79,7 +81,9 @@ class TrainingLogs:
         }
 
     def filter_log_events(self, context: Context, request: Request) -> Output:
-        """A page may be short of `limit`, or empty, and have a nextToken: so it is on AWS when little matches."""
+        """Returns matching events. A page may have fewer than `limit`, or none, and a nextToken, as on AWS if little
+        matches.
+        """
         matches = compile_pattern(request.get("filterPattern", ""))
         start_ms, end_ms = self._window(context, request)
         chosen = self._chosen(context, request, start_ms, end_ms)
@@ -122,12 +126,12 @@ class TrainingLogs:
         return {**self._groups.operations(), **shared}
 
     def _window(self, context: Context, request: Request) -> tuple[int, int]:
-        """The times that FilterLogEvents asks for; unlike GetLogEvents' its endTime is included."""
+        """Returns the times that FilterLogEvents asks for. Its endTime is included, unlike that of GetLogEvents."""
         oldest = self._engine.logs.groups.oldest_ms(context.account, context.region)
         return max(request.get("startTime", 0), oldest), min(request.get("endTime", FOR_EVER), FOR_EVER) + 1
 
     def _chosen(self, context: Context, request: Request, start_ms: int, end_ms: int) -> list[LogStream]:
-        """The streams that FilterLogEvents asks for, without those that have no event in its window."""
+        """Returns the streams that FilterLogEvents asks for, without those that have no event in its window."""
         self._require_group(context)
         names, prefix = request.get("logStreamNames"), request.get("logStreamNamePrefix")
         if names and prefix:
@@ -154,7 +158,7 @@ class TrainingLogs:
 
 
 def _place(request: Request) -> dict[str, int]:
-    """Where a page of GetLogEvents starts: at a sequence number, or right before one; empty without a token."""
+    """Returns where a page of GetLogEvents starts: at a sequence number, or right before one. Empty without a token."""
     if "nextToken" not in request:
         return {}
     match = TOKEN.fullmatch(request["nextToken"])
@@ -165,7 +169,7 @@ def _place(request: Request) -> dict[str, int]:
 
 
 def _values(request: Request, *kinds: type[str] | type[int]) -> tuple[Any, ...] | None:
-    """What the request's nextToken holds, or None if it has none."""
+    """Returns the values in the request's nextToken, or None if it has none."""
     if "nextToken" not in request:
         return None
     values = page_tokens.decode(request["nextToken"], *kinds)

@@ -1,7 +1,7 @@
 """Filter patterns over messages of space-delimited fields: `[time, level = ERROR*, ..., bytes > 1000]`.
 
-Source: "Using filter patterns to match terms in space-delimited log events" of the CloudWatch Logs User Guide.
-Quotation marks and square brackets make one field of what they enclose; `...` stands for any number of fields.
+Source: "Using filter patterns to match terms in space-delimited log events" of the CloudWatch Logs User Guide. Text in
+quotation marks or square brackets is one field; `...` stands for any number of fields.
 """
 
 import re
@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 from sagelet_api.services.logs.json_patterns import BadPattern, Condition, Field, Parser
 
 _FIELD = re.compile(r'\[[^\]]*\]|"[^"]*"|\S+')
-#: What stands between commas. Commas within quotation marks or percent signs do not count.
+#: The parts between commas. Commas within quotation marks or percent signs do not count.
 _PART = re.compile(r'(?:"[^"]*"|%[^%]*%|[^,"%])+')
 _NAME = re.compile(r"\w+")
 _ANY = "..."
 
 
 def compile_pattern(text: str) -> Callable[[str], bool]:
-    """`text` starts with a bracket. Raises BadPattern."""
+    """Compiles a pattern that begins with a bracket. Raises BadPattern."""
     if not text.endswith("]"):
         raise BadPattern("']' is missing at its end")
     parts = [part.strip() for part in _PART.findall(text[1:-1])]
     if not parts or not all(parts) or ",".join(_PART.findall(text[1:-1])) != text[1:-1]:
         raise BadPattern("a field is empty or a quotation mark is not closed")
     if parts.count(_ANY) > 1:
-        raise BadPattern("'...' stands there twice")
+        raise BadPattern("'...' occurs twice")
     head = [_condition(part) for part in parts[: parts.index(_ANY)]] if _ANY in parts else list(map(_condition, parts))
     tail = [_condition(part) for part in parts[parts.index(_ANY) + 1 :]] if _ANY in parts else []
     open_ended = _ANY in parts
@@ -42,7 +42,7 @@ def compile_pattern(text: str) -> Callable[[str], bool]:
 
 
 def _condition(part: str) -> Condition:
-    """A name alone stands for any field."""
+    """Returns the condition of a field. A name alone accepts any field."""
     return (lambda _field: True) if _NAME.fullmatch(part) else Parser(part, named=True).whole()
 
 

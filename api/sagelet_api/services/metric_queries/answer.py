@@ -12,28 +12,29 @@ from sagelet_api.services.metric_queries.series import Series, Value
 from sagelet_api.services.metric_queries.statistics_of import Point
 from sagelet_api.services.metric_queries.syntax import BadExpression, Node
 
-#: AWS: a search returns at most so many time series.
+#: AWS: the most time series that a search returns.
 MOST_FOUND = 100
-#: AWS: a call returns at most so many data points.
+#: AWS: the most data points that a call returns.
 MOST_POINTS = 100_800
-#: Points of all series on the way to the answer: some seconds of work. An array of arrays of arrays has no end.
+#: Points of all series on the way to the answer, which is some seconds of work. An array of arrays of arrays has no
+#: bound.
 MOST_WORK = 5_000_000
-#: Seconds, where no metric of the request has a period.
+#: The period in seconds if no metric of the request has one.
 USUAL_PERIOD = 300
 Query = Mapping[str, Any]
 _LESS = "ask for less: a shorter time, a longer period, fewer metrics"
 
 
 class QueryRefused(Exception):
-    """The text is a ValidationError's."""
+    """A refused query. The text becomes a ValidationError's."""
 
 
 def results(
     points: Iterable[Point], queries: Sequence[Query], start: datetime, end: datetime, *, newest_first: bool
 ) -> list[Output]:
-    """One result for each query whose data is to be returned, and one for each series of an array.
+    """Returns one result for each query that returns data, and one for each series of an array.
 
-    `id`, `label`, `values`, `timestamps` (UTC, without a zone) and `status_code`, as moto has them. Raises
+    Members are `id`, `label`, `values`, `timestamps` (UTC, without a zone) and `status_code`, as in moto. Raises
     QueryRefused.
     """
     _check(queries)
@@ -49,7 +50,7 @@ def results(
         if not query.get("ReturnData", True):
             continue
         if isinstance(value, float):
-            raise QueryRefused(f"{_where(query)}the result is a number; a time series is wanted: TIME_SERIES makes one")
+            raise QueryRefused(f"{_where(query)}the result is a number; a time series is needed: TIME_SERIES makes one")
         many = isinstance(value, list)
         for one in value if isinstance(value, list) else [value]:
             returned += len(one.points)
@@ -68,7 +69,7 @@ class _Queries:
         self._metrics = statistics_of.by_metric(points)
         self._trees = {query["Id"]: _parsed(query) for query in queries if query.get("Expression")}
         self._values: dict[str, Value] = {}
-        #: Ids on the way to the requested one.
+        #: Ids of the queries that are being computed for the requested one.
         self._path: list[str] = []
         periods = [int(query["MetricStat"]["Period"]) for query in queries if "MetricStat" in query]
         own = [int(query["Period"]) for query in queries if query.get("Period")]
@@ -77,7 +78,7 @@ class _Queries:
         self._work = 0
 
     def value(self, name: str) -> Value:
-        """Raises QueryRefused."""
+        """Returns the value of a query. Raises QueryRefused."""
         if name not in self._values:
             query = self._queries[name]
             self._path.append(name)

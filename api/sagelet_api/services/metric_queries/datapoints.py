@@ -1,4 +1,4 @@
-"""The answer of GetMetricStatistics: statistics of one metric, by periods that count from the minute, as AWS's do."""
+"""The answer of GetMetricStatistics: statistics of one metric, by periods that begin at full minutes, as on AWS."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,14 +11,14 @@ from sagelet_api.services.metric_queries.search import Metric
 from sagelet_api.services.metric_queries.statistics_of import Point
 from sagelet_api.services.metric_queries.syntax import BadExpression
 
-#: AWS: a call returns at most so many.
+#: AWS: the most data points that a call returns.
 MOST = 1440
-#: The unit of points that were put without one.
+#: The unit of points that were put without a unit.
 _NO_UNIT = "None"
 
 
 class StatisticsRefused(Exception):
-    """`code` and text of an error."""
+    """A refused request: `code` and text of the error."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -35,12 +35,12 @@ class Wanted:
     statistics: Sequence[str]
     #: Percentiles.
     extended: Sequence[str]
-    #: None for the points of each unit separately.
+    #: None: the points of each unit separately.
     unit: str | None
 
 
 def datapoints(points: Iterable[Point], wanted: Wanted) -> list[Output]:
-    """In the members of AWS's answer, the first first. Raises StatisticsRefused."""
+    """Returns data points in the members of AWS's answer, the earliest first. Raises StatisticsRefused."""
     start, end = statistics_of.seconds(wanted.start), statistics_of.seconds(wanted.end)
     _check(wanted, start, end)
     begin = statistics_of.rounded(start, wanted.period)
@@ -63,7 +63,7 @@ def _check(wanted: Wanted, start: int, end: int) -> None:
         raise _invalid("The parameter Period must be 1, 5, 10, 20, 30 or a multiple of 60")
     for name in wanted.statistics:
         if name not in statistics_of.KNOWN:
-            raise _invalid(f"The parameter Statistics has the value {name!r}, which is none of them")
+            raise _invalid(f"The parameter Statistics has the value {name!r}, which is not a statistic")
     asked = (end - start) // wanted.period
     if asked > MOST:
         raise StatisticsRefused(

@@ -17,7 +17,7 @@ from sagelet_api.services.metric_queries.syntax import (
     Text,
 )
 
-#: Word for what CloudWatch has and sagelet does not compute.
+#: Names of functions that CloudWatch has and sagelet does not compute.
 NOT_COMPUTED = frozenset(
     {"ANOMALY_DETECTION_BAND", "DB_PERF_INSIGHTS", "INSIGHT_RULE_METRIC", "LAMBDA", "METRIC_COUNT", "SERVICE_QUOTA"}
 )
@@ -25,24 +25,24 @@ NOT_COMPUTED = frozenset(
 
 @dataclass(frozen=True)
 class Scope:
-    """What an expression can ask for."""
+    """What an expression can refer to."""
 
-    #: A query's result by its id. Raises BadExpression.
+    #: Returns a query's result by its id. Raises BadExpression.
     result: Callable[[str], Value]
-    #: Metrics of the request, by their ids: METRICS().
+    #: The request's metrics by their ids, for METRICS().
     metrics: Mapping[str, Series]
-    #: Series of the metrics that are found: term, statistic, period.
+    #: Returns the series of the metrics that a search finds. Takes the term, the statistic and the period.
     search: Callable[[str, str, int], list[Series]]
-    #: The times of a period that the request is about.
+    #: The times of a period within the time range of the request.
     times: Callable[[int], Sequence[int]]
-    #: The request's period: the longest of its metrics, in seconds.
+    #: The request's period in seconds: the longest of its metrics' periods.
     period: int
-    #: Called for each value on the way. Raises BadExpression if that was too much work.
+    #: Called for each intermediate value. Raises BadExpression if that was too much work.
     worked: Callable[[Value], None]
 
 
 def evaluate(node: Node, scope: Scope) -> Value:
-    """Raises BadExpression."""
+    """Evaluates a tree. Raises BadExpression."""
     value = _evaluated(node, scope)
     scope.worked(value)
     return value
@@ -62,7 +62,7 @@ def _evaluated(node: Node, scope: Scope) -> Value:
             return [one for item in items for one in _many(evaluate(item, scope))]
         case Call(function, arguments):
             return _call(function, arguments, scope)
-    raise BadExpression(f"a text stands where a number or a time series is wanted: {node.value!r}")
+    raise BadExpression(f"a text stands where a number or a time series is needed: {node.value!r}")
 
 
 def _call(function: str, arguments: Sequence[Node], scope: Scope) -> Value:
@@ -101,7 +101,7 @@ _PLAIN: dict[str, Callable[[str, Value], Value]] = {
 
 
 def _search(arguments: Sequence[Node], scope: Scope) -> Value:
-    """SEARCH('term', 'statistic', period); without a period the request's."""
+    """Evaluates SEARCH('term', 'statistic', period). Without a period it uses the request's."""
     texts = [one.value for one in arguments[:2] if isinstance(one, Text)]
     if len(texts) != 2 or len(arguments) > 3:
         raise BadExpression("SEARCH has a search term and a statistic, each as text, and a period")
@@ -114,7 +114,7 @@ def _search(arguments: Sequence[Node], scope: Scope) -> Value:
 
 
 def _metrics(arguments: Sequence[Node], scope: Scope) -> Value:
-    """METRICS(), or METRICS('part of an id')."""
+    """Evaluates METRICS() or METRICS('part of an id')."""
     if not all(isinstance(one, Text) for one in arguments) or len(arguments) > 1:
         raise BadExpression("METRICS has no argument, or a text")
     part = "".join(one.value for one in arguments if isinstance(one, Text))
@@ -157,7 +157,7 @@ def _time_series(arguments: Sequence[Node], scope: Scope) -> Value:
 
 
 def _slice(arguments: Sequence[Node], scope: Scope) -> Value:
-    """SLICE(array, begin), a series; SLICE(array, begin, end), an array without the one at `end`."""
+    """Evaluates SLICE(array, begin), a series, or SLICE(array, begin, end), an array without the series at `end`."""
     if len(arguments) not in (2, 3):
         raise BadExpression("SLICE has an array of time series, where it begins, and where it ends")
     array = _array("SLICE", evaluate(arguments[0], scope))
@@ -206,5 +206,5 @@ def _at(function: str, array: Sequence[Series], place: int) -> Series:
 
 def _whole(what: str, value: Value) -> int:
     if not isinstance(value, float) or value != int(value):
-        raise BadExpression(f"{what} wants a whole number")
+        raise BadExpression(f"{what} needs a whole number")
     return int(value)

@@ -1,4 +1,4 @@
-"""SEARCH: which metrics a search term means."""
+"""SEARCH: finds the metrics that a search term means."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ class Metric:
 
     @property
     def label(self) -> str:
-        """What CloudWatch calls a found metric by: its dimensions' values, and its name."""
+        """Returns CloudWatch's label of a found metric: its dimensions' values, and its name."""
         return " ".join([*(value for _, value in self.dimensions), self.name])
 
 
@@ -28,7 +28,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def compile_search(text: str) -> Test:
-    """A test of metrics. Raises BadExpression."""
+    """Returns a test of metrics. Raises BadExpression."""
     tokens: list[tuple[str, str]] = []
     at, text = 0, text.strip()
     while at < len(text):
@@ -44,7 +44,7 @@ def compile_search(text: str) -> Test:
     if reader.more():
         raise BadExpression(f"SEARCH: unexpected {reader.peek()[1]!r}")
     if schema is _always and rest is _always:
-        raise BadExpression("SEARCH: it looks for nothing")
+        raise BadExpression("SEARCH: the search term is empty")
     return lambda metric: schema(metric) and rest(metric)
 
 
@@ -63,7 +63,7 @@ class _Reader:
         return self._tokens[self._at] if self.more() else ("end", "")
 
     def schema(self) -> Test:
-        """`{Namespace,Dimension,...}`: exactly these dimensions."""
+        """Parses `{Namespace,Dimension,...}`: exactly these dimensions."""
         if self.peek()[0] != "schema":
             return _always
         namespace, *wanted = [one.strip().strip('"') for one in self._take()[1:-1].split(",")]
@@ -102,7 +102,7 @@ class _Reader:
         return _anywhere(kind, value)
 
     def _property(self, name: str) -> Test:
-        """`MetricName=`, `Namespace=`, or a dimension's name, and a value, or several within parentheses."""
+        """Parses `MetricName=`, `Namespace=` or a dimension's name, and a value, or several in parentheses."""
         if self.peek() == ("mark", "("):
             self._take()
             found = []
@@ -155,7 +155,9 @@ def _anywhere(kind: str, value: str) -> Test:
 
 
 def _matcher(kind: str, value: str) -> Callable[[str], bool]:
-    """In quotes the whole text; without, each of its words, whatever their case."""
+    """Returns a matcher of texts. A quoted value must be the whole text; otherwise each of its words must occur, in any
+    case.
+    """
     if kind == "quoted":
         exact = re.sub(r"\\(.)", r"\1", value[1:-1])
         return lambda text: text == exact
@@ -164,5 +166,5 @@ def _matcher(kind: str, value: str) -> Callable[[str], bool]:
 
 
 def _words(text: str) -> set[str]:
-    """CloudWatch's tokens: `CPUUtilization` has `cpu` and `utilization`."""
+    """Returns CloudWatch's tokens: `CPUUtilization` has `cpu` and `utilization`."""
     return {word.lower() for word in _WORDS.findall(text)}

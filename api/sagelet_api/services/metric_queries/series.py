@@ -24,7 +24,9 @@ class Series:
     points: Mapping[int, float]
 
     def map(self, change: Callable[[float], float | None]) -> "Series":
-        """Changes every value. A value that becomes None or is not finite is left out, as CloudWatch has none."""
+        """Changes every value. A value that becomes None or is not finite is left out, because CloudWatch has no such
+        values.
+        """
         return self.of({time: change(value) for time, value in self.points.items()})
 
     def of(self, points: Mapping[int, float | None]) -> "Series":
@@ -57,7 +59,7 @@ _CLOCK: dict[str, Callable[[datetime], float]] = {
 
 
 def calculate(mark: str, left: Value, right: Value) -> Value:
-    """`left mark right`: at the times that both have, for each of an array's series. Raises BadExpression."""
+    """Computes `left mark right` at the times that both have, for each series of an array. Raises BadExpression."""
     if isinstance(left, list) and isinstance(right, list):
         if len(left) != len(right):
             raise BadExpression(f"arrays of {len(left)} and of {len(right)} series have no {mark}")
@@ -84,13 +86,13 @@ def negative(value: Value) -> Value:
 
 
 def each(function: str, value: Value) -> Value:
-    """ABS, CEIL, FLOOR, LOG, LOG10. Raises BadExpression for a number without that."""
+    """Computes ABS, CEIL, FLOOR, LOG or LOG10. Raises BadExpression for a number that has no such value."""
     change = _EACH[function]
 
     def of(number: float) -> float | None:
         try:
             return float(change(number))
-        except ValueError:  # the logarithm of what is not positive
+        except ValueError:  # The logarithm of a number that is not positive.
             return None
 
     if isinstance(value, list):
@@ -104,7 +106,7 @@ def each(function: str, value: Value) -> Value:
 
 
 def reduce(function: str, value: Value) -> Value:
-    """SUM, AVG, MAX, MIN, STDDEV: of a series one number, of an array one series."""
+    """Computes SUM, AVG, MAX, MIN or STDDEV: one number of a series, one series of an array."""
     change = _REDUCED[function]
     if isinstance(value, Series):
         if not value.points:
@@ -144,7 +146,7 @@ def _reduced(change: Callable[[Sequence[float]], float], values: Sequence[float]
 
 
 def clock(function: str, series: Series) -> Series:
-    """EPOCH, MINUTE, HOUR, DAY (Monday is 1), DATE, MONTH, YEAR of each point, in UTC."""
+    """Computes EPOCH, MINUTE, HOUR, DAY (Monday is 1), DATE, MONTH or YEAR of each point, in UTC."""
     read = _CLOCK[function]
     return replace(
         series, points={time: float(read(datetime.fromtimestamp(time, timezone.utc))) for time in series.points}
@@ -152,7 +154,7 @@ def clock(function: str, series: Series) -> Series:
 
 
 def differences(function: str, series: Series) -> Series:
-    """DIFF, DIFF_TIME and RATE: from each point's predecessor. RATE and DIFF_TIME are per second and in seconds."""
+    """Computes DIFF, DIFF_TIME or RATE from each point's predecessor. RATE is per second, DIFF_TIME in seconds."""
     times = list(series.points)
     points: dict[int, float | None] = {}
     for before, time in pairwise(times):
@@ -171,7 +173,9 @@ def running_sum(series: Series) -> Series:
 
 
 def filled(series: Series, how: float | str | Series, times: Sequence[int]) -> Series:
-    """FILL: a number or a series where there is no point, REPEAT the one before, or LINEAR between its neighbours."""
+    """Computes FILL: missing points become a number, a series' value, the point before (REPEAT), or a value between the
+    neighbours (LINEAR).
+    """
     points: dict[int, float | None] = {}
     known = sorted(series.points)
     for time in times:
@@ -189,7 +193,7 @@ def filled(series: Series, how: float | str | Series, times: Sequence[int]) -> S
 
 
 def _between(series: Series, time: int, before: Sequence[int], after: Sequence[int]) -> float | None:
-    """On the line between two points. Each is a list of one time, or of none: then there is no value."""
+    """Interpolates between two points. Each is a list of one time or of none; if one is empty, there is no value."""
     if not before or not after:
         return None
     (begin,), (end,) = before, after
@@ -198,7 +202,7 @@ def _between(series: Series, time: int, before: Sequence[int], after: Sequence[i
 
 
 def chosen(condition: Value, yes: Value, no: Value | None) -> Value:
-    """IF: where the condition is not 0 the one, else the other; a point without either is left out."""
+    """Computes IF: `yes` where the condition is not 0, otherwise `no`. A point that has neither is left out."""
     if isinstance(condition, list):
         raise BadExpression("IF has a number or a time series for its condition")
     if not isinstance(condition, Series):
@@ -216,7 +220,7 @@ def chosen(condition: Value, yes: Value, no: Value | None) -> Value:
 
 
 def ordered(array: Sequence[Series], function: str, order: str, most: int | None) -> list[Series]:
-    """SORT: by SUM, AVG, MAX, MIN or STDDEV of each series, ASC or DESC; those without points come last."""
+    """Computes SORT: by SUM, AVG, MAX, MIN or STDDEV of each series, ASC or DESC. Series without points come last."""
     if function not in _REDUCED or order not in ("ASC", "DESC"):
         raise BadExpression("SORT is by SUM, AVG, MAX, MIN or STDDEV, and ASC or DESC")
     with_points = [one for one in array if one.points]
@@ -227,7 +231,7 @@ def ordered(array: Sequence[Series], function: str, order: str, most: int | None
 
 
 def constant(number: float, times: Sequence[int], period: int) -> Series:
-    """TIME_SERIES: a number at each time."""
+    """Computes TIME_SERIES: a number at each time."""
     return Series(str(number), period, dict.fromkeys(times, number))
 
 
@@ -242,7 +246,7 @@ def _scalar(value: Value) -> float:
 
 
 def _number(mark: str, left: float, right: float) -> float | None:
-    """The value of an operation, or None if it has no value."""
+    """Returns the value of an operation, or None if it has no value."""
     if mark in _COMPARED:
         return float(_COMPARED[mark](left, right))
     try:

@@ -10,7 +10,7 @@ from typing import Any
 from sagelet_api.services.metric_queries.search import Metric
 from sagelet_api.services.metric_queries.syntax import BadExpression
 
-#: A point as moto keeps it: `MetricDatum`, which has a value, or `MetricAggregatedDatum`, which has statistics.
+#: A point as moto stores it: `MetricDatum` with a value, or `MetricAggregatedDatum` with statistics.
 Point = Any
 MINUTE = 60
 #: Periods below a minute that a metric may have.
@@ -19,8 +19,8 @@ _PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d{1,10})?|100)")
 
 
 def of_points(points: Iterable[Point], statistic: str, period: int, start: int) -> dict[int, float]:
-    """Values by the begin of their period, in order; periods count from `start`, rounded. Times are seconds since the
-    epoch.
+    """Returns values by the beginning of their period, in order. Periods count from `start`, rounded. Times are seconds
+    since the epoch.
 
     Raises BadExpression for a statistic that is not computed.
     """
@@ -35,9 +35,11 @@ def of_points(points: Iterable[Point], statistic: str, period: int, start: int) 
 
 
 def rounded(start: int, period: int) -> int:
-    """AWS: a start is rounded down to the minute, or to a short period's part of it; a second is a second.
+    """Rounds a start down as AWS does: to the minute, or for a short period to a multiple of it within the minute. A
+    period of 1 s is not rounded.
 
-    The coarser rounding of starts that are weeks old goes with CloudWatch's coarser storage, which is not done here.
+    AWS rounds starts that are weeks old more coarsely, because its storage of them is coarser. sagelet does not do
+    that.
     """
     return start // period * period if period in _SHORT else start // MINUTE * MINUTE
 
@@ -61,12 +63,12 @@ def by_metric(points: Iterable[Point]) -> Mapping[Metric, list[Point]]:
 
 
 def seconds(time: datetime) -> int:
-    """moto's times have no zone, and are UTC's."""
+    """Returns seconds since the epoch. moto's times have no zone and are UTC."""
     return math.floor((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp())
 
 
 def finite_sum(values: Iterable[float]) -> float:
-    """The sum, or infinity if it is too large for a float."""
+    """Returns the sum, or infinity if it is too large for a float."""
     try:
         return math.fsum(values)
     except OverflowError:
@@ -74,7 +76,7 @@ def finite_sum(values: Iterable[float]) -> float:
 
 
 def _statistic(name: str, points: Sequence[Point]) -> float | None:
-    """None if these points have no such statistic."""
+    """Returns a statistic of points, or None if they have no such statistic."""
     if name in KNOWN:
         count = sum(getattr(one, "sample_count", 1) for one in points)
         total = finite_sum(one.sum if hasattr(one, "sample_count") else one.value for one in points)
@@ -96,13 +98,15 @@ KNOWN = frozenset({"SampleCount", "Sum", "Average", "Minimum", "Maximum"})
 
 
 def _percentile(name: str, points: Sequence[Point]) -> float | None:
-    """Between the nearest values; statistic sets have one only if all of their values are the same, as AWS has it."""
+    """Returns a percentile, interpolated between the nearest values. Statistic sets have one only if all of their
+    values are the same, as on AWS.
+    """
     values: list[float] = []
     for one in points:
         if not hasattr(one, "sample_count"):
             values.append(one.value)
         elif one.min == one.max:
-            # More of the same change a percentile by less than these do.
+            # 1,000 points of one value are enough: more of them would hardly change a percentile.
             values.extend([one.min] * int(min(one.sample_count, 1000)))
         else:
             return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class BadExpression(Exception):
-    """The text is for the caller."""
+    """The expression cannot be read or computed. The text is for the caller."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Minus:
 
 Node = Number | Text | Name | Call | Array | Operation | Minus
 
-#: Operators by how strongly they bind, the weakest first; all from the left, but for the power.
+#: Operators, the weakest binding first. All group from the left, except the power.
 _LEVELS = (("||", "OR"), ("&&", "AND"), ("==", "!=", "<=", ">=", "<", ">"), ("+", "-"), ("*", "/"), ("^",))
 _MEANT = {"OR": "||", "AND": "&&"}
 _TOKEN = re.compile(
@@ -64,13 +64,13 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-#: AWS: an expression has at most 2,048 characters.
+#: AWS: the most characters of an expression.
 LONGEST = 2048
 _DEEPEST = 50
 
 
 def parse(text: str) -> Node:
-    """Raises BadExpression."""
+    """Parses an expression. Raises BadExpression."""
     if len(text) > LONGEST:
         raise BadExpression(f"it has more than {LONGEST} characters")
     reader = _Reader([*_tokens(text)])
@@ -81,7 +81,7 @@ def parse(text: str) -> Node:
 
 
 def calls(node: Node, function: str) -> bool:
-    """Whether a function is called anywhere in it."""
+    """True if a function is called anywhere in the tree."""
     match node:
         case Call(name, items):
             return name == function or any(calls(item, function) for item in items)

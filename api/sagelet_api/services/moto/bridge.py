@@ -1,7 +1,7 @@
-"""moto by the roles that it has here. Nothing outside this package touches moto.
+"""moto, divided into the roles that it has here. Nothing outside of this package touches moto.
 
-Its signatures move between releases, so the distribution pins it and `tests/unit/api/test_moto_bridge.py` is the
-contract.
+moto's signatures change between releases. So the distribution pins it, and `tests/unit/api/test_moto_bridge.py` tests
+what sagelet relies on.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from sagelet_api.services.moto.requests import MotoRequests
 
 
 class MotoBridge:
-    """`process` loads moto; the others are its roles."""
+    """moto's roles. `process` loads moto."""
 
     def __init__(self) -> None:
         self.process = MotoProcess()
@@ -27,12 +27,12 @@ class MotoBridge:
         self.events = MotoEvents(self.process.backend)
 
     def log_groups(self, account: str, region: str) -> Sequence[Output]:
-        """moto's own log groups, as DescribeLogGroups shows them."""
+        """Returns moto's own log groups, as DescribeLogGroups shows them."""
         groups = self.process.backend("logs")[account][region].groups
         return [group.to_describe_dict() for group in [*dict.values(groups)]]
 
     def has_repository(self, account: str, region: str, name: str) -> bool:
-        """Whether ECR has the repository. False in a region that does not exist."""
+        """True if ECR has the repository. False in a region that does not exist."""
         registry = self.process.backend("ecr")[account]
         return region in registry and name in registry[region].repositories
 

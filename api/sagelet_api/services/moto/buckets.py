@@ -15,17 +15,17 @@ from sagelet_engine.s3.records import Bucket, StoredObject
 
 _log = logging.getLogger(__name__)
 
-#: What a new bucket has since April 2023 and moto's lacks (S3 user guide, "Default settings for new S3 buckets FAQ").
+#: What a new bucket has since April 2023, and moto's lacks (S3 user guide, "Default settings for new S3 buckets FAQ").
 _OWNERSHIP = "BucketOwnerEnforced"
 _NOTHING_PUBLIC = dict.fromkeys(
     ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), "true"
 )
-#: The key that S3 takes where none is named.
+#: The key that S3 uses if none is named.
 OWN = "alias/aws/s3"
 
 
 class MotoBuckets:
-    """See Rest of services/s3/context.py."""
+    """Keeps buckets' configuration in moto; see Rest of services/s3/context.py."""
 
     def __init__(self, moto: MotoProcess, requests: MotoRequests) -> None:
         self._moto = moto
@@ -36,7 +36,9 @@ class MotoBuckets:
         return self._requests.wsgi(environ, start_response)
 
     def make_bucket(self, account: str, region: str, name: str) -> None:
-        """Makes a bucket that keeps a configuration, if it is not there: moto forgets, and our store does not."""
+        """Makes a bucket that keeps a configuration, if it is missing. moto forgets its buckets, and the object store
+        does not.
+        """
         s3 = self._s3(account, region)
         with self._lock:
             if self._existing(s3, name) is None:
@@ -45,17 +47,17 @@ class MotoBuckets:
                 s3.put_public_access_block(name, _NOTHING_PUBLIC)
 
     def drop_bucket(self, account: str, region: str, name: str) -> None:
-        """Forgets a bucket and its configuration. Nothing to do while moto is not loaded."""
+        """Forgets a bucket and its configuration. Does nothing while moto is not loaded."""
         if not self._moto.is_loaded:
             return
         s3 = self._s3(account, region)
         with self._lock:
             if self._existing(s3, name) is not None:
-                s3.delete_bucket_tagging(name)  # Or the next bucket of this name would have them.
+                s3.delete_bucket_tagging(name)  # Otherwise the next bucket of this name would have them.
                 s3.delete_bucket(name)
 
     def encryption(self, bucket: Bucket) -> Mapping[str, Any] | None:
-        """The rule that was set for a bucket. Nobody has set one while moto is not loaded."""
+        """Returns the rule that was set for a bucket. None while moto is not loaded."""
         if not self._moto.is_loaded:
             return None
         found = self._existing(self._s3(bucket.account, bucket.region), bucket.name)
@@ -67,7 +69,7 @@ class MotoBuckets:
         self._s3(bucket.account, bucket.region).put_bucket_encryption(bucket.name, kept)
 
     def tags(self, bucket: Bucket) -> Mapping[str, str]:
-        """Nobody has set any while moto is not loaded."""
+        """Returns the tags of a bucket. Empty while moto is not loaded."""
         if not self._moto.is_loaded:
             return {}
         s3 = self._s3(bucket.account, bucket.region)
@@ -79,9 +81,9 @@ class MotoBuckets:
         self._s3(bucket.account, bucket.region).put_bucket_tagging(bucket.name, dict(tags))
 
     def kms_key(self, bucket: Bucket, name: str | None) -> str:
-        """The ARN of a key of the bucket's account by its id, alias or ARN. S3's own key if no key is named.
+        """Returns the ARN of a key of the bucket's account by its id, alias or ARN. S3's own key if no key is named.
 
-        An alias that KMS does not know stays one: nobody needs to have made the keys that are named here.
+        An alias that KMS does not know stays an alias: the keys that are named here need not exist.
         """
         alias = _alias(name)
         if alias is None and name is not None and name.startswith("arn:"):
@@ -95,7 +97,7 @@ class MotoBuckets:
         return f"arn:{self._moto.partition(bucket.region)}:kms:{bucket.region}:{bucket.account}:key/{name}"
 
     def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
-        """Sends S3's notification of an object (`Put`, `Copy`, `Delete`, ...) where the bucket's configuration says."""
+        """Sends S3's notification of an object (`Put`, `Copy`, `Delete`, ...) as the bucket's configuration says."""
         if not self._moto.is_loaded:
             return
         found = self._existing(self._s3(bucket.account, bucket.region), bucket.name)
@@ -109,7 +111,7 @@ class MotoBuckets:
                 bucket.account, notifications.S3NotificationEvent(f"s3:{kind}:{event}"), found, key
             )
         except Exception:
-            # A queue that is gone, say: the object is there all the same, as on AWS.
+            # For example, the queue was deleted. The object still exists, as on AWS.
             _log.exception("The notification %s of s3://%s/%s was not sent", event, bucket.name, stored.key)
 
     def _s3(self, account: str, region: str) -> Any:
@@ -124,7 +126,7 @@ class MotoBuckets:
 
 
 def _rule(kept: Mapping[str, Any]) -> Output:
-    """A member of ServerSideEncryptionConfiguration's Rules."""
+    """Returns a member of ServerSideEncryptionConfiguration's Rules."""
     found = kept["Rule"]
     with_key = str(found.get("BucketKeyEnabled", "")).lower() == "true"
     return {**found, "BucketKeyEnabled": with_key}
@@ -136,7 +138,7 @@ def _configuration(rule: Request) -> Output:
 
 
 def _alias(name: str | None) -> str | None:
-    """`alias/...`, of a key's name or ARN; or None if it is no alias."""
+    """Returns `alias/...` from a key's name or ARN, or None if it is not an alias."""
     if name is None:
         return OWN
     last = name.rpartition(":")[2]

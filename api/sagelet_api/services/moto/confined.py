@@ -1,8 +1,8 @@
 """Confines moto to this process: it starts no container and sends nothing to a URL.
 
-moto's Lambda and Batch run what they are given in Docker, Batch privileged and with any directory of this machine if
-asked to. Its SNS, Firehose and others send requests to URLs that clients name, and those may be this machine's. What
-its CloudWatch keeps in memory is bounded (`metrics.py`).
+moto's Lambda and Batch run what they are given in Docker, Batch privileged and with any directory of this machine that
+the request names. Its SNS, Firehose and others send requests to URLs that clients name, which may be on this machine.
+`metrics.py` bounds what its CloudWatch keeps in memory.
 """
 
 import sys
@@ -14,7 +14,7 @@ from typing import Any
 
 from sagelet_api.services.moto import metrics as moto_metrics
 
-#: Modules of moto's that ask other hosts, by `requests`. A unit test compares them with what moto's code does.
+#: Modules of moto that send requests to other hosts through `requests`. A unit test compares them with moto's code.
 SENDERS = frozenset(
     {
         "moto.apigateway.integration_parsers.aws_parser",
@@ -29,21 +29,21 @@ SENDERS = frozenset(
 _VERBS = frozenset({"delete", "get", "head", "options", "patch", "post", "put", "request", "Session", "session"})
 
 
-#: What of CloudWatch is ours.
+#: The parts of CloudWatch that sagelet replaces.
 _CLOUDWATCH = {
     "moto.cloudwatch.models": moto_metrics.bound,
     "moto.cloudwatch.responses": moto_metrics.answer_statistics,
 }
-#: What is changed as soon as it is loaded.
+#: Changes to a module, made as soon as it is loaded.
 _CHANGED = SENDERS | _CLOUDWATCH.keys()
 
 
 class Confined(Exception):
-    """moto was about to leave this process; the text says where to."""
+    """moto was about to leave this process. The text says where to."""
 
 
 def confine() -> None:
-    """Once moto can be imported, and before it answers. May be repeated."""
+    """Confines moto. Called when moto can be imported, and before it answers. May be repeated."""
     docker_model: Any = import_module("moto.utilities.docker_utilities").DockerModel
     docker_model.docker_client = property(_no_container)
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -67,7 +67,7 @@ def _change(module: ModuleType) -> None:
 
 
 class _Requests:
-    """Stands where a module has the library `requests`."""
+    """Takes the place of the library `requests` in a module."""
 
     def __init__(self, service: str) -> None:
         self._service = service
@@ -81,7 +81,7 @@ class _Requests:
 
 
 class _Finder(MetaPathFinder):
-    """moto imports its services when they are asked for first."""
+    """Changes moto's services when moto imports them, which it does on their first use."""
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname not in _CHANGED:

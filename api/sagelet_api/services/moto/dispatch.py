@@ -1,9 +1,9 @@
-"""Makes moto run the operation that was authorised, and no other.
+"""Makes moto run the operation that was authorized, and no other.
 
 moto looks for an operation's name in the form, the query string, a JSON body that it takes for a form, a header named
-`Action` and the target, in an order of its own. Here it is told the name that `operation_names.py` found. Where method
-and path name the operation (REST), moto's router says before the authorisation what it will say again when it
-dispatches, and the two are compared.
+`Action` and the target, in an order of its own. Here it gets the name that `operation_names.py` found. If method and
+path name the operation (REST), moto's router is asked before the authorization and again when it dispatches, and the
+two answers are compared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from sagelet_api.protocol.service_models import signing_name_of
 
 _CALL: ContextVar[Call | None] = ContextVar("sagelet_call", default=None)
 _MARK = "sagelet_dispatch"
-#: They take a part of the path for the operation (`/v1/createjobqueue`), whatever the router says.
+#: These services take a part of the path for the operation (`/v1/createjobqueue`), whatever the router says.
 _BY_PATH = frozenset({"moto.batch.responses", "moto.polly.responses"})
 #: What stands behind Polly's paths in moto. botocore's model has more operations on them, which would run one of these.
 _POLLY = {
@@ -32,7 +32,7 @@ _DISPATCHING = frozenset({"api_version_elb_backend"})
 
 @contextmanager
 def dispatching(call: Call) -> Iterator[None]:
-    """What moto runs within the block is this call's operation."""
+    """Makes moto run this call's operation within the block."""
     token = _CALL.set(call)
     try:
         yield
@@ -41,7 +41,7 @@ def dispatching(call: Call) -> Iterator[None]:
 
 
 def bind() -> None:
-    """Once moto can be imported, and before it answers. May be repeated."""
+    """Installs the checks in moto. Called when moto can be imported, and before it answers. May be repeated."""
     response: Any = import_module("moto.core.responses").BaseResponse
     if hasattr(response, _MARK):
         return
@@ -52,7 +52,9 @@ def bind() -> None:
 
 
 def route(models: Sequence[str], environ: Environ) -> tuple[str, str] | None:
-    """Which operation of which of these services method and path are: moto's router, over botocore's model."""
+    """Returns service and operation of a method and path, by moto's router over botocore's model. None if there is
+    none.
+    """
     routing, http = import_module("moto.core.routing"), import_module("werkzeug.exceptions")
     request = import_module("moto.core.request").Request({**environ, "CONTENT_TYPE": ""})
     for model in models:
@@ -71,14 +73,14 @@ def _name_actions(response: Any) -> None:
         call = _CALL.get()
         if call is None or not (call.model or call.operation):
             return find(self)
-        # The router also finds the parameters that are in a path.
+        # The router also finds the parameters in a path.
         return self._get_action_from_method_and_request_uri(self.normalized_request) if call.routed else call.operation
 
     response._get_action = get_action
 
 
 def _check_actions(response: Any) -> None:
-    """Right before the operation runs. What moto does not have raises NotImplementedError, as moto itself does."""
+    """Checks right before the operation runs. What moto does not have raises NotImplementedError, as in moto."""
     authorize = response._authenticate_and_authorize_normal_action
 
     def authorize_action(self: Any, resource: str = "*") -> None:
@@ -106,7 +108,9 @@ def _action(response: Any, call: Call) -> str:
 
 
 def _check_views(response: Any) -> None:
-    """A few routes lead to functions of their own, past all of the above. What they run cannot be seen beforehand."""
+    """Checks routes that lead to functions of their own, past the checks above. What those functions run is not known
+    beforehand.
+    """
     view: Any = import_module("moto.core.utils").convert_to_flask_response
     answer, dispatch = view.__call__, response.dispatch.__func__
 

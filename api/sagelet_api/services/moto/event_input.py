@@ -1,7 +1,7 @@
-"""What the target of an EventBridge rule gets of an event (EventBridge user guide: "Amazon EventBridge input
-transformation"): the whole event, or what its Input, InputPath or InputTransformer makes of it.
+"""Makes the input of a target of an EventBridge rule (EventBridge user guide: "Amazon EventBridge input
+transformation"): the whole event, or the result of the target's Input, InputPath or InputTransformer.
 
-moto's own does not know the first two, and takes no string that the template leaves unquoted, which AWS's examples do.
+moto does not know the first two, and refuses strings that the template leaves unquoted, as AWS's examples do.
 """
 
 import json
@@ -16,7 +16,7 @@ _TOKEN = re.compile(r'\\.|"|<([A-Za-z0-9._-]+)>', re.DOTALL)
 
 
 def target_input(target: Mapping[str, Any], event: Mapping[str, Any], rule: Mapping[str, str]) -> str:
-    """The text for a target of PutTargets. `rule`: its `name` and `arn`. Raises ValueError for a wrong path."""
+    """Returns the text for a target of PutTargets. `rule`: its `name` and `arn`. Raises ValueError for a wrong path."""
     if target.get("Input"):
         return str(target["Input"])
     if target.get("InputPath"):
@@ -39,9 +39,10 @@ def _predefined(event: Mapping[str, Any], rule: Mapping[str, str]) -> JsonObject
 
 
 def fill_in(template: str, values: Mapping[str, Any]) -> str:
-    """The template with its variables: as JSON, and within a JSON string as a part of that string.
+    """Returns the template with the values of its variables: as JSON, and within a JSON string as a part of that
+    string.
 
-    A variable that no path was given for stays as it is.
+    A variable without a path stays as it is.
     """
     inside = False
 
@@ -62,14 +63,14 @@ def fill_in(template: str, values: Mapping[str, Any]) -> str:
 
 
 def look_up(path: str, event: Mapping[str, Any]) -> Any:
-    """What a JSON path finds; an empty string for nothing, a list for several. Raises ValueError."""
+    """Returns what a JSON path finds: an empty string for nothing, a list for several. Raises ValueError."""
     from jsonpath_ng import parse
     from jsonpath_ng.exceptions import JSONPathError
 
     try:
         found = [match.value for match in parse(path).find(event)]
     except JSONPathError as error:
-        raise ValueError(f"{path} is no JSON path: {error}") from error
+        raise ValueError(f"{path} is not a JSON path: {error}") from error
     return found[0] if len(found) == 1 else found or ""
 
 

@@ -1,6 +1,6 @@
 """Passes events to the rules of moto's EventBridge, and on to their targets.
 
-moto's own PutEvents fires disabled rules, stops at the first target that fails, and leaves the account out.
+moto's own PutEvents fires disabled rules, stops at the first target that fails, and leaves out the account.
 """
 
 import copy
@@ -15,22 +15,22 @@ from sagelet_api.services.moto.event_input import target_input
 _log = logging.getLogger(__name__)
 
 Event = Mapping[str, Any]
-#: moto's backends of a service, by account and region.
+#: Returns moto's backends of a service, by account and region.
 Backends = Callable[[str], Any]
 
 
 def deliver(backends: Backends, account: str, region: str, event: Event, passed: tuple[str, ...] = ()) -> None:
-    """To every target of every rule of the default bus that matches, in the order of the rules.
+    """Sends an event to every target of every matching rule of the default bus, in the order of the rules.
 
-    A target that fails is logged, and keeps nobody from getting the event. `passed`: ARNs of the buses that the event
-    has been on, where the last of them is the one that it is on now.
+    A target that fails is logged and does not stop the others. `passed`: ARNs of the buses that the event has been on;
+    the last is the present one.
     """
     buses = backends("events")[account][region].event_buses
     name = passed[-1].rpartition("/")[2] if passed else "default"
     if name not in buses:
         raise LookupError(f"there is no event bus {name} in account {account} and region {region}")
     bus = buses[name]
-    # In one step: other threads put rules.
+    # In one step, because other threads put rules.
     for rule in list(dict.values(bus.rules)):
         if rule.state == "DISABLED" or not _matches(rule, event):
             continue
@@ -43,7 +43,9 @@ def deliver(backends: Backends, account: str, region: str, event: Event, passed:
 
 
 def _matches(rule: Any, event: Event) -> bool:
-    """A rule without a pattern runs on a schedule; moto would let it match everything."""
+    """True if a rule matches an event. A rule without a pattern runs on a schedule; moto would let it match
+    everything.
+    """
     try:
         return bool(rule.event_pattern.get_pattern()) and rule.event_pattern.matches_event(event)
     except Exception as error:
@@ -67,7 +69,7 @@ def _send(backends: Backends, rule: Any, target: Mapping[str, Any], event: Event
     elif service != "events" or resource.strip(":"):
         raise LookupError("sagelet delivers to SQS queues, CloudWatch log groups, event buses and archives only")
     else:
-        # An archive, which is moto's own business. It counts time in seconds.
+        # An archive, which moto implements. It counts time in seconds.
         alone = copy.copy(rule)
         alone.targets = [target]
         now = time.time()
@@ -75,14 +77,14 @@ def _send(backends: Backends, rule: Any, target: Mapping[str, Any], event: Event
 
 
 def _log_line(logs: Any, group: str, text: str) -> None:
-    """EventBridge gives each event a stream of its own."""
+    """Writes a log event. EventBridge gives each event a stream of its own."""
     stream = str(uuid.uuid4())
     logs.create_log_stream(group, stream)
     logs.put_log_events(group, stream, [{"timestamp": round(time.time() * 1000), "message": text}])
 
 
 class MotoEvents:
-    """An EventBus: hands events to the rules of an account's default event bus."""
+    """An EventBus: passes events to the rules of an account's default event bus."""
 
     def __init__(self, backends: Backends) -> None:
         self._backends = backends

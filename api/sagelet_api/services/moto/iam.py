@@ -1,4 +1,4 @@
-"""Users, roles and policies, which moto's IAM keeps. Every account has SageMaker's execution roles from the start."""
+"""Users, roles and policies in moto's IAM. Every account has SageMaker's execution roles from the start."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,20 +20,20 @@ class MotoIam:
         self._moto = moto
 
     def may_assume(self, account: str, role: str) -> bool:
-        """Whether IAM has the role, by its ARN, in the account, and its trust policy lets SageMaker assume it."""
+        """True if the account's IAM has the role with this ARN, and its trust policy lets SageMaker assume it."""
         found = self.of(account, role.split(":")[1]).roles.values()
         caller = Caller.service(SERVICE)
         return any(one.arn == role and trusts(one.assume_role_policy_document, caller) for one in list(found))
 
     def user_of_key(self, access_key: str) -> str | None:
-        """The ARN of the user whose key it is, or None for any other key."""
+        """Returns the ARN of the user who has the key, or None for any other key."""
         for iam in self._every_iam():
             if access_key in iam.access_keys:
                 return next((user.arn for user in [*iam.users.values()] if _has_key(user, access_key)), None)
         return None
 
     def secret_of(self, access_key: str) -> tuple[str, str] | None:
-        """Secret and account of a user's active key, or None if nobody has such a key."""
+        """Returns secret and account of a user's active key, or None if nobody has such a key."""
         if not self._moto.is_loaded:
             return None
         for iam in self._every_iam():
@@ -46,7 +46,7 @@ class MotoIam:
         return [iam for account in [*self._moto.backend("iam").values()] for iam in [*account.values()]]
 
     def role(self, arn: str) -> Role | None:
-        """A role by its ARN, or None if there is no such role."""
+        """Returns a role by its ARN, or None if there is no such role."""
         found = self._role(arn)
         if found is None:
             return None
@@ -59,7 +59,7 @@ class MotoIam:
         return next((one for one in [*self.of(parts[4], parts[1]).roles.values()] if one.arn == arn), None)
 
     def role_policies(self, arn: str) -> Sequence[str]:
-        """The policies of a role as JSON, inline and attached. Empty for a role that IAM does not know."""
+        """Returns the policies of a role as JSON, inline and attached. Empty for a role that IAM does not know."""
         role = self._role(arn)
         if role is None:
             return []
@@ -67,26 +67,26 @@ class MotoIam:
         return [*role.policies.values(), *attached]
 
     def role_id(self, account: str, region: str, name: str) -> str | None:
-        """`AROA...`, or None if there is no such role."""
+        """Returns `AROA...`, or None if there is no such role."""
         roles = [*self.of(account, self._moto.partition(region)).roles.values()]
         return next((role.id for role in roles if role.name == name), None)
 
     def has_principal(self, account: str, region: str, arn: str) -> bool:
-        """Whether the user, group or role is there."""
+        """True if the user, group or role exists."""
         iam = self.of(account, self._moto.partition(region))
         return any(one.arn == arn for kind in (iam.roles, iam.users, iam.groups) for one in [*kind.values()])
 
     def policy(self, account: str, region: str, arn: str) -> str | None:
-        """A managed policy as JSON, or None if there is no such policy."""
+        """Returns a managed policy as JSON, or None if there is no such policy."""
         found = self.of(account, self._moto.partition(region)).managed_policies.get(arn)
         return None if found is None else _default_version(found)
 
     def partition(self, region: str) -> str:
-        """`aws`, `aws-cn`, ..."""
+        """Returns the partition of a region: `aws`, `aws-cn`, ..."""
         return self._moto.partition(region)
 
     def of(self, account: str, partition: str) -> Any:
-        """moto's IAM of an account, which has the execution roles from the first time that anybody asks for it."""
+        """Returns moto's IAM of an account, with the execution roles in it from its first use on."""
         iam = self._moto.backend("iam")[account][partition]
         with self._moto.seeding:
             _seed(iam, account, partition)
@@ -94,7 +94,7 @@ class MotoIam:
 
 
 def _seed(iam: Any, account: str, partition: str) -> None:
-    """Makes the execution roles, once for each of moto's backends: the mark is moto's, and goes when moto forgets."""
+    """Makes the execution roles once for each backend of moto. The mark is in moto, so it is lost when moto forgets."""
     if getattr(iam, _SEEDED, False):
         return
     make = iam.create_role
@@ -112,7 +112,7 @@ def _seed(iam: Any, account: str, partition: str) -> None:
     ours = {role.id for role in iam.roles.values() if role.name in execution_role.ROLES}
 
     def create_role(role_name: str, *details: Any, **more: Any) -> Any:
-        # A script that makes its own SageMakerRole, as on a fresh account of AWS, gets that one.
+        # A script may make its own SageMakerRole, as on a fresh account of AWS. Then that one is used.
         for role in [iam.roles[known] for known in ours & set(iam.roles) if iam.roles[known].name == role_name]:
             ours.discard(role.id)
             del iam.roles[role.id]

@@ -1,4 +1,5 @@
-"""Bounds the metric points that moto's CloudWatch keeps in memory: only the newest stay, of jobs and of all others.
+"""Bounds the metric points that moto's CloudWatch keeps in memory. Only the newest stay, of jobs and of all other
+namespaces.
 
 GetMetricData and GetMetricStatistics are computed here (`metric_queries`): moto answers some metric math with an empty
 result, and counts periods from the first point.
@@ -18,19 +19,19 @@ from sagelet_api.services.metric_queries.datapoints import StatisticsRefused, Wa
 from sagelet_api.services.metric_queries.search import Metric
 from sagelet_engine.model.sinks import NAMESPACE, MetricPoint
 
-#: Points of jobs that CloudWatch shows of an account in a region; one takes 430 bytes.
+#: Points of jobs that CloudWatch shows in an account and region. One takes 430 bytes.
 MOST_POINTS = 50_000
 #: Points of all other namespaces together.
 MOST_PUT = 100_000
-#: The list is walked once in so many points: not for each.
+#: The share of the limit by which the list grows before it is walked again, so that not each point costs a walk.
 _SHARE = 0.1
-#: Where a backend of moto's says how long its list may become before it is walked again.
+#: The attribute of a moto backend that says how long its list may become before the next walk.
 _NEXT = "sagelet_next_walk"
 _walking = threading.Lock()
 
 
 def publish(cloudwatch: Any, job_name: str, points: Sequence[MetricPoint]) -> None:
-    """Points of a job. NaN and infinity are left out, which CloudWatch refuses."""
+    """Adds points of a job. NaN and infinity are left out, because CloudWatch refuses them."""
     together: dict[tuple[str, str, int], list[float]] = {}
     for name, value, time_ms, host in points[-MOST_POINTS:]:
         if math.isfinite(value):
@@ -40,7 +41,7 @@ def publish(cloudwatch: Any, job_name: str, points: Sequence[MetricPoint]) -> No
 
 
 def bound(models: ModuleType) -> None:
-    """Takes `moto.cloudwatch.models`, as soon as that is loaded."""
+    """Patches `moto.cloudwatch.models`, as soon as that is loaded."""
     backend: Any = vars(models)["CloudWatchBackend"]
     put = backend.put_metric_data
 
@@ -55,7 +56,7 @@ def bound(models: ModuleType) -> None:
 def _get_metric_data(
     self: Any, queries: list[Parameters], start_time: datetime, end_time: datetime, scan_by: str = ""
 ) -> list[Output]:
-    """In the place of moto's method of this name; the first two errors are moto's."""
+    """Replaces moto's method of this name. The first two errors are moto's."""
     error = _error("ValidationError")
     start, end = start_time.replace(microsecond=0), end_time.replace(microsecond=0)
     if start > end:
@@ -70,8 +71,10 @@ def _get_metric_data(
 
 
 def answer_statistics(responses: ModuleType) -> None:
-    """Takes `moto.cloudwatch.responses`, as soon as that is loaded: its periods begin wherever the first point is, it
-    walks through all that there are from the first point to the last, and has no percentiles.
+    """Patches `moto.cloudwatch.responses`, as soon as that is loaded.
+
+    moto's periods begin at the first point, it walks through all periods from the first point to the last, and it has
+    no percentiles.
     """
     response: Any = vars(responses)["CloudWatchResponse"]
     result: Any = vars(responses)["ActionResult"]
@@ -99,17 +102,19 @@ def _wanted(parameter: Callable[..., Any]) -> Wanted:
 
 
 def _error(code: str) -> Any:
-    """moto's class of this name."""
+    """Returns moto's class of this name."""
     return getattr(import_module("moto.cloudwatch.exceptions"), code)
 
 
 def _counted(datum: Parameters) -> list[Parameters]:
-    """Values with counts as statistics: moto would keep each as often as its count says, a billion times perhaps."""
+    """Returns values with counts as statistics. moto would keep each value as often as its count says, perhaps a
+    billion times.
+    """
     values, counts = datum.get("Values"), datum.get("Counts")
     if not values or not counts:
         return [datum]
     if "Value" in datum or len(counts) != len(values) or any(math.isnan(float(value)) for value in values):
-        # moto refuses it.
+        # moto refuses this.
         return [datum]
     rest = {name: value for name, value in datum.items() if name not in ("Values", "Counts")}
     if all(float(count) == 1 for count in counts):
@@ -126,7 +131,7 @@ def _forget_oldest(cloudwatch: Any) -> None:
     if len(stored) < getattr(cloudwatch, _NEXT, min(MOST_POINTS, MOST_PUT) * (1 + _SHARE)):
         return
     with _walking:
-        # Others may append meanwhile.
+        # Other threads may append meanwhile.
         seen = len(stored)
         left = {True: MOST_POINTS, False: MOST_PUT}
         kept = []
@@ -140,7 +145,9 @@ def _forget_oldest(cloudwatch: Any) -> None:
 
 
 def _datum(job_name: str, metric: str, host: str, time_ms: int, values: list[float]) -> Parameters:
-    """AWS: instance metrics have Host, what a metric definition finds has TrainingJobName."""
+    """Returns a datum. As on AWS, instance metrics have the dimension Host, and metrics of a metric definition have
+    TrainingJobName.
+    """
     name, value = ("Host", f"{job_name}/{host}") if host else ("TrainingJobName", job_name)
     return {
         "MetricName": metric,
@@ -155,7 +162,7 @@ class MotoMetrics:
     """A MetricSink: puts points into CloudWatch, which shows the newest."""
 
     def __init__(self, backends: Callable[[str], Any]) -> None:
-        """`backends` gives moto's of a service, by account and region."""
+        """`backends` returns moto's backends of a service, by account and region."""
         self._backends = backends
 
     def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:

@@ -1,4 +1,4 @@
-"""moto in this process: loaded once, by the first call that needs it (0.5 s). Its backends come from here."""
+"""moto in this process. The first call that needs it loads it, once (0.5 s). Its backends come from here."""
 
 import sys
 import threading
@@ -11,7 +11,7 @@ from sagelet_api.services.moto.dispatch import bind
 
 
 class MotoProcess:
-    """`seeding` is held while an account's backend gets what it begins with."""
+    """`seeding` is held while an account's backend gets its first content."""
 
     def __init__(self) -> None:
         self.seeding = threading.Lock()
@@ -19,15 +19,15 @@ class MotoProcess:
 
     @property
     def is_loaded(self) -> bool:
-        """False until a call has needed moto: nobody has set anything in it yet."""
+        """False until a call has needed moto. Until then nothing is set in it."""
         return self._app is not None
 
     def warm_up(self) -> None:
-        """Loads moto in the background, so that the first call that it answers does not wait for it."""
+        """Loads moto in the background, so that its first call does not wait."""
         threading.Thread(target=self.app, name="sagelet-moto-warm-up", daemon=True).start()
 
     def forget(self) -> None:
-        """Empties every service of moto's: its state is this process's, and a server in it may not be the first."""
+        """Empties every service of moto. Its state belongs to the process, and a server may not be the first in it."""
         if not self.is_loaded and "moto.core.base_backend" not in sys.modules:
             return
         with LOADING, self.seeding:
@@ -35,27 +35,27 @@ class MotoProcess:
             import_module("moto.core.model_instances").reset_model_data()
 
     def app(self) -> Any:
-        """moto's WSGI application."""
+        """Returns moto's WSGI application."""
         with LOADING:
             if self._app is None:
                 self._app = _load()
             return self._app
 
     def backend(self, service: str) -> Any:
-        """A service's backends, by account and region."""
+        """Returns a service's backends, by account and region."""
         self.app()
-        # Two threads that import two of moto's packages at once meet in a third and deadlock.
+        # Two threads that import two packages of moto at once may meet in a third and deadlock.
         with LOADING:
             return import_module("moto.backends").get_backend(service)
 
     def partition(self, region: str) -> str:
-        """`aws`, `aws-cn`, ..."""
+        """Returns the partition of a region: `aws`, `aws-cn`, ..."""
         self.app()
         return str(import_module("moto.utilities.utils").get_partition(region))
 
 
 def _load() -> Any:
-    # Read once, when moto's WSGI module loads. CORS is for the request guard alone, which has none.
+    # moto's WSGI module reads these once, when it loads. The request guard decides about CORS, and allows none.
     settings: Any = import_module("moto.settings")
     settings.DISABLE_GLOBAL_CORS = True
     confine()

@@ -1,6 +1,6 @@
 """Passes requests to moto: every AWS service that sagelet does not serve itself.
 
-What moto lacks or fails at becomes an error of the caller's protocol.
+If moto lacks an operation or fails, the caller gets an error in its protocol.
 """
 
 import logging
@@ -54,7 +54,7 @@ class MotoRequests:
         self._services: set[str] = set()
 
     def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Answers a signed request; what moto lacks or fails at becomes an error of the caller's protocol."""
+        """Answers a signed request. If moto lacks the operation or fails, the caller gets an error in its protocol."""
         call: Call = environ.get(CALL) or parse_call(environ)
         try:
             if call.path.startswith(_REFUSED_PATHS) or call.protocol is Protocol.CBOR:
@@ -66,18 +66,18 @@ class MotoRequests:
             return send(call, error_reply(call, error), start_response)
 
     def route(self, models: Sequence[str], environ: Environ) -> tuple[str, str] | None:
-        """Service and operation that method and path name, of those of botocore's services that speak REST."""
+        """Returns the service and operation that method and path name, of botocore's services that use REST."""
         self._moto.app()
         return route(models, environ)
 
     def _has_service(self, call: Call, environ: Environ) -> bool:
-        """Whether moto knows the service; it breaks over one that it does not."""
+        """True if moto has the service. moto fails on one that it does not have."""
         if call.service in self._services:
             return True
         app = self._moto.app()
         try:
             host = app.infer_service_region_host(environ, call.path)
-        except (KeyError, IndexError):  # DynamoDB without a target, say.
+        except (KeyError, IndexError):  # For example, DynamoDB without a target.
             return False
         if host is not None and app.get_backend_for_host(host) is None:
             return False
@@ -85,7 +85,7 @@ class MotoRequests:
         return True
 
     def _ask(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """Runs moto, and passes on its answer unless that is an error without words, or with a web page's."""
+        """Runs moto, and passes its answer on unless that is an error without words, or a web page."""
         answer: list[Any] = []
 
         def start(*response: Any) -> None:
@@ -108,7 +108,7 @@ class MotoRequests:
                 with dispatching(call):
                     return [*app(environ, start)]
             except AwsError:
-                # The body is not the one that was signed, or did not arrive whole.
+                # The body is not the signed one, or did not arrive whole.
                 raise
             except Confined as refused:
                 raise _refused(call, str(refused)) from refused
@@ -116,7 +116,7 @@ class MotoRequests:
                 raise _not_implemented(call) from error
             except Exception as error:
                 if (call.service, call.operation) in _TAGS:
-                    # It breaks over an ARN of a kind that it does not have.
+                    # moto fails on an ARN of a kind that it does not have.
                     raise ValidationException("There is no such resource, or none that has tags here.") from error
                 if not _lost_race(call, error) or attempt == _RETRIES - 1:
                     _log.exception("moto failed at %s %s, request %s", call.service, call.operation, call.request_id)
@@ -125,23 +125,26 @@ class MotoRequests:
 
 
 def _for_moto(call: Call, environ: Environ) -> Environ:
-    """The request as moto wants it: account in a header of its own, raw path, the service in Authorization."""
+    """Returns the request in moto's form: the account in a header of its own, the raw path, the service in
+    Authorization.
+    """
     environ = {**environ, "RAW_URI": environ.get("REQUEST_URI", environ.get("PATH_INFO", ""))}
     environ.pop("HTTP_X_MOTO_ACCOUNT_ID", None)
     credential = call.credential
     if credential and (credential.names_account or call.job or call.session):
         environ["HTTP_X_MOTO_ACCOUNT_ID"] = call.account
     if credential and (credential.service != "s3" or "HTTP_AUTHORIZATION" in environ):
-        # As we have read it: moto reads the header in a way of its own, and takes every presigned URL for S3's, though
-        # GetCallerIdentity is presigned too (that is how Kubernetes logs in).
+        # The header as sagelet has read it. moto reads it in its own way, and takes every presigned URL for one of S3,
+        # though GetCallerIdentity is presigned, too (Kubernetes logs in that way).
         scope = f"{credential.access_key}/20000101/{credential.region}/{credential.service}/aws4_request"
         environ["HTTP_AUTHORIZATION"] = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
     if call.service == "s3":
         environ = canonical(environ, call.operation, environ[s3_request.PARSED])
     if call.routed and not environ.get("CONTENT_TYPE", "").startswith(("application/json", "application/xml")):
-        # By some types moto takes the request for one of another protocol, and finds no operation.
+        # With some content types moto takes the request for one of another protocol, and finds no operation.
         environ.pop("CONTENT_TYPE", None)
-    # moto takes a body of unknown length for empty, and one of any length into memory, however long it unpacks to.
+    # moto takes a body of unknown length for an empty one. It reads a body of any length into memory, whatever its
+    # unpacked size.
     body = read_body(environ, MAX_BODY)
     rewind(environ, body if call.service == "s3" else unpack(environ, body, MAX_BODY))
     environ.pop("HTTP_TRANSFER_ENCODING", None)
@@ -149,7 +152,9 @@ def _for_moto(call: Call, environ: Environ) -> Environ:
 
 
 def _lost_race(call: Call, error: Exception) -> bool:
-    """moto iterates over live dictionaries; a read that met a write may simply be repeated."""
+    """True if the error comes from a race. moto iterates over live dictionaries, so a read that met a write is simply
+    repeated.
+    """
     return call.method in ("GET", "HEAD") and isinstance(error, RuntimeError) and "during iteration" in str(error)
 
 

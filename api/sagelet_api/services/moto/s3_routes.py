@@ -1,7 +1,7 @@
-"""Rewrites a request about a bucket's configuration so that moto can take it for that operation only.
+"""Rewrites a request about a bucket's configuration so that moto runs that operation and no other.
 
-moto goes by the first subresource that it knows in the query, takes a bucket's name from Host or path by its own rules,
-and where it knows no subresource it lists, makes or deletes the bucket.
+moto uses the first subresource that it knows in the query, and takes a bucket's name from Host or path by its own
+rules. If it knows none of the subresources, it lists, makes or deletes the bucket.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from sagelet_api.protocol.calls import Environ
 from sagelet_api.protocol.s3.errors import not_implemented
 from sagelet_api.protocol.s3.request import S3Request, routes, service_model
 
-#: What moto 5.2 asks a query for, by method; found in its `_bucket_response_*`.
+#: The query parameters that moto 5.2 looks for, by method. Found in its `_bucket_response_*`.
 _BOTH = {
     *("accelerate", "cors", "inventory", "lifecycle", "logging", "notification", "object-lock"),
     *("ownershipControls", "policy", "publicAccessBlock", "replication", "tagging", "website"),
@@ -28,7 +28,9 @@ _KNOWN: Mapping[str, frozenset[str]] = {
 
 
 def canonical(environ: Environ, operation: str, asked: S3Request) -> Environ:
-    """In path style, and with the parameters of the operation alone. Raises S3Error for one that moto does not have."""
+    """Returns the request in path style, with the parameters of the operation only. Raises S3Error for one that moto
+    does not have.
+    """
     method = environ["REQUEST_METHOD"]
     subresources = {name for name, _ in _query(operation)} & _KNOWN.get(method, frozenset())
     if len(subresources) != 1:

@@ -1,8 +1,8 @@
 """Access control lists of buckets and objects: disabled, as in every bucket that AWS makes since April 2023.
 
-So there is one list, by which the owner may do everything and nobody else anything. It can be read; of what is written
-the same list passes, and any other is refused (user guide, S3 Object Ownership). s3cmd sets an object's list, which it
-has read here, on each copy.
+So there is one list: the owner may do everything, and nobody else anything. It can be read. Writing the same list
+succeeds, and any other is refused (user guide, S3 Object Ownership). s3cmd reads an object's list here and sets it on
+each copy.
 """
 
 import re
@@ -16,7 +16,7 @@ _CANNED = frozenset(
     {"private", "public-read", "public-read-write", "aws-exec-read", "authenticated-read", "bucket-owner-read"}
     | {"bucket-owner-full-control", "log-delivery-write"}
 )
-#: These give nobody else anything.
+#: These give nobody else any right.
 _WITHOUT_EFFECT = frozenset({"private", "bucket-owner-full-control", "bucket-owner-read"})
 _GRANTEE = re.compile(r'\s*(id|uri|emailaddress)\s*=\s*("[^"]*"|[^",=]+)\s*', re.IGNORECASE)
 _KINDS = {"CanonicalUser": "ID", "Group": "URI", "AmazonCustomerByEmail": "EmailAddress"}
@@ -48,9 +48,10 @@ def put_object_acl(context: Context, parameters: Parameters) -> Result:
 
 
 def check_acl(parameters: Request) -> None:
-    """Of a request that makes a bucket or an object. Raises S3Error for a list that is none, or gives others anything.
+    """Checks a request that makes a bucket or an object. Raises S3Error for a malformed list, or one that gives others
+    any right.
 
-    Headers alone: the body is the object's.
+    It looks at headers only, because the body is the object's.
     """
     canned, granted = parameters.get("ACL"), [name for name in parameters if name.startswith("Grant")]
     if canned is not None and canned not in _CANNED:
@@ -78,7 +79,7 @@ def _check_new(context: Context, parameters: Request) -> None:
 
 
 def _check_policy(context: Context, policy: Request) -> None:
-    """A document of AWS's form, with the one list in it."""
+    """Checks a document of AWS's form: it must hold the one list."""
     if "Owner" not in policy or "Grants" not in policy:
         raise _malformed()
     grants = [_grant(entry) for entry in policy["Grants"]]
@@ -98,7 +99,7 @@ def _grant(entry: Request) -> tuple[str, str]:
 
 
 def _check_grantees(text: str) -> None:
-    """`id="...", uri="..."`."""
+    """Checks `id="...", uri="..."`."""
     if not all(_GRANTEE.fullmatch(one) for one in text.split(",")):
         raise invalid_argument("x-amz-grant", text, "Argument format not recognized")
 

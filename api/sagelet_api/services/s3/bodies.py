@@ -12,23 +12,23 @@ from sagelet_api.protocol.s3.request import S3Request
 from sagelet_engine.s3.checksums import ALGORITHMS, DEFAULT
 from sagelet_engine.s3.staged import StagedFile
 
-#: 5 GiB: what one PUT, or one part, may hold.
+#: 5 GiB: the most bytes of one PUT, or of one part.
 MAX_PUT = 5 * 1024**3
-#: More than any size has that can be.
+#: More digits than the size of any object has.
 _MOST_DIGITS = 18
 _HASH = re.compile("[0-9a-f]{64}")
 _NAMES = {f"x-amz-checksum-{name.lower()}": name for name in ALGORITHMS}
 
 
 class Body:
-    """The body of one request. `default`: the checksum to compute when the request names none."""
+    """The body of one request. `default`: the checksum to compute if the request names none."""
 
     def __init__(self, request: S3Request, default: str | None = DEFAULT) -> None:
         headers = request.headers
         self._headers = headers
         self._chunked = _is_aws_chunked(request)
         self._source: Any = request.environ["wsgi.input"]
-        #: Bytes, or None if the client does not know.
+        #: The length in bytes. None if the client does not know it.
         self.size = _size(request, aws_chunked=self._chunked is not None)
         self._given = {name: headers[wire] for wire, name in _NAMES.items() if wire in headers}
         self._md5 = _md5(headers.get("content-md5"))
@@ -43,18 +43,18 @@ class Body:
 
     @property
     def algorithms(self) -> list[str]:
-        """What to compute while the bytes come."""
+        """Returns the algorithms to compute while the bytes come."""
         wanted = [self.algorithm] if self.algorithm else []
         return [*wanted, "SHA256"] if self._check_sha256 and "SHA256" not in wanted else wanted
 
     def receive(self, staged: StagedFile) -> dict[str, str]:
-        """Writes all of it and returns the checksum to keep. Raises S3Error, IncompleteBody."""
+        """Writes all of the body and returns the checksum to keep. Raises S3Error, IncompleteBody."""
         read_into, left = self._reader(), MAX_PUT if self.size is None else self.size
         while left and (count := staged.take(read_into, left)):
             left -= count
-        # Never beyond the announced length where that is HTTP's: there the next request begins, or nothing ever comes.
+        # Never reads beyond a length that HTTP announced. There the next request begins, or nothing ever comes.
         if (self.size is None or self._chunked is not None) and not left and read_into(memoryview(bytearray(1))):
-            raise IncompleteBody("The request body is longer than it was said to be")
+            raise IncompleteBody("The request body is longer than its announced length")
         if self.size is not None and left:
             raise IncompleteBody("You did not provide the number of bytes specified by the Content-Length HTTP header")
         return self._verified(staged)

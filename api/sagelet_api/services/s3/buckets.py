@@ -1,6 +1,6 @@
 """Operations on buckets themselves. Their configuration is moto's.
 
-moto stores the tags, too, but its reading of the document would lose an empty value, so they are read here.
+moto stores the tags, too. They are read here, because moto's parser would lose an empty value.
 """
 
 import ipaddress
@@ -15,12 +15,12 @@ from sagelet_api.services.s3.context import Context, owner
 from sagelet_api.services.s3.description import checked_tags
 from sagelet_engine.s3.errors import BucketExists, BucketNotEmpty
 
-#: On AWS: docs.aws.amazon.com/AmazonS3/latest/userguide/CostAllocTagging.html.
+#: The limit of AWS: docs.aws.amazon.com/AmazonS3/latest/userguide/CostAllocTagging.html.
 MOST = 50
 
 
 def checked(tags: list[dict[str, str]]) -> dict[str, str]:
-    """Raises S3Error InvalidTag, BadRequest."""
+    """Returns the tags. Raises S3Error InvalidTag, BadRequest."""
     return checked_tags([(tag.get("Key", ""), tag.get("Value", "")) for tag in tags], most=MOST, of="Bucket")
 
 
@@ -43,7 +43,7 @@ def delete_bucket_tagging(context: Context, parameters: Parameters) -> Result:
     return Result(status=204)
 
 
-#: The region whose buckets have no location constraint, and where creating a bucket again is no error.
+#: The region whose buckets have no location constraint. There, creating a bucket again is not an error.
 FIRST_REGION = "us-east-1"
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 _RESERVED = ("xn--", "sthree-"), ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
@@ -99,13 +99,13 @@ def head_bucket(context: Context, parameters: Parameters) -> Result:
 
 
 def get_bucket_location(context: Context, parameters: Parameters) -> Result:
-    """Its document is the constraint itself, so the service writes it."""
+    """Answers with the constraint itself as the document, which the service writes."""
     bucket = context.bucket(parameters)
     return Result({"LocationConstraint": "" if bucket.region == FIRST_REGION else bucket.region})
 
 
 def get_bucket_versioning(context: Context, parameters: Parameters) -> Result:
-    """Never enabled: no Status."""
+    """Answers without a Status, because versioning is never enabled."""
     context.bucket(parameters)
     return Result()
 
@@ -126,7 +126,7 @@ def _check_acl(parameters: Parameters) -> None:
 
 
 def _check_name(name: str) -> None:
-    """AWS's rules for names of general purpose buckets."""
+    """Checks AWS's rules for names of general purpose buckets."""
     prefixes, suffixes = _RESERVED
     fine = _NAME.fullmatch(name) and ".." not in name and not _is_address(name)
     if not fine or name.startswith(prefixes) or name.endswith(suffixes):
@@ -142,7 +142,7 @@ def _is_address(name: str) -> bool:
 
 
 def _region(endpoint: str, constraint: str | None) -> str:
-    """Where the bucket comes to be: any region for clients of us-east-1, theirs alone for others."""
+    """Returns the region of a new bucket: any region for clients of us-east-1, their own region for others."""
     if constraint == FIRST_REGION:
         raise S3Error(
             "InvalidLocationConstraint", 400, "The specified location-constraint is not valid",
@@ -159,7 +159,7 @@ def _region(endpoint: str, constraint: str | None) -> str:
 
 
 def _refuse_existing(context: Context, error: BucketExists, region: str) -> None:
-    """Passes over a bucket of one's own in us-east-1, as AWS does."""
+    """Raises the error for an existing bucket. Ignores a bucket of the caller's own in us-east-1, as AWS does."""
     if error.account != context.account:
         message = (
             "The requested bucket name is not available. The bucket namespace is shared by all users of the system. "

@@ -13,22 +13,22 @@ from sagelet_api.protocol.s3.errors import (
 from sagelet_engine.s3.records import StoredObject
 from sagelet_engine.s3.store import Check
 
-#: Conditions of a deletion that directory buckets heed, and general purpose buckets refuse (API reference).
+#: Conditions of a deletion that directory buckets obey, and general purpose buckets refuse (API reference).
 _OF_DIRECTORY_BUCKETS = {
     "IfMatchLastModifiedTime": "x-amz-if-match-last-modified-time",
     "IfMatchSize": "x-amz-if-match-size",
 }
-#: The same in the XML of DeleteObjects.
+#: The same conditions in the XML of DeleteObjects.
 _OF_ENTRIES = {
     "ETag": "IfMatch", "LastModifiedTime": "IfMatchLastModifiedTime", "Size": "IfMatchSize", "VersionId": "VersionId",
 }  # fmt: skip
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
-#: As many as say where any byte is.
+#: As many digits as the position of any byte can have.
 _MOST_DIGITS = 18
 
 
 def unchanged(stored: StoredObject, parameters: Request) -> bool:
-    """Whether the reader has the object as it is. Raises PreconditionFailed. Times of S3 are whole seconds."""
+    """True if the reader has the object as it is. Raises PreconditionFailed. S3's times are whole seconds."""
     modified_ms = stored.modified_ms // 1000 * 1000
     match, since = parameters.get("IfMatch"), parameters.get("IfUnmodifiedSince")
     if match is not None:
@@ -43,14 +43,16 @@ def unchanged(stored: StoredObject, parameters: Request) -> bool:
 
 
 def check_copy_source(stored: StoredObject, parameters: Request) -> None:
-    """As `unchanged`, by the headers x-amz-copy-source-if-*; what is not modified fails, too."""
+    """Checks the headers x-amz-copy-source-if-*, like `unchanged`. A source that is not modified is an error, too."""
     names = ("IfMatch", "IfNoneMatch", "IfModifiedSince", "IfUnmodifiedSince")
     if unchanged(stored, {name: parameters.get(f"CopySource{name}") for name in names}):
         raise precondition_failed("x-amz-copy-source-If-None-Match")
 
 
 def check_write(key: str, parameters: Request) -> Check:
-    """The Check for If-Match and If-None-Match of a write. Raises S3Error for conditions that S3 has not, either."""
+    """Returns the Check for If-Match and If-None-Match of a write. Raises S3Error for conditions that S3 does not have
+    either.
+    """
     match, differs = parameters.get("IfMatch"), parameters.get("IfNoneMatch")
     if differs is not None and differs != "*":
         raise header_not_implemented("If-None-Match")
@@ -67,7 +69,7 @@ def check_write(key: str, parameters: Request) -> Check:
 
 
 def check_deletion(key: str, parameters: Request) -> Check:
-    """The Check of DeleteObject. Raises S3Error for conditions and versions that only other buckets know."""
+    """Returns the Check of DeleteObject. Raises S3Error for conditions and versions that only other buckets have."""
     for name, header in _OF_DIRECTORY_BUCKETS.items():
         if name in parameters:
             raise header_not_implemented(header)
@@ -76,27 +78,28 @@ def check_deletion(key: str, parameters: Request) -> Check:
 
 
 def check_deletion_of_many(entry: Request) -> Check:
-    """As `check_deletion`, of one object among those of DeleteObjects."""
+    """Returns the Check of one object of DeleteObjects, like `check_deletion`."""
     named = {wanted: entry[name] for name, wanted in _OF_ENTRIES.items() if name in entry}
     return check_deletion(entry["Key"], named)
 
 
 def refuse_version(version: str | None) -> None:
-    """An object is its only version, `null`. Raises S3Error for any other."""
+    """Raises S3Error for any version but `null`, the only version of an object."""
     if version not in (None, "", "null"):
         raise invalid_argument("versionId", version, "Invalid version id specified")
 
 
 def matches(condition: str, etag: str) -> bool:
-    """Whether a list of entity tags (or `*`) has this one."""
+    """True if a list of entity tags (or `*`) has this one."""
     tags = [tag.strip().removeprefix("W/").strip('"') for tag in condition.split(",")]
     return "*" in tags or etag in tags
 
 
 def parse_range(text: str | None, size: int) -> tuple[int, int] | None:
-    """First byte and length, or None for the whole object, as for ranges that cannot be read, or several.
+    """Returns first byte and length, or None for the whole object, which is also the answer to unreadable or several
+    ranges.
 
-    Raises S3Error InvalidRange when there is no such byte.
+    Raises S3Error InvalidRange if there is no such byte.
     """
     match = _RANGE.fullmatch(text.strip()) if text else None
     if match is None or match[1] == match[2] == "":
@@ -117,5 +120,5 @@ def parse_range(text: str | None, size: int) -> tuple[int, int] | None:
 
 
 def number(digits: str) -> int:
-    """One with more digits than any object has bytes is beyond all of them."""
+    """Returns the number. One with more digits than the size of any object is larger than all of them."""
     return int(digits.lstrip("0")[:_MOST_DIGITS] or "0")

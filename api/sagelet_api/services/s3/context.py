@@ -16,20 +16,20 @@ from sagelet_engine.s3.store import S3Store
 
 
 class Rest(Protocol):
-    """Who serves the rest of S3: configuration of buckets (moto). It forgets; the store does not."""
+    """Serves the rest of S3: configuration of buckets (moto). It forgets; the object store does not."""
 
     def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]: ...
 
     def make_bucket(self, account: str, region: str, name: str) -> None:
-        """Makes a bucket if it is not there."""
+        """Makes a bucket if it does not exist."""
         ...
 
     def drop_bucket(self, account: str, region: str, name: str) -> None:
-        """Forgets a bucket and its configuration, if it is there."""
+        """Forgets a bucket and its configuration, if it exists."""
         ...
 
     def encryption(self, bucket: Bucket) -> Mapping[str, Any] | None:
-        """The rule of PutBucketEncryption, as the model has it, or None if nobody has set one."""
+        """Returns the rule of PutBucketEncryption in the model's form, or None if nobody has set one."""
         ...
 
     def set_encryption(self, bucket: Bucket, rule: Request | None) -> None: ...
@@ -39,11 +39,11 @@ class Rest(Protocol):
     def set_tags(self, bucket: Bucket, tags: Mapping[str, str]) -> None: ...
 
     def kms_key(self, bucket: Bucket, name: str | None) -> str:
-        """The ARN of a key that is named by its id, alias or ARN, or None for S3's own."""
+        """Returns the ARN of a key that is named by its id, alias or ARN. None stands for S3's own key."""
         ...
 
     def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
-        """Tells whoever the bucket's notification configuration names: `Put`, `Copy`, `Delete`, ..."""
+        """Sends an event (`Put`, `Copy`, `Delete`, ...) to the targets in the bucket's notification configuration."""
         ...
 
 
@@ -59,7 +59,9 @@ class Context:
         return self.request.call.account
 
     def bucket(self, parameters: Request, name: str | None = None) -> Bucket:
-        """The bucket that the request names, or another. Raises NoSuchBucket, AccessDenied for one of others."""
+        """Returns the bucket that the request names, or the bucket `name`. Raises NoSuchBucket, and AccessDenied for a
+        bucket of another account.
+        """
         bucket = self.store.catalog.bucket(name or self.request.bucket)
         expected = parameters.get("ExpectedBucketOwner" if name is None else "ExpectedSourceBucketOwner")
         if bucket.account != self.account or expected not in (None, bucket.account):
@@ -74,7 +76,7 @@ Handler = Callable[[Context, Parameters], Result]
 
 
 def owner(account: str) -> dict[str, str]:
-    """A canonical user, as S3 writes owners: 64 hexadecimal digits."""
+    """Returns a canonical user, as S3 writes owners: 64 hexadecimal digits."""
     return {"ID": hashlib.sha256(account.encode()).hexdigest(), "DisplayName": account}
 
 

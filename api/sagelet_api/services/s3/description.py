@@ -26,13 +26,15 @@ _TAG = re.compile(r"[\w\s+\-=.:/@]*")
 
 
 def attributes(parameters: Request, headers: Mapping[str, str]) -> Parameters:
-    """Raises S3Error for what this store does not do, and for too much metadata."""
+    """Returns the metadata to keep. Raises S3Error for features that this store does not have, and for too much
+    metadata.
+    """
     check_acl(parameters)
     if any(name.startswith("ObjectLock") for name in parameters):
         raise invalid_request("Bucket is missing Object Lock Configuration")
     kept = {name: parameters[name] for name in KEPT if parameters.get(name) is not None}
     if "expires" in headers:
-        # As it was said, be it a date or not.
+        # As the client wrote it, even if it is not a date.
         kept["Expires"] = headers["expires"]
     if "ContentEncoding" in kept:
         encodings = [part.strip() for part in kept["ContentEncoding"].split(",") if part.strip() != "aws-chunked"]
@@ -45,13 +47,13 @@ def attributes(parameters: Request, headers: Mapping[str, str]) -> Parameters:
 
 
 def tags_of_header(text: str | None) -> dict[str, str]:
-    """`x-amz-tagging: a=1&b=2`. Raises S3Error."""
+    """Parses `x-amz-tagging: a=1&b=2`. Raises S3Error."""
     pairs = parse_qsl(text or "", keep_blank_values=True)
     return checked_tags(pairs)
 
 
 def checked_tags(pairs: list[tuple[str, str]], *, most: int = MAX_TAGS, of: str = "Object") -> dict[str, str]:
-    """Raises S3Error InvalidTag, BadRequest."""
+    """Returns the tags. Raises S3Error InvalidTag, BadRequest."""
     if len(pairs) > most:
         raise S3Error("BadRequest", 400, f"{of} tags cannot be greater than {most}")
     tags = dict(pairs)
@@ -66,7 +68,7 @@ def checked_tags(pairs: list[tuple[str, str]], *, most: int = MAX_TAGS, of: str 
 
 
 def described(stored: StoredObject, parameters: Request) -> Output:
-    """The headers of GetObject and HeadObject, all but those about the range."""
+    """Returns the headers of GetObject and HeadObject, except those about the range."""
     members: Output = {
         **_sayable(stored.attributes),
         **encryption(stored.attributes),
@@ -83,7 +85,7 @@ def described(stored: StoredObject, parameters: Request) -> Output:
 
 
 def checksums(stored: StoredObject) -> dict[str, str]:
-    """Members ChecksumCRC32, ... and ChecksumType."""
+    """Returns the members ChecksumCRC32, ... and ChecksumType."""
     if not stored.checksums:
         return {}
     return {f"Checksum{name}": value for name, value in stored.checksums.items()} | {
@@ -92,15 +94,15 @@ def checksums(stored: StoredObject) -> dict[str, str]:
 
 
 def encryption(kept: Request) -> Output:
-    """Of attributes; those that an earlier version kept may have none, and were SSE-S3's."""
+    """Returns the encryption in the attributes. Attributes of earlier versions may have none, and were SSE-S3's."""
     said = _sayable(kept)
     return {name: said[name] for name in MEMBERS if name in said} or SSE_S3
 
 
 def _sayable(kept: Request) -> Output:
-    """What of the attributes can be headers: earlier versions kept whatever a presigned URL brought.
+    """Returns the attributes that can be headers. Earlier versions kept whatever a presigned URL brought.
 
-    Metadata that cannot is counted, as S3 counts SOAP's.
+    Metadata that cannot be a header is counted, as S3 counts SOAP's.
     """
     said = {name: value for name, value in kept.items() if not isinstance(value, str) or is_value(value)}
     metadata = kept.get("Metadata") or {}

@@ -1,7 +1,7 @@
-"""Server-side encryption: it is reported and not done, since the disk is the user's own.
+"""Server-side encryption. It is reported but not done, since the disk is the user's own.
 
-A bucket has a default: SSE-S3, as on AWS since January 2023, or what PutBucketEncryption set. An object has what its
-own request said, and otherwise its bucket's default of that moment.
+A bucket has a default: SSE-S3, as on AWS since January 2023, or what PutBucketEncryption has set. An object has the
+encryption that its request names, otherwise its bucket's default at that moment.
 """
 
 from sagelet_api.protocol.members import Output, Parameters, Request
@@ -10,7 +10,7 @@ from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, malformed_
 from sagelet_api.services.s3.context import Context, Rest
 from sagelet_engine.s3.records import Bucket
 
-#: Members of PutObject, CopyObject and CreateMultipartUpload, and of what is answered about their objects.
+#: Members of PutObject, CopyObject and CreateMultipartUpload, and of answers about their objects.
 MEMBERS = (
     "ServerSideEncryption", "SSEKMSKeyId", "SSEKMSEncryptionContext", "BucketKeyEnabled", "SSECustomerAlgorithm",
     "SSECustomerKeyMD5",
@@ -46,13 +46,13 @@ def put_bucket_encryption(context: Context, parameters: Parameters) -> Result:
 
 
 def delete_bucket_encryption(context: Context, parameters: Parameters) -> Result:
-    """Back to SSE-S3."""
+    """Resets the bucket's default to SSE-S3."""
     context.rest.set_encryption(context.bucket(parameters), None)
     return Result()
 
 
 def asked(context: Context, bucket: Bucket, parameters: Request) -> Output:
-    """The encryption of an object that a request makes. Raises S3Error for one that S3 does not have."""
+    """Returns the encryption of an object that a request makes. Raises S3Error for one that S3 does not have."""
     named = {name: parameters[name] for name in MEMBERS if parameters.get(name) is not None}
     algorithm = named.get("ServerSideEncryption")
     if algorithm is not None and algorithm not in _ALGORITHMS:
@@ -69,7 +69,7 @@ def asked(context: Context, bucket: Bucket, parameters: Request) -> Output:
 
 
 def by_default(rest: Rest, bucket: Bucket) -> Output:
-    """The encryption of objects of which nobody says any."""
+    """Returns the encryption of objects whose requests name none."""
     rule = rest.encryption(bucket)
     found = rule["ApplyServerSideEncryptionByDefault"] if rule else {}
     algorithm = found.get("SSEAlgorithm", "AES256")

@@ -26,7 +26,7 @@ def list_objects(context: Context, parameters: Parameters) -> Result:
         **_common(context, parameters, found, encode),
         "Marker": encode(marker),
         "MaxKeys": limit,
-        # Without a delimiter the client goes on from the last key.
+        # Without a delimiter the client continues from the last key.
         "NextMarker": encode(found.last) if found.truncated and delimiter else None,
         "Contents": [_entry(stored, encode) | {"Owner": owner(context.account)} for stored in found.objects],
     }
@@ -51,7 +51,7 @@ def list_objects_v2(context: Context, parameters: Parameters) -> Result:
 
 
 def list_object_versions(context: Context, parameters: Parameters) -> Result:
-    """Each object is its only version, `null`."""
+    """Lists each object as its only version, `null`."""
     marker = parameters.get("KeyMarker", "")
     found, limit = _page(context, parameters, marker)
     encode = encoder(parameters)
@@ -99,7 +99,7 @@ def _entry(stored: StoredObject, encode: Encode) -> Output:
 
 
 def encoder(parameters: Parameters) -> Encode:
-    """EncodingType url: for keys that XML cannot hold."""
+    """Returns the encoder of keys: EncodingType url is for keys that XML cannot hold."""
     kind = parameters.get("EncodingType")
     if kind not in (None, "url"):
         raise invalid_argument("encoding-type", kind, "Invalid Encoding Method specified in Request")

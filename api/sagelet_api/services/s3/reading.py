@@ -10,7 +10,7 @@ from sagelet_api.services.s3.description import checked_tags, checksums, describ
 from sagelet_engine.s3.records import ObjectPart, StoredObject
 
 MAX_PARTS_LISTED = 1000
-#: What a cache may go by, and must hear again with a 304 (RFC 9110, 15.4.5).
+#: Headers that a cache uses, and that a 304 must repeat (RFC 9110, 15.4.5).
 _OF_UNCHANGED = ("ETag", "LastModified", "CacheControl", "Expires")
 
 
@@ -93,7 +93,7 @@ def _part_checksums(part: ObjectPart) -> dict[str, str]:
 
 
 def _answer(stored: StoredObject, parameters: Parameters) -> tuple[Output, int, tuple[int, int]]:
-    """Members, status, and which bytes: first and length."""
+    """Returns members, status, and the range of bytes: first and length."""
     members = described(stored, parameters)
     if conditions.unchanged(stored, parameters):
         raise NotModified({name: members[name] for name in _OF_UNCHANGED})
@@ -112,7 +112,7 @@ def _answer(stored: StoredObject, parameters: Parameters) -> tuple[Output, int, 
 
 
 def _part(stored: StoredObject, number: int) -> tuple[int, int]:
-    """The bytes that came as a part; an object that came whole has one part."""
+    """Returns the bytes that came as a part. An object that came whole has one part."""
     offset = 0
     for place, part in enumerate(stored.parts or (ObjectPart(1, stored.size),), 1):
         if place == number:

@@ -1,6 +1,6 @@
 """The object store of a server and its two interfaces: the port that jobs use, and S3 as a WSGI app.
 
-The app finds the operation and its handler. What is not about objects goes to moto.
+The app finds the operation and its handler. Requests that are not about objects go to moto.
 """
 
 import logging
@@ -37,7 +37,7 @@ class S3:
         self.wsgi = S3Service(store, Uploads(store), rest).wsgi
 
     def recover(self) -> None:
-        """See S3Store.recover."""
+        """Completes and cleans up after a crash; see S3Store.recover."""
         self.store.recover()
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class S3:
 
 
 def open_s3(settings: Settings, clock: Clock, rest: Rest) -> S3:
-    """The store in the data directory. Raises SettingsError for a directory that cannot be made or written."""
+    """Returns the store of the data directory. Raises SettingsError for a directory that cannot be made or written."""
     try:
         return S3(S3Store(settings.data / "s3", clock), rest)
     except OSError as error:
@@ -102,7 +102,7 @@ HANDLERS: dict[str, Handler] = {
 
 
 class S3Service:
-    """Answers signed S3 requests. `rest`: who keeps buckets' configuration."""
+    """Answers signed S3 requests. `rest` keeps the configuration of buckets."""
 
     def __init__(self, store: S3Store, uploads: Uploads, rest: Rest) -> None:
         self._store = store
@@ -134,9 +134,9 @@ class S3Service:
     def _forward(
         self, context: Context, operation: str, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """To moto, which gets the bucket first: it may have forgotten it, or never known it.
+        """Passes a request to moto. moto gets the bucket first, because it may have forgotten it, or never known it.
 
-        And the document as the model has it: moto fails over whatever else XML can be.
+        It gets the document in the model's form, because it fails on anything else that XML can be.
         """
         if context.request.key:
             raise not_implemented(f"s3 {operation} is not implemented by sagelet.")

@@ -91,7 +91,8 @@ def complete_multipart_upload(context: Context, parameters: Parameters) -> Resul
             _upload(context, parameters), parts, check=check, expected=expected, size=size
         )
     except NoSuchUpload:
-        # A client repeats what it got no answer to: the same parts again are no error, and no news to anybody.
+        # A client repeats a call that it got no answer to. The same parts again are not an error, and cause no
+        # notification.
         stored = context.uploads.completed(bucket.name, key, upload_id, parts, expected=expected, size=size)
     else:
         context.tell(bucket, stored, "CompleteMultipartUpload")
@@ -190,7 +191,7 @@ def _named(entry: Request) -> NamedPart:
 
 
 def _expected(parameters: Parameters) -> dict[str, str]:
-    """The checksum of the whole, as the client has it."""
+    """Returns the checksum of the whole that the client gives."""
     return {name: parameters[f"Checksum{name}"] for name in ALGORITHMS if f"Checksum{name}" in parameters}
 
 

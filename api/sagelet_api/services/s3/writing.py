@@ -60,7 +60,7 @@ def copy_object(context: Context, parameters: Parameters) -> Result:
 
 
 def open_source(context: Context, parameters: Parameters) -> tuple[StoredObject, BinaryIO]:
-    """The object that x-amz-copy-source names. Raises S3Error."""
+    """Opens the object that x-amz-copy-source names. Raises S3Error."""
     name, key, query = copy_source(parameters["CopySource"])
     if not name or not key:
         raise invalid_argument("x-amz-copy-source", parameters["CopySource"], "Invalid copy source object key")
@@ -85,7 +85,9 @@ def delete_object(context: Context, parameters: Parameters) -> Result:
 
 
 def delete_objects(context: Context, parameters: Parameters) -> Result:
-    """One transaction for all, but those whose condition does not hold. A key that is not there counts as deleted."""
+    """Deletes objects in one transaction, except those whose conditions do not hold. A missing key counts as
+    deleted.
+    """
     bucket = context.bucket(parameters)
     request = parameters["Delete"]
     entries = named_objects(parameters)
@@ -98,7 +100,7 @@ def delete_objects(context: Context, parameters: Parameters) -> Result:
 
 
 def named_objects(parameters: Request) -> list[Parameters]:
-    """The entries of a DeleteObjects. Raises S3Error."""
+    """Returns the entries of a DeleteObjects. Raises S3Error."""
     entries: list[Parameters] = parameters["Delete"].get("Objects", [])
     if not 0 < len(entries) <= MAX_DELETED or not all(entry.get("Key") for entry in entries):
         raise malformed_xml()
@@ -106,9 +108,9 @@ def named_objects(parameters: Request) -> list[Parameters]:
 
 
 class _Spared:
-    """Which objects of a DeleteObjects stay, since their conditions do not hold: a Spare. Raises S3Error for bad ones.
+    """A Spare for DeleteObjects: an object stays if its conditions do not hold. Raises S3Error for bad conditions.
 
-    A key may be named more than once: all that is said of it must hold.
+    A key may be named more than once; then all of its conditions must hold.
     """
 
     def __init__(self, entries: Sequence[Request]) -> None:
@@ -128,7 +130,7 @@ class _Spared:
 
 
 def _copied_members(context: Context, parameters: Parameters, source: StoredObject) -> Output:
-    """Attributes and tags of the copy, by the two directives; its encryption is never the source's."""
+    """Returns attributes and tags of the copy, by the two directives. Its encryption is never the source's."""
     fresh = attributes(parameters, context.request.headers)
     for name in ("MetadataDirective", "TaggingDirective"):
         if parameters.get(name) not in (None, "COPY", "REPLACE"):
@@ -154,7 +156,7 @@ def _copied_members(context: Context, parameters: Parameters, source: StoredObje
 def _copy_blocks(
     store: S3Store, key: str, bucket: str, source: StoredObject, data: BinaryIO, check: Any, members: Output
 ) -> StoredObject:
-    """Bytes whose digests are known: shared, or copied within the kernel."""
+    """Copies bytes whose digests are known: the blocks are shared, or copied within the kernel."""
     with store.stage() as staged:
         target = store.files.staged(staged.file_id)
         staged.close()
@@ -171,7 +173,7 @@ def _copy_blocks(
 def _copy_anew(
     context: Context, source: StoredObject, data: BinaryIO, algorithm: str | None, **members: Any
 ) -> StoredObject:
-    """Bytes that need digests: of an object that came in parts, or another checksum than it has."""
+    """Copies bytes whose digests must be computed: the object came in parts, or has another checksum."""
     wanted = [algorithm] if algorithm else list(source.checksums)
     with context.store.stage(wanted) as staged:
         copy_bytes(data, staged, source.size)

@@ -1,11 +1,12 @@
 """SageMaker Metrics (`sagemaker-metrics`, rest-json): metrics put to a trial component, and read back.
 
-A trial component is moto's (CreateTrialComponent), or a training job's own: AWS makes `JOB-aws-training-job` for every
-job, and with EnableSageMakerMetricsTimeSeries puts what the metric definitions find into it. Their values are durable
-here, though moto forgets the component itself when the server ends.
+A trial component is moto's (CreateTrialComponent), or belongs to a training job: AWS makes `JOB-aws-training-job` for
+every job, and with EnableSageMakerMetricsTimeSeries puts the metrics of the metric definitions into it. The values are
+durable here, although moto forgets the component itself when the server ends.
 
 AWS documents neither its error for an unknown component, nor the unit of Start, End and the x-axis in time, nor which
-periods go with which x-axis. Here: ResourceNotFound; epoch seconds; IterationNumber goes with IterationNumber only.
+periods go with which x-axis. Here the error is ResourceNotFound, the unit is epoch seconds, and IterationNumber goes
+with IterationNumber only.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.series import STATISTICS, Sample, by_step, by_time
 from sagelet_engine.model.training import TrainingJob
 
-#: Account, region and name -> whether moto has the trial component.
+#: Account, region and name -> True if moto has the trial component.
 HasComponent = Callable[[str, str, str], bool]
 
 JOB_SUFFIX = "-aws-training-job"
@@ -28,14 +29,16 @@ BY_STEP = "IterationNumber"
 
 
 class SageMakerMetrics:
-    """Handlers: each takes the call and its validated request, returns the members of the answer."""
+    """Handlers. Each takes the call and its validated request, and returns the members of the answer."""
 
     def __init__(self, engine: Engine, has_component: HasComponent) -> None:
         self._engine = engine
         self._has_component = has_component
 
     def batch_put_metrics(self, context: Context, request: Request) -> Output:
-        """All or nothing: `Errors` never comes back, since what the model lets through can be stored."""
+        """Stores all samples or none. `Errors` is never returned, because everything that the model allows can be
+        stored.
+        """
         component = request["TrialComponentName"]
         job = self._job_of(context, component)
         if job is None and not self._has_component(context.account, context.region, component):
@@ -54,7 +57,7 @@ class SageMakerMetrics:
         return {"MetricQueryResults": [self._answer(context, query) for query in request["MetricQueries"]]}
 
     def operations(self) -> list[RestOperation]:
-        """The table for the front."""
+        """Returns the operations for the application."""
         model = "sagemaker-metrics"
         return [
             RestOperation("sagemaker", "PUT", "/BatchPutMetrics", model, "BatchPutMetrics", self.batch_put_metrics),
@@ -76,7 +79,7 @@ class SageMakerMetrics:
         return {"Status": "Complete", "XAxisValues": [x for x, _ in found], "MetricValues": [y for _, y in found]}
 
     def _samples(self, context: Context, query: Request) -> list[Sample] | None:
-        """What the metric of a resource holds, or None if there is no such resource of the caller's."""
+        """Returns the samples of a resource's metric, or None if the caller has no such resource."""
         _, _, _, region, account, resource = query["ResourceArn"].split(":", 5)
         kind, _, name = resource.partition("/")
         if (account, region) != (context.account, context.region):
@@ -96,7 +99,7 @@ class SageMakerMetrics:
         return [*self._engine.metrics.of_job(job, query["MetricName"]), *put]
 
     def _job_of(self, context: Context, component: str) -> TrainingJob | None:
-        """The training job that a trial component is of; its name's case does not matter."""
+        """Returns the training job of a trial component. The case of its name does not matter."""
         if not component.endswith(JOB_SUFFIX):
             return None
         try:

@@ -28,12 +28,12 @@ _DEFAULTS: dict[tuple[str, ...], Scalar] = {
 
 @cache
 def members() -> frozenset[str]:
-    """The members that the shape TrainingJob has."""
+    """Returns the members of the shape TrainingJob."""
     return frozenset(rule_book("sagemaker").shape("TrainingJob").members)
 
 
 def resolve(name: str) -> Property:
-    """The property that a filter or SortBy names. Raises ValidationException."""
+    """Returns the property that a filter or SortBy names. Raises ValidationException."""
     found = _resolve(name)
     if found.kind is Kind.GROUP and not found.segments[-1]:
         # A list of structures as a whole.
@@ -42,9 +42,9 @@ def resolve(name: str) -> Property:
 
 
 def _resolve(name: str) -> Property:
-    """As `resolve`; a list of structures has an empty last segment."""
+    """Does what `resolve` does. A list of structures gets an empty last segment."""
     root, _, rest = name.partition(".")
-    # `Tags.KEY` and `Metrics.NAME` are no paths in the model; the key may hold dots.
+    # `Tags.KEY` and `Metrics.NAME` are not paths in the model, and the key may hold dots.
     if root == "Tags" and rest:
         return Property((("Tags",),), Kind.TEXT, key=rest)
     if root == "Metrics" and rest:
@@ -56,7 +56,7 @@ def _resolve(name: str) -> Property:
 
 
 def resolve_list(name: str) -> tuple[str, ...]:
-    """The path of the list that NestedFilters name. Raises ValidationException."""
+    """Returns the path of the list that NestedFilters name. Raises ValidationException."""
     found = _resolve(name)
     *path, rest = found.segments
     if len(path) != 1 or rest or found.key is not None:
@@ -65,7 +65,9 @@ def resolve_list(name: str) -> tuple[str, ...]:
 
 
 def within(name: str, path: tuple[str, ...]) -> Property:
-    """The property that a filter in NestedFilters names, seen from an item of the list. Raises ValidationException."""
+    """Returns the property that a filter in NestedFilters names, relative to an item of the list. Raises
+    ValidationException.
+    """
     found = resolve(name)
     first, *rest = found.segments
     if first != path or not rest:
@@ -74,7 +76,7 @@ def within(name: str, path: tuple[str, ...]) -> Property:
 
 
 def _walk(shape: Any, names: list[str]) -> Property | None:
-    """Follows member names through the model; lists on the way open a new segment."""
+    """Follows member names through the model. A list on the way begins a new segment."""
     segments: list[tuple[str, ...]] = []
     path: tuple[str, ...] = ()
     for position, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""GetSearchSuggestions with Resource=TrainingJob: names of properties that Search can be asked for."""
+"""GetSearchSuggestions with Resource=TrainingJob: names of properties that Search can use."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -9,7 +9,7 @@ from sagelet_api.protocol.operations import Context
 from sagelet_api.protocol.validation import rule_book
 from sagelet_engine.engine import Engine
 
-#: AWS documents no limit; the answer has no pages.
+#: AWS documents no limit. The answer has no pages.
 MOST = 100
 
 
@@ -18,7 +18,7 @@ class SearchSuggestions:
         self._engine = engine
 
     def get_search_suggestions(self, context: Context, request: Request) -> Output:
-        """Members of a training job, and the hyperparameters, tags and metrics that this account's jobs have."""
+        """Returns members of a training job, and the hyperparameters, tags and metrics of this account's jobs."""
         query = request.get("SuggestionQuery", {}).get("PropertyNameQuery", {})
         beginning = query.get("PropertyNameHint", "")
         found = {name for name in members() if name.startswith(beginning)}
@@ -28,7 +28,9 @@ class SearchSuggestions:
 
 @cache
 def members() -> frozenset[str]:
-    """Names of the single values in the shape TrainingJob; `Tags.KEY` is about a tag of that key, not of the model."""
+    """Returns names of the single values in the shape TrainingJob. `Tags.KEY` is about a tag with that key, not about
+    the model.
+    """
     found = _values(rule_book("sagemaker").shape("TrainingJob"), "")
     return frozenset(name for name in found if not name.startswith("Tags."))
 

@@ -1,4 +1,6 @@
-"""The training-job operations of SageMaker: validated by the model, asked of the engine, answered as a dict."""
+"""The training-job operations of SageMaker. The model validates them, the engine does them, and a dict is the
+answer.
+"""
 
 from collections.abc import Callable
 
@@ -42,22 +44,22 @@ from sagelet_engine.model.training import TrainingJob
 MAX_TAGS = 50
 
 
-#: Whether SageMaker may assume a role: the account, the role's ARN.
+#: True if SageMaker may assume a role. Takes the account and the role's ARN.
 RoleCheck = Callable[[str, str], bool]
 
 
 def any_role(_account: str, _role: str) -> bool:
-    """IAM is not asked."""
+    """Allows any role, without IAM."""
     return True
 
 
 class TrainingJobs:
-    """Handlers: each takes the call and its validated request, returns the members of the answer."""
+    """Handlers. Each takes the call and its validated request, and returns the members of the answer."""
 
     def __init__(
         self, engine: Engine, has_repository: Callable[[str, str, str], bool], may_assume: RoleCheck = any_role
     ) -> None:
-        """`has_repository`: of ECR, by account, region and name."""
+        """`has_repository`: asks ECR, by account, region and name."""
         self._engine = engine
         self._images = Images(engine.inputs.knows_image, has_repository)
         self._may_assume = may_assume
@@ -125,19 +127,21 @@ class TrainingJobs:
         except JobNotFound as error:
             raise _not_found() from error
         except JobNotDeletable as error:
-            # The error is the model's.
+            # The error's shape is the model's.
             raise ResourceInUse(
                 f"The request was rejected because the training job is in status {error.status}; "
                 "only a training job that has ended can be deleted. Stop it first."
             ) from error
         except WarmPoolAvailable as error:
-            # As above: the text is ours.
+            # As above, the text is sagelet's.
             raise ResourceInUse(str(error)) from error
         except DirectoryStays as error:
             raise InternalFailure(str(error)) from error
 
     def list_training_jobs_for_tuning_job(self, _context: Context, request: Request) -> Output:
-        """No tuning job ever launched a training job here. The text up to the name is AWS's."""
+        """Refuses every name, because no tuning job ever launched a training job here. The text up to the name is
+        AWS's.
+        """
         name = request["HyperParameterTuningJobName"]
         raise ResourceNotFound(f"Amazon SageMaker can't find a tuning job with the name {name}; sagelet runs none.")
 
@@ -164,7 +168,7 @@ class TrainingJobs:
         return {}
 
     def operations(self) -> Operations:
-        """The table for the front. Tags of other resources are moto's."""
+        """Returns the operations for the application. Tags of other resources are moto's."""
         tagged = owned_arn("ResourceArn", "training-job/")
         return {
             "CreateTrainingJob": self.create_training_job,
@@ -191,7 +195,7 @@ class TrainingJobs:
 
 
 def _not_found() -> ValidationException:
-    """AWS answers a missing job with a ValidationException; Terraform and botocore's waiter rely on it."""
+    """Returns AWS's error for a missing job, a ValidationException. Terraform and botocore's waiter rely on it."""
     return ValidationException(aws_texts.NOT_FOUND)
 
 
@@ -213,7 +217,7 @@ def job_query(context: Context, request: Request) -> JobQuery:
     unknown = status is not None and status not in {known.value for known in JobStatus}
     pool = request.get("WarmPoolStatusEquals")
     if unknown:
-        # `Deleting` is in the model's enum; no job of sagelet's is ever in it.
+        # `Deleting` is in the model's enum, but no job of sagelet is ever in it.
         return JobQuery(context.account, context.region, name_contains="\0")
     return JobQuery(
         context.account,

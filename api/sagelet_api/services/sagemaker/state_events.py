@@ -1,8 +1,8 @@
 """Status changes of training jobs as AWS's events: `SageMaker Training Job State Change` on the default event bus.
 
-As the SageMaker developer guide has them ("Events that Amazon SageMaker AI sends to Amazon EventBridge"), with times
-in ms since the epoch. The guide says that AWS may send several for a change of status; here there is one for each
-entry of SecondaryStatusTransitions, so TrainingJobStatus InProgress comes several times.
+They are as in the SageMaker developer guide ("Events that Amazon SageMaker AI sends to Amazon EventBridge"), with times
+in ms since the epoch. The guide says that AWS may send several for a change of status; here there is one for each entry
+of SecondaryStatusTransitions, so TrainingJobStatus InProgress comes several times.
 """
 
 import uuid
@@ -18,13 +18,13 @@ from sagelet_engine.model.training import TrainingJob
 SOURCE = "aws.sagemaker"
 DETAIL_TYPE = "SageMaker Training Job State Change"
 
-#: The same job and status always make the same id: one that comes twice can be told.
+#: The same job and status always make the same id, so a receiver can recognize an event that comes twice.
 _NAMESPACE = uuid.UUID("0f5b8f0e-6a0b-4c57-9d2f-3a1c4d0e7b21")
 
 
 class EventBus(Protocol):
     def put_event(self, account: str, region: str, event: Mapping[str, Any]) -> None:
-        """Hands an event to the rules of the account's default event bus. Does not raise."""
+        """Passes an event to the rules of the account's default event bus. Does not raise."""
         ...
 
 
@@ -39,7 +39,7 @@ class StateEvents:
 
 
 def state_change(job: TrainingJob) -> Output:
-    """The event, as its targets read it."""
+    """Returns the event, as its targets read it."""
     entered = job.transitions[-1]
     return {
         "version": "0",
@@ -55,7 +55,7 @@ def state_change(job: TrainingJob) -> Output:
 
 
 def _detail(job: TrainingJob) -> Output:
-    """What DescribeTrainingJob answers, with the event's times, and with the tags."""
+    """Returns the answer of DescribeTrainingJob, with the event's times and the tags."""
     times = {
         "CreationTime": job.created_ms,
         "TrainingStartTime": job.training_start_ms,

@@ -1,6 +1,6 @@
-"""What CreateTrainingJob demands beyond the service model, also of the image, channels and buckets that it names.
+"""What CreateTrainingJob requires beyond the service model, also of the image, channels and buckets that it names.
 
-Where AWS's own text is known it comes from `sagelet_engine.model.aws_texts`; the others are ours.
+AWS's own texts, where they are known, come from `sagelet_engine.model.aws_texts`. The others are sagelet's.
 """
 
 import re
@@ -22,7 +22,7 @@ from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.spec import CheckpointSpec
 from sagelet_engine.telemetry.metrics import InvalidMetricRegex, compile_regex
 
-#: Optional in today's model (serverless jobs have none), demanded of every job that has instances.
+#: Optional in today's model (serverless jobs have none), but required of every job that has instances.
 NEEDED = ("AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
 #: 28 days (shape StoppingCondition).
 LONGEST_RUN = 28 * 86_400
@@ -32,14 +32,14 @@ PROFILING_INTERVALS = (100, 200, 500, 1000, 5000, 60000)
 
 @dataclass(frozen=True)
 class Site:
-    """What the rules have to know of this server."""
+    """What the rules need to know of this server."""
 
     region: str
     #: The most hosts that one job can have.
     max_hosts: int
-    #: Whether there is an object under an S3 prefix.
+    #: True if there is an object under an S3 prefix.
     holds: Callable[[S3Uri], bool]
-    #: Raises ClientFault when no directory stands in for a file system.
+    #: Raises ClientFault if no directory stands in for a file system.
     check_file_system: Callable[[FileSystemSource], None]
 
 
@@ -62,7 +62,7 @@ def _refuse(problems: Iterator[str]) -> None:
 
 
 def _needed_members(request: Request) -> None:
-    """The wording AWS uses for a member that is required: it was, before serverless jobs."""
+    """Raises ValidationException for missing members, in AWS's words from before there were serverless jobs."""
     resources = request.get("ResourceConfig", {})
     missing = [f"{name[0].lower()}{name[1:]}" for name in NEEDED if name not in request]
     if "ResourceConfig" in request:
@@ -89,7 +89,9 @@ def _problems(request: Request) -> Iterator[str]:
 
 
 def _limits(resources: Request, max_hosts: int) -> None:
-    """AWS's text, with our remedy. AWS counts by instance type; this machine is one, so all hosts count together."""
+    """Refuses more hosts than the limit, with AWS's text and sagelet's remedy. AWS counts by instance type; here all
+    hosts count together, because there is one machine.
+    """
     groups = resources.get("InstanceGroups") or [resources]
     count = sum(group["InstanceCount"] for group in groups)
     if count > max_hosts:
@@ -126,7 +128,9 @@ def _resources(resources: Request) -> Iterator[str]:
 
 
 def _warm_pool(request: Request) -> Iterator[str]:
-    """The rules are the developer guide's, the texts ours. Its maximum of one hour is older than the model's of six."""
+    """Checks the rules of the developer guide; the texts are sagelet's. The guide's maximum of one hour is older than
+    the model's of six.
+    """
     resources = request["ResourceConfig"]
     if not resources.get("KeepAlivePeriodInSeconds"):
         return
@@ -153,7 +157,7 @@ def _times(request: Request) -> Iterator[str]:
 
 
 def check_tags(tags: Mapping[str, str], *, spot: bool) -> None:
-    """Raises ValidationException for a tag that means something to sagelet and cannot be honoured."""
+    """Raises ValidationException for a tag that sagelet obeys and that this job cannot have."""
     if interruptions.TAG in tags and not spot:
         raise ValidationException(f"The tag {interruptions.TAG} needs EnableManagedSpotTraining")
     for tag, read in ((interruptions.TAG, interruptions.schedule), (faults.TAG, faults.parse)):
@@ -165,7 +169,7 @@ def check_tags(tags: Mapping[str, str], *, spot: bool) -> None:
 
 
 def _instance_groups(request: Request) -> Iterator[str]:
-    """Which instance groups the channels go to."""
+    """Yields problems of the instance groups that the channels name."""
     channels = request.get("InputDataConfig", [])
     wanted = {
         channel["ChannelName"]: channel["DataSource"].get("S3DataSource", {}).get("InstanceGroupNames", [])
@@ -203,14 +207,14 @@ def _checkpoints(request: Request) -> Iterator[str]:
 
 
 def profiler_problems(request: Request) -> Iterator[str]:
-    """What is wrong with ProfilerConfig; the values are documented."""
+    """Yields the problems of ProfilerConfig. The values are documented."""
     interval = request.get("ProfilerConfig", {}).get("ProfilingIntervalInMilliseconds")
     if interval is not None and interval not in PROFILING_INTERVALS:
         yield f"ProfilerConfig.ProfilingIntervalInMilliseconds {interval} must be one of {list(PROFILING_INTERVALS)}"
 
 
 def tag_problems(keys: Iterable[str]) -> Iterator[str]:
-    """What is wrong with the keys of tags; the rules are AWS's tagging rules."""
+    """Yields the problems of tags' keys. The rules are AWS's tagging rules."""
     keys = list(keys)
     for key in _duplicates(keys):
         yield f"Duplicate tag key {key!r}"
@@ -237,11 +241,14 @@ def _duplicates(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
-# Members that AWS takes and sagelet refuses: ignored, they would make it another job. Each problem names the remedy.
+# Members that AWS takes and sagelet refuses. If they were ignored, it would be another job. Each problem names the
+# remedy.
 
 
 def _unsupported_jobs(request: Request) -> Iterator[str]:
-    """Members that make other members optional; asked before those are missed. Needs what the model has checked."""
+    """Yields problems of members that make other members optional. It runs before those are required, and needs what
+    the model has checked.
+    """
     if "ServerlessJobConfig" in request:
         yield (
             "ServerlessJobConfig is not supported by sagelet, which has no models of AWS's to customize; "
@@ -257,7 +264,7 @@ def _unsupported_jobs(request: Request) -> Iterator[str]:
 
 
 def _unsupported_members(request: Request) -> Iterator[str]:
-    """The rest, of a request that AWS would take."""
+    """Yields problems of the other members, in a request that AWS would take."""
     if "AlgorithmName" in request["AlgorithmSpecification"]:
         yield "AlgorithmSpecification.AlgorithmName is not supported: sagelet has no algorithms; use TrainingImage"
 
@@ -269,7 +276,7 @@ _ECR = re.compile(
 
 
 def channel_problems(request: Request) -> Iterator[str]:
-    """What is wrong with InputDataConfig, each in a sentence."""
+    """Yields the problems of InputDataConfig, each as a sentence."""
     default = request["AlgorithmSpecification"].get("TrainingInputMode", "File")
     channels = request.get("InputDataConfig", [])
     modes = {channel["ChannelName"]: channel.get("InputMode", default) for channel in channels}
@@ -290,7 +297,7 @@ def _names(channels: list[Request], modes: Mapping[str, str]) -> Iterator[str]:
             yield f"Duplicate channel name {name!r} in InputDataConfig"
         seen.add(name)
         if name in (".", ".."):
-            # The model's pattern lets them through, but no directory can have the name.
+            # The model's pattern allows these names, but no directory can have them.
             yield f"Channel name {name!r} does not make a directory name"
     for name, mode in modes.items():
         taken = rf"{re.escape(name)}_\d+" if mode == "Pipe" else rf"{re.escape(name)}-manifest"
@@ -327,14 +334,14 @@ def _source(channel: Request, mode: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Images:
-    #: Whether a rule decides about the image, or a local one has this name.
+    #: True if a rule decides about the image, or a local image has this name.
     is_known: Callable[[str], bool]
-    #: Whether ECR has a repository: account, region, name.
+    #: True if ECR has a repository. Takes account, region and name.
     has_repository: Callable[[str, str, str], bool]
 
 
 def image_problem(request: Request, images: Images) -> str | None:
-    """Why AWS would refuse the image. A name without a registry, as local images have, is left to the job."""
+    """Returns why AWS would refuse the image. A name without a registry, as local images have, is left to the job."""
     algorithm = request["AlgorithmSpecification"]
     uri = algorithm.get("TrainingImage")
     if not uri or images.is_known(uri):
@@ -352,13 +359,15 @@ def image_problem(request: Request, images: Images) -> str | None:
 
 
 def _names_registry(uri: str) -> bool:
-    """As Docker reads it: what comes before the first slash is a host if it has a dot or a port."""
+    """True if the name has a registry. As in Docker, the part before the first slash is a host if it has a dot or a
+    port.
+    """
     host, slash, _ = uri.partition("/")
     return bool(slash) and ("." in host or ":" in host or host == "localhost")
 
 
 def check_buckets(request: Request, has_bucket: Callable[[S3Uri], bool]) -> None:
-    """Refuses a job whose results would have no place. Raises ValidationException; the text is ours."""
+    """Refuses a job whose results would have no place. Raises ValidationException; the text is sagelet's."""
     places = {
         "OutputDataConfig.S3OutputPath": request["OutputDataConfig"]["S3OutputPath"],
         "CheckpointConfig.S3Uri": request.get("CheckpointConfig", {}).get("S3Uri"),

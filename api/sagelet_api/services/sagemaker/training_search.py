@@ -1,6 +1,7 @@
-"""Search with Resource=TrainingJob: the expression typed and checked, asked of the engine, answered as records.
+"""Search with Resource=TrainingJob. The expression is typed and checked, the engine searches, and records are the
+answer.
 
-The rules are the service model's documentation (shapes Filter, NestedFilters, SearchExpression).
+The rules are in the service model's documentation (shapes Filter, NestedFilters, SearchExpression).
 """
 
 import json
@@ -42,7 +43,7 @@ _ORDERINGS = (
 _EQUALITIES = (Operator.EQUALS, Operator.NOT_EQUALS)
 _TEXTUAL = (Operator.CONTAINS, Operator.IN)
 _EXISTENCE = (Operator.EXISTS, Operator.NOT_EXISTS)
-#: The operators that each kind of property has.
+#: The operators of each kind of property.
 _ALLOWED = {
     Kind.TEXT: (*_EQUALITIES, *_TEXTUAL, *_EXISTENCE),
     Kind.PARAMETER: tuple(Operator),
@@ -54,7 +55,9 @@ _ALLOWED = {
 
 
 def is_ours(_context: Context, parameters: Parameters) -> bool:
-    """Other resources of the model are moto's; what is none of them is refused here."""
+    """True if the resource is a training job. moto has the other resources of the model; a resource of neither is
+    refused here.
+    """
     resource = parameters.get("Resource")
     return resource == "TrainingJob" or resource not in rule_book("sagemaker").shape("ResourceType").enum
 
@@ -77,7 +80,7 @@ class TrainingSearch:
         return answer
 
     def _record(self, job: TrainingJob) -> Output:
-        """The shape TrainingJob: what DescribeTrainingJob shows, without its newest members, and the tags."""
+        """Returns the shape TrainingJob: what DescribeTrainingJob shows, without its newest members, and the tags."""
         shown = training_view.describe(job, self._engine.metrics.final(job))
         record = {name: value for name, value in shown.items() if name in members()}
         if job.tags:
@@ -104,7 +107,7 @@ def job_search(context: Context, request: Request) -> JobSearch:
         where,
         sort_by,
         ascending=request.get("SortOrder", "Descending") == "Ascending",
-        # AWS documents no default; this is ListTrainingJobs'.
+        # AWS documents no default. This is the default of ListTrainingJobs.
         limit=request.get("MaxResults", 10),
         after=_cursor(request),
     )
@@ -125,7 +128,7 @@ def _check_limits(expression: Request) -> None:
 
 
 def _parts(expression: Request) -> Iterator[Request]:
-    """All filters, nested filters and expressions in an expression."""
+    """Yields all filters, nested filters and expressions in an expression."""
     yield from expression.get("Filters", [])
     for nested in expression.get("NestedFilters", []):
         yield nested
@@ -190,7 +193,7 @@ _WORDS = {
 
 
 def _value(kind: Kind, text: str, operator: Operator) -> Scalar | None:
-    """The value in the type of the kind, or None if it is none."""
+    """Returns the value in the type of the kind, or None if it is not of that type."""
     if kind is Kind.BOOLEAN:
         return {"true": 1, "false": 0}.get(text.lower())
     if kind is Kind.TIME:

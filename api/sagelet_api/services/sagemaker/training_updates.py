@@ -1,4 +1,4 @@
-"""UpdateTrainingJob: which members may change when, and what becomes of the job's request.
+"""UpdateTrainingJob: which members may change when, and how they change the job's request.
 
 AWS documents when: shapes UpdateTrainingJobRequest and RemoteDebugConfigForUpdate.
 """
@@ -14,7 +14,7 @@ _REMOTE_DEBUG_IN = (SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING)
 
 
 def changes(job: TrainingJob, update: Request) -> Parameters:
-    """The members of the job's request that the update replaces. Raises ValidationException."""
+    """Returns the members of the job's request that the update replaces. Raises ValidationException."""
     if job.status is not JobStatus.IN_PROGRESS and set(update) - {"TrainingJobName"} != {"ResourceConfig"}:
         raise ValidationException(aws_texts.has_ended(job.status.value))
     made: Parameters = {}
@@ -32,7 +32,7 @@ def changes(job: TrainingJob, update: Request) -> Parameters:
 
 
 def _rules(job: TrainingJob, rules: list[Request]) -> list[Request]:
-    """Rules are known by their name: one that is there is replaced, another is added."""
+    """Returns the job's rules after the update. A rule with a known name replaces the old one; another is added."""
     names = [rule["RuleConfigurationName"] for rule in rules]
     if len(set(names)) < len(names):
         raise ValidationException("RuleConfigurationName must be unique in ProfilerRuleConfigurations")
@@ -50,7 +50,9 @@ def _remote_debug(job: TrainingJob, config: Request) -> Parameters:
 
 
 def _resources(job: TrainingJob, config: Request) -> Parameters:
-    """The developer guide: when the job is complete and its warm pool is Available."""
+    """Returns ResourceConfig after the update. The developer guide says when: the job is complete and its warm pool is
+    Available.
+    """
     resources = job.request["ResourceConfig"]
     if job.cluster is None:
         raise ValidationException(

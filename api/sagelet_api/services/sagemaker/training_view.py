@@ -8,7 +8,7 @@ from sagelet_engine.model.listing import ListedJob
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
 
-#: What AWS answers for fields that the request leaves out (public Describe outputs).
+#: What AWS answers for fields that the request leaves out (from public Describe outputs).
 DEFAULTS: Output = {
     "EnableNetworkIsolation": False,
     "EnableInterContainerTrafficEncryption": False,
@@ -17,7 +17,7 @@ DEFAULTS: Output = {
 #: Members of the request that the shape DescribeTrainingJobResponse does not have.
 NOT_DESCRIBED = frozenset({"SessionChainingConfig"})
 CHANNEL_DEFAULTS = {"CompressionType": "None", "RecordWrapperType": "None"}
-#: Members of the request, and of the answer that has a status for each of their rules.
+#: Members of the request with rules, and the members of the answer with a status for each rule.
 RULES = {
     "DebugRuleConfigurations": "DebugRuleEvaluationStatuses",
     "ProfilerRuleConfigurations": "ProfilerRuleEvaluationStatuses",
@@ -27,7 +27,7 @@ OUTPUT_DEFAULTS = {"KmsKeyId": "", "CompressionType": "GZIP"}
 
 
 def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> Output:
-    """The answer of DescribeTrainingJob: every accepted field as it came, and what became of the job."""
+    """Returns the answer of DescribeTrainingJob: every accepted field as it came, and the job's state and results."""
     answer = {
         **DEFAULTS,
         **{name: value for name, value in job.request.items() if name not in NOT_DESCRIBED},
@@ -57,7 +57,7 @@ def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> Output:
 
 
 def summary(job: TrainingJob | ListedJob) -> Output:
-    """One TrainingJobSummary of ListTrainingJobs."""
+    """Returns one TrainingJobSummary of ListTrainingJobs."""
     answer = {
         "TrainingJobName": job.key.name,
         "TrainingJobArn": job.key.arn,
@@ -74,12 +74,12 @@ def summary(job: TrainingJob | ListedJob) -> Output:
 
 
 def seconds(time_ms: int) -> float:
-    """AWS JSON's timestamps: seconds since the epoch, with milliseconds."""
+    """Returns a timestamp of AWS JSON: seconds since the epoch, with milliseconds."""
     return time_ms / 1000
 
 
 def _clock(job: TrainingJob) -> Output:
-    """Wall clock, not multiplied by instances."""
+    """Returns the times in seconds of wall clock. They are not multiplied by instances."""
     times: Output = {}
     if job.training_start_ms is not None:
         times["TrainingStartTime"] = seconds(job.training_start_ms)
@@ -91,7 +91,9 @@ def _clock(job: TrainingJob) -> Output:
 
 
 def _evaluation(job: TrainingJob, rule: str) -> Output:
-    """Shapes DebugRuleEvaluationStatus and ProfilerRuleEvaluationStatus; no processing job evaluates, so no ARN."""
+    """Returns the shapes DebugRuleEvaluationStatus and ProfilerRuleEvaluationStatus. No processing job evaluates, so
+    there is no ARN.
+    """
     status = "InProgress"
     if job.terminal:
         status = "NoIssuesFound" if job.status is JobStatus.COMPLETED else "Stopped"
@@ -126,7 +128,7 @@ def _transition(entry: Transition) -> Output:
 
 
 def _metric(point: MetricPoint) -> Output:
-    """MetricData: AWS gives whole seconds here."""
+    """Returns MetricData. AWS gives whole seconds here."""
     return {"MetricName": point.name, "Value": point.value, "Timestamp": point.time_ms // 1000}
 
 

@@ -1,1 +1,1 @@
-"""A CreateTrainingJob request as programs that make it again."""
+"""Writes a CreateTrainingJob request as programs that make it again."""

@@ -1,4 +1,4 @@
-"""The request through boto3."""
+"""Writes the request as a program with boto3."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from sagelet_api.web.snippets.python import call, literal
 
 
 def boto3_code(request: Mapping[str, Any], region: str, endpoint: str) -> str:
-    """A program that creates the job; its name has to be another one, where the first job is still there."""
+    """Returns a program that creates the job. It must use another name if the first job still exists."""
     arguments = {name: literal(value, "    ") for name, value in request.items()}
     return (
         "import boto3\n\n"

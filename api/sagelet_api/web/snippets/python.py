@@ -1,26 +1,26 @@
-"""Values as Python source."""
+"""Writes values as Python source."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 _STEP = "    "
-#: Columns that a list or map of one line may take.
+#: The most columns of a list or map on one line.
 _WIDTH = 100
 
 
 def literal(value: Any, indent: str = "") -> str:
-    """JSON-like values; on one line where they fit."""
+    """Returns JSON-like values as source, on one line if they fit."""
     if isinstance(value, Mapping):
         return _joined("{", [f"{literal(key)}: {{}}" for key in value], list(value.values()), "}", indent)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return _joined("[", ["{}"] * len(value), list(value), "]", indent)
-    # JSON's escapes are Python's; only its names of these three are others.
+    # JSON's escapes are Python's. Only these three names differ.
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def call(name: str, arguments: Mapping[str, str], indent: str = "") -> str:
-    """A call with keywords, whose values are source already, one on each line."""
+    """Returns a call with keywords, one on each line. Its values are source already."""
     inner = "".join(f"{indent}{_STEP}{key}={value},\n" for key, value in arguments.items())
     return f"{name}(\n{inner}{indent})" if arguments else f"{name}()"
 
@@ -39,5 +39,5 @@ def _joined(opening: str, heads: list[str], values: list[Any], closing: str, ind
 
 
 def _filled(head: str, value: str) -> str:
-    """`head` ends with a pair of braces, which stands for the value; a key may hold braces, too."""
+    """Puts the value into the pair of braces at the end of `head`. A key may hold braces, too."""
     return head[:-2] + value

@@ -1,4 +1,4 @@
-"""The request through the Estimator of the SageMaker SDK v2, and what of it that has no argument for."""
+"""Writes the request with the Estimator of the SageMaker SDK v2, and lists the members that it has no argument for."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -78,14 +78,14 @@ def sdk_v2_code(request: Mapping[str, Any]) -> str:
 
 
 def _arguments(value: Mapping[str, Any], known: Mapping[Path, str], indent: str) -> tuple[dict[str, str], list[str]]:
-    """Source of the arguments, and the names of the members that there is none for."""
+    """Returns the arguments as source, and the names of the members without an argument."""
     found = dict(_leaves(value, known, ()))
     taken = {argument: literal(found.pop(path), indent) for path, argument in known.items() if path in found}
     return taken, [".".join(path) for path in found]
 
 
 def _leaves(value: Mapping[str, Any], known: Mapping[Path, str], path: Path) -> list[tuple[Path, Any]]:
-    """Members that are known as a whole, and those in which nothing is known."""
+    """Returns the members that are known as a whole, and those in which nothing is known."""
     found: list[tuple[Path, Any]] = []
     for name, one in value.items():
         inner = (*path, name)

@@ -1,4 +1,4 @@
-"""The request through the SageMaker SDK v3: its resource TrainingJob takes every member that the service model has."""
+"""Writes the request with the SageMaker SDK v3, whose resource TrainingJob takes every member of the service model."""
 
 import re
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ def sdk_v3_code(request: Mapping[str, Any], region: str) -> str:
 
 
 def _value(shape: Any, value: Any, indent: str, used: set[str]) -> str:
-    """Source of a value of a shape of botocore's; `used` gets the names of the classes in it."""
+    """Returns a value of a shape of botocore's as source. `used` collects the names of the classes in it."""
     inner = f"{indent}    "
     if shape.name == "Tag":
-        # The SDK has two classes of this name and takes one of them; a dict it takes as either.
+        # The SDK has two classes of this name and takes only one of them. It takes a dict for either.
         return literal({snake(name): one for name, one in value.items()})
     if shape.type_name == "structure":
         used.add(shape.name)
@@ -41,6 +41,6 @@ def _value(shape: Any, value: Any, indent: str, used: set[str]) -> str:
 
 
 def snake(name: str) -> str:
-    """As the SDK makes names of its members: `S3Uri` is `s3_uri`, `KmsKeyId` is `kms_key_id`."""
+    """Returns a member's name in the SDK: `S3Uri` is `s3_uri`, `KmsKeyId` is `kms_key_id`."""
     apart = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", apart).lower()

@@ -1,4 +1,4 @@
-"""Deals objects to hosts: which host gets which objects, in which order. Pure, and standard library only."""
+"""Decides which host gets which objects, in which order. Pure, and standard library only."""
 
 import random
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ T = TypeVar("T")
 
 
 def shuffled(items: Sequence[T], seed: int | None, epoch: int) -> Sequence[T]:
-    """ShuffleConfig: the same order for the same seed and epoch, on every host and every Python, or None for the order
-    in which they come.
+    """Orders items as ShuffleConfig says: the same order for the same seed and epoch, on every host and every Python.
+    Without a seed (None) the order stays.
 
     AWS does not document its own generator, so its order is another one.
     """
@@ -21,5 +21,7 @@ def shuffled(items: Sequence[T], seed: int | None, epoch: int) -> Sequence[T]:
 
 
 def dealt(items: Sequence[T], host: int, hosts: int) -> Sequence[T]:
-    """ShardedByS3Key: items are dealt out one by one, so that each host has its 1/n. `host` counts from 0."""
+    """Returns a host's share for ShardedByS3Key. Items are dealt out one by one, so that each host has its 1/n. `host`
+    counts from 0.
+    """
     return items[host::hosts]

@@ -1,7 +1,7 @@
 """The process that feeds a job's pipes. Run as `python -I -S feeder.py DIRECTORY`; standard library only.
 
-One thread a stream, so each blocks where it must: in open until the training code opens the FIFO, in write until it
-has read. Its first process ends as soon as the FIFOs of epoch 0 are there, so the feeder is nobody's child.
+Each stream has a thread, which may block: in open until the training code opens the FIFO, in write until it has read.
+The first process ends as soon as the FIFOs of epoch 0 exist, so the feeder is not a child of the server.
 """
 
 import array
@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-# `-I -S` knows neither the package nor site-packages: only the former is wanted here.
+# With `-I -S` Python finds neither the package nor site-packages. Only the package is needed here.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
 
 from sagelet_engine.base.json_files import read_json, write_json
@@ -26,12 +26,14 @@ from sagelet_engine.data.channels.dealing import dealt, shuffled
 from sagelet_engine.data.channels.stream_plan import UNITS, Part, StreamPlan
 
 _CHUNK = 256 * 1024
-#: A FIFO that the container has replaced by something else would make us write into that.
+#: The container may have replaced a FIFO by something else. The feeder must not write into that.
 _OPEN = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PipeTaken(Exception):
-    """The container has put something else in a FIFO's place, or removed its directory. That is its own affair."""
+    """The container has put something else in a FIFO's place, or removed its directory. This is not an error of the
+    feeder.
+    """
 
 
 class Stream:
@@ -39,13 +41,13 @@ class Stream:
 
     def __init__(self, plan: StreamPlan) -> None:
         self._plan = plan
-        # The container can move and replace its directories; this descriptor stays what it was.
+        # The container can move and replace its directories. This descriptor stays the same directory.
         self._directory = os.open(plan["directory"], os.O_RDONLY | os.O_DIRECTORY)
         self._units = open(os.path.join(plan["spool"], UNITS), "rb")  # noqa: SIM115 - as long as the process
         self._offsets = _line_offsets(self._units)
 
     def make(self, epoch: int) -> None:
-        """The FIFO of an epoch. One that is left of a feeder before us is taken over."""
+        """Makes the FIFO of an epoch, or takes over one that an earlier feeder left."""
         name = self._name(epoch)
         try:
             os.mkfifo(name, 0o644, dir_fd=self._directory)
@@ -54,7 +56,7 @@ class Stream:
                 raise
 
     def feed_epochs(self) -> None:
-        """Ends only when the container has taken the FIFO, or the directory, away."""
+        """Feeds epoch after epoch until the container removes the FIFO or the directory."""
         try:
             for epoch in itertools.count():
                 self._feed_epoch(epoch)
@@ -64,9 +66,9 @@ class Stream:
     def _feed_epoch(self, epoch: int) -> None:
         pipe = self._opened(epoch)
         try:
-            with contextlib.suppress(BrokenPipeError):  # the reader has seen enough of this epoch
+            with contextlib.suppress(BrokenPipeError):  # The reader does not need the rest of this epoch.
                 self._feed(epoch, pipe)
-            # The next epoch's FIFO is there before a reader can see the end of this one.
+            # The next epoch's FIFO exists before a reader can see the end of this one.
             self._turn_to(epoch + 1)
         finally:
             os.close(pipe)
@@ -75,7 +77,7 @@ class Stream:
         with _pipe_is_there():
             pipe = os.open(self._name(epoch), _OPEN, dir_fd=self._directory)
         if not stat.S_ISFIFO(os.fstat(pipe).st_mode):
-            raise PipeTaken(f"{self._name(epoch)} is no pipe any more")
+            raise PipeTaken(f"{self._name(epoch)} is not a pipe any more")
         return pipe
 
     def _feed(self, epoch: int, pipe: int) -> None:
@@ -129,7 +131,7 @@ def main(directory: str) -> int:
 
 
 def run(tell: int) -> int:
-    """The feeder's life. `tell` is the pipe to the first process: one byte when all is ready."""
+    """Runs the feeder. `tell` is the pipe to the first process: one byte when all is ready."""
     lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     write_json("feeder.json", {"pid": os.getpid()})
@@ -149,7 +151,7 @@ def run(tell: int) -> int:
 
 
 def _feed(stream: Stream) -> None:
-    """A stream that fails is cut: the process ends, by which the server knows."""
+    """Feeds a stream. If it fails, the process ends: the streams are cut, and the server notices the end."""
     try:
         stream.feed_epochs()
     except BaseException:
@@ -179,7 +181,9 @@ def _content(path: str) -> Iterator[bytes]:
 
 
 def _line_offsets(file: Any) -> "array.array[int]":
-    """Where each line begins: 8 bytes a unit, so a manifest of millions of lines is not held in memory."""
+    """Returns the offset of each line. It takes 8 bytes a unit, so a manifest of millions of lines is not held in
+    memory.
+    """
     offsets, at = array.array("Q"), 0
     for line in file:
         offsets.append(at)

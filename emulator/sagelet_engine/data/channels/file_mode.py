@@ -1,7 +1,7 @@
 """Channels in File and FastFile mode: objects become files before the hosts start.
 
 FastFile is read-only for the training code. Its files are links to those of the object store, so nothing is copied and
-a job keeps the objects that it began with; where the runtime cannot hold the code back from writing, they are copies.
+a job keeps the objects that it began with; they are copies if the runtime cannot keep the code from writing.
 """
 
 import errno
@@ -16,7 +16,7 @@ from sagelet_engine.model import aws_texts
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.spec import Channel, InputMode
 
-#: What the file system says of keys that clash, or of one whose part is longer than a file name may be.
+#: Errors of the file system for keys that clash, or for a key with a part longer than a file name may be.
 NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 
 
@@ -25,7 +25,8 @@ def stage(
 ) -> None:
     """Fills `directory/CHANNEL` with the share of one host, which counts from 0. Raises ClientFault.
 
-    `protected`: the runtime keeps the training code from writing to a FastFile channel, so it may have links.
+    `protected`: the runtime keeps the training code from writing to a FastFile channel, so the channel may consist of
+    links.
     """
     found = listing(objects, channel)
     if channel.mode is InputMode.FAST_FILE:
@@ -44,7 +45,7 @@ def stage(
 
 
 def place(objects: JobObjects, uri: S3Uri, sources: Iterable[Source], target: Path, *, link: bool = False) -> None:
-    """Objects into a directory, as copies or as links. Raises ClientFault when their keys do not make file names."""
+    """Puts objects into a directory, as copies or as links. Raises ClientFault if their keys do not make file names."""
     try:
         for source in sources:
             path = inside(target, source.relative)
@@ -63,21 +64,23 @@ def place(objects: JobObjects, uri: S3Uri, sources: Iterable[Source], target: Pa
 
 
 def inside(directory: Path, relative: str) -> Path:
-    """`directory/relative`. Raises ClientFault when the key would leave the directory (`..`)."""
+    """Returns `directory/relative`. Raises ClientFault if the key would leave the directory (`..`)."""
     if "\0" in relative or any(part == ".." for part in relative.split("/")):
         raise ClientFault(f"Data download failed:the key part {relative!r} does not make a file name")
     return directory / relative.lstrip("/")
 
 
 def write_manifest(directory: Path, name: str, found: Listing) -> None:
-    """`NAME-manifest`, as real containers have it: the prefix, then every object of the channel, whoever's share."""
+    """Writes `NAME-manifest` as in real containers: the prefix, then every object of the channel, whichever host has
+    it.
+    """
     with (directory / f"{name}-manifest").open("w", encoding="utf-8") as manifest:
         manifest.write(f"{found.prefix}\n")
         manifest.writelines(f"{source.uri}\n" for source in found.sources)
 
 
 def _refuse_partial_prefix(uri: S3Uri, sources: Iterable[Source]) -> None:
-    """AWS's rule and words for FastFile."""
+    """Raises ClientFault for a partial prefix. The rule and the words are AWS's for FastFile."""
     if not uri.key or uri.key.endswith("/"):
         return
     for source in sources:
@@ -87,7 +90,9 @@ def _refuse_partial_prefix(uri: S3Uri, sources: Iterable[Source]) -> None:
 
 
 def _make_read_only(directory: Path) -> None:
-    """Files only: the directories must stay removable for a server that is not root. Runtimes bind them read-only."""
+    """Makes files read-only. Directories must stay removable for a server that is not root; runtimes bind them
+    read-only.
+    """
     for place, _, names in os.walk(directory):
         for name in names:
             os.chmod(os.path.join(place, name), 0o444)

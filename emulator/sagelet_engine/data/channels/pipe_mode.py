@@ -1,7 +1,7 @@
-"""Channels in Pipe mode: their objects are put on the disk once, and a process of its own feeds them into FIFOs.
+"""Channels in Pipe mode: their objects are put on the disk once, and a separate process feeds them into FIFOs.
 
-The feeder (`feeder.py`) outlives the server: a `kill -9` of sagelet neither cuts a stream nor repeats a byte. A feeder
-that dies itself has cut its streams, which training code would take for the end of an epoch: then the job fails.
+The feeder (`feeder.py`) outlives the server: a `kill -9` of sagelet neither cuts a stream nor repeats a byte. If the
+feeder itself dies, its streams are cut. Training code would take that for the end of an epoch, so the job fails.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from sagelet_engine.model.training import TrainingJob
 
 FEEDER = Path(__file__).with_name("feeder.py")
 START_TIMEOUT_S = 30.0
-#: A feeder whose server never comes back ends this long after the job's longest life.
+#: If its server never comes back, a feeder ends this long after the job's longest possible life.
 SPARE_SECONDS = 24 * 3600
 
 
@@ -33,7 +33,7 @@ class PipeFeedLost(SageletError):
 
 
 class PipeFeed:
-    """The feeder of one job; does nothing for a job without Pipe channels. Every method may be repeated."""
+    """The feeder of one job. It does nothing for a job without Pipe channels. Every method may be repeated."""
 
     def __init__(self, job: TrainingJob, directories: JobDirectories) -> None:
         self._job = job
@@ -42,7 +42,7 @@ class PipeFeed:
         self._channels = [channel for channel in job.spec.channels if channel.mode is InputMode.PIPE]
 
     def stage(self, objects: JobObjects) -> None:
-        """Fetches all that is streamed and writes the feeder's plan. Raises ClientFault."""
+        """Fetches all that is to be streamed and writes the feeder's plan. Raises ClientFault."""
         shutil.rmtree(self._root, ignore_errors=True)
         if not self._channels:
             return
@@ -55,7 +55,7 @@ class PipeFeed:
         )
 
     def start(self) -> None:
-        """Starts the feeder, unless it runs; the FIFOs of the first epoch are there when this returns."""
+        """Starts the feeder unless it runs already. The FIFOs of the first epoch exist when this returns."""
         if not self._channels or self._alive():
             return
         command = [sys.executable, "-I", "-S", str(FEEDER), str(self._root.absolute())]
@@ -67,17 +67,17 @@ class PipeFeed:
             raise PipeFeedLost(f"the feeder of the Pipe channels did not start: {self._last_words()}")
 
     def check(self) -> None:
-        """Raises PipeFeedLost when the feeder of a running job is gone."""
+        """Raises PipeFeedLost if the feeder of a running job is gone."""
         if self._channels and not self._alive():
             raise PipeFeedLost(f"the feeder of the Pipe channels ended before the job: {self._last_words()}")
 
     def end(self) -> None:
-        """Ends the feeder and removes what it streamed."""
+        """Ends the feeder and removes the copies of what it streamed."""
         if not self._channels:
             return
         known = read_json(self._root / "feeder.json")
         if known is not None and self._alive():
-            # Who holds the lock lives, so the process id is its own.
+            # The process that holds the lock is alive, so the process id is still its own.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(known["pid"], signal.SIGKILL)
         shutil.rmtree(self._root, ignore_errors=True)
@@ -89,12 +89,12 @@ class PipeFeed:
         return self._root / "channels" / channel.name
 
     def _streams(self, channel: Channel) -> list[StreamPlan]:
-        """One a host that has the channel; see feeder.Stream."""
+        """Returns a stream for each host that has the channel; see feeder.Stream."""
         hosts = self._job.spec.receivers(channel)
         return [
             {
                 "channel": channel.name,
-                # Relative to the feeder's own directory: the data directory may be moved.
+                # Relative to the feeder's own directory, because the data directory may be moved.
                 "directory": os.path.relpath(self._directories.host(name).channels, self._root),
                 "spool": os.path.relpath(self._spool(channel), self._root),
                 "host": number if channel.sharded else 0,

@@ -11,12 +11,12 @@ MAX_LENGTH = 2**29 - 1
 
 
 def header(length: int) -> bytes:
-    """What comes before `length` bytes of data. Raises ValueError when they are too many for one record."""
+    """Returns the header of `length` bytes of data. Raises ValueError if they are too many for one record."""
     if not 0 <= length <= MAX_LENGTH:
         raise ValueError(f"{length} bytes do not fit into one RecordIO record of at most {MAX_LENGTH} bytes")
     return struct.pack("<II", MAGIC, length)
 
 
 def padding(length: int) -> bytes:
-    """What comes after `length` bytes of data."""
+    """Returns the padding after `length` bytes of data."""
     return b"\0" * (-length % 4)

@@ -14,7 +14,7 @@ from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.model.spec import Channel, DataType
 
-#: A manifest of ManifestFile is one JSON document and is parsed whole.
+#: A manifest of ManifestFile is one JSON document, so it is parsed whole.
 MAX_MANIFEST = 256 * 1024 * 1024
 
 
@@ -23,21 +23,21 @@ class Source:
     """One object of a channel."""
 
     uri: S3Uri
-    #: Its path in the channel's directory; ends with `/` for a directory marker.
+    #: Its path in the channel's directory. Ends with `/` for a directory marker.
     relative: str
 
 
 @dataclass(frozen=True)
 class Listing:
-    """All objects of a channel, in key order or in the manifest's."""
+    """All objects of a channel, in the order of their keys or of the manifest."""
 
-    #: What their keys have in common, as the request or the manifest puts it.
+    #: The common prefix of their keys, as the request or the manifest writes it.
     prefix: str
     sources: list[Source]
 
 
 class JobObjects:
-    """The object store as one job sees it. `attend` is called before each object; what it raises ends the work."""
+    """The object store as one job sees it. `attend` is called before each object; if it raises, the work ends."""
 
     def __init__(self, store: ObjectStore, job: Job, attend: Callable[[], None] = lambda: None) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class JobObjects:
         self._attend = attend
 
     def under(self, uri: S3Uri) -> Iterator[Source]:
-        """All objects under a prefix, in key order. Empty if the bucket does not exist."""
+        """Yields all objects under a prefix, in key order. Empty if the bucket does not exist."""
         key = self._job.key
         try:
             for found in self._store.list(key.account, key.region, uri.bucket, uri.key):
@@ -54,9 +54,9 @@ class JobObjects:
             return
 
     def download(self, uri: S3Uri, target: Path, *, link: bool = False) -> None:
-        """`link`: without a copy where that can be, so nobody may write to `target`.
+        """Fetches an object. `link`: without a copy if possible; then nobody may write to `target`.
 
-        Raises ClientFault when there is no such object.
+        Raises ClientFault if there is no such object.
         """
         self._attend()
         key = self._job.key
@@ -70,7 +70,7 @@ class JobObjects:
 
     @contextmanager
     def opened(self, uri: S3Uri) -> Iterator[BinaryIO]:
-        """One object's bytes, from a copy on the disk. Raises ClientFault when there is no such object."""
+        """Gives one object's bytes, from a copy on the disk. Raises ClientFault if there is no such object."""
         with tempfile.TemporaryDirectory(prefix="sagelet-") as directory:
             target = Path(directory, "object")
             self.download(uri, target)
@@ -78,18 +78,20 @@ class JobObjects:
                 yield data
 
     def none_of(self, channel: Channel) -> ClientFault:
-        """AWS's words for a channel that has no objects."""
+        """Returns the error for a channel without objects, in AWS's words."""
         explanation = no_objects(channel.url, self._job.key.region, self._job.spec.role)
         return ClientFault(f"Data download failed:{explanation}")
 
 
 def no_objects(uri: str, region: str, role: str) -> str:
-    """AWS's words for an input with nothing under its prefix."""
+    """Returns AWS's words for an input with nothing under its prefix."""
     return aws_texts.no_objects(uri, S3Uri.parse(uri).bucket, region, role)
 
 
 def listing(objects: JobObjects, channel: Channel) -> Listing:
-    """The objects of a channel with data type S3Prefix or ManifestFile. Raises ClientFault: none, or a bad manifest."""
+    """Returns the objects of a channel with data type S3Prefix or ManifestFile. Raises ClientFault if there are none,
+    or for a bad manifest.
+    """
     if channel.data_type is DataType.MANIFEST:
         return _from_manifest(objects, channel.uri)
     found = list(objects.under(channel.uri))
@@ -99,7 +101,7 @@ def listing(objects: JobObjects, channel: Channel) -> Listing:
 
 
 def relative_path(key: str, prefix: str) -> str:
-    """Where an object under an S3Prefix lands in its channel: its key without the prefix's directory."""
+    """Returns the path of an object under an S3Prefix in its channel: its key without the prefix's directory."""
     if key == prefix:
         return key.rsplit("/", 1)[-1]
     if prefix.endswith("/") or key[len(prefix) :].startswith("/"):
@@ -108,7 +110,7 @@ def relative_path(key: str, prefix: str) -> str:
 
 
 def _from_manifest(objects: JobObjects, uri: S3Uri) -> Listing:
-    """`[{"prefix": "s3://BUCKET/PREFIX"}, "relative", ...]` (API reference of S3DataSource)."""
+    """Reads `[{"prefix": "s3://BUCKET/PREFIX"}, "relative", ...]` (API reference of S3DataSource)."""
     with objects.opened(uri) as data:
         text = data.read(MAX_MANIFEST + 1)
     if len(text) > MAX_MANIFEST:

@@ -1,7 +1,7 @@
 """The copy of a Pipe channel on the disk: its objects, numbered, and `units.jsonl`, which lists the units.
 
-A unit is what is shuffled and dealt: one object, or one line of an augmented manifest. It is a list of parts. A part is
-the name of a file and its size (`{"file": "7", "size": 120}`), or a text of its own (`{"text": "..."}`).
+Units are shuffled and dealt to hosts. A unit is one object, or one line of an augmented manifest. It is a list of
+parts. A part is the name of a file and its size (`{"file": "7", "size": 120}`), or a text (`{"text": "..."}`).
 """
 
 import gzip
@@ -19,23 +19,25 @@ from sagelet_engine.data.channels.stream_plan import UNITS, Part
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.spec import Channel, DataType
 
-#: Attributes with this ending hold the S3 URI of an object, which is streamed in their place.
+#: Attributes with this ending hold the S3 URI of an object, and the object is streamed in their place.
 REFERENCE = "-ref"
 _CHUNK = 1024 * 1024
 
 
 class Spool:
-    """Fills one channel's directory. Memory does not grow with the objects' size, nor with a manifest's."""
+    """Fills one channel's directory. Memory does not grow with the size of the objects or of a manifest."""
 
     def __init__(self, objects: JobObjects, channel: Channel, directory: Path) -> None:
         self._objects = objects
         self._channel = channel
         self._directory = directory
-        #: Each object is fetched once, however many lines refer to it.
+        #: Each object is fetched once, even if several lines refer to it.
         self._known: dict[S3Uri, Part] = {}
 
     def fill(self) -> None:
-        """Raises ClientFault when an object is missing, is no gzip file, or does not fit into a record."""
+        """Fills the directory. Raises ClientFault if an object is missing, is not a gzip file, or does not fit into a
+        record.
+        """
         self._directory.mkdir(parents=True)
         augmented = self._channel.data_type is DataType.AUGMENTED_MANIFEST
         count = 0
@@ -69,7 +71,9 @@ class Spool:
             yield [self._part(name, value, number) for name, value in values]
 
     def _part(self, name: str, value: Any, number: int) -> Part:
-        """A text goes as it is, any other value as JSON: how AWS writes a text is not documented."""
+        """Returns a part. A text stays as it is and any other value becomes JSON; AWS does not document how it writes a
+        text.
+        """
         if not name.endswith(REFERENCE):
             return {"text": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
         try:
@@ -81,7 +85,7 @@ class Spool:
     def _fetched(self, uri: S3Uri) -> Part:
         if uri not in self._known:
             target = self._directory / str(len(self._known))
-            # The feeder only reads; unpacking makes another file.
+            # The feeder only reads. Unpacking makes another file.
             self._objects.download(uri, target, link=True)
             if self._channel.gzip:
                 _decompress(target, uri)

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-#: The file of a spool that lists the units of a channel: a line of JSON each, a list of parts.
+#: The file of a spool that lists the units of a channel. Each line is JSON, a list of parts.
 UNITS = "units.jsonl"
 
 
@@ -15,15 +15,15 @@ class Part(TypedDict, total=False):
 
 
 class StreamPlan(TypedDict):
-    """What a feeder gets for one channel of one host. Paths are relative to the feeder's directory."""
+    """The feeder's plan for one channel of one host. Paths are relative to the feeder's directory."""
 
     channel: str
-    #: Where the FIFOs are.
+    #: The directory of the FIFOs.
     directory: str
     spool: str
-    #: This host's place among those that share the channel, and how many share it.
+    #: This host's position among those that share the channel, and their number.
     host: int
     hosts: int
-    #: ShuffleConfig.Seed, or None for no shuffling.
+    #: ShuffleConfig.Seed. None for no shuffling.
     seed: int | None
     record_io: bool

@@ -1,5 +1,6 @@
-"""The doctor's rules: one for each item of AWS's best practices, for what makes compiled jobs fail, and for
-what any job lacks."""
+"""The doctor's rules: one for each item of AWS's best practices, for causes of failed compiled jobs, and for what any
+job lacks.
+"""
 
 from sagelet_engine.doctor.finding import Rule
 from sagelet_engine.doctor.rules import (

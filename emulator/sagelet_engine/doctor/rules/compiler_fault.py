@@ -10,7 +10,7 @@ from sagelet_engine.doctor.rules import device_mixing, out_of_memory, unreadable
 from sagelet_engine.doctor.rules.failures import failed_at, last_match, quoted
 from sagelet_engine.doctor.sources import Sources
 
-#: In the failure of a compiled job whose traceback leads into torch_xla; what failed is said elsewhere.
+#: In the failure of a compiled job whose traceback leads into torch_xla. Other patterns say what failed.
 MARK = r"SMTrainingCompiler Error"
 ERROR = r"^(?!ExecuteUserScriptError)[\w.]*(Error|Exception)\b: \S"
 PATTERNS = (
@@ -38,7 +38,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _flag(sources: Sources, line: str) -> Place | None:
-    """Where a script sets the flag that XLA does not know: it ends the process without a traceback."""
+    """Returns where a script sets the flag that XLA does not know. Such a flag ends the process without a traceback."""
     found = _FLAG.search(line)
     for script in sources if found else ():
         for number, text in enumerate(script.text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""Operations that XLA has no lowering for: they run on the CPU."""
+"""Operations without a lowering in XLA, which run on the CPU."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from sagelet_engine.doctor.sources import Sources
 
 REPEATED = Threshold(0.1, "times a step", "an operation that runs now and then, to prepare the data, costs little")
 SOME = Threshold(2, "times", "once is preparation")
-#: `.item()` is counted with the explicit evaluations.
+#: The explicit evaluations count `.item()`.
 SCALAR_READ = "aten::_local_scalar_dense"
 
 
@@ -26,7 +26,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _place(sources: Sources, operation: str) -> Place | None:
-    """The only line that calls something of the operation's name: `aten::_unique2` is torch.unique."""
+    """Returns the only line that calls a function with the operation's name: `aten::_unique2` is torch.unique."""
     base = operation.partition("::")[2].partition(".")[0].strip("_")
     names = {base, base.rstrip("0123456789_"), base.removeprefix("special_"), base.removeprefix("linalg_")}
     places = [Place(script.path, call.lineno) for script, call in sources.calls(*names - {""})]

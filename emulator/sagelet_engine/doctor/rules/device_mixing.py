@@ -7,7 +7,7 @@ from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 from sagelet_engine.doctor.rules.evaluations import place_of
 from sagelet_engine.doctor.rules.failures import failed_at, last_match, quoted
 
-#: torch_xla's and torch's words for a tensor that is elsewhere (seen).
+#: torch_xla's and torch's words for a tensor on another device (seen).
 ELSEWHERE = (
     r"Expected XLA tensor\. Got: ",
     r"Input tensor is not an XLA tensor",

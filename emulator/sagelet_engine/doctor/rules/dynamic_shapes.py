@@ -1,4 +1,4 @@
-"""`padding='longest'` and its like: batches of ever new shapes, each of which is compiled."""
+"""`padding='longest'` and the like: batches of ever new shapes, each of which is compiled."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from sagelet_engine.telemetry.compiler.worker import BatchShape
 
 SHAPES = Threshold(3, "shapes of batches", "two are a last, smaller batch, or training and evaluation")
 COMPILED = Threshold(3, "steps after the first ones that compiled", "that many compilations cost time")
-#: Values of a tokenizer's `padding` that pad to the longest of the batch (True is short for it).
+#: Values of a tokenizer's `padding` that pad to the longest sample of the batch (True is short for it).
 LONGEST = (True, "longest")
 SAME_ROWS = "Give every batch the same number of rows: a fixed batch_size, and drop_last=True for the DataLoader."
 
@@ -38,7 +38,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _place(sources: Sources) -> Place | None:
-    """The first call that pads to the longest sample. A collator does so by default."""
+    """Returns the first call that pads to the longest sample. A collator does so by default."""
     for script, call in sources.calls("DataCollatorWithPadding"):
         padding = keyword(call, "padding")
         if (padding is None and len(call.args) < 2) or constant(padding) in LONGEST:
@@ -53,7 +53,7 @@ def _place(sources: Sources) -> Place | None:
 
 
 def _layer(call: ast.Call) -> bool:
-    """Convolutions and pools have a `padding`, too, of which 1 equals True."""
+    """True for a layer: convolutions and pools have a `padding`, too, and 1 equals True."""
     return called(call).lower().startswith(("conv", "maxpool", "avgpool", "max_pool", "avg_pool", "unfold", "fold"))
 
 

@@ -1,4 +1,4 @@
-"""What the line does that evaluated a tensor: log it, save it, or use it."""
+"""How the line uses a tensor that it evaluates: it logs the tensor, saves it, or computes with it."""
 
 import ast
 from enum import Enum
@@ -20,9 +20,9 @@ SAVING = {"save", "save_model", "save_pretrained", "save_state", "save_file", "s
 class Use(Enum):
     LOGGED = "logged"
     SAVED = "saved"
-    #: Anything else the script's own line does.
+    #: Any other act of the script's own line.
     READ = "read"
-    #: A library that the line calls does it, and that outside of any loop of the script: its own training loop.
+    #: A library that the line calls does it outside of any loop of the script, so in the library's own training loop.
     LIBRARY = "library"
 
 
@@ -40,11 +40,11 @@ def use_of(evaluation: Calls, sources: Sources) -> Use:
 
 
 def place_of(calls: Calls, sources: Sources) -> Place:
-    """With the path that the script has in the source directory."""
+    """Returns the place with the script's path in the source directory."""
     script = sources.find(calls.file)
     return Place(script.path if script else calls.file, calls.line)
 
 
 def _own(statement: ast.stmt) -> list[ast.AST]:
-    """The parts of a statement that are on its own lines, not those of the statements in it."""
+    """Returns the parts of a statement that are on its own lines, without the statements in it."""
     return [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]

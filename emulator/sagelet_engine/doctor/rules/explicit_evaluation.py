@@ -1,4 +1,4 @@
-"""`.item()` and its like in the training loop."""
+"""`.item()` and the like in the training loop."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 from sagelet_engine.doctor.rules.evaluations import Use, place_of, use_of
 from sagelet_engine.doctor.rules.limits import ENOUGH_STEPS, OFTEN
 
-#: What people know these methods by.
+#: The methods' common names.
 SPELLED = {
     "__bool__": "A truth test", "__float__": "float()", "__int__": "int()", "__index__": "Its use as an index",
     "__repr__": "Its text", "__str__": "Its text", "__format__": "Its text",

@@ -1,4 +1,4 @@
-"""A job whose packages could not be installed, or that cannot load torch_xla after they were."""
+"""A job whose packages could not be installed, or that cannot load torch_xla afterwards."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 from sagelet_engine.doctor.rules.failures import failed_at, last_match, quoted
 
-#: AWS's toolkit; and what SDK v3's driver or a script raises that ran pip itself.
+#: Errors of AWS's toolkit, and of SDK v3's driver or of a script that ran pip itself.
 REPORTED = (
     r"\bInstall(Requirements|Module)Error\b",
     r"^subprocess\.CalledProcessError: Command .*\bpip[\d.]*\b\W+install\b",
@@ -15,14 +15,14 @@ REPORTED = (
 #: images/runtime, requirements/held_packages.py.
 BROKEN = r"was installed, and torch_xla cannot be used after it"
 ERROR = r"^(ERROR|error): (?!ResolutionImpossible|Exception:|subprocess-exited-with-error)"
-#: What the toolkit shows, where pip has no error of its own: it was killed, or git failed.
+#: What the toolkit shows if pip itself prints no error: it was killed, or git failed.
 MESSAGE = r'^ErrorMessage "(?!"$)'
-#: Not a constraint of the job's own. pip indents by four; an ErrorMessage, which has these words of pip's once more and
-#: the remedy behind them, by one.
+#: Not a constraint of the job's own. pip indents by four. An ErrorMessage, which repeats these words of pip with the
+#: remedy after them, indents by one.
 CONSTRAINED = r"^\s{2,}The user requested \(constraint\) torch([-_.]?xla|vision|audio)?(?![-_.]?\w)"
 ASKED = r"^\s{2,}(The user requested [^(\s]|\S+ \S+ depends on )"
 UNREACHED = (r"\bRetrying \(Retry\(", r"\bCould not fetch URL\b", r"\b(NewConnectionError|NameResolutionError)\b")
-#: pip has nothing that fits this Python, or cannot build it.
+#: pip finds nothing that fits this Python, or cannot build it.
 UNFIT = (
     r"\bNo matching distribution found for \S+ ?[=<>~!]",
     r"\brequires a different Python\b",
@@ -45,7 +45,7 @@ SPELLING = (
     "Correct the line of requirements.txt that pip names: `pip install -r requirements.txt --dry-run` tries it without "
     "a job."
 )
-#: Any version would do.
+#: Any version is accepted.
 UNKNOWN = r"\bNo matching distribution found\b"
 NAME = (
     "Look at the spelling: the package index has no package of that name for this Python. PIP_INDEX_URL (of the "
@@ -72,7 +72,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _collision(case: Case) -> str:
-    """What asked for something else than the constraint that pip was given."""
+    """Returns what asked for something other than the constraint that pip was given."""
     kept, asked = last_match(case, (CONSTRAINED,)), last_match(case, (ASKED,))
     if kept is None:
         return ""

@@ -1,4 +1,4 @@
-"""What the last lines of a failed job say, for the rules that look for the reason of a failure."""
+"""Reads the last lines of a failed job, for the rules that look for the reason of a failure."""
 
 import re
 from collections.abc import Iterable
@@ -7,21 +7,21 @@ from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.place import Place
 
 _FRAME = re.compile(r'^\s*(?:\[rank\d+\]: ?)?File "(?P<file>[^"]+)", line (?P<line>\d+)')
-#: AWS's toolkit shows a traceback once more, and the middle of a long one not.
+#: AWS's toolkit repeats a traceback, and leaves out the middle of a long one.
 _AGAIN = 'ErrorMessage "'
 _RANK = re.compile(r"^\[rank\d+\]: ?")
 _HEADER = "Traceback (most recent call last)"
-#: What launchers and AWS's toolkit raise says only that the script failed.
+#: Errors of launchers and AWS's toolkit, which only say that the script failed.
 _LAUNCHERS = re.compile(r"^(ExecuteUserScriptError|subprocess\.CalledProcessError|[\w.]*ChildFailedError)\b")
 _ERROR = re.compile(r"^[\w.]*(Error|Exception)\b(:|$)")
-#: What ends a traceback may have any name: `class NoRows(BaseException)`.
+#: The exception at the end of a traceback may have any name: `class NoRows(BaseException)`.
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(:|$)")
-#: Characters of a line that are quoted.
+#: The number of characters of a line that are quoted.
 QUOTED = 160
 
 
 def last_match(case: Case, patterns: Iterable[str]) -> str | None:
-    """The last line of a failed job that one of the patterns matches, or None if none matches, or the job did not
+    """Returns the last line of a failed job that one of the patterns matches, or None if none does or the job did not
     fail.
     """
     if not case.progress.failed:
@@ -31,7 +31,9 @@ def last_match(case: Case, patterns: Iterable[str]) -> str | None:
 
 
 def last_error(case: Case) -> str | None:
-    """The error that ended a failed job's script: the last one, because it may have lived with earlier ones."""
+    """Returns the error that ended a failed job's script. It is the last one, because the script may have survived
+    earlier ones.
+    """
     if not case.progress.failed:
         return None
     found, in_traceback = None, False
@@ -51,7 +53,7 @@ def quoted(line: str) -> str:
 
 
 def failed_at(case: Case) -> Place | None:
-    """The innermost frame of the last traceback that is in the user's source."""
+    """Returns the innermost frame of the last traceback that is in the user's source."""
     found = None
     for line in case.progress.last_lines:
         if found is not None and line.startswith(_AGAIN):

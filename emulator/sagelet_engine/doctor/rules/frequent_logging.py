@@ -26,7 +26,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _trainer(case: Case, worker: WorkerReport, steps: int) -> Iterator[Seen]:
-    """logging_steps of the Hugging Face Trainer, which reads the loss each time."""
+    """Checks logging_steps of the Hugging Face Trainer, which reads the loss each time."""
     found = written(case, "logging_steps")
     reads = max((one.count for one in worker.evaluations if one.via.startswith("transformers/")), default=0)
     if found is None or reads <= OFTEN.value * steps or written(case, "logging_strategy", ("no", "epoch")):

@@ -13,7 +13,7 @@ SIZE = Threshold(0.5, "of the gradients' bytes, from a step to the next", "they 
 
 
 def check(case: Case) -> Iterator[Seen]:
-    """On CPUs only: elsewhere collectives are part of the compiled programs, and not counted."""
+    """Checks jobs on CPUs only. Elsewhere collectives are part of the compiled programs, and not counted."""
     workers = [worker for worker in case.report.workers if worker.compiled and worker.world_size > 1]
     if not workers or any(worker.platform != "CPU" or worker.collectives.gradient_exchanges for worker in workers):
         return
@@ -34,7 +34,7 @@ def _exchanged(workers: Sequence[WorkerReport]) -> str:
 
 
 def _place(sources: Sources) -> Place | None:
-    """The first optimizer step in a loop."""
+    """Returns the first optimizer step in a loop."""
     for script, call in sources.calls("step"):
         if script.in_loop(call.lineno):
             return Place(script.path, call.lineno)

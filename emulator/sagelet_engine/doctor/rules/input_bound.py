@@ -14,7 +14,7 @@ TOTAL = Threshold(1.0, "seconds of waiting in all", "less is not worth a change"
 
 
 def check(case: Case) -> Iterator[Seen]:
-    """The worker that waits longest holds all others up."""
+    """Checks the worker that waits longest, because it holds all others up."""
     workers = [worker for worker in case.report.workers if worker.compiled]
     worker = max(workers, key=lambda one: one.steady_input_wait_seconds, default=None)
     if worker is None or worker.step_seconds.count < ENOUGH_STEPS.value or not worker.steady_step_seconds:
@@ -30,7 +30,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _place(sources: Sources) -> Place | None:
-    """The only DataLoader, where it has no workers."""
+    """Returns the only DataLoader, if it has no workers."""
     loaders = list(sources.calls("DataLoader"))
     if len(loaders) != 1:
         return None

@@ -7,7 +7,7 @@ from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 
 #: SDK: sagemaker.pytorch.TrainingCompilerConfig.SUPPORTED_INSTANCE_CLASS_PREFIXES
 SUPPORTED = ("p3", "p3dn", "g4dn", "p4d", "g5")
-#: Types with one GPU: the smallest sizes of each family, and g4dn's and g5's up to 16xlarge but for 12xlarge.
+#: Types with one GPU: the smallest sizes of each family, and g4dn's and g5's up to 16xlarge except 12xlarge.
 ONE_GPU = {"ml.p3.2xlarge"} | {
     f"ml.{family}.{size}"
     for family in ("g4dn", "g5")

@@ -1,4 +1,4 @@
-"""Ends that no script has brought about, and results that are not there."""
+"""Ends that no script has caused, and missing results."""
 
 import re
 from collections.abc import Iterator

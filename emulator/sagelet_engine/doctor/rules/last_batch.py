@@ -31,16 +31,16 @@ def _were(count: int) -> str:
 
 
 def _smaller(often: BatchShape, last: BatchShape) -> bool:
-    """Whether the second has fewer rows, seldom enough for the end of an epoch."""
+    """True if the second batch has fewer rows, and comes as seldom as the end of an epoch."""
     if not often.shape or not last.shape:
         return False
     return often.shape[1:] == last.shape[1:] and often.shape[0] > last.shape[0] and last.count * 2 <= often.count
 
 
 def _place(sources: Sources) -> Place | None:
-    """The only place that makes batches to train on, where it keeps the last one, or None where that is not sure.
+    """Returns the only place that makes batches to train on, if it keeps the last one. None if that is not certain.
 
-    With batches of an evaluation nobody could say whose the smaller one is.
+    With batches of an evaluation nobody could say where the smaller one comes from.
     """
     for script, call in sources.calls(*CLASSES):
         if opaque(call) or _evaluates(call) or constant(keyword(call, "dataloader_drop_last")) is True:

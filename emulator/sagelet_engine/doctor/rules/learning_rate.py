@@ -1,4 +1,4 @@
-"""A larger batch than natively at the native learning rate."""
+"""A batch that is larger than natively, with the native learning rate."""
 
 import math
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _rate(worker: WorkerReport) -> float:
-    """0: not known."""
+    """Returns the learning rate. 0 if unknown."""
     return max((rate for optimizer in worker.optimizers for rate in optimizer.lr), default=0.0)
 
 

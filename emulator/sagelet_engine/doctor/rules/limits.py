@@ -5,7 +5,8 @@ from sagelet_engine.doctor.finding import Threshold
 ENOUGH_STEPS = Threshold(
     20, "steps that a worker must have done", "fewer steps show neither how often something happens nor a steady pace"
 )
-#: Steps 0 and 1 compile the step and, once the optimizer has its state, its update; a scheduler's warm-up may add some.
+#: Steps 0 and 1 compile the step and, once the optimizer has its state, the optimizer's update. A scheduler's warm-up
+#: may add some steps.
 WARM_UP = Threshold(5, "first steps, whose compilations are ignored", "AWS: compilation runs during them")
 OFTEN = Threshold(
     0.15,

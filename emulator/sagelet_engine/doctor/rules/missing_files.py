@@ -68,7 +68,7 @@ def _instead_has(case: Case) -> str:
 
 
 def _named(case: Case, wanted: str) -> str | None:
-    """Names the file of the same name in another directory."""
+    """Returns a file of the same name in another directory."""
     name = wanted.rpartition("/")[2]
     alike = [script.path for script in case.sources if script.path.rpartition("/")[2] == name]
     if not alike:

@@ -19,7 +19,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _place(sources: Sources) -> Place | None:
-    """The first optimizer step in a loop."""
+    """Returns the first optimizer step in a loop."""
     for script, call in sources.calls("step"):
         if script.in_loop(call.lineno):
             return Place(script.path, call.lineno)

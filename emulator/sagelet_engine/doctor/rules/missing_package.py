@@ -1,4 +1,4 @@
-"""A script that imports what is not there."""
+"""A script that imports a missing module."""
 
 import re
 from collections.abc import Iterator
@@ -7,16 +7,16 @@ from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 from sagelet_engine.doctor.rules.failures import failed_at, last_error, quoted
 
-#: What Python says, and what libraries say of packages that they can do without until they cannot.
+#: Words of Python, and of libraries that miss an optional package.
 _NAMED = (
     re.compile(r"^ModuleNotFoundError: No module named '(?P<name>[\w.]+)'"),
     re.compile(r"^ImportError: .*\bplease (?:run )?(?:pip )?install '?`?(?:pip install )?(?P<name>\w[\w.-]*\w)"),
     re.compile(r"^ImportError: .*\brequires the (?P<name>\w[\w.-]*) library\b"),
 )
-#: transformers, of its own requirements.
+#: transformers reports its own requirements like this.
 _MOVED = re.compile(r"^ImportError: (?P<wanted>(?P<name>\w[\w.-]*)[\w.,<>=!~]+) is required .*\bbut found (?P=name)==")
 _GONE = re.compile(r"^ImportError: cannot import name '\w+' from '[\w.]+'")
-#: Modules whose package has another name.
+#: Modules whose packages have other names.
 PACKAGES = {
     "Crypto": "pycryptodome",
     "PIL": "Pillow",
@@ -31,7 +31,7 @@ PACKAGES = {
 }
 #: For GPUs, or AWS's own: docs/reference/packages.md says why.
 NOWHERE = ("apex", "deepspeed", "flash_attn", "horovod", "smclarify", "smdebug", "smdistributed")
-#: Modules that were in Python's library until lately.
+#: Modules that were in Python's library until recently.
 FORMER = ("asynchat", "asyncore", "distutils", "imp")
 TABLE = "docs/reference/packages.md says what the image has and what it lacks"
 THEN = (

@@ -31,7 +31,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _division(case: Case) -> str | None:
-    """A division by the number of GPUs."""
+    """Returns a division by the number of GPUs."""
     error = last_error(case)
     by_zero = error is not None and error.startswith("ZeroDivisionError")
     return error if by_zero and _COUNTS.search(case.sources.quoted(failed_at(case))) else None

@@ -7,7 +7,7 @@ from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Thresho
 from sagelet_engine.doctor.place import Place
 from sagelet_engine.doctor.sources import Sources
 
-#: Packages that bring a script to the XLA device.
+#: Packages that move a script to the XLA device.
 BY_THEMSELVES = ("torch_xla", "transformers", "accelerate", "pytorch_lightning", "lightning")
 STEPS = Threshold(5, "optimizer steps, none of them compiled", "a script may well try a step on the CPU first")
 
@@ -32,7 +32,7 @@ def _trains_natively(case: Case) -> bool:
 
 
 def _place(sources: Sources) -> Place | None:
-    """The first device that is chosen by hand."""
+    """Returns the first device that is chosen by hand."""
     for script, call in sources.calls("device", "cuda", "is_available"):
         return Place(script.path, call.lineno)
     return None

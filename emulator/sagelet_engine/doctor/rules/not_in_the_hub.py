@@ -1,4 +1,4 @@
-"""A script that asks for what the offline hub does not have."""
+"""A script that asks for something that the offline hub does not have."""
 
 import re
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from sagelet_engine.doctor.rules.failures import failed_at, last_error, last_mat
 
 _KIND = r"(?P<kind>model|dataset|space)"
 _NAME = r"(?P<name>[\w][\w./-]*)"
-#: What the hub says: sagelet_api.hub.errors.
+#: The hub's messages: sagelet_api.hub.errors.
 _MISSES = (
     re.compile(rf"sagelet's hub has no {_KIND} {_NAME}:"),
     re.compile(rf"sagelet's hub has the {_KIND} {_NAME}, but no revision (?P<revision>[\w][\w./-]*):"),
     re.compile(rf"The {_KIND} {_NAME} in sagelet's hub has no file (?P<file>[\w][\w./-]*):"),
 )
 _SAID = (r"sagelet's hub has (no|the) (model|dataset|space) ", r"\bin sagelet's hub has no file ")
-#: Errors that name no repository, or another one.
+#: Errors that name no repository, or a different one.
 _TYPES = re.compile(
     r"^[\w.]*\b(RepositoryNotFound|RevisionNotFound|EntryNotFound|HfHubHTTP|HTTP|DatasetNotFound)Error\b"
 )
@@ -32,7 +32,7 @@ _ELSE = (
 
 
 class Miss(NamedTuple):
-    """What the hub was asked for; `what` of it is missing."""
+    """A request to the hub; `what` is missing."""
 
     kind: str
     name: str
@@ -54,7 +54,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _miss(case: Case) -> Miss | None:
-    """The last one: scripts live with those before it, of files that need not be there."""
+    """Returns the last miss. Scripts survive earlier ones, of files that are optional."""
     line = last_match(case, _SAID)
     found = next((found for pattern in _MISSES if (found := pattern.search(line))), None) if line else None
     if found is None:

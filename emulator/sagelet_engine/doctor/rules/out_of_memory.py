@@ -16,11 +16,12 @@ DEVICE = (
     r"std::bad_alloc",
     r"^MemoryError\b",
 )
-#: 128 + SIGKILL, as a runtime says it.
+#: 128 + SIGKILL, as a runtime reports it.
 KILLED = 137
-#: sagelet on one of several workers (workers/cause.py), and torchrun.
+#: Messages of sagelet about one of several workers (workers/cause.py), and of torchrun.
 KILLED_WORKER = (r"\bworker \d+\b.* was killed by SIGKILL\b", r"\bSignal 9 \(SIGKILL\) received by PID\b")
-#: AWS's toolkit on a script that SIGKILL ended; 137 where the script is a launcher of several workers.
+#: The message of AWS's toolkit about a script that SIGKILL ended. The code is 137 if the script is a launcher of
+#: several workers.
 KILLED_SCRIPT = (r"\bExitCode (-9|137)\b", r"Process killed by SIGKILL")
 
 

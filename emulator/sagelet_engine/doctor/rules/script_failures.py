@@ -1,4 +1,4 @@
-"""How a script ended: by an error of its own, by its arguments, by an exit code, by a signal."""
+"""How a script ended: by its own error, its arguments, an exit code, or a signal."""
 
 import re
 import signal
@@ -8,7 +8,7 @@ from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 from sagelet_engine.doctor.rules.failures import failed_at, last_error, last_match, quoted
 
-#: argparse, and transformers' parser on it.
+#: Errors of argparse, and of transformers' parser based on it.
 _REFUSED = (
     r"^[^\s:]+: error: (unrecognized arguments|ambiguous option|argument \S+?:|the following arguments are required)",
     r"^ValueError: Some specified arguments are not used by the HfArgumentParser",
@@ -17,15 +17,15 @@ _UNKNOWN = re.compile(r"error: unrecognized arguments: (?P<name>--[\w-]+)")
 _REQUIRED = "the following arguments are required"
 _SYNTAX = re.compile(r"^(SyntaxError|IndentationError|TabError)\b")
 _KEYWORD = re.compile(r"^TypeError: .*got an unexpected keyword argument '")
-#: AWS's toolkit, in its log and in FailureReason.
+#: Messages of AWS's toolkit, in its log and in FailureReason.
 _CODE = re.compile(r"\bExitCode (?P<code>-?\d+)\b")
-#: Lines that AWS's toolkit and sagelet print after the script, or before it.
+#: Lines that AWS's toolkit and sagelet print before or after the script's own.
 _NOT_THE_SCRIPTS = re.compile(
     r"sagemaker-training-toolkit|"
     r"^(sagelet\b|ExitCode |ErrorMessage |Command \"|Invoking script|[A-Z][A-Z0-9_]*=|/\S+ )"
 )
 _LARGEST_SIGNAL = 64
-#: A shell: 128 + the signal's number.
+#: An exit code of a shell: 128 + the signal's number.
 _SHELL = 128
 
 _SIGNALS = {
@@ -42,7 +42,7 @@ _SIGNALS = {
     "SIGTERM": "Something in the job ended the script; sagelet sends SIGTERM only when a job is stopped. Look for "
     "`kill`, a timeout, or a launcher that ended the other workers.",
 }
-#: What AWS's toolkit writes into the failure file, and sagelet into FailureReason if there is none.
+#: The failure file of AWS's toolkit, and sagelet's text in FailureReason if there is no such file.
 _TOOLKITS = re.compile(r"\w+Error:\s*\nExitCode |Framework Error: |OutOfMemory: ")
 _TOLD = "Correct what the reason names. The log above shows what the job printed before."
 _ANY_SIGNAL = "Look in the log for what sent it: a timeout, a launcher, or a native library."
@@ -90,7 +90,7 @@ def _error(line: str) -> str | None:
 
 
 def ended(case: Case) -> Iterator[Seen]:
-    """The end of a script that left no error: its own failure file, an exit code, or a signal."""
+    """Reports the end of a script that printed no error: its own failure file, an exit code, or a signal."""
     code = _exit_code(case)
     if code is None:
         return
@@ -108,13 +108,15 @@ def ended(case: Case) -> Iterator[Seen]:
 
 
 def _own_reason(case: Case) -> str:
-    """The first line of a failure file that the container wrote itself. Empty if AWS's toolkit wrote it, or nobody."""
+    """Returns the first line of a failure file that the container wrote itself. Empty if AWS's toolkit wrote it, or if
+    there is none.
+    """
     text = case.progress.reason.removeprefix("AlgorithmError: ").rpartition(", exit code: ")[0].strip()
     return "" if _TOOLKITS.match(text) else text.partition("\n")[0]
 
 
 def _exit_code(case: Case) -> int | None:
-    """The script's own exit code, or the host's if no toolkit says the script's."""
+    """Returns the script's own exit code, or the host's if no toolkit reports the script's."""
     if not case.progress.failed or not case.progress.reason.startswith("AlgorithmError"):
         return None
     told = _CODE.search(case.progress.reason) or _CODE.search(last_match(case, (_CODE.pattern,)) or "")

@@ -1,4 +1,4 @@
-"""Trainings that end before compilation has paid."""
+"""Trainings that end before compilation has paid off."""
 
 import math
 from collections.abc import Iterator
@@ -29,13 +29,15 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def break_even(worker: WorkerReport, native_step: float) -> int | None:
-    """The step at which what a compiled step saves adds up to the time of compiling, or None if it saves nothing."""
+    """Returns the step at which the time saved by compiled steps equals the time of compiling. None if they save
+    none.
+    """
     saved = native_step - worker.steady_step_seconds
     return math.ceil(worker.compile_seconds / saved) if saved > 0 else None
 
 
 def _native_step(case: Case) -> float:
-    """Seconds of a native step of the same script and batch; 0: not known."""
+    """Returns the seconds of a native step of the same script and batch. 0 if unknown."""
     own, lead = case.baseline.workers[0] if case.baseline and case.baseline.workers else None, case.lead
     if own is None or lead is None or not own.batch_shapes or not lead.batch_shapes:
         return 0.0

@@ -1,4 +1,4 @@
-"""A job that trains, but from which nothing comes any more."""
+"""A job that trains but has stopped to print and to report."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What a script, or a hyperparameter, sets of the Hugging Face Trainer's arguments."""
+"""What a script or a hyperparameter sets among the Hugging Face Trainer's arguments."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ CLASSES = ("TrainingArguments", "Seq2SeqTrainingArguments")
 
 
 def written(case: Case, name: str, among: Sequence[object] = ()) -> tuple[object, Place | None] | None:
-    """The value of an argument, and where it is written, or None if it is not known, or not `among` those that are
-    given.
+    """Returns the value of an argument, and where it is written. None if it is unknown, or not `among` the given
+    values.
 
-    A literal in the script counts; else, in a script that parses the Trainer's arguments from its command line, the
-    hyperparameter of that name.
+    A literal in the script counts. Otherwise, if a script parses the Trainer's arguments from its command line, the
+    hyperparameter of that name counts.
     """
     value: object = None
     place = None

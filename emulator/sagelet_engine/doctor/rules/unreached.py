@@ -1,4 +1,4 @@
-"""Calls of a script over the network: to the world, and to AWS's services."""
+"""Calls of a script over the network, to the internet and to AWS's services."""
 
 import re
 from collections.abc import Iterator

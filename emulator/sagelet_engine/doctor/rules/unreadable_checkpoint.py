@@ -1,4 +1,4 @@
-"""A checkpoint that torch.save wrote of XLA tensors, loaded where there is no XLA device."""
+"""A checkpoint that torch.save wrote of XLA tensors, loaded without an XLA device."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Byte-level BPE: GPT-2's and RoBERTa's. Any text is made of bytes, so nothing is unknown."""
+"""Byte-level BPE, as in GPT-2 and RoBERTa. Every text is made of bytes, so nothing is unknown."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ _SPACE = "\u0120"
 
 
 def gpt2(_uncased: bool) -> tuple[Mapping[str, bytes], int]:
-    """Files and the number of tokens."""
+    """Returns files and the number of tokens."""
     merges = _merges()
     vocabulary = _numbered([*_bytes(), *map("".join, merges), _END])
     config = {
@@ -27,7 +27,7 @@ def gpt2(_uncased: bool) -> tuple[Mapping[str, bytes], int]:
 
 
 def roberta(_uncased: bool) -> tuple[Mapping[str, bytes], int]:
-    """Files and the number of tokens."""
+    """Returns files and the number of tokens."""
     merges, special = _merges(), ["<s>", "<pad>", "</s>", "<unk>"]
     vocabulary = _numbered([*special, *_bytes(), *map("".join, merges), "<mask>"])
     config = {
@@ -70,7 +70,7 @@ def _files(
                 "id": vocabulary[token],
                 "content": token,
                 "single_word": False,
-                # A mask takes the space in front of it.
+                # A mask takes the space before it.
                 "lstrip": token == "<mask>",
                 "rstrip": False,
                 "normalized": False,
@@ -102,14 +102,16 @@ def _files(
 
 
 def _bytes() -> list[str]:
-    """A character for each byte: itself where it can be seen, else one from 256 on (GPT-2's `bytes_to_unicode`)."""
+    """Returns a character for each byte: the byte itself if it is visible, otherwise one from 256 on (GPT-2's
+    `bytes_to_unicode`).
+    """
     seen = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in seen]
     return [chr(byte) for byte in seen] + [chr(256 + place) for place in range(len(others))]
 
 
 def _merges() -> list[tuple[str, str]]:
-    """Each word grows letter by letter, with the space in front of it as its first."""
+    """Returns the merges. Each word grows letter by letter; its first letter is the space before it."""
     found: dict[tuple[str, str], None] = {}
     for word in WORDS:
         grown = _SPACE

@@ -18,7 +18,7 @@ _ROOT = "archive"
 
 
 def safetensors_file(sizes: Sizes, values: Values) -> bytes:
-    """32-bit floats. The head says that torch wrote it, which Transformers asks for."""
+    """Makes a file of 32-bit floats. The head says that torch wrote it, which Transformers requires."""
     head: dict[str, object] = {"__metadata__": {"format": "pt"}}
     data = {name: _little(values[name]) for name in sizes}
     place = 0
@@ -31,7 +31,7 @@ def safetensors_file(sizes: Sizes, values: Values) -> bytes:
 
 
 def pytorch_file(sizes: Sizes, values: Values) -> bytes:
-    """What `torch.save` makes of a state dictionary, so that `torch.load` reads it, with `weights_only`, too."""
+    """Makes the file that `torch.save` makes of a state dictionary. `torch.load` reads it, also with `weights_only`."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as packed:
         _put(packed, "data.pkl", _pickle(sizes))
@@ -43,12 +43,12 @@ def pytorch_file(sizes: Sizes, values: Values) -> bytes:
 
 
 def _put(packed: zipfile.ZipFile, name: str, data: bytes) -> None:
-    # The same bytes whenever it is made.
+    # A fixed time, so that the bytes are always the same.
     packed.writestr(zipfile.ZipInfo(f"{_ROOT}/{name}", (1980, 1, 1, 0, 0, 0)), data)
 
 
 def _pickle(sizes: Sizes) -> bytes:
-    """Protocol 2: an OrderedDict of tensors, whose storages are named by a persistent id."""
+    """Returns a pickle of protocol 2: an OrderedDict of tensors, whose storages are named by a persistent id."""
     body = [b"\x80\x02", _global("collections", "OrderedDict"), b")R("]
     for number, (name, size) in enumerate(sizes.items()):
         body += [_text(name), *_tensor(number, size)]
@@ -56,7 +56,7 @@ def _pickle(sizes: Sizes) -> bytes:
 
 
 def _tensor(number: int, size: tuple[int, ...]) -> list[bytes]:
-    """torch._utils._rebuild_tensor_v2(storage, offset, size, strides, requires_grad, hooks)."""
+    """Returns torch._utils._rebuild_tensor_v2(storage, offset, size, strides, requires_grad, hooks)."""
     strides: list[int] = []
     length = 1
     for one in reversed(size):

@@ -14,14 +14,15 @@ from sagelet_engine.hub.store import Draft
 from sagelet_engine.hub.tiny import byte_level, shapes, unigram, word_pieces
 from sagelet_engine.hub.tiny.formats import pytorch_file, safetensors_file
 
-#: Spread of random weights: what GPT-2 and BERT begin training with.
+#: The spread of random weights with which GPT-2 and BERT begin training.
 _DEVIATION = 0.02
 
 
 @dataclass(frozen=True)
 class Family:
     shape: Callable[[int], shapes.Shape]
-    #: Files of the tokenizer, and how many tokens it has. The argument: whether the model's name says `uncased`.
+    #: Returns files of the tokenizer, and its number of tokens. The argument says whether the model's name contains
+    #: `uncased`.
     tokenizer: Callable[[bool], tuple[Mapping[str, bytes], int]]
 
 
@@ -34,7 +35,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "t5": Family(shapes.t5, unigram.t5),
     }
 )
-#: How names of models begin, and their family; the first that fits.
+#: Beginnings of models' names, and their families. The first that fits counts.
 _BEGINNINGS = (("distilgpt2", "gpt2"), ("distilroberta", "roberta"), *((name, name) for name in FAMILIES))
 
 
@@ -51,12 +52,12 @@ class TinyModel:
 
 
 def tiny_model(repository: str, like: str | None = None) -> TinyModel:
-    """The same bytes for the same name. Raises SettingsError for a family that is not there."""
+    """Makes a model: the same bytes for the same name. Raises SettingsError for an unknown family."""
     name = repository.rpartition("/")[2].lower()
     family = like or next((family for beginning, family in _BEGINNINGS if name.startswith(beginning)), "")
     if family not in FAMILIES:
         raise SettingsError(
-            f"{like or repository}: is of no family that can be made here: say with --like which it is like "
+            f"{like or repository}: belongs to no family that can be made here: name one with --like "
             f"({', '.join(FAMILIES)}), or bring the real one with `sagelet hub add`"
         )
     tokenizer, tokens = FAMILIES[family].tokenizer("uncased" in name)
@@ -65,7 +66,7 @@ def tiny_model(repository: str, like: str | None = None) -> TinyModel:
     files = {
         "config.json": json.dumps(shape.config, indent=2).encode(),
         "model.safetensors": safetensors_file(shape.tensors, weights),
-        # Clients of before 2023 know no other.
+        # Clients from before 2023 know no other format.
         "pytorch_model.bin": pytorch_file(shape.tensors, weights),
         **tokenizer,
     }
@@ -75,7 +76,7 @@ def tiny_model(repository: str, like: str | None = None) -> TinyModel:
 
 
 def _weights(shape: shapes.Shape, seed: str) -> dict[str, "array[float]"]:
-    """Values of each tensor, row by row: biases are 0, scales of normalisations 1, all else is random."""
+    """Returns the values of each tensor, row by row: biases are 0, scales of normalizations 1, all others random."""
     chance = random.Random(seed)
     return {name: array("f", _values(name, prod(size), chance)) for name, size in shape.tensors.items()}
 

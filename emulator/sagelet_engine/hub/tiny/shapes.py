@@ -1,6 +1,6 @@
 """Configurations and tensors of families, as Transformers saves them.
 
-Widths and depths are small; how many positions a model has, and what its special tokens are, is as in the real one.
+Widths and depths are small. The number of positions and the special tokens are those of the real model.
 """
 
 import re
@@ -25,7 +25,7 @@ class Shape:
 
 
 def is_scale(name: str) -> bool:
-    """Whether a tensor scales what a normalisation gives."""
+    """True if a tensor scales the result of a normalization."""
     return _SCALE.fullmatch(name) is not None
 
 
@@ -61,7 +61,7 @@ def gpt2(tokens: int) -> Shape:
         for layer in range(LAYERS):
             at = f"transformer.h.{layer}"
             yield from _norm(f"{at}.ln_1")
-            # Conv1D: what comes in is the first dimension.
+            # Conv1D: the input is the first dimension.
             yield from _sized(f"{at}.attn.c_attn", (WIDTH, 3 * WIDTH), 3 * WIDTH)
             yield from _sized(f"{at}.attn.c_proj", (WIDTH, WIDTH), WIDTH)
             yield from _norm(f"{at}.ln_2")

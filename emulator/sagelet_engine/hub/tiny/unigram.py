@@ -13,14 +13,14 @@ from sagelet_engine.hub.tiny.words import WORDS
 
 _SPACE = "\u2581"
 _SPECIAL = ("<pad>", "</s>", "<unk>")
-#: T5 masks stretches of a text by these.
+#: T5 masks stretches of a text by these tokens.
 _EXTRA = 100
 #: SentencePiece.Type
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3
 
 
 def t5(_uncased: bool) -> tuple[Mapping[str, bytes], int]:
-    """Files and the number of tokens."""
+    """Returns files and the number of tokens."""
     pieces = _pieces()
     extra = [f"<extra_id_{number}>" for number in range(_EXTRA)]
     config = {
@@ -41,14 +41,14 @@ def t5(_uncased: bool) -> tuple[Mapping[str, bytes], int]:
 
 
 def _pieces() -> list[tuple[str, float]]:
-    """With their logarithms of probabilities: a word is likelier than its letters."""
+    """Returns pieces with the logarithms of their probabilities: a word is likelier than its letters."""
     words = [f"{_SPACE}{word}" for word in dict.fromkeys(WORDS)]
     letters = [_SPACE, *string.ascii_letters, *string.digits, *string.punctuation]
     return [*((one, 0.0) for one in _SPECIAL), *((one, -3.0) for one in words), *((one, -6.0) for one in letters)]
 
 
 def _fast(pieces: list[tuple[str, float]], extra: list[str]) -> JsonObject:
-    # T5 counts them backwards from the end.
+    # T5 counts these backwards from the end.
     numbered = {token: len(pieces) + _EXTRA - 1 - number for number, token in enumerate(extra)}
     added = {token: number for number, token in enumerate(_SPECIAL)} | numbered
     space = {"type": "Metaspace", "replacement": _SPACE, "add_prefix_space": True}
@@ -85,7 +85,7 @@ def _fast(pieces: list[tuple[str, float]], extra: list[str]) -> JsonObject:
 
 
 def _model(pieces: list[tuple[str, float]]) -> bytes:
-    """ModelProto: pieces (1), trainer_spec (2), normalizer_spec (3)."""
+    """Returns a ModelProto: pieces (1), trainer_spec (2), normalizer_spec (3)."""
     kinds = {"<unk>": _UNKNOWN, "<pad>": _CONTROL, "</s>": _CONTROL}
     written = [
         _nested(

@@ -1,4 +1,4 @@
-"""WordPiece: BERT's and DistilBERT's. Words are taken apart into letters; a letter that is not ASCII is unknown."""
+"""WordPiece, as in BERT and DistilBERT. Words are split into letters; a letter that is not ASCII is unknown."""
 
 import json
 import string
@@ -11,12 +11,12 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def bert(uncased: bool) -> tuple[Mapping[str, bytes], int]:
-    """Files and the number of tokens."""
+    """Returns files and the number of tokens."""
     return _files("BertTokenizer", uncased)
 
 
 def distilbert(uncased: bool) -> tuple[Mapping[str, bytes], int]:
-    """Files and the number of tokens."""
+    """Returns files and the number of tokens."""
     return _files("DistilBertTokenizer", uncased)
 
 

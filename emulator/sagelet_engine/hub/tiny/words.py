@@ -1,4 +1,4 @@
-"""Words that the small tokenizers know as one token; all others they take apart."""
+"""Words that are one token for the small tokenizers. All other words are split."""
 
 _TEXT = """
 the of and to in is it that was for on with as be at by this have from or one had not but what all were when we

@@ -1,1 +1,1 @@
-"""`sagelet check`: whether what a data directory says is true, and what can be repaired."""
+"""`sagelet check`: finds what in a data directory is wrong, and repairs what can be repaired."""

@@ -1,4 +1,4 @@
-"""Checks a whole data directory. It deletes nothing of a user's: what is in the way is moved aside."""
+"""Checks a whole data directory. It deletes nothing of a user's: files that are in the way are moved aside."""
 
 import json
 import re
@@ -16,16 +16,16 @@ from sagelet_engine.state.owner import lock_directory
 from sagelet_engine.state.writers import without_imports
 from sagelet_engine.store.jobs import Store
 
-#: The buckets that the SDK makes say whose they are.
+#: The SDK's default buckets name their account and region.
 _DEFAULT_BUCKET = re.compile(r"sagemaker-([a-z0-9-]+)-(\d{12})")
 _URI = re.compile(r's3://([^/"]+)')
 
 
 def check_data(data: Path, account: str, region: str, *, repair: bool = False) -> Report:
-    """Checks a data directory that no server has, and mends it if that is asked.
+    """Checks a data directory that no server uses, and repairs it with `repair`.
 
-    `account`, `region`: whose buckets are of which nothing else tells that.
-    Raises NoDataDirectory, NewerSchema, DataDirectoryInUse, SettingsError.
+    `account`, `region`: for buckets whose owner nothing else tells. Raises NoDataDirectory, NewerSchema,
+    DataDirectoryInUse, SettingsError.
     """
     contents.check_is_data_directory(data)
     report, aside = Report(repair), Aside(data)
@@ -68,7 +68,7 @@ def _owner(data: Path, account: str, region: str) -> Owner:
 
 
 def _named_by_jobs(data: Path) -> dict[str, tuple[str, str]]:
-    """A job writes to its own account's buckets."""
+    """Returns account and region of buckets that jobs name. A job writes to buckets of its own account."""
     if not (data / contents.JOBS_DATABASE).exists():
         return {}
     try:

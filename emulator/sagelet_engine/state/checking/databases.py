@@ -20,11 +20,11 @@ MIGRATIONS: Mapping[str, Sequence[str]] = MappingProxyType(
 
 class State(Enum):
     SOUND = "sound"
-    #: It has what could be read of a damaged one.
+    #: The readable content of a damaged database was saved into it.
     SAVED = "saved"
-    #: It has to be made anew, beside data that it knew.
+    #: It must be made anew, beside data that it knew.
     LOST = "lost"
-    #: There is none, and nothing that it would know.
+    #: It does not exist, and there is no data that it would know.
     NONE = "none"
     DAMAGED = "damaged"
 
@@ -34,7 +34,7 @@ class State(Enum):
 
 
 def check_database(data: Path, name: str, report: Report, aside: Aside) -> State:
-    """Raises NewerSchema, OSError."""
+    """Checks a database. Raises NewerSchema, OSError."""
     path = data / name
     if (lost := contents.lost_database(data, name)) is not None:
         return _lost(data, name, lost, report, aside)
@@ -52,7 +52,7 @@ def check_database(data: Path, name: str, report: Report, aside: Aside) -> State
 def _lost(data: Path, name: str, lost: str, report: Report, aside: Aside) -> State:
     mended = ""
     if report.repair:
-        # What SQLite left beside the file would be taken for the new one's.
+        # The new database would take SQLite's files beside the old one for its own.
         aside.leave_copy(name)
         remove_database(data / name)
         mended = "a new one is made; see below"
@@ -69,7 +69,7 @@ def _replace(data: Path, name: str, aside: Aside) -> str:
     else:
         with workspace(data) as place:
             saved = save(data / name, place / "new.db", MIGRATIONS[name])
-            # A crash in between leaves objects without a catalogue, which the next repair makes of their files.
+            # A crash in between leaves objects without a catalogue. The next repair makes one from their files.
             remove_database(data / name)
             (place / "new.db").rename(data / name)
     return f"replaced by a new one with {_told(saved)}; {kept}"

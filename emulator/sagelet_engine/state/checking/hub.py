@@ -1,4 +1,4 @@
-"""Repositories of the hub against their files."""
+"""Checks the repositories of the hub against their files."""
 
 import hashlib
 from pathlib import Path
@@ -13,7 +13,7 @@ _CHUNK = 1024 * 1024
 def check_hub(data: Path, report: Report, aside: Aside) -> None:
     """Reads every file of every repository. Raises OSError."""
     store = HubStore(data)
-    #: Of files that several have, too.
+    #: Each file once, even if several repositories have it.
     wrong: dict[str, str] = {}
     sound: set[str] = set()
     for one in store.every():
@@ -39,7 +39,7 @@ def _first(repository: Repository, damaged: list[str]) -> str:
 
 
 def _look(store: HubStore, file: HubFile, sound: set[str], wrong: dict[str, str], report: Report, aside: Aside) -> bool:
-    """Whether a file is damaged. One that is makes room for the one that is added again."""
+    """Returns whether a file is damaged. A repair moves a damaged one aside, so that it can be added again."""
     if file.sha256 in sound:
         return False
     if file.sha256 in wrong:
@@ -56,7 +56,7 @@ def _look(store: HubStore, file: HubFile, sound: set[str], wrong: dict[str, str]
 
 
 def _damage(store: HubStore, file: HubFile) -> str:
-    """Empty: none."""
+    """Returns what is wrong with a file. Empty if nothing is."""
     try:
         opened = store.open(file)
     except DamagedRepository:

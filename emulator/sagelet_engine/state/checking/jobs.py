@@ -1,4 +1,4 @@
-"""Rows of jobs against their directories."""
+"""Checks rows of jobs against their directories."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from sagelet_engine.store.jobs import Store
 
 
 def check_jobs(data: Path, report: Report, aside: Aside) -> None:
-    """For a database that can be read. Raises StoreUnavailable, OSError."""
+    """Checks the jobs of a readable database. Raises StoreUnavailable, OSError."""
     store = Store(data / contents.JOBS_DATABASE)
     try:
         _check_records(store, report, aside)
@@ -22,7 +22,7 @@ def check_jobs(data: Path, report: Report, aside: Aside) -> None:
 
 
 def set_all_aside(data: Path, report: Report, aside: Aside) -> None:
-    """Directories of jobs whose database is lost: a job cannot be made of them."""
+    """Moves directories of jobs aside if their database is lost, because a job cannot be made from its directory."""
     _check_directories(data, set(), report, aside)
 
 
@@ -44,7 +44,7 @@ def _check_directories(data: Path, known: set[tuple[str, str, str]], report: Rep
         if (account, region, job_id) not in known:
             name = directory.relative_to(data).as_posix()
             report.add(
-                "job", f"{name} has files of a job that {contents.JOBS_DATABASE} does not know",
+                "job", f"{name} has files of a job that is not in {contents.JOBS_DATABASE}",
                 "`sagelet check --repair` moves them aside",
                 mended=aside.move(name) if report.repair else "",
             )  # fmt: skip

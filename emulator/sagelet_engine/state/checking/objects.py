@@ -1,4 +1,4 @@
-"""Checks the catalogue of objects against the files, and makes a new catalogue from files whose catalogue is lost."""
+"""Checks the catalogue of objects against the files, and makes a new catalogue from the files if it is lost."""
 
 import os
 import uuid
@@ -16,7 +16,7 @@ from sagelet_engine.s3.verifying import verify
 from sagelet_engine.state import contents
 from sagelet_engine.state.checking.report import Aside, Report
 
-#: Account and region of a bucket that no catalogue knows, by its name.
+#: Returns account and region of a bucket by its name, for buckets that are in no catalogue.
 Owner = Callable[[str], tuple[str, str]]
 _CHUNK = 1024 * 1024
 
@@ -24,14 +24,14 @@ _CHUNK = 1024 * 1024
 class Objects:
     """Checks the objects of a data directory that the caller owns. Raises StoreUnavailable, OSError.
 
-    `lost`: rows may be missing, so a file without one is an object that has lost its own.
+    `lost`: rows may be missing, so a file without a row is an object that has lost it.
     """
 
     def __init__(self, data: Path, report: Report, aside: Aside, owner: Owner, *, lost: bool) -> None:
         self._report, self._aside, self._owner, self._lost = report, aside, owner, lost
         self._store = S3Store(data / contents.OBJECTS, SystemClock())
         self._files, self._catalog = self._store.files, self._store.catalog
-        #: Those whose bytes are nowhere, by bucket and key.
+        #: Objects whose bytes are missing, by bucket and key.
         self._missing: dict[tuple[str, str], StoredObject] = {}
 
     def check(self) -> None:
@@ -61,7 +61,7 @@ class Objects:
         with data:
             status = os.fstat(data.fileno())
             if not is_whole(stored, status):
-                why = f"its file has {status.st_size} bytes, of {stored.size}" if status.st_size != stored.size else (
+                why = f"its file has {status.st_size} of {stored.size} bytes" if status.st_size != stored.size else (
                     "its file, which is a link to one of yours, was changed")  # fmt: skip
             else:
                 why = _wrong_bytes(stored, data)
@@ -108,7 +108,7 @@ class Objects:
             self._tell_lost(path, *found)
         else:
             self._report.add(
-                "file", f"{contents.OBJECTS}/{path} is no object's: sagelet leaves it alone",
+                "file", f"{contents.OBJECTS}/{path} belongs to no object: sagelet leaves it alone",
                 "none is needed; `sagelet s3 import` makes objects of files", damage=False,
             )  # fmt: skip
 
@@ -186,7 +186,7 @@ class Objects:
     def _tell_staged(self, file_id: str) -> None:
         name = f"{contents.OBJECTS}/.staged/{file_id}"
         if not self._lost:
-            # Never acknowledged: what every start does.
+            # Such files were never acknowledged. Every start removes them.
             if self._report.repair:
                 self._files.remove_staged(file_id)
             mended = "removed" if self._report.repair else ""
@@ -202,7 +202,7 @@ class Objects:
 
 
 def key_of(path: str) -> tuple[str, str] | None:
-    """Bucket and key of a file of the store, by its path there, or None if it cannot be an object's."""
+    """Returns bucket and key of a file of the store by its path there, or None if it cannot be an object's."""
     bucket, _, key = path.partition("/")
     if bucket == names.ESCAPED:
         try:

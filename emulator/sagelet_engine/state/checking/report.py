@@ -1,4 +1,4 @@
-"""The findings of a check, and the directory into which it moves what is in the way."""
+"""The findings of a check, and the directory for files that the repair moves aside."""
 
 import os
 import uuid
@@ -16,24 +16,24 @@ class Finding:
     what: str
     #: What to do about it.
     remedy: str
-    #: False: nothing is lost or wrong by it.
+    #: False if the problem has lost nothing and makes nothing wrong.
     damage: bool = True
-    #: What a repair did about it; empty: nothing.
+    #: What the repair did about it. Empty if nothing.
     mended: str = ""
 
 
 @dataclass
 class Report:
-    """`repair`: whether to mend what can be mended safely."""
+    """The result of a check. `repair`: also mends what can be mended safely."""
 
     repair: bool
     findings: list[Finding] = field(default_factory=list)
-    #: Those that were looked at, those that the repair made of files among them.
+    #: Objects that were checked, including those that the repair made from files.
     objects: int = 0
-    #: Of the objects.
+    #: Counts objects.
     bytes: int = 0
     jobs: int = 0
-    #: Of the hub.
+    #: Counts files of the hub.
     repositories: int = 0
 
     def add(self, kind: str, what: str, remedy: str, *, mended: str = "", damage: bool = True) -> None:
@@ -41,36 +41,36 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is left to mend."""
+        """True if nothing is left to repair."""
         return all(found.mended or not found.damage for found in self.findings)
 
 
 class Aside:
-    """A directory beside the rest, made when it is needed: nothing of anybody's is deleted."""
+    """A directory beside the rest, made when it is needed, for files that are in the way. So nothing is deleted."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
         self._root = data / f"{SET_ASIDE}{uuid.uuid4().hex[:8]}"
 
     def place(self, name: str) -> Path:
-        """Where `name` of the data directory goes. Raises OSError."""
+        """Returns where `name` of the data directory goes. Raises OSError."""
         self._root.mkdir(mode=0o700, exist_ok=True)
         target = self._root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         return target
 
     def move(self, name: str) -> str:
-        """Moves something there; says where it is, for people. Raises OSError."""
+        """Moves something aside and returns where it is, for people. Raises OSError."""
         target = self.place(name)
         (self._data / name).rename(target)
         return f"moved to {target}"
 
     def leave_copy(self, name: str) -> str:
-        """A copy of a database with all that SQLite has beside it. Raises OSError."""
+        """Copies a database with SQLite's files beside it. Raises OSError."""
         for suffix in ("", "-wal", "-shm"):
             source = self._data / f"{name}{suffix}"
             if source.exists():
                 target = self.place(f"{name}{suffix}")
                 target.write_bytes(source.read_bytes())
                 os.chmod(target, 0o600)
-        return f"as it was it is in {self.place(name)}"
+        return f"its former state is in {self.place(name)}"
