@@ -65,7 +65,7 @@ def conditions(options: argparse.Namespace) -> str:
     return (
         f"{datetime.now(timezone.utc):%Y-%m-%d}, {len(os.sched_getaffinity(0))} cores, Python "
         f"{platform.python_version()}, load of the machine {os.getloadavg()[0]:.1f}. **No GPU**: the plugin stands in, "
-        f"compiles a program in {options.compile_ms} ms because it is told to, and makes {options.kib:,} KiB of it."
+        f"compiles a program in {options.compile_ms} ms on purpose, and makes {options.kib:,} KiB of it."
     )
 
 
