@@ -37,6 +37,8 @@ def finish(world: World, name: str, size: int = 4096, **changes: object) -> None
     opt_ml = host.plan.hosts[0].opt_ml
     (opt_ml / "output" / "scratch").write_bytes(b"x" * size)
     (opt_ml / "code" / "train.py").write_text(f"print({name!r})")
+    # A script that saves nothing has a finding of the doctor, which would be kept as its report.
+    (opt_ml / "model" / "weights").write_text("w")
     host.say("a line")
     host.end(0)
     world.ended(name)
