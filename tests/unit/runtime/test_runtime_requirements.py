@@ -1,5 +1,6 @@
 """pip's constraints, its last words, and what is said of a torch that has changed."""
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -11,7 +12,7 @@ import pytest
 
 from sagelet_runtime.base import installed
 from sagelet_runtime.requirements import held_packages as requirements
-from sagelet_runtime.requirements import pip_errors
+from sagelet_runtime.requirements import library_bounds, pip_errors
 from sagelet_runtime.requirements.pip_errors import PipErrors
 from support.packages import wheel
 from support.training_host import RUNTIME
@@ -268,7 +269,7 @@ def test_a_constraint_of_pips_configuration_is_joined(
     file = tmp_path / ".config" / "pip" / "pip.conf"
     file.parent.mkdir(parents=True)
     file.write_text(configuration)
-    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "XDG_CONFIG_DIRS": str(tmp_path / "none")}
     ours = (tmp_path / requirements.FILE).as_uri()
     assert requirements.constrain(str(tmp_path), environ)["PIP_CONSTRAINT"].split() == [*joined, ours]
     # As pip has it: the variable goes first.
@@ -285,6 +286,49 @@ def test_a_configuration_that_pip_config_file_names(tmp_path: Path) -> None:
     assert requirements.constrain(str(tmp_path), environ | {"PIP_CONFIG_FILE": "/dev/null"})[
         "PIP_CONSTRAINT"
     ].startswith("file://")
+
+
+# --- what the installed Transformers needs ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    required = ["filelock", "huggingface-hub<1.0,>=0.34.0", "tokenizers<=0.23.0,>=0.22.0", "torch<3; extra == 'torch'"]
+    monkeypatch.setattr(library_bounds.metadata, "requires", {"transformers": required}.get)
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
+        ("datasets >= 1.8.0\nsentence-transformers==2.2.2\n# transformers\n", False),
+        ("transformers==4.21.1\n", True),
+        ("Transformers[torch]\n", True),
+        ("git+https://github.com/huggingface/transformers\n", True),
+        ("huggingface_hub>=1\n", True),
+        ("tokenizers<0.13 # then\n", True),
+        ("-r more.txt\n", True),
+        ("", False),
+    ],
+)
+def test_a_file_that_chooses_the_versions_itself(wanted: str, chosen: bool, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("-r requirements.txt\ntransformers\n")
+    for encoding in ("utf-8", "utf-16"):
+        (tmp_path / "requirements.txt").write_text(wanted, encoding=encoding)
+        assert library_bounds.chosen_by(tmp_path / "requirements.txt") == chosen
+
+
+@pytest.mark.usefixtures("bounded")
+def test_the_bounds_are_those_of_one_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONSTRAINT", "/mine.txt")
+    bounds = tmp_path / requirements.BOUNDS
+    with requirements.within_bounds(str(tmp_path), tmp_path / "requirements.txt"):
+        assert os.environ["PIP_CONSTRAINT"].split() == ["/mine.txt", bounds.as_uri()]
+        assert bounds.read_text() == "huggingface-hub<1.0,>=0.34.0\ntokenizers<=0.23.0,>=0.22.0\n"
+    assert os.environ["PIP_CONSTRAINT"] == "/mine.txt"
+    monkeypatch.setenv("SAGELET_PINS", "exact")
+    with requirements.within_bounds(str(tmp_path), tmp_path / "requirements.txt"):
+        assert os.environ["PIP_CONSTRAINT"] == "/mine.txt"
 
 
 # --- a torch that has changed -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import re
 import sys
 
 from sagelet_runtime.base.failure import ERROR_BUDGET
+from sagelet_runtime.requirements import library_bounds
 
 #: A variable of the job's Environment. With `exact`, pip installs what requirements.txt says, whatever that breaks.
 PINS, EXACT = "SAGELET_PINS", "exact"
@@ -20,7 +21,6 @@ _NOISE = re.compile(
 )
 #: Packages that are built for one version of torch, and torch itself.
 KEPT = ("torch", "torch_xla", "torchvision", "torchaudio")
-_NAME = re.compile(r"[\w.-]*\w")
 _CONSTRAINED = re.compile(r"The user requested \(constraint\) (\S+)")
 _ASKED = re.compile(r"^\s+(The user requested [^(\s].*|\S+ \S+ depends on .*)$")
 _COLLECTED = re.compile(r"^Collecting (?P<name>\S+)")
@@ -128,9 +128,10 @@ class PipErrors:
     def _collision(self) -> str:
         """Explains a conflict of a requirement with a constraint, which is sagelet's or the job's own."""
         said = "; ".join(dict.fromkeys(self._asked))
-        told = dict.fromkeys(self._constraints)
-        kept = ", ".join(one for one in told if _is_kept(one))
-        others = ", ".join(one for one in told if not _is_kept(one))
+        told, bound = dict.fromkeys(self._constraints), library_bounds.names()
+        kept = ", ".join(one for one in told if library_bounds.canonical(one) in KEPT)
+        fit = ", ".join(one for one in told if library_bounds.canonical(one) in bound)
+        others = ", ".join(one for one in told if library_bounds.canonical(one) not in (*KEPT, *bound))
         if others:
             said += f". The job's own constraints have {others}"
         if kept:
@@ -138,12 +139,12 @@ class PipErrors:
                 f". sagelet keeps {kept}, which torch_xla is built for: take that out of requirements.txt or ask for a "
                 f"version that fits; {PINS}={EXACT} in Environment installs what it says, for native jobs"
             )
+        if fit:
+            said += (
+                f". sagelet keeps {fit}, which the Transformers that is here needs: ask for a version that fits, or put "
+                f"the Transformers that you want into requirements.txt; {PINS}={EXACT} in Environment installs what it says"
+            )
         return said
-
-
-def _is_kept(constraint: str) -> bool:
-    name = _NAME.match(constraint)
-    return name is not None and re.sub("[-_.]+", "_", name[0]).lower() in KEPT
 
 
 def _fitted(lines: list[str]) -> list[str]:
