@@ -232,9 +232,13 @@ def test_the_constraints_are_what_is_here(tmp_path: Path, monkeypatch: pytest.Mo
     added = requirements.constrain(str(base), {"PIP_CONSTRAINT": "/mine.txt"})
     mine, ours = added["PIP_CONSTRAINT"].split()
     assert (mine, ours) == ("/mine.txt", (base / requirements.FILE).as_uri())
-    assert (base / requirements.FILE).read_text() == "torch==2.9.0\ntorch_xla==2.9.0\n"
+    assert (base / requirements.FILE).read_text() == "torch==2.9.0\ntorch_xla==2.9.0\ntorchaudio==2.9.0\n"
     assert requirements.constrain(str(base), added) == added
     assert requirements.constrain(str(base), {"SAGELET_PINS": " Exact "}) == {}
+    here = {"torch": "2.9.0+cpu", "torchaudio": "2.9.1"}
+    monkeypatch.setattr(installed, "version", here.get)
+    requirements.constrain(str(base), {})
+    assert (base / requirements.FILE).read_text() == "torch==2.9.0+cpu\ntorchaudio==2.9.1\n"
     monkeypatch.setattr(installed, "version", {}.get)
     assert requirements.constrain(str(base), {}) == {}
 

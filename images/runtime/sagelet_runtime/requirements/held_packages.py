@@ -41,7 +41,7 @@ def constrain(base: str, environ: Mapping[str, str]) -> dict[str, str]:
     found = kept()
     if not found:
         return {}
-    file = _written(Path(base, FILE), found)
+    file = _written(Path(base, FILE), found + _fitting())
     # Both variables take several files, separated by blanks. A URL has no blank. uv before June 2024 takes only paths.
     url, path = file.as_uri(), str(file)
     return {
@@ -63,6 +63,17 @@ def _written(file: Path, lines: Sequence[str]) -> Path:
 def kept() -> list[str]:
     """Returns the installed versions of the packages in KEPT, as `name==version`."""
     return [f"{name}=={found}" for name in KEPT if (found := installed.version(name)) is not None]
+
+
+def _fitting() -> list[str]:
+    """Returns the version of torchaudio that fits torch, if none is installed.
+
+    torchaudio has torch's versions. Since 2.9 it requires no torch, so pip would take the newest, which does not load.
+    """
+    torch = installed.version("torch")
+    if torch is None or installed.version("torchaudio") is not None:
+        return []
+    return [f"torchaudio=={torch.partition('+')[0]}"]
 
 
 def _joined(others: Sequence[str], own: str) -> str:
