@@ -83,7 +83,7 @@ def test_exact_pins_are_installed_and_torch_xla_is_looked_at_afterwards(jobs: Jo
     assert "torch is 99.0" in jobs.log(name)
 
 
-#: The newest brings a huggingface_hub with which the installed Transformers cannot be imported, as that of datasets does.
+#: The newest brings a huggingface_hub with which the installed Transformers cannot be imported, as datasets' does.
 SETS = {
     wheel_name("sets-for-test", "2.0"): wheel("sets-for-test", "2.0", requires="huggingface-hub>=99"),
     wheel_name("sets-for-test", "1.0"): wheel("sets-for-test", "1.0"),

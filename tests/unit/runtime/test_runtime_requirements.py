@@ -59,6 +59,25 @@ def test_a_conflict_with_a_constraint_of_the_jobs_own_is_not_sagelets() -> None:
     assert "sagelet keeps torch-xla==2.9.0" in text
 
 
+def test_a_wider_constraint_of_the_jobs_own_beside_sagelets() -> None:
+    text = said(
+        CONFLICT.replace(
+            "(constraint) torch==2.9.0", "(constraint) torch<=3\n    The user requested (constraint) torch==2.9.0"
+        )
+    )
+    assert "The job's own constraints have torch<=3. sagelet keeps torch==2.9.0, which torch_xla is built for" in text
+
+
+@pytest.mark.usefixtures("bounded")
+def test_a_conflict_with_what_transformers_needs() -> None:
+    text = said(
+        CONFLICT.replace("torch==1.12.1", "datasets==5.2.0").replace("torch==2.9.0", "huggingface-hub>=0.34.0,<1.0")
+    )
+    assert "sagelet keeps huggingface-hub>=0.34.0,<1.0, which the Transformers that is here needs" in text
+    assert "own constraints" not in text
+    assert "torch_xla is built for" not in text
+
+
 def test_other_errors_are_pips_own_lines_once() -> None:
     line = "ERROR: No matching distribution found for nothing"
     assert said(f"Looking in links: .\n{line}\n{line}\n") == "No matching distribution found for nothing"

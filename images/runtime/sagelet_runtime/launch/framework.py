@@ -137,7 +137,7 @@ def basic_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     torch = installed.torch_version()
     if torch:
         added["SM_DLC_TORCH_VERSION"] = torch
-    return added | thread_environment(environ)
+    return added | image.loading_environment(environ) | thread_environment(environ)
 
 
 def _local_master(job: Any) -> str:

@@ -2,8 +2,8 @@
 
 It works for the toolkit, SDK v3's driver and the script's own pip. torch_xla fits one torch only, and nothing in its
 metadata says so. A `torchvision` in requirements.txt would bring the newest torch, with which torch_xla does not load.
-So pip gets a constraint file (pip.pypa.io, "Constraints Files"). The installation of requirements.txt gets a second one,
-so that the installed Transformers can still be imported after it (library_bounds).
+So pip gets a constraint file (pip.pypa.io, "Constraints Files"). The installation of requirements.txt gets a second
+one, so that the installed Transformers can still be imported after it (library_bounds).
 """
 
 from __future__ import annotations

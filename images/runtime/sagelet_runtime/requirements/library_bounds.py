@@ -41,6 +41,12 @@ def canonical(requirement: str) -> str:
     return re.sub("[-_.]+", "_", name[0]).lower() if name else ""
 
 
+def comparable(requirement: str) -> tuple[str, frozenset[str]]:
+    """Returns the name and the specifiers of a requirement. pip prints specifiers in an order of its own."""
+    specifiers = _NAME.sub("", requirement, count=1)
+    return canonical(requirement), frozenset(filter(None, specifiers.split(",")))
+
+
 def chosen_by(file: Path) -> bool:
     """True if a requirements file asks for Transformers, or for what it is bound to. Then the file's versions count.
 

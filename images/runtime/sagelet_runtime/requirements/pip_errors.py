@@ -128,10 +128,10 @@ class PipErrors:
     def _collision(self) -> str:
         """Explains a conflict of a requirement with a constraint, which is sagelet's or the job's own."""
         said = "; ".join(dict.fromkeys(self._asked))
-        told, bound = dict.fromkeys(self._constraints), library_bounds.names()
-        kept = ", ".join(one for one in told if library_bounds.canonical(one) in KEPT)
-        fit = ", ".join(one for one in told if library_bounds.canonical(one) in bound)
-        others = ", ".join(one for one in told if library_bounds.canonical(one) not in (*KEPT, *bound))
+        told, bounds = dict.fromkeys(self._constraints), set(map(library_bounds.comparable, library_bounds.bounds()))
+        kept = ", ".join(one for one in told if _is_kept(one))
+        fit = ", ".join(one for one in told if library_bounds.comparable(one) in bounds)
+        others = ", ".join(one for one in told if not _is_kept(one) and library_bounds.comparable(one) not in bounds)
         if others:
             said += f". The job's own constraints have {others}"
         if kept:
@@ -141,10 +141,15 @@ class PipErrors:
             )
         if fit:
             said += (
-                f". sagelet keeps {fit}, which the Transformers that is here needs: ask for a version that fits, or put "
-                f"the Transformers that you want into requirements.txt; {PINS}={EXACT} in Environment installs what it says"
+                f". sagelet keeps {fit}, which the Transformers that is here needs: ask for a version that fits, or "
+                f"add the Transformers that you want; {PINS}={EXACT} in Environment installs what requirements.txt says"
             )
         return said
+
+
+def _is_kept(constraint: str) -> bool:
+    """True for `torch==2.9.0`. A job's own constraint file may have `torch<3`, which is not sagelet's."""
+    return "==" in constraint and library_bounds.canonical(constraint) in KEPT
 
 
 def _fitted(lines: list[str]) -> list[str]:
