@@ -88,3 +88,43 @@ def test_exact_pins_are_installed_and_torch_xla_is_looked_at_afterwards(jobs: Jo
     native = jobs.ended(name := submit(jobs, "vision-for-test\n", **exact))
     assert native["TrainingJobStatus"] == "Completed", native["FailureReason"]
     assert "torch is 99.0" in jobs.log(name)
+
+
+#: The newest brings a huggingface_hub with which the installed Transformers cannot be imported, as datasets' does.
+SETS = {
+    wheel_name("sets-for-test", "2.0"): wheel("sets-for-test", "2.0", requires="huggingface-hub>=99"),
+    wheel_name("sets-for-test", "1.0"): wheel("sets-for-test", "1.0"),
+    wheel_name("huggingface-hub", "99.0"): wheel("huggingface-hub", "99.0"),
+    wheel_name("transformers", "99.0"): wheel("transformers", "99.0"),
+}
+SETS_SCRIPT = """
+    import importlib.metadata, sets_for_test, transformers
+    sets_for_test.main()
+    print("hub is", importlib.metadata.version("huggingface-hub"))
+"""
+
+
+def submit_sets(jobs: Jobs, wanted: str) -> str:
+    return jobs.submit({"train.py": dedent(SETS_SCRIPT), "requirements.txt": HERE + wanted, **SETS})
+
+
+def test_pip_takes_the_version_with_which_transformers_can_be_imported(jobs: Jobs) -> None:
+    job = jobs.ended(name := submit_sets(jobs, "sets-for-test >= 1.0\n"))
+    assert job["TrainingJobStatus"] == "Completed", job["FailureReason"]
+    assert "sets_for_test says 1.0" in jobs.log(name)
+    assert f"hub is {version('huggingface-hub')}" in jobs.log(name)
+
+
+def test_a_job_that_brings_its_own_transformers_has_what_that_needs(jobs: Jobs) -> None:
+    job = jobs.ended(name := submit_sets(jobs, "sets-for-test >= 1.0\ntransformers >= 4.0\n"))
+    assert job["TrainingJobStatus"] == "Completed", job["FailureReason"]
+    assert "sets_for_test says 2.0" in jobs.log(name)
+    assert "hub is 99.0" in jobs.log(name)
+
+
+def test_a_pin_that_transformers_cannot_be_used_with_is_named_with_the_remedy(jobs: Jobs) -> None:
+    reason = jobs.ended(submit_sets(jobs, "sets-for-test==2.0\n"))["FailureReason"]
+    assert "sets-for-test 2.0 depends on huggingface-hub>=99" in reason
+    assert "sagelet keeps huggingface-hub<1.0,>=0.34.0, which the Transformers that is here needs" in reason
+    assert "SAGELET_PINS=exact in Environment" in reason
+    assert "torch_xla is built for" not in reason

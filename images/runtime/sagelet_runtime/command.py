@@ -57,7 +57,8 @@ def prepared_environment(environ: Mapping[str, str]) -> dict[str, str]:
         current_host=resources["current_host"],
         current_instance_type=resources["current_instance_type"],
     )
-    added = framework.thread_environment(environ) | framework.compiler_environment(job, environ)
+    added = image.loading_environment(environ) | framework.thread_environment(environ)
+    added |= framework.compiler_environment(job, environ)
     drivers = Path(environment.base_dir, "input", "data", "sm_drivers")
     workers = sdk_v3.prepare(drivers, resources, environ, gpus)
     if workers is None:

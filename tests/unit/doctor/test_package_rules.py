@@ -189,6 +189,17 @@ def test_a_package_that_is_not_here_can_be_asked_for(error: str, name: str) -> N
     assert "docs/reference/packages.md" in instead(finding)
 
 
+def test_a_worker_that_mpiruns_launcher_names() -> None:
+    """As each line of pytorchddp and smdistributed begins."""
+    prefix = "[1,mpirank:2,algo-1]<stderr>:"
+    raised, toolkit = traceback("ModuleNotFoundError: No module named 'einops'").split("2026", 1)
+    text = "".join(f"{prefix}{line}\n" for line in raised.splitlines()) + f"2026{toolkit}"
+    finding = of(text, script="import os\nimport it\n")["missing-package"]
+    assert finding.seen.place is not None
+    assert (finding.seen.place.file, finding.seen.place.line) == ("train.py", 2)
+    assert prefix not in finding.seen.text
+
+
 @pytest.mark.parametrize(
     ("error", "line"),
     [

@@ -1,5 +1,10 @@
 """What a job's log says of the image that it names."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from sagelet_runtime.base import image
@@ -24,10 +29,42 @@ def test_what_a_uri_says(uri: str, versions: dict[str, str]) -> None:
 
 def test_only_what_has_gone_in_between_is_named() -> None:
     old = "; ".join(image.missing(image.versions_of(HUGGING_FACE), FOUND))
-    assert all(word in old for word in ("collections.abc", "weights_only", "cached_path", "AdamW(correct_bias"))
+    assert all(word in old for word in ("collections.abc", "cached_path", "AdamW(correct_bias"))
     assert "distutils" not in old
     assert image.missing({"python": "3.10", "torch": "2.6.0", "transformers": "4.47.0"}, FOUND) == []
     assert image.missing({}, FOUND) == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "whole"),
+    [
+        ({"SAGELET_TRAINING_IMAGE": HUGGING_FACE}, True),
+        ({"SAGELET_TRAINING_IMAGE": "1/pytorch-training:2.5.1-gpu-py311"}, True),
+        ({"SAGELET_TRAINING_IMAGE": "1/pytorch-training:2.6.0-gpu-py312"}, False),
+        ({"SAGELET_TRAINING_IMAGE": "own:1"}, False),
+        ({}, False),
+        ({"SAGELET_TRAINING_IMAGE": HUGGING_FACE, "TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}, False),
+        ({"SAGELET_TRAINING_IMAGE": HUGGING_FACE, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}, False),
+    ],
+)
+def test_torch_load_reads_whole_objects_where_the_images_did(environ: dict[str, str], whole: bool) -> None:
+    added = image.loading_environment(environ)
+    assert added == ({"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"} if whole else {})
+
+
+@pytest.mark.xla
+def test_the_variable_is_torchs(tmp_path: Path) -> None:
+    """A checkpoint of a script of then holds its arguments and figures of NumPy."""
+    script = """
+import argparse, numpy, sys, torch
+torch.save({"args": argparse.Namespace(lr=0.1), "best": numpy.float64(0.5)}, sys.argv[1])
+print(torch.load(sys.argv[1])["args"].lr)
+"""
+    added = image.loading_environment({"SAGELET_TRAINING_IMAGE": HUGGING_FACE})
+    command = [sys.executable, "-c", script, str(tmp_path / "checkpoint.pt")]
+    for environ, code in ((added, 0), ({}, 1)):
+        ended = subprocess.run(command, env=os.environ | environ, capture_output=True, text=True, check=False)
+        assert ended.returncode == code, ended.stderr
 
 
 def test_both_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """pip's constraints, its last words, and what is said of a torch that has changed."""
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -11,7 +12,7 @@ import pytest
 
 from sagelet_runtime.base import installed
 from sagelet_runtime.requirements import held_packages as requirements
-from sagelet_runtime.requirements import pip_errors
+from sagelet_runtime.requirements import library_bounds, pip_errors
 from sagelet_runtime.requirements.pip_errors import PipErrors
 from support.packages import wheel
 from support.training_host import RUNTIME
@@ -65,6 +66,25 @@ def test_a_conflict_with_a_constraint_of_the_jobs_own_is_not_sagelets() -> None:
     assert "sagelet keeps" not in text
     text = said(CONFLICT.replace("torch==2.9.0", "torch-xla==2.9.0"))
     assert "sagelet keeps torch-xla==2.9.0" in text
+
+
+def test_a_wider_constraint_of_the_jobs_own_beside_sagelets() -> None:
+    text = said(
+        CONFLICT.replace(
+            "(constraint) torch==2.9.0", "(constraint) torch<=3\n    The user requested (constraint) torch==2.9.0"
+        )
+    )
+    assert "Constraints of the job or of pip's configuration have torch<=3. sagelet keeps torch==2.9.0, which torch_xla is built for" in text
+
+
+@pytest.mark.usefixtures("bounded")
+def test_a_conflict_with_what_transformers_needs() -> None:
+    text = said(
+        CONFLICT.replace("torch==1.12.1", "datasets==5.2.0").replace("torch==2.9.0", "huggingface-hub>=0.34.0,<1.0")
+    )
+    assert "sagelet keeps huggingface-hub>=0.34.0,<1.0, which the Transformers that is here needs" in text
+    assert "Constraints of the job" not in text
+    assert "torch_xla is built for" not in text
 
 
 def test_other_errors_are_pips_own_lines_once() -> None:
@@ -240,9 +260,13 @@ def test_the_constraints_are_what_is_here(tmp_path: Path, monkeypatch: pytest.Mo
     added = requirements.constrain(str(base), {"PIP_CONSTRAINT": "/mine.txt"})
     mine, ours = added["PIP_CONSTRAINT"].split()
     assert (mine, ours) == ("/mine.txt", (base / requirements.FILE).as_uri())
-    assert (base / requirements.FILE).read_text() == "torch==2.9.0\ntorch_xla==2.9.0\n"
+    assert (base / requirements.FILE).read_text() == "torch==2.9.0\ntorch_xla==2.9.0\ntorchaudio==2.9.0\n"
     assert requirements.constrain(str(base), added) == added
     assert requirements.constrain(str(base), {"SAGELET_PINS": " Exact "}) == {}
+    here = {"torch": "2.9.0+cpu", "torchaudio": "2.9.1"}
+    monkeypatch.setattr(installed, "version", here.get)
+    requirements.constrain(str(base), {})
+    assert (base / requirements.FILE).read_text() == "torch==2.9.0+cpu\ntorchaudio==2.9.1\n"
     monkeypatch.setattr(installed, "version", {}.get)
     assert requirements.constrain(str(base), {}) == {}
 
@@ -295,6 +319,49 @@ def test_a_configuration_that_pip_config_file_names(tmp_path: Path) -> None:
     assert requirements.constrain(str(tmp_path), environ | {"PIP_CONFIG_FILE": "/dev/null"})[
         "PIP_CONSTRAINT"
     ].startswith("file://")
+
+
+# --- what the installed Transformers needs ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    required = ["filelock", "huggingface-hub<1.0,>=0.34.0", "tokenizers<=0.23.0,>=0.22.0", "torch<3; extra == 'torch'"]
+    monkeypatch.setattr(library_bounds.metadata, "requires", {"transformers": required}.get)
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
+        ("datasets >= 1.8.0\nsentence-transformers==2.2.2\n# transformers\n", False),
+        ("transformers==4.21.1\n", True),
+        ("Transformers[torch]\n", True),
+        ("git+https://github.com/huggingface/transformers\n", True),
+        ("huggingface_hub>=1\n", True),
+        ("tokenizers<0.13 # then\n", True),
+        ("-r more.txt\n", True),
+        ("", False),
+    ],
+)
+def test_a_file_that_chooses_the_versions_itself(wanted: str, chosen: bool, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("-r requirements.txt\ntransformers\n")
+    for encoding in ("utf-8", "utf-16"):
+        (tmp_path / "requirements.txt").write_text(wanted, encoding=encoding)
+        assert library_bounds.chosen_by(tmp_path / "requirements.txt") == chosen
+
+
+@pytest.mark.usefixtures("bounded")
+def test_the_bounds_are_those_of_one_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONSTRAINT", "/mine.txt")
+    bounds = tmp_path / requirements.BOUNDS
+    with requirements.within_bounds(str(tmp_path), tmp_path / "requirements.txt"):
+        assert os.environ["PIP_CONSTRAINT"].split() == ["/mine.txt", bounds.as_uri()]
+        assert bounds.read_text() == "huggingface-hub<1.0,>=0.34.0\ntokenizers<=0.23.0,>=0.22.0\n"
+    assert os.environ["PIP_CONSTRAINT"] == "/mine.txt"
+    monkeypatch.setenv("SAGELET_PINS", "exact")
+    with requirements.within_bounds(str(tmp_path), tmp_path / "requirements.txt"):
+        assert os.environ["PIP_CONSTRAINT"] == "/mine.txt"
 
 
 # --- a torch that has changed -----------------------------------------------------------------------------------

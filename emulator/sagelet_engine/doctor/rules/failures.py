@@ -1,15 +1,16 @@
 """Reads the last lines of a failed job, for the rules that look for the reason of a failure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.place import Place
 
-_FRAME = re.compile(r'^\s*(?:\[rank\d+\]: ?)?File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
 #: AWS's toolkit repeats a traceback, and leaves out the middle of a long one.
 _AGAIN = 'ErrorMessage "'
-_RANK = re.compile(r"^\[rank\d+\]: ?")
+#: What launchers put before a worker's lines: mpirun's, and torch's of an error.
+_RANK = re.compile(r"^(?:\[1,mpirank:\d+,[^\]]*\]<std(?:out|err)>:)?(?:\[rank\d+\]: ?)?")
 _HEADER = "Traceback (most recent call last)"
 #: Errors of launchers and AWS's toolkit, which only say that the script failed.
 _LAUNCHERS = re.compile(r"^(ExecuteUserScriptError|subprocess\.CalledProcessError|[\w.]*ChildFailedError)\b")
@@ -27,7 +28,12 @@ def last_match(case: Case, patterns: Iterable[str]) -> str | None:
     if not case.progress.failed:
         return None
     pattern = re.compile("|".join(f"(?:{one})" for one in patterns))
-    return next((line.strip() for line in reversed(case.progress.last_lines) if pattern.search(line)), None)
+    return next((line.strip() for line in reversed(list(_lines(case))) if pattern.search(line)), None)
+
+
+def _lines(case: Case) -> Iterator[str]:
+    """Yields the last lines without the prefix that names their worker."""
+    return (_RANK.sub("", line).rstrip() for line in case.progress.last_lines)
 
 
 def last_error(case: Case) -> str | None:
@@ -37,7 +43,7 @@ def last_error(case: Case) -> str | None:
     if not case.progress.failed:
         return None
     found, in_traceback = None, False
-    for line in (_RANK.sub("", line).rstrip() for line in case.progress.last_lines):
+    for line in _lines(case):
         if _HEADER in line and not line.startswith(_AGAIN):
             in_traceback = True
         elif line and not line[0].isspace():
@@ -55,7 +61,7 @@ def quoted(line: str) -> str:
 def failed_at(case: Case) -> Place | None:
     """Returns the innermost frame of the last traceback that is in the user's source."""
     found = None
-    for line in case.progress.last_lines:
+    for line in _lines(case):
         if found is not None and line.startswith(_AGAIN):
             return found
         frame = _FRAME.match(line)

@@ -40,9 +40,10 @@ def _division(case: Case) -> str | None:
 RULE = Rule(
     name="no-gpu",
     why="A GPU instance type gets real GPUs where the machine has them. Otherwise a CPU worker stands in for each, "
-    "SM_NUM_GPUS is 0, and there is no CUDA device.",
-    instead="Use torch.device('cuda' if torch.cuda.is_available() else 'cpu'), and count on SM_NUM_GPUS being 0. "
-    "`--gpus require` refuses such a job at its start instead (docs/how-to/gpu.md).",
+    "and there is no CUDA device. SM_NUM_GPUS is 0. Only in jobs with a distribution or the compiler it is the "
+    "instance type's number, which is that of the workers.",
+    instead="Use torch.device('cuda' if torch.cuda.is_available() else 'cpu'), not SM_NUM_GPUS, to choose the device. "
+    "Do not divide by SM_NUM_GPUS. `--gpus require` refuses such a job at its start instead (docs/how-to/gpu.md).",
     section=Section.ENABLE,
     check=check,
     last_resort=True,

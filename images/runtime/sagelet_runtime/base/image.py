@@ -19,14 +19,14 @@ _GONE = {
         (3, 10): "`collections.Mapping` and its kin (use collections.abc)",
         (3, 12): "distutils",
     },
-    "torch": {
-        (2, 6): "torch.load of whole objects without weights_only=False",
-    },
     "transformers": {
         (4, 26): "transformers.file_utils.cached_path and its kin (use huggingface_hub)",
         (4, 47): "transformers.AdamW(correct_bias=False) (use torch.optim.AdamW)",
     },
 }
+#: PyTorch since 2.6 loads only weights by default. This variable brings back the former default (PyTorch's notes,
+#: "Serialization semantics"); a script's own `weights_only=` still counts.
+_LOADING, _LOADS_WEIGHTS = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}, (2, 6)
 #: The variants are in images/variants.py of the engine. The emulator's rules.toml says which jobs get this one.
 NEARER = "`sagelet image build --variant py39` makes an image of that day, in which such jobs then run on Docker"
 _NAMES = {"python": "Python", "torch": "PyTorch", "transformers": "Transformers"}
@@ -46,6 +46,19 @@ def say_what_stands_in(environ: Mapping[str, str]) -> None:
         theirs = ", ".join(f"{_NAMES[name]} {version}" for name, version in asked.items())
         nearer = f". {NEARER}" if has_nearer(asked, found) else ""
         say(f"that image had {theirs}; a script of then may miss here: {'; '.join(gone)}{nearer}")
+
+
+def loading_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variable with which `torch.load` reads whole objects, for jobs whose image had a PyTorch that did.
+
+    Empty if the job's Environment sets one of torch's variables for it.
+    """
+    asked = versions_of(environ.get("SAGELET_TRAINING_IMAGE", "")).get("torch")
+    if asked is None or numbers(asked) >= _LOADS_WEIGHTS:
+        return {}
+    if any(name in environ for name in (*_LOADING, "TORCH_FORCE_WEIGHTS_ONLY_LOAD")):
+        return {}
+    return dict(_LOADING)
 
 
 def has_nearer(asked: Mapping[str, str], found: Mapping[str, str]) -> bool:

@@ -64,8 +64,7 @@ def run(job: Any) -> None:
     say_runner(name, job, world, added)
     # The toolkit's pip inherits this process's own variables.
     os.environ.update(requirements.constrain(environment.base_dir, os.environ))
-    if CONFIGURED in added:
-        requirements.check_afterwards()
+    requirements.watch_the_toolkit(environment.base_dir, compiled=CONFIGURED in added)
     entry_point.run(
         uri=job.module_dir,
         user_entry_point=job.user_entry_point,
@@ -138,7 +137,7 @@ def basic_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
     torch = installed.torch_version()
     if torch:
         added["SM_DLC_TORCH_VERSION"] = torch
-    return added | thread_environment(environ)
+    return added | image.loading_environment(environ) | thread_environment(environ)
 
 
 def _local_master(job: Any) -> str:

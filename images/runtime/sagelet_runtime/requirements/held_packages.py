@@ -2,7 +2,8 @@
 
 It works for the toolkit, SDK v3's driver and the script's own pip. torch_xla fits one torch only, and nothing in its
 metadata says so. A `torchvision` in requirements.txt would bring the newest torch, with which torch_xla does not load.
-So pip gets a constraint file (pip.pypa.io, "Constraints Files").
+So pip gets a constraint file (pip.pypa.io, "Constraints Files"). The installation of requirements.txt gets a second
+one, so that the installed Transformers can still be imported after it (library_bounds).
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from sagelet_runtime.base import installed
+from sagelet_runtime.requirements import library_bounds
 from sagelet_runtime.requirements.pip_errors import EXACT, KEPT, PINS
 
 #: The constraint file, in the job's own directory of configuration.
 FILE = "input/config/sagelet-constraints.txt"
+#: That of the installation of requirements.txt alone.
+BOUNDS = "input/config/sagelet-bounds.txt"
 PIP, UV = "PIP_CONSTRAINT", "UV_CONSTRAINT"
 #: A line of `pip config list`. Settings of `install` take precedence over those of all commands (`global`).
 _SETTING = re.compile(r"^(?P<section>install|global)\.constraint=(?P<value>.+)$", re.MULTILINE)
@@ -32,14 +36,12 @@ def constrain(base: str, environ: Mapping[str, str]) -> dict[str, str]:
 
     `base`: /opt/ml, or the directory in its place.
     """
-    if environ.get(PINS, "").strip().lower() == EXACT:
+    if _exact(environ):
         return {}
     found = kept()
     if not found:
         return {}
-    file = Path(base, FILE)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n".join(found) + "\n")
+    file = _written(Path(base, FILE), found + _fitting())
     # Both variables take several files, separated by blanks. A URL has no blank. uv before June 2024 takes only paths.
     url, path = file.as_uri(), str(file)
     return {
@@ -48,9 +50,30 @@ def constrain(base: str, environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _exact(environ: Mapping[str, str]) -> bool:
+    return environ.get(PINS, "").strip().lower() == EXACT
+
+
+def _written(file: Path, lines: Sequence[str]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
 def kept() -> list[str]:
     """Returns the installed versions of the packages in KEPT, as `name==version`."""
     return [f"{name}=={found}" for name in KEPT if (found := installed.version(name)) is not None]
+
+
+def _fitting() -> list[str]:
+    """Returns the version of torchaudio that fits torch, if none is installed.
+
+    torchaudio has torch's versions. Since 2.9 it requires no torch, so pip would take the newest, which does not load.
+    """
+    torch = installed.version("torch")
+    if torch is None or installed.version("torchaudio") is not None:
+        return []
+    return [f"torchaudio=={torch.partition('+')[0]}"]
 
 
 def _joined(others: Sequence[str], own: str) -> str:
@@ -88,22 +111,47 @@ def _configurations(environ: Mapping[str, str]) -> Iterator[str]:
             yield Path(file).expanduser().read_text()
 
 
-def check_afterwards() -> None:
-    """Has the toolkit check torch_xla after it has installed requirements. For compiled jobs.
+@contextmanager
+def within_bounds(base: str, file: Path) -> Iterator[None]:
+    """Has the pip of this process's children keep to what the installed Transformers can be used with.
+
+    Without effect if `file`, a requirements file, chooses those versions itself, and with SAGELET_PINS=exact.
+    """
+    bounds = library_bounds.bounds()
+    if not bounds or _exact(os.environ) or library_bounds.chosen_by(file):
+        yield
+        return
+    before = os.environ.get(PIP)
+    url = _written(Path(base, BOUNDS), bounds).as_uri()
+    os.environ[PIP] = _joined((before or "").split() or _configured(os.environ), url)
+    try:
+        yield
+    finally:
+        # The script's own pip may install another Transformers.
+        if before is None:
+            del os.environ[PIP]
+        else:
+            os.environ[PIP] = before
+
+
+def watch_the_toolkit(base: str, *, compiled: bool) -> None:
+    """Has the toolkit install requirements within bounds and, for a compiled job, check torch_xla afterwards.
 
     The installation then raises the toolkit's ClientError if torch_xla cannot be loaded.
     """
     from sagemaker_training import modules
 
-    before = kept()
+    before = kept() if compiled else None
     for name in ("install", "install_requirements"):
-        setattr(modules, name, _checked(getattr(modules, name), before))
+        setattr(modules, name, _watched(getattr(modules, name), base, before))
 
 
-def _checked(install: Any, before: Sequence[str]) -> Any:
-    def install_and_check(*arguments: Any, **options: Any) -> None:
-        install(*arguments, **options)
-        check(before)
+def _watched(install: Any, base: str, before: Sequence[str] | None) -> Any:
+    def install_and_check(path: str, *arguments: Any, **options: Any) -> None:
+        with within_bounds(base, Path(path, "requirements.txt")):
+            install(path, *arguments, **options)
+        if before is not None:
+            check(before)
 
     return install_and_check
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from sagelet_runtime.base.failure import ERROR_BUDGET
+from sagelet_runtime.requirements import library_bounds
 
 #: A variable of the job's Environment. With `exact`, pip installs what requirements.txt says, whatever that breaks.
 PINS, EXACT = "SAGELET_PINS", "exact"
@@ -129,15 +130,23 @@ class PipErrors:
     def _collision(self) -> str:
         """Explains a conflict of a requirement with a constraint, which is sagelet's or the job's own."""
         said = "; ".join(dict.fromkeys(self._asked))
-        told = dict.fromkeys(one for merged in self._constraints for one in _apart(merged))
+        bounds = set(map(library_bounds.comparable, library_bounds.bounds()))
+        whole = {one: library_bounds.comparable(one) in bounds for one in self._constraints}
+        told = dict.fromkeys(part for one, fits in whole.items() for part in ((one,) if fits else _apart(one)))
         kept = ", ".join(one for one in told if _is_kept(one))
-        others = ", ".join(one for one in told if not _is_kept(one))
+        fit = ", ".join(one for one in told if library_bounds.comparable(one) in bounds)
+        others = ", ".join(one for one in told if not _is_kept(one) and library_bounds.comparable(one) not in bounds)
         if others:
             said += f". Constraints of the job or of pip's configuration have {others}"
         if kept:
             said += (
                 f". sagelet keeps {kept}, which torch_xla is built for: take that out of requirements.txt or ask for a "
                 f"version that fits; {PINS}={EXACT} in Environment installs what it says, for native jobs"
+            )
+        if fit:
+            said += (
+                f". sagelet keeps {fit}, which the Transformers that is here needs: ask for a version that fits, or "
+                f"add the Transformers that you want; {PINS}={EXACT} in Environment installs what requirements.txt says"
             )
         return said
 
@@ -154,8 +163,7 @@ def _apart(merged: str) -> Iterator[str]:
 
 def _is_kept(constraint: str) -> bool:
     """True for `torch==2.9.0`, as sagelet's constraint file has it. A range is somebody else's."""
-    name, equal, _ = constraint.partition("==")
-    return bool(equal) and re.sub("[-_.]+", "_", name).lower() in KEPT
+    return "==" in constraint and library_bounds.canonical(constraint) in KEPT
 
 
 def _fitted(lines: list[str]) -> list[str]:

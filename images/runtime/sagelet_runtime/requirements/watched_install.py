@@ -14,8 +14,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from sagemaker_training import errors, files
+from sagemaker_training import environment, errors, files
 
 from sagelet_runtime.base.lines import LineSplitter
 from sagelet_runtime.requirements import held_packages as requirements
@@ -27,7 +28,9 @@ _CHUNK = 64 * 1024
 def main(words: Sequence[str]) -> int:
     """Returns the exit code of the installation, or 1 if torch_xla cannot be used after it."""
     before, command = words[: words.index("--")], [sys.executable, *words[words.index("--") + 1 :]]
-    code, said = _run(command)
+    file = next((word for word in reversed(command) if word.endswith(".txt")), "requirements.txt")
+    with requirements.within_bounds(environment.base_dir, Path(file)):
+        code, said = _run(command)
     try:
         if code:
             raise errors.InstallRequirementsError(cmd=" ".join(command), return_code=code, output=said)
