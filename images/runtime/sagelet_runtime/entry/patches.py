@@ -26,10 +26,9 @@ def activate() -> None:
     after(saving.TRAINER, saving.install_trainer)
     after(shuffling.MODULE, shuffling.install)
     after(loading.MODULE, loading.install)
-    for name, patch in refused.PATCHES:
-        after(name, patch)
     after(alone.MODULE, alone.install)
-    for name, patch in half.COMPILED if missing_gpu.is_compiled(os.environ) else ():
+    of_libraries = [*refused.PATCHES, *(half.COMPILED if missing_gpu.is_compiled(os.environ) else ())]
+    for name, patch in of_libraries:
         after(name, patch)
     after(half.MODULE, _dated)
 
