@@ -81,6 +81,20 @@ def test_a_prediction_has_one_row_for_each_sample_in_their_order(
         assert found["predict"]["test_count"] == EVALUATED
 
 
+def test_objects_are_gathered_as_natively(compiled: Callable[[int], list[Found]], native: Found, workers: int) -> None:
+    assert native["objects"] == [f"answer {row}" for row in range(EVALUATED)]
+    for found in compiled(workers):
+        assert found["objects"] == native["objects"]
+
+
+def test_a_loader_that_only_the_first_worker_would_read(
+    compiled: Callable[[int], list[Found]], native: Found, workers: int
+) -> None:
+    """Accelerate refuses `dispatch_batches=True` on XLA."""
+    for found in compiled(workers):
+        assert found["dispatched"] == native["dispatched"] == [float(row) for row in range(EVALUATED)]
+
+
 def test_the_loss_of_an_evaluation(compiled: Callable[[int], list[Found]], native: Found, workers: int) -> None:
     """As the Trainer has it natively over as many workers: each one's mean stands for its samples, padding left out."""
     alone = native["evaluated"]

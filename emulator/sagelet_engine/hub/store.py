@@ -17,7 +17,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from io import UnsupportedOperation
 from pathlib import Path
@@ -163,17 +163,19 @@ class HubStore:
         SettingsError, DiskFull.
         """
         make_private(self.data)
-        with clean_disk_full(self.data):
-            make_own_private(self.root)
-            drafts = self.root / DRAFTS
-            make_own_private(drafts)
-            place = drafts / uuid.uuid4().hex
-            place.mkdir(mode=0o700)
-        try:
-            with _locked(place, fcntl.LOCK_EX), clean_disk_full(self.data):
+        drafts = self.root / DRAFTS
+        place = drafts / uuid.uuid4().hex
+        with ExitStack() as held:
+            with clean_disk_full(self.data):
+                make_own_private(self.root)
+                make_own_private(drafts)
+                # For `collect`, a draft that nobody locks is one that its command has left.
+                with self.committing():
+                    place.mkdir(mode=0o700)
+                    held.enter_context(_locked(place, fcntl.LOCK_EX))
+            held.callback(shutil.rmtree, place, ignore_errors=True)
+            with clean_disk_full(self.data):
                 yield Draft(self, place)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
 
     def publish(self, draft: "Draft", kind: Kind, repository: str, revision: str, now_ms: int) -> Commit:
         """Makes a draft the content of a revision, in one step. Former commits stay. Raises UnfitName."""
@@ -229,12 +231,17 @@ class HubStore:
             return Dropped(0, 0)
         needed = {file.sha256 for file in records.files_of(one for one in found if isinstance(one, Repository))}
         gone = [(self.root / BLOBS / name, size) for name, size in self.blobs().items() if name not in needed]
-        gone += [(path, path.lstat().st_size) for place in self._abandoned() for path in place.iterdir()]
+        abandoned = self._abandoned()
+        for place in abandoned:
+            # Its command may drop it meanwhile.
+            with suppress(FileNotFoundError):
+                gone += [(path, path.lstat().st_size) for path in place.iterdir()]
         if not dry_run:
             for path, _ in gone:
                 path.unlink(missing_ok=True)
-            for place in self._abandoned():
-                place.rmdir()
+            for place in abandoned:
+                with suppress(FileNotFoundError):
+                    place.rmdir()
         return Dropped(len(gone), sum(size for _, size in gone))
 
     def _abandoned(self) -> list[Path]:

@@ -1,10 +1,13 @@
 """Repositories on disk: revisions, what may be added, and what is left of them."""
 
+import fcntl
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from sagelet_engine.hub import store
 from sagelet_engine.hub.adding import add
 from sagelet_engine.hub.canonical import names_of, newest_name
 from sagelet_engine.hub.names import Kind, UnfitName, check_path, check_repository_id, check_revision, is_path
@@ -328,3 +331,30 @@ def test_both_names_of_what_has_moved() -> None:
     assert list(names_of(Kind.MODEL, "other/gpt2")) == ["other/gpt2"]
     assert list(names_of(Kind.DATASET, "gpt2")) == ["gpt2"]
     assert newest_name(Kind.DATASET, "glue") == "nyu-mll/glue"
+
+
+def test_a_draft_is_locked_before_another_command_can_see_it(
+    data: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`gc` of that instant took it for an abandoned one. A file then stood in `drafts`, and each later `gc` failed."""
+    original, seen = store._locked, []
+
+    def locked(path: Path, how: int) -> AbstractContextManager[None]:
+        if path.parent.name == store.DRAFTS:
+            with open(data / store.DIRECTORY / store.LOCK) as lock, pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            seen.append(path.is_dir())
+        return original(path, how)
+
+    monkeypatch.setattr(store, "_locked", locked)
+    add_files(data, source, "gpt2")
+    assert seen == [True]
+    assert list((data / store.DIRECTORY / store.DRAFTS).iterdir()) == []
+
+
+def test_a_draft_that_its_command_drops_meanwhile_is_no_error(
+    data: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_files(data, source, "gpt2")
+    monkeypatch.setattr(HubStore, "_abandoned", lambda self: [self.root / store.DRAFTS / "gone"])
+    assert HubStore(data).collect().files == 0

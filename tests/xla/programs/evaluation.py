@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import DataLoaderConfiguration
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 from transformers import Trainer, TrainingArguments
@@ -161,6 +162,22 @@ def accumulated(rows: Dataset[Any]) -> dict[str, Any]:
     }
 
 
+def objects() -> list[str]:
+    """What is no tensor, as question answering gathers it."""
+    accelerator = Accelerator()
+    found: list[str] = []
+    for batch in accelerator.prepare(DataLoader(Rows(EVALUATED), batch_size=BATCH)):
+        found += accelerator.gather_for_metrics([f"answer {int(row)}" for row in batch["row"]])
+    return found
+
+
+def dispatched() -> list[float]:
+    """Loaded by the first worker, for all of them."""
+    accelerator = Accelerator(dataloader_config=DataLoaderConfiguration(dispatch_batches=True))
+    model, loader = accelerator.prepare(Model(), DataLoader(Rows(EVALUATED), batch_size=BATCH))
+    return gathered(accelerator, model, loader)
+
+
 def broken() -> str:
     """What the script sees of a dataset that raises."""
 
@@ -182,10 +199,12 @@ def broken() -> str:
 
 padding = -TRAINED % TOGETHER
 whole = Rows(TRAINED, padding)
-found = {"evaluated": evaluated(), "whole": {"trainer": trained(whole), "accelerate": accumulated(whole)}}
+found = {"evaluated": evaluated(), "objects": objects()}
+found["whole"] = {"trainer": trained(whole), "accelerate": accumulated(whole)}
 if SIZE > 1 or os.environ.get("RAGGED"):
     ragged = Rows(TRAINED)
     found["ragged"] = {"trainer": trained(ragged), "accelerate": accumulated(ragged)}
+found["dispatched"] = dispatched()
 if SIZE == 1:
     found["broken"] = broken()
 (RESULTS / f"rank-{RANK}.json").write_text(json.dumps(found))

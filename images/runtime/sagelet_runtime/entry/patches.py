@@ -17,7 +17,7 @@ from sagelet_runtime.torch_xla import debugging
 def activate() -> None:
     """Installs the hooks of a compiled job in this process."""
     from sagelet_runtime.gpu import missing_gpu
-    from sagelet_runtime.hugging_face import alone, half, loading
+    from sagelet_runtime.hugging_face import alone, half, loading, refused
     from sagelet_runtime.torch_xla import saving, shuffling
 
     debugging.name_files(os.environ)
@@ -27,8 +27,9 @@ def activate() -> None:
     after(shuffling.MODULE, shuffling.install)
     after(loading.MODULE, loading.install)
     after(alone.MODULE, alone.install)
-    if missing_gpu.is_compiled(os.environ):
-        after(half.MODULE, half.install_compiled)
+    of_libraries = [*refused.PATCHES, *(half.COMPILED if missing_gpu.is_compiled(os.environ) else ())]
+    for name, patch in of_libraries:
+        after(name, patch)
     after(half.MODULE, _dated)
 
 
@@ -46,6 +47,7 @@ def activate_native() -> None:
     for library in ("transformers", "accelerate"):
         sys.meta_path.insert(0, PostImport(library, _changed_nothing, before=partial(_hide_torch_xla, library)))
     sys.meta_path.insert(0, PostImport("transformers.training_args", _dated_native))
+    after("accelerate.state", _dated_state)
 
 
 def activate_without_gpu() -> None:
@@ -79,6 +81,12 @@ def _dated_native(training_args: ModuleType) -> None:
     from sagelet_runtime.hugging_face import dated
 
     dated.install_native(training_args)
+
+
+def _dated_state(state: ModuleType) -> None:
+    from sagelet_runtime.hugging_face import dated
+
+    dated.install_state(state)
 
 
 def _dated(training_args: ModuleType) -> None:

@@ -2,7 +2,7 @@
 
 These releases use an XLA device as soon as torch_xla can be imported, whatever USE_TORCH_XLA says. Before Transformers
 4.30, which is based on Accelerate, the Trainer wrapped a model in DistributedDataParallel wherever LOCAL_RANK was set.
-AWS's launcher for XLA did not set it. And that Trainer knew no workers without GPUs except MPI's.
+AWS's launcher for XLA did not set it. That Trainer and Accelerate before 0.15 take each worker for one with a GPU.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ HEEDS = {"transformers": (4, 39), "accelerate": (0, 28)}
 VARIABLE = "USE_TORCH_XLA"
 #: The first release whose Trainer asks Accelerate for its rank and device.
 ON_ACCELERATE = (4, 30)
+#: The first releases of Accelerate that have workers on CPUs, and that read names.USE_CPU.
+HAS_CPU_WORKERS, READS_USE_CPU = (0, 4), (0, 15)
 _RANK = "LOCAL_RANK"
 
 
@@ -54,6 +56,23 @@ def install_native(training_args: ModuleType) -> None:
     devices = functools.cached_property(_on_cpu)
     training_args.TrainingArguments._setup_devices = devices
     devices.__set_name__(training_args.TrainingArguments, "_setup_devices")
+
+
+def install_state(module: Any) -> None:
+    """Makes workers without a GPU use the CPU over gloo in a native job. Patches accelerate.state before 0.15."""
+    found = image.numbers(installed.version("accelerate") or "")
+    # Releases before 0.4 have no workers on CPUs. There each one would train alone, and say nothing.
+    if os.environ.get(names.USE_CPU) != "true" or not HAS_CPU_WORKERS <= found < READS_USE_CPU:
+        return
+    kind = module.AcceleratorState
+    original = kind.__init__
+
+    @functools.wraps(original)
+    def __init__(self: Any, *given: Any, **more: Any) -> None:
+        # Accelerator gives it by its name, in every release.
+        original(self, *given, **({**more, "cpu": True} if "cpu" in more else more))
+
+    kind.__init__ = __init__
 
 
 def _is_on_accelerate() -> bool:

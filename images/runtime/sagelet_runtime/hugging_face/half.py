@@ -8,6 +8,7 @@ so). `training_args.fp16` keeps the script's value: scripts choose padding lengt
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from sagelet_runtime.torch_xla import amp
 
 #: The first releases that do not refuse: of TrainingArguments, and of the Trainer (which used torch's rule before).
 _TAKES, _TRAINER_TAKES = (4, 44), (4, 41)
+#: The first release of Accelerate that does not refuse on XLA.
+_ACCELERATE_TAKES = (0, 28)
 
 
 def install_arguments(module: Any) -> None:
@@ -56,19 +59,23 @@ def install_trainer(module: Any) -> None:
 
 
 def install_state(module: Any) -> None:
-    """Patches `AcceleratorState` of accelerate.state, in a native job."""
+    """Patches `AcceleratorState` of accelerate.state: float16 is float32.
+
+    Its first argument is `mixed_precision`. Before Accelerate 0.6 it was `fp16`, a bool.
+    """
     kind = module.AcceleratorState
     original = kind.__init__
+    _, name, *_ = inspect.signature(original).parameters
 
     @functools.wraps(original)
-    def __init__(self: Any, mixed_precision: Any = None, *rest: Any, **more: Any) -> None:
-        asked = mixed_precision
+    def __init__(self: Any, *given: Any, **more: Any) -> None:
+        asked, *rest = given or (more.pop(name, None),)
         if asked is None and not kind._shared_state:
             asked = os.environ.get("ACCELERATE_MIXED_PRECISION")
-        if str(getattr(asked, "value", asked)).lower() == "fp16":
-            mixed_precision = "no"
+        if asked is True or str(getattr(asked, "value", asked)).lower() == "fp16":
+            asked = False if asked is True else "no"
             missing_gpu.say_float32()
-        original(self, mixed_precision, *rest, **more)
+        original(self, asked, *rest, **more)
 
     kind.__init__ = __init__
 
@@ -82,6 +89,13 @@ def install_compiled(module: Any) -> None:
     if device in amp.WITHOUT_HALF:
         kind = module.TrainingArguments
         kind.__post_init__ = _evaluated_in_bfloat16(kind.__post_init__)
+
+
+def install_compiled_state(module: Any) -> None:
+    """Patches accelerate.state in a compiled job, if this Accelerate refuses float16 on XLA. It computes in float32."""
+    refuses = image.numbers(installed.version("accelerate") or "") < _ACCELERATE_TAKES
+    if refuses and os.environ.get("PJRT_DEVICE") in amp.WITHOUT_HALF:
+        install_state(module)
 
 
 def _evaluated_in_bfloat16(original: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -115,9 +129,7 @@ def _hidden(arguments: Any, wanted: bool) -> Iterator[None]:
 
 #: The module to patch once a script of a compiled job imports it.
 MODULE = "transformers.training_args"
-#: Modules that a script imports, and the patch of each in a native job.
-NATIVE = (
-    (MODULE, install_arguments),
-    ("transformers.trainer", install_trainer),
-    ("accelerate.state", install_state),
-)
+_STATE = "accelerate.state"
+#: Modules that a script imports, and the patch of each in a native job and in a compiled one.
+NATIVE = ((MODULE, install_arguments), ("transformers.trainer", install_trainer), (_STATE, install_state))
+COMPILED = ((MODULE, install_compiled), (_STATE, install_compiled_state))

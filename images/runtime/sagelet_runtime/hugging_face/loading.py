@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawValue
 from types import ModuleType
@@ -38,7 +38,7 @@ def install(module: ModuleType) -> None:
         loader = self._loader
         if not hasattr(loader, "gradient_state"):
             return iter(original(self))
-        one = Pass(loader, module.find_batch_size)
+        one = Pass(loader, module.find_batch_size, _synchronized(module, loader))
         self._loader = one
         try:
             ahead = original(self)
@@ -47,6 +47,18 @@ def install(module: ModuleType) -> None:
         return one.handed_out(ahead)
 
     wrapper.__iter__ = __iter__
+
+
+def _synchronized(module: ModuleType, loader: Any) -> dict[str, Any]:
+    """Makes the workers' random generators equal, as a new pass does. Returns the state in which the loader does not.
+
+    Accelerate before 0.27 does it in the loader, so in torch_xla's thread. There a collective fails or comes too late.
+    """
+    kinds = getattr(loader, "rng_types", None)
+    if not kinds:
+        return {}
+    module.synchronize_rng_states(kinds, getattr(loader, "synchronized_generator", loader.generator))
+    return {"rng_types": None}
 
 
 @dataclass
@@ -62,11 +74,12 @@ class _Change:
 class Pass:
     """One run through a loader. The thread iterates over this object, the script over `handed_out`."""
 
-    def __init__(self, loader: Any, size_of: Callable[[Any], int | None]) -> None:
+    def __init__(self, loader: Any, size_of: Callable[[Any], int | None], state: Mapping[str, Any]) -> None:
+        """`state`: attributes that differ in the copy."""
         self._loader = loader
         self._size_of = size_of
         self._copy = object.__new__(type(loader))
-        self._copy.__dict__.update(loader.__dict__)
+        self._copy.__dict__.update({**loader.__dict__, **state})
         self._calls: list[tuple[str, tuple[Any, ...]]] = []
         self._copy.__dict__["gradient_state"] = _Recorded(loader.gradient_state, self._calls)
         self._seen = dict(self._copy.__dict__)

@@ -28,6 +28,9 @@ def install(data_loader: Any) -> None:
 
         given, of_loader, drawn = sampler.generator, dataloader.generator, torch.get_rng_state()
         prepared = original(dataloader, *args, **settings)
+        if dataloader.generator is of_loader:
+            # A release that shuffles on XLA as it does natively (before 0.24).
+            return prepared
         # The device's loader wraps Accelerate's, which wraps torch's.
         inner = prepared._loader
         dataloader.generator = getattr(inner, "base_dataloader", inner).generator = of_loader
@@ -51,13 +54,16 @@ def _shuffles(dataloader: Any) -> Any:
 
 
 def _is_on_xla() -> bool:
-    from accelerate.state import PartialState
-
     # Accelerate 0.x calls XLA "TPU".
-    return str(getattr(PartialState().distributed_type, "value", "")) in ("XLA", "TPU")
+    return str(getattr(_state().distributed_type, "value", "")) in ("XLA", "TPU")
 
 
 def _is_alone() -> bool:
-    from accelerate.state import PartialState
+    return bool(_state().num_processes == 1)
 
-    return bool(PartialState().num_processes == 1)
+
+def _state() -> Any:
+    """Returns Accelerate's state of this process. Before 0.17 there was one class for it and for the precision."""
+    from accelerate import state
+
+    return getattr(state, "PartialState", state.AcceleratorState)()
