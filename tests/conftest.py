@@ -4,7 +4,8 @@ With SAGELET_TEST_REQUIRE=all (as in CI) nothing may be left out: a missing prog
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from support import front
 from support.browser import NAMES, find_chromium
 from support.disks import missing_mounts
 from support.private_docker import missing_dockerd
+from support.pythons import VERSIONS, marker_of, missing_python
 from support.slurm_cluster import SlurmCluster, missing_slurm
 
 ROOT = Path(__file__).parents[1]
@@ -96,7 +98,7 @@ def missing_browser() -> str | None:
     return None if present else "axe-core is not there: run `make setup-browser`"
 
 
-NEEDS = {
+NEEDS: dict[str, Callable[[], str | None]] = {
     "docker": missing_docker,
     "xla": missing_xla,
     "sdk": missing_sdk,
@@ -107,6 +109,7 @@ NEEDS = {
     "mounts": missing_mounts,
     "dockerd": missing_dockerd,
     "slurm": missing_slurm,
+    **{marker_of(version): partial(missing_python, version) for version in VERSIONS},
 }
 
 
