@@ -12,7 +12,7 @@ import docker
 import pytest
 
 import sagelet_engine
-from support import pythons, tiny_image
+from support import pythons, sources, tiny_image
 from support.jobs import Jobs
 from support.pythons import ROOT, WheelPython
 from support.server import SageletProcess
@@ -39,10 +39,10 @@ print(count)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built once, as install.md says, but by the hatchling of the tests' own environment."""
-    dist = tmp_path_factory.mktemp("dist")
+    """Built once of what the server's image has, by the hatchling of the tests' own environment."""
+    dist, source = tmp_path_factory.mktemp("dist"), sources.copy(tmp_path_factory.mktemp("source"))
     command = ["pip", "wheel", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "-w", str(dist), "."]
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-m", *command], cwd=source, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = dist.glob("*.whl")
     return built
