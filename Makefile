@@ -6,7 +6,7 @@ BIN := .venv/bin
 TEST_WORKERS ?= 2
 
 .PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons image demo up test properties docs bench-models lint format
-.PHONY: period bench bench-slurm bench-cache soak doctor-scripts notebooks release screenshots clean
+.PHONY: period bench bench-slurm bench-cache bench-first-job soak doctor-scripts notebooks release screenshots clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -23,6 +23,7 @@ help:
 	@echo "make soak    10,000 jobs and 1,000,000 lines through one server: docs/reliability.md"
 	@echo "make bench-slurm  long queues in front of a Slurm cluster of 200 virtual nodes"
 	@echo "make bench-cache  jobs with a cold and a warm compile cache, with a stand-in for the GPU"
+	@echo "make bench-first-job  from a clone to the first finished compiled job, by stage"
 	@echo "make release VERSION=X.Y.Z  check a release, build its wheel; refuses what is not true"
 	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-hub | setup-browser | setup-pythons"
 	@echo "make image | lint | format | clean"
@@ -150,6 +151,11 @@ bench-models: setup
 # 10,000 jobs and 1,000,000 lines through one server; SOAK_ARGS=--write puts the table into docs/reliability.md.
 soak: setup
 	PYTHONPATH=tests $(BIN)/python -m reliability.soak $(SOAK_ARGS)
+
+# From a clone to the first finished compiled job, stage by stage; BENCH_ARGS=--write puts the table into
+# docs/how-to/install.md.
+bench-first-job: setup
+	PYTHONPATH=tests $(BIN)/python -m bench.first_job $(BENCH_ARGS)
 
 # Cold and warm jobs; BENCH_ARGS=--write puts the table into docs/how-to/compile-cache.md.
 bench-cache: setup

@@ -4,6 +4,9 @@ With SAGELET_TEST_REQUIRE=all (as in CI) nothing may be left out: a missing prog
 """
 
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -98,6 +101,16 @@ def missing_browser() -> str | None:
     return None if present else "axe-core is not there: run `make setup-browser`"
 
 
+def missing_index() -> str | None:
+    """Asks pip, which knows mirrors, certificates and proxies."""
+    with tempfile.TemporaryDirectory() as target:
+        words = ["-m", "pip", "download", "--disable-pip-version-check", "--no-cache-dir", "--retries", "1"]
+        done = subprocess.run(
+            [sys.executable, *words, "--no-deps", "-q", "-d", target, "idna"], capture_output=True, check=False
+        )
+    return "pip reaches no package index" if done.returncode else None
+
+
 NEEDS: dict[str, Callable[[], str | None]] = {
     "docker": missing_docker,
     "xla": missing_xla,
@@ -106,6 +119,7 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "s3clients": missing_s3clients,
     "hubclients": missing_hubclients,
     "browser": missing_browser,
+    "index": missing_index,
     "mounts": missing_mounts,
     "dockerd": missing_dockerd,
     "slurm": missing_slurm,

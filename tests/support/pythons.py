@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 #: What `make setup-pythons` makes.
 ENVIRONMENTS = ROOT / ".venv-pythons"
+#: Beginnings of variables that belong to the tests' own environment, or to the person's AWS.
+OTHERS = ("AWS_", "COVERAGE_", "PYTEST", "PYTHON", "SAGE", "VIRTUAL_ENV")
 #: In an environment: what it was made of.
 STAMP = "made-of"
 _PIP = ("-m", "pip", "--disable-pip-version-check", "-q")
@@ -92,7 +94,7 @@ class WheelPython:
         self.python = root / "bin" / "python"
         self.sagelet = root / "bin" / "sagelet"
         #: Of a shell in which the environment is active, without what belongs to the tests' own.
-        self.environ = {name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)}
+        self.environ = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
         self.environ.update(PATH=f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}", HOME=str(root / "home"))
         self._kept = kept / "bin" / "python"
         subprocess.run([self._kept, "-m", "venv", "--without-pip", root], check=True)
@@ -115,9 +117,6 @@ class WheelPython:
         return subprocess.run(
             command, cwd=directory, env=self.environ, capture_output=True, text=True, timeout=300, check=False
         )
-
-
-_OTHERS = ("AWS_", "COVERAGE_", "PYTEST", "PYTHON", "SAGE", "VIRTUAL_ENV")
 
 
 def main(given: str) -> int:
