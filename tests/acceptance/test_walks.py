@@ -5,7 +5,6 @@ comes from moto or LocalStack. The engineer with the SDK on a laptop is the newc
 """
 
 import json
-import re
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -53,9 +52,9 @@ def test_a_newcomer_trains_and_compares(tmp_path: Path) -> None:
         (second.directory / "train_job.py").write_text(estimator)
         log = second.run(walk.next("sagelet run"))
         assert "Found configuration for Training Compiler" in log
-        (job,) = re.findall(r"(pytorch-\S*training-\S+)/algo-1|Creating training-job with name: (\S+)", log)[:1]
-        said = second.run(walk.next("sagelet doctor").replace("JOB", next(filter(None, job))))
-        assert "(Completed)" in said
+        job, status = second.run(walk.next("sagelet jobs")).splitlines()[0].split("\t")[:2]
+        assert (job.startswith("pytorch-"), status) == (True, "Completed")
+        assert f"{job} (Completed)" in second.run(walk.next("sagelet doctor").replace("JOB", job))
         compare = walk.next("sagelet compare").replace("NATIVE", "native-2").replace("COMPILED", "compiled-2")
         assert "Billable time" in second.run(compare)
     walk.end()

@@ -42,6 +42,7 @@ WALKED: dict[str, dict[str, tuple[str, ...]]] = {
         README: (
             "sagelet up",
             "sagelet run -- python train_job.py",
+            "sagelet jobs",
             "sagelet doctor JOB",
             "sagelet compare NATIVE COMPILED",
         ),
@@ -106,7 +107,7 @@ class Terminal:
         self.directory = directory
         self.environ = dict(environ)
 
-    def run(self, command: str, *, code: int = 0, seconds: float = 600) -> str:
+    def run(self, command: str, *, code: int = 0, seconds: float = 900) -> str:
         """Runs a command, checks its exit code, and returns all that it printed. Raises AssertionError."""
         state = 'code=$?; { pwd; env -0; } >&"$STATE"; exit $code'
         reading, writing = os.pipe()
