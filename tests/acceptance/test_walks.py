@@ -155,7 +155,7 @@ def test_a_pipeline(sagelet_environment):
             ResourceConfig={"InstanceType": "ml.nope", "InstanceCount": 1, "VolumeSizeInGB": 1},
             StoppingCondition={"MaxRuntimeInSeconds": 60},
         )
-    with pytest.raises(sagemaker.exceptions.ClientError, match="job"):
+    with pytest.raises(sagemaker.exceptions.ClientError, match="Requested resource not found"):
         sagemaker.stop_training_job(TrainingJobName="job")
     assert sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
 """

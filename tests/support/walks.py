@@ -136,8 +136,12 @@ class Serving:
         threading.Thread(target=self._read, daemon=True).start()
 
     def __enter__(self) -> "Serving":
-        until(lambda: self.endpoint or self._process.poll() is not None)
-        assert self.endpoint, self.output
+        try:
+            until(lambda: self.endpoint or self._process.poll() is not None)
+            assert self.endpoint, self.output
+        except AssertionError:
+            self._process.kill()
+            raise
         return self
 
     @property
