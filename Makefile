@@ -5,8 +5,8 @@ BIN := .venv/bin
 # Processes that the tests are dealt to, a file at a time.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser image demo up test properties docs bench-models lint format
-.PHONY: period bench bench-slurm bench-cache soak doctor-scripts notebooks release screenshots clean
+.PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons image demo up test properties docs bench-models lint format
+.PHONY: period bench bench-slurm bench-cache bench-first-job soak doctor-scripts notebooks release screenshots clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare"
@@ -23,8 +23,10 @@ help:
 	@echo "make soak    10,000 jobs and 1,000,000 lines through one server: docs/reliability.md"
 	@echo "make bench-slurm  long queues in front of a Slurm cluster of 200 virtual nodes"
 	@echo "make bench-cache  jobs with a cold and a warm compile cache, with a stand-in for the GPU"
+	@echo "make bench-first-job  from a clone to the first finished compiled job, by stage"
 	@echo "make release VERSION=X.Y.Z  check a release, build its wheel; refuses what is not true"
-	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-hub | setup-browser | image | lint | format | clean"
+	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-hub | setup-browser | setup-pythons"
+	@echo "make image | lint | format | clean"
 
 # torch, torch_xla and the tools, into .venv; the SageMaker SDK v2 and the AWS CLI into .venv-sdk, v3 into .venv-sdk3
 # (their pins differ), other people's S3 clients into .venv-s3, and boto3 1.26 into a directory of it, clients of the Hugging Face Hub into
@@ -35,6 +37,7 @@ setup-sdk3: .venv-sdk3/.ready
 setup-s3: .venv-s3/.ready
 setup-hub: .venv-hub/.ready
 setup-browser: .axe/.ready
+setup-pythons: .venv-pythons/.ready
 
 # pip prints hundreds of lines: they are in setup.log of the environment, which is shown when a command fails.
 LOG = $(@D)/setup.log
@@ -86,6 +89,13 @@ endif
 	@$(PIP) install --no-deps --target $(@D)/2022 huggingface_hub==0.10.1 >>"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@touch $@
 
+# Environments of Python 3.10 to 3.13, of those that are here, for the wheel. It says which are not, and looks again next time.
+.venv-pythons/.ready: pyproject.toml tests/support/pythons.py
+	@echo "setup-pythons: sagelet's dependencies for each Python from 3.10 to 3.13 into .venv-pythons: 0.8 GB; $(LOG)"
+	@mkdir -p $(@D)
+	@$(PYTHON) tests/support/pythons.py "$$(cd $(@D) && pwd -P)" >"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@grep "^Python" "$(LOG)"
+
 # axe-core comes in a wheel, so that no npm is needed; what that wheel depends on is another way to drive a browser.
 .axe/.ready: tests/axe-requirements.txt setup
 	@mkdir -p .axe
@@ -102,7 +112,7 @@ demo: setup setup-sdk
 up: setup
 	$(BIN)/sagelet up
 
-test: setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser
+test: setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 properties: setup
@@ -142,6 +152,11 @@ bench-models: setup
 soak: setup
 	PYTHONPATH=tests $(BIN)/python -m reliability.soak $(SOAK_ARGS)
 
+# From a clone to the first finished compiled job, stage by stage; BENCH_ARGS=--write puts the table into
+# docs/how-to/install.md.
+bench-first-job: setup
+	PYTHONPATH=tests $(BIN)/python -m bench.first_job $(BENCH_ARGS)
+
 # Cold and warm jobs; BENCH_ARGS=--write puts the table into docs/how-to/compile-cache.md.
 bench-cache: setup
 	PYTHONPATH=tests $(BIN)/python -m bench.cache $(BENCH_ARGS)
@@ -166,4 +181,4 @@ release: setup
 	$(BIN)/python .ci/release.py $(VERSION) $(if $(TAGGED),--tagged)
 
 clean:
-	rm -rf .venv .venv-sdk .venv-sdk3 .venv-s3 .venv-hub .axe .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-sdk .venv-sdk3 .venv-s3 .venv-hub .venv-pythons .axe .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

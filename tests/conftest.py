@@ -4,7 +4,11 @@ With SAGELET_TEST_REQUIRE=all (as in CI) nothing may be left out: a missing prog
 """
 
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from support import front
 from support.browser import NAMES, find_chromium
 from support.disks import missing_mounts
 from support.private_docker import missing_dockerd
+from support.pythons import VERSIONS, marker_of, missing_python
 from support.slurm_cluster import SlurmCluster, missing_slurm
 
 ROOT = Path(__file__).parents[1]
@@ -101,7 +106,17 @@ def missing_browser() -> str | None:
     return None if present else "axe-core is not there: run `make setup-browser`"
 
 
-NEEDS = {
+def missing_index() -> str | None:
+    """Asks pip, which knows mirrors, certificates and proxies."""
+    with tempfile.TemporaryDirectory() as target:
+        words = ["-m", "pip", "download", "--disable-pip-version-check", "--no-cache-dir", "--retries", "1"]
+        done = subprocess.run(
+            [sys.executable, *words, "--no-deps", "-q", "-d", target, "idna"], capture_output=True, check=False
+        )
+    return "pip reaches no package index" if done.returncode else None
+
+
+NEEDS: dict[str, Callable[[], str | None]] = {
     "docker": missing_docker,
     "xla": missing_xla,
     "sdk": missing_sdk,
@@ -109,9 +124,11 @@ NEEDS = {
     "s3clients": missing_s3clients,
     "hubclients": missing_hubclients,
     "browser": missing_browser,
+    "index": missing_index,
     "mounts": missing_mounts,
     "dockerd": missing_dockerd,
     "slurm": missing_slurm,
+    **{marker_of(version): partial(missing_python, version) for version in VERSIONS},
 }
 
 

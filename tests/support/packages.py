@@ -63,7 +63,7 @@ class OwnPython:
         ours = Path(sys.executable).with_name("sagelet").read_text().partition("\n")[2]
         self.sagelet.write_text(f"#!{self.python}\n{ours}")
         self.sagelet.chmod(0o755)
-        added = "".join(f"; site.addsitedir({directory!r})" for directory in _sites())
+        added = "".join(f"; site.addsitedir({directory!r})" for directory in sites())
         (self.site / "of-the-tests.pth").write_text(f"import site{added}\n")
         with zipfile.ZipFile(io.BytesIO(wheel(PROBE))) as archive:
             archive.extractall(self.site)
@@ -87,5 +87,5 @@ class OwnPython:
         return {"HOME": str(self.home), "PATH": f"{self.root / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
-def _sites() -> list[str]:
+def sites() -> list[str]:
     return [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]

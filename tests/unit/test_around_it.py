@@ -14,6 +14,7 @@ import yaml
 import sagelet_engine
 from sagelet_api.cli.main import main
 from sagelet_api.protocol.validation import validate
+from support import sources
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "around"
@@ -45,6 +46,12 @@ def test_the_images_have_the_version_of_the_package() -> None:
     dockerfile = (ROOT / "images/server/Dockerfile").read_text()
     assert f"ARG BASE=sagelet/training{tag}\n" in dockerfile
     assert f"-t sagelet/server{tag} " in dockerfile
+
+
+def test_the_server_image_has_all_that_the_wheel_is_made_of() -> None:
+    """tests/pythons builds the wheel of these files. Docker gets no file that .dockerignore leaves out."""
+    wanted = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert sorted(sources.names()) == sorted(wanted)
 
 
 def command(name: str) -> click.Command:

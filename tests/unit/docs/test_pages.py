@@ -12,8 +12,11 @@ LINK = re.compile(r"(?<!!)\[[^]]*\]\(([^)\s]+)\)|!\[[^]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
 
+FOLDERS = (".github", "api", "docs", "emulator", "examples", "images", "tests")
+
+
 def pages() -> list[Path]:
-    return sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+    return sorted([*ROOT.glob("*.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.md"))])
 
 
 def links(page: Path) -> list[str]:
