@@ -17,6 +17,7 @@ from support import front
 from support.browser import NAMES, find_chromium
 from support.disks import missing_mounts
 from support.private_docker import missing_dockerd
+from support.private_podman import missing_podman
 from support.slurm_cluster import SlurmCluster, missing_slurm
 
 ROOT = Path(__file__).parents[1]
@@ -106,6 +107,7 @@ NEEDS = {
     "browser": missing_browser,
     "mounts": missing_mounts,
     "dockerd": missing_dockerd,
+    "podman": missing_podman,
     "slurm": missing_slurm,
 }
 
