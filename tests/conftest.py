@@ -21,6 +21,7 @@ from support import front
 from support.browser import NAMES, find_chromium
 from support.disks import missing_mounts
 from support.private_docker import missing_dockerd
+from support.private_podman import missing_podman
 from support.pythons import VERSIONS, marker_of, missing_python
 from support.slurm_cluster import SlurmCluster, missing_slurm
 
@@ -127,6 +128,7 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "index": missing_index,
     "mounts": missing_mounts,
     "dockerd": missing_dockerd,
+    "podman": missing_podman,
     "slurm": missing_slurm,
     **{marker_of(version): partial(missing_python, version) for version in VERSIONS},
 }

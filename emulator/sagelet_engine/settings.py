@@ -91,7 +91,7 @@ def default_max_jobs() -> int:
     return max(2, (os.cpu_count() or 2) // 2)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -192,7 +192,7 @@ class Settings:
                 f"--slurm-task {self.slurm_task.value}: say with --slurm-images in which directory, of the nodes, "
                 "the images' files are; its path must be absolute"
             )
-        if not self.auth and not _is_loopback(self.host):
+        if not self.auth and not is_loopback(self.host):
             raise SettingsError(
                 f"--host {self.host}: anybody who reaches this address could run code on this machine; "
                 "add --auth, which lets in holders of the key pair only (and --tls, which hides what they send)"

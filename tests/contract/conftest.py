@@ -9,12 +9,15 @@ import docker
 import pytest
 
 from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.runtimes.docker.engine import DockerFacts, facts
 from sagelet_engine.runtimes.docker.runtime import DockerRuntime
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from sagelet_engine.runtimes.slurm.task import ContainerTask
 from support.harness import Harness
+from support.private_podman import PrivatePodman
 from support.slurm_cluster import SlurmCluster
 from support.slurm_jobs import slurm_runtime
+from support.tiny_image import REFERENCE as TINY
 from support.tiny_image import ensure
 
 #: A program in place of the image's `train`.
@@ -54,6 +57,49 @@ def docker_host(tmp_path: Path, docker_client: docker.DockerClient, tiny_image: 
     assert docker_client.networks.list(filters=labels) == [], "a network of the job was left"
 
 
+@pytest.fixture(scope="session")
+def podman() -> Iterator[PrivatePodman]:
+    service = PrivatePodman()
+    try:
+        service.start()
+        service.load_tiny_image()
+        yield service
+    finally:
+        service.close()
+
+
+@pytest.fixture(scope="session")
+def podman_facts(podman: PrivatePodman) -> DockerFacts:
+    """What Podman says of itself. On Debian it asks dpkg each time, which takes seconds on a busy machine."""
+    client = podman.client()
+    try:
+        return facts(client)
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def podman_client(podman: PrivatePodman) -> Iterator[docker.DockerClient]:
+    client = podman.client()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def podman_host(tmp_path: Path, podman_client: docker.DockerClient, podman_facts: DockerFacts) -> Iterator[Harness]:
+    owner = uuid.uuid4().hex
+
+    def make() -> DockerRuntime:
+        runtime = DockerRuntime(podman_client, owner, SystemClock())
+        runtime._facts = podman_facts
+        return runtime
+
+    harness = Harness("podman", make, tmp_path, TINY)
+    yield harness
+    harness.clean_up()
+    assert podman_client.networks.list(filters={"label": f"org.sagelet.owner={owner}"}) == []
+
+
 @pytest.fixture
 def slurm_host(tmp_path: Path, slurm_cluster: SlurmCluster) -> Iterator[Harness]:
     owner = uuid.uuid4().hex
@@ -77,6 +123,7 @@ def slurm_docker_host(tmp_path: Path, slurm_cluster: SlurmCluster, tiny_image: s
 RUNTIMES = [
     "process",
     pytest.param("docker", marks=pytest.mark.docker),
+    pytest.param("podman", marks=pytest.mark.podman),
     pytest.param("slurm", marks=pytest.mark.slurm),
 ]
 if os.environ.get("SAGELET_TEST_CONTRACT") == "all":

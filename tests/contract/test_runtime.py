@@ -71,7 +71,10 @@ def test_overlong_line_comes_in_pieces_that_lose_nothing(host: Harness) -> None:
     handle = host.start("i=0; while [ $i -lt 70000 ]; do printf 12345678; i=$((i+1)); done; echo; echo next")
     read = host.output(handle)
     assert "".join(line.text for line in read) == "12345678" * 70_000 + "next"
-    assert [len(line.text) for line in read] == [262_144, 262_144, 35_712, 4]
+    sizes = [len(line.text) for line in read]
+    assert len(sizes) == 4
+    # A piece ends with a whole frame of the engine's log.
+    assert all(262_144 - 16_384 < size <= 262_144 for size in sizes[:2])
     assert host.text(handle, read[0].position) == [line.text for line in read[1:]]
 
 
@@ -111,7 +114,8 @@ def test_lines_are_seen_while_the_host_runs_and_silence_gives_heartbeats(host: H
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
 def test_exit_code(host: Harness, script: str, code: int) -> None:
-    if "docker" in host.name and code == 137:  # the first process of a container cannot kill itself
+    if host.name in ("docker", "podman", "slurm_docker") and code == 137:
+        # The first process of a container cannot kill itself.
         script = "(sleep 600) & kill -9 $!; wait $!; exit $?"
     _, end = host.run(script)
     assert (end.running, end.exit_code) == (False, code)
@@ -211,7 +215,7 @@ def test_opt_ml_is_the_job_directory_and_belongs_to_the_server(host: Harness) ->
     written = plan.hosts[0].opt_ml / "out"
     assert written.read_text() == "out\n"
     # Of a server that is root containers are nobody's.
-    assert written.stat().st_uid == (os.getuid() or (NOBODY if host.name == "docker" else 0))
+    assert written.stat().st_uid == (os.getuid() or (NOBODY if host.name in ("docker", "podman") else 0))
 
 
 def test_host_name(host: Harness) -> None:

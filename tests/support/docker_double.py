@@ -25,6 +25,10 @@ class EngineDouble:
     imports: list[dict[str, Any]] = field(default_factory=list)
     pulls: list[str] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
+    architecture: str = "amd64"
+
+    def info(self) -> dict[str, str]:
+        return {"Architecture": self.architecture}
 
     @property
     def api(self) -> "EngineDouble":
@@ -34,9 +38,11 @@ class EngineDouble:
     def images(self) -> Any:
         return _Images(self)
 
-    def pull(self, repository: str, tag: str, stream: bool, decode: bool) -> Iterator[dict[str, Any]]:
+    def pull(
+        self, repository: str, tag: str, platform: str | None, stream: bool, decode: bool
+    ) -> Iterator[dict[str, Any]]:
         reference = f"{repository}:{tag}"
-        self.pulls.append(reference)
+        self.pulls.append(reference if platform is None else f"{reference} {platform}")
         if reference not in self.registry:
             raise APIError("500 Server Error", explanation="no such host")
         yield {"id": "layer", "status": "Downloading", "progressDetail": {"current": 5, "total": 10}}
@@ -49,8 +55,12 @@ class EngineDouble:
         if not any("error" in message for message in self.messages):
             self.local[arguments["tag"]] = arguments["labels"]
 
-    def import_image_from_stream(self, stream: Iterable[bytes], repository: str, tag: str, changes: list[str]) -> None:
+    def import_image_from_stream(self, stream: Iterable[bytes], changes: list[str]) -> str:
         self.imports.append({"content": b"".join(stream), "changes": changes})
+        return '{"status":"Downloading from -"}\r\n{"status":"sha256:made"}\r\n'
+
+    def tag(self, image: str, repository: str, tag: str) -> None:
+        assert image == "sha256:made"
         self.local[f"{repository}:{tag}"] = {}
 
 
@@ -64,7 +74,9 @@ class _Images:
     def get(self, reference: str) -> SimpleNamespace:
         if reference not in self._engine.local:
             raise ImageNotFound(reference)
-        return SimpleNamespace(id=f"sha256:{reference}", labels=self._engine.local[reference])
+        labels = self._engine.local[reference]
+        architecture = labels.get("architecture", self._engine.architecture)
+        return SimpleNamespace(id=f"sha256:{reference}", labels=labels, attrs={"Architecture": architecture})
 
 
 def unpacked(archive: bytes) -> dict[str, bytes]:

@@ -11,6 +11,8 @@ from pathlib import Path
 import docker
 from docker.errors import ImageNotFound
 
+from sagelet_engine.images.engine import import_image
+
 REFERENCE = "sagelet/test-tiny:1"
 APPLETS = "sh cat echo env hostname id ip kill ls mkdir nc printf ps seq setsid sleep stat tail test touch trap true wc"
 
@@ -22,7 +24,7 @@ def ensure(client: docker.DockerClient) -> str:
         try:
             client.images.get(REFERENCE)
         except ImageNotFound:
-            client.api.import_image_from_data(_root_tar(), repository="sagelet/test-tiny", tag="1")
+            import_image(client, [_root_tar()], REFERENCE)
     return REFERENCE
 
 

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import APIError
+from docker.errors import APIError, ImageNotFound
 from docker.utils import parse_repository_tag
 
 from sagelet_engine.images import debian
-from sagelet_engine.images.engine import image_id
+from sagelet_engine.images.engine import image_id, platform_of
 from sagelet_engine.images.output import BaseImageUnavailable, BuildEvent, EventKind, Report, note
+from sagelet_engine.images.platform import ARCHITECTURE, architecture
 
 REGISTRY_BASE = "python:3.11-slim"
 
@@ -82,21 +83,31 @@ def _debian_base(client: docker.DockerClient, report: Report, suite: str, *, pul
 
 def _fetch(client: docker.DockerClient, reference: str, report: Report, *, pull: bool) -> str | None:
     """Fetches an image. Returns why it could not, or None. An image that is already here is enough."""
-    present = image_id(client, reference) is not None
+    platform = platform_of(client)
+    present = _is_here(client, reference, platform)
     if present and not pull:
         return None
-    problem = _pull(client, reference, report)
+    problem = _pull(client, reference, platform, report)
     if problem is not None and present:
         report(note(f"{reference} cannot be pulled ({problem}); the one that is here is used"))
         return None
     return problem
 
 
-def _pull(client: docker.DockerClient, reference: str, report: Report) -> str | None:
+def _is_here(client: docker.DockerClient, reference: str, platform: str | None) -> bool:
+    """False for an image of the engine's own architecture if another one is needed."""
+    try:
+        image = client.images.get(reference)
+    except ImageNotFound:
+        return False
+    return platform is None or architecture(str(image.attrs.get("Architecture") or "")) == ARCHITECTURE
+
+
+def _pull(client: docker.DockerClient, reference: str, platform: str | None, report: Report) -> str | None:
     report(note(f"Pulling {reference}"))
     repository, tag = parse_repository_tag(reference)
     try:
-        for message in client.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+        for message in client.api.pull(repository, tag=tag or "latest", platform=platform, stream=True, decode=True):
             if "error" in message:
                 return str(message["error"])
             report(_pull_event(message))

@@ -12,7 +12,7 @@ import sagelet_engine
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.base import PYTHONS, choose_base
 from sagelet_engine.images.context import CA_BUNDLE, DOCKERFILE, BuildContext, find_root
-from sagelet_engine.images.engine import connect, image_id
+from sagelet_engine.images.engine import connect, image_id, platform_of
 from sagelet_engine.images.output import BuildOutput, ImageBuildFailed, Report, note, remedy_for
 from sagelet_engine.images.variants import CPU, TorchBuild, Variant
 
@@ -86,6 +86,7 @@ def _build(
                 },
                 nocache=options.force,
                 network_mode=options.network,
+                platform=platform_of(client),
                 rm=True,
                 forcerm=True,
                 decode=True,

@@ -8,12 +8,14 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from platform import machine
 
 import docker
 
 from sagelet_engine.images.context import find_root
+from sagelet_engine.images.engine import import_image
 from sagelet_engine.images.output import BuildEvent, EventKind, ImageBuildFailed, Report, note
+from sagelet_engine.images.platform import ARCHITECTURE, architecture
 
 #: This release has Python 3.11.
 SUITE = "bookworm"
@@ -41,6 +43,8 @@ def obstacle() -> str | None:
         return "debootstrap is not installed (`apt-get install debootstrap`)"
     if os.geteuid() != 0:
         return "debootstrap needs root (`sudo sagelet image build --base debian`)"
+    if architecture(machine()) != ARCHITECTURE:
+        return f"debootstrap makes an image for this machine, {machine()}, and PyTorch/XLA needs x86-64: use a registry"
     return None
 
 
@@ -101,17 +105,17 @@ def _copy_certificates(root: Path, bundle: Path) -> None:
 
 def _import(client: docker.DockerClient, root: Path, reference: str) -> None:
     command = ["tar", "-C", str(root), "--numeric-owner", "--exclude=./dev/*", "--exclude=./proc/*", "-c", "."]
-    repository, tag = reference.split(":")
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        client.api.import_image_from_stream(_chunks(process.stdout), repository, tag, changes=list(_CHANGES))
-    if process.returncode != 0:
-        raise ImageBuildFailed(f"tar of {root} (exit code {process.returncode})", (), "Is the disk full?")
+        import_image(client, _output(process), reference, _CHANGES)
 
 
-def _chunks(stream: IO[bytes], size: int = 1024 * 1024) -> Iterator[bytes]:
-    while chunk := stream.read(size):
+def _output(process: subprocess.Popen[bytes], size: int = 1024 * 1024) -> Iterator[bytes]:
+    """Yields what the process prints. Raises ImageBuildFailed if it fails, which ends the reading request, too."""
+    assert process.stdout is not None
+    while chunk := process.stdout.read(size):
         yield chunk
+    if process.wait() != 0:
+        raise ImageBuildFailed(f"{process.args!r} (exit code {process.returncode})", (), "Is the disk full?")
 
 
 @dataclass(frozen=True)

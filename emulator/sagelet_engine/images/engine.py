@@ -1,9 +1,14 @@
 """The connection to the Docker Engine that builds and keeps the images."""
 
+import json
+from collections.abc import Iterable, Sequence
+
 import docker
 from docker.errors import DockerException
+from docker.utils import parse_repository_tag
 
 from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.images.platform import ARCHITECTURE, PLATFORM, architecture
 
 #: Seconds without a byte from the daemon. Unpacking torch's wheels is silent for minutes on a slow disk.
 _READ_TIMEOUT = 3600
@@ -28,3 +33,24 @@ def image_id(client: docker.DockerClient, reference: str) -> str | None:
         return client.images.get(reference).id
     except docker.errors.ImageNotFound:
         return None
+
+
+def platform_of(client: docker.DockerClient) -> str | None:
+    """Returns the platform to name in pulls and builds. None if it is the engine's own."""
+    return None if architecture(str(client.info().get("Architecture") or "")) == ARCHITECTURE else PLATFORM
+
+
+def import_image(client: docker.DockerClient, tar: Iterable[bytes], reference: str, changes: Sequence[str] = ()) -> str:
+    """Makes an image of one root file system. Returns its id. Raises docker-py's errors.
+
+    The name is given afterwards, because Podman ignores the tag that is asked for with an import. So an import that
+    fails replaces no image, too.
+    """
+    said = client.api.import_image_from_stream(iter(tar), changes=list(changes))
+    *_, last = (json.loads(line) for line in said.splitlines() if line.strip())
+    if "error" in last:
+        raise DockerException(str(last["error"]))
+    made = str(last["status"])
+    repository, tag = parse_repository_tag(reference)
+    client.api.tag(made, repository, tag)
+    return made

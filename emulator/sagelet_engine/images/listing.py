@@ -9,6 +9,8 @@ from sagelet_engine.images.engine import connect
 from sagelet_engine.images.variants import is_training_image
 
 KIND_LABEL = "org.sagelet.image"
+#: Podman writes the registry before names that leave it out.
+PODMANS_REGISTRY = "docker.io/"
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,12 @@ def list_images(client: docker.DockerClient | None = None) -> list[LocalImage]:
     summaries = (client or connect()).api.images(filters={"label": KIND_LABEL})
     images = [
         LocalImage(
-            reference=reference,
+            reference=reference.removeprefix(PODMANS_REGISTRY),
             id=summary["Id"],
             kind=summary["Labels"][KIND_LABEL],
             size=summary["Size"],
             created=datetime.fromtimestamp(summary["Created"], tz=timezone.utc),
-            current=is_training_image(reference),
+            current=is_training_image(reference.removeprefix(PODMANS_REGISTRY)),
         )
         for summary in summaries
         for reference in summary["RepoTags"] or ()

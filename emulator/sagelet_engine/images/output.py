@@ -62,7 +62,8 @@ class ImageBuildFailed(SageletError):
         self.remedy = remedy
 
 
-_STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)")
+#: `Step 1/20 : FROM` of Docker's, `STEP 1/20: FROM` of Podman's.
+_STEP = re.compile(r"(?i)^step (\d+)/(\d+) ?: (.*)")
 _DOWNLOADING = re.compile(r"^\s*Downloading (\S+?)(?:\.metadata)?(?: \(.*\))?$")
 #: pip --progress-bar raw
 _PROGRESS = re.compile(r"^Progress (\d+) of (\d+)$")

@@ -13,6 +13,7 @@ import sagelet_engine
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import SageletError, SettingsError
 from sagelet_engine.images.listing import LocalImage, list_images
+from sagelet_engine.images.platform import ARCHITECTURE, PLATFORM
 from sagelet_engine.images.variants import PY39, training_image
 from sagelet_engine.machine import gpus
 from sagelet_engine.machine.check import Check
@@ -40,6 +41,7 @@ def check_machine(data: Path, port: int = DEFAULT_PORT) -> list[Check]:
     return [
         check_python(),
         check_docker(facts),
+        *check_way_back(facts),
         image,
         *check_image_of_then(images),
         packages,
@@ -64,10 +66,38 @@ def check_docker(facts: DockerFacts | None) -> Check:
             "docker",
             False,
             "no Docker Engine answers",
-            "start it, or let DOCKER_HOST name one; without it jobs are processes of this machine",
+            "start it, or let DOCKER_HOST name one, such as Podman's service (docs/how-to/other-engines.md); "
+            "without it jobs are processes of this machine",
             needed=False,
         )
-    return Check("docker", True, f"Docker Engine {facts.version}" + (", rootless" if facts.rootless else ""))
+    if facts.architecture != ARCHITECTURE:
+        return Check(
+            "docker",
+            False,
+            f"{facts.name}. sagelet's images are {PLATFORM}, because PyTorch/XLA has no other wheels: the engine "
+            "emulates them, slowly",
+            "if a container says `exec format error`, turn on Rosetta in Docker Desktop, or install QEMU's binfmt "
+            "(docs/how-to/other-engines.md)",
+            needed=False,
+        )
+    return Check("docker", True, facts.name)
+
+
+def check_way_back(facts: DockerFacts | None) -> list[Check]:
+    """Whether a job in a container can call this machine's server. Empty without an engine."""
+    if facts is None:
+        return []
+    if facts.has_way_back:
+        return [Check("endpoint", True, "containers reach the server by host.docker.internal")]
+    return [
+        Check(
+            "endpoint",
+            False,
+            f"containers of {facts.name} do not reach a server that listens on 127.0.0.1 alone",
+            "where a script calls S3 or SageMaker: `sagelet up --host 0.0.0.0 --auth` (docs/how-to/other-engines.md)",
+            needed=False,
+        )
+    ]
 
 
 def check_image(facts: DockerFacts | None, images: Sequence[LocalImage]) -> Check:

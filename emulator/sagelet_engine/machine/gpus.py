@@ -91,16 +91,24 @@ def check_engine(facts: DockerFacts | None) -> Check:
             "start it, or use `sagelet up --runtime process`",
             needed=False,
         )
+    if facts.podman:
+        return Check(
+            "gpu docker",
+            False,
+            f"{facts.name}: its Docker API gives containers no GPUs",
+            "use a Docker Engine, or `sagelet up --runtime process`",
+            needed=False,
+        )
     if not facts.gpus:
         return Check(
             "gpu docker",
             False,
-            f"Docker Engine {facts.version} knows neither the runtime `nvidia` nor CDI devices of NVIDIA's",
+            f"{facts.name} knows neither the runtime `nvidia` nor CDI devices of NVIDIA's",
             "install the NVIDIA Container Toolkit, run `nvidia-ctk runtime configure --runtime=docker`, "
             "and restart the engine (docs/how-to/gpu.md)",
             needed=False,
         )
-    return Check("gpu docker", True, f"Docker Engine {facts.version} gives containers GPUs")
+    return Check("gpu docker", True, f"{facts.name} gives containers GPUs")
 
 
 def check_image(facts: DockerFacts | None, has_image: Callable[[str], bool]) -> Check:

@@ -16,7 +16,7 @@ from sagelet_engine.model.confinement import Exceptions
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.runtimes.node import kept_packages
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
-from sagelet_engine.settings import RuntimeChoice, Settings, SlurmFiles
+from sagelet_engine.settings import RuntimeChoice, Settings, SlurmFiles, is_loopback
 from sagelet_engine.state.identity import names_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def choose(settings: Settings, clock: Clock) -> Choice:
         return _process(settings, clock, "no Docker Engine answers")
     runtime = _docker_runtime(settings, clock)
     if settings.runtime is RuntimeChoice.DOCKER or runtime.has_image(training_image()):
-        return _docker(runtime, facts)
+        return _docker(runtime, facts, settings.host)
     return _process(settings, clock, f"the image {training_image()} is not there: `sagelet image build` makes it")
 
 
@@ -116,10 +116,13 @@ def _docker_runtime(settings: Settings, clock: Clock) -> "DockerRuntime":
     )
 
 
-def _docker(runtime: "DockerRuntime", facts: "DockerFacts") -> Choice:
-    listen = (facts.bridge_gateway,) if facts.bridge_gateway and _is_local(facts.bridge_gateway) else ()
+def _docker(runtime: "DockerRuntime", facts: "DockerFacts", host: str) -> Choice:
+    gateway = facts.bridge_gateway if facts.has_way_back else None
+    listen = (gateway,) if gateway and _is_local(gateway) else ()
     absent = "" if runtime.has_image(training_image()) else f", without {training_image()}: `sagelet image build`"
-    return Choice(runtime, f"Docker Engine {facts.version}{absent}", listen)
+    shut = not facts.has_way_back and is_loopback(host)
+    unreached = ", whose jobs cannot call this server without --host 0.0.0.0 --auth" if shut else ""
+    return Choice(runtime, f"{facts.name}{unreached}{absent}", listen)
 
 
 def _slurm(settings: Settings, clock: Clock) -> Choice:

@@ -132,8 +132,11 @@ class Runtime(Protocol):
 
     #: `process`, `docker`, ...
     name: str
-    #: The name by which the hosts reach this machine, where sagelet's endpoint is.
-    endpoint_host: str
+
+    @property
+    def endpoint_host(self) -> str:
+        """The name by which the hosts reach this machine, where sagelet's endpoint is."""
+        ...
 
     @property
     def cluster(self) -> Cluster | None:

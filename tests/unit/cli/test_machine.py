@@ -46,6 +46,37 @@ def test_what_is_missing_has_a_remedy_and_only_what_jobs_need_is_bad() -> None:
     assert checks.check_runtimes(absent, checks.check_packages([])).good
 
 
+@pytest.mark.parametrize(
+    ("facts", "name", "reached"),
+    [
+        ({}, "Docker Engine 28.2.2", True),
+        ({"desktop": True}, "Docker Desktop, Engine 28.2.2", True),
+        ({"rootless": True}, "Docker Engine 28.2.2, rootless", False),
+        ({"podman": True}, "Podman 28.2.2", False),
+        ({"podman": True, "rootless": True}, "Podman 28.2.2, rootless", False),
+    ],
+)
+def test_the_engine_has_its_name_and_says_whether_jobs_reach_the_server(
+    facts: dict[str, bool], name: str, reached: bool
+) -> None:
+    engine = DockerFacts(**{"version": "28.2.2", "bridge_gateway": None, "gpus": False, "rootless": False, **facts})
+    docker = checks.check_docker(engine)
+    assert (docker.good, docker.found) == (True, name)
+    (way,) = checks.check_way_back(engine)
+    assert (way.good, way.needed) == (reached, reached)
+    assert ("--host 0.0.0.0 --auth" in way.remedy) is not reached
+    assert checks.check_way_back(None) == []
+
+
+def test_an_engine_of_another_architecture_emulates() -> None:
+    engine = DockerFacts("28.2.2", None, gpus=False, rootless=False, desktop=True, architecture="arm64")
+    docker = checks.check_docker(engine)
+    assert (docker.good, docker.needed) == (False, False)
+    assert docker.found.startswith("Docker Desktop, Engine 28.2.2, arm64.")
+    assert "linux/amd64" in docker.found
+    assert "Rosetta" in docker.remedy
+
+
 def test_scripts_of_then_have_an_image_of_their_day() -> None:
     """A note where it is missing: not everybody has such scripts."""
     here, then = (

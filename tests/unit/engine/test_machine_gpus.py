@@ -62,6 +62,8 @@ def test_the_engine_and_the_toolkit() -> None:
     without = checks.check_engine(DockerFacts("28.2.2", None, gpus=False, rootless=False))
     assert "nvidia-ctk runtime configure" in without.remedy
     assert "process" in checks.check_engine(None).remedy
+    podman = checks.check_engine(DockerFacts("4.3.1", None, gpus=True, rootless=False, podman=True))
+    assert (podman.good, podman.found) == (False, "Podman 4.3.1: its Docker API gives containers no GPUs")
 
 
 def test_the_image() -> None:

@@ -31,6 +31,28 @@ def test_pull_asks_the_registry_again_and_makes_do(engine: EngineDouble, report:
     assert "the one that is here is used" in report.notes()
 
 
+def test_an_engine_of_another_architecture_pulls_the_platform_that_pytorch_xla_needs(
+    engine: EngineDouble, report: Recorder
+) -> None:
+    """`docker info` says aarch64 on Apple silicon. An image of that architecture is no base."""
+    engine.architecture = "aarch64"
+    engine.registry.add(REGISTRY_BASE)
+    engine.local[REGISTRY_BASE] = {"architecture": "arm64"}
+    assert choose_base(engine, "auto", report) == REGISTRY_BASE
+    assert engine.pulls == [f"{REGISTRY_BASE} linux/amd64"]
+    engine.local[REGISTRY_BASE] = {"architecture": "amd64"}
+    assert choose_base(engine, "auto", report) == REGISTRY_BASE
+    assert len(engine.pulls) == 1
+
+
+def test_debian_packages_of_another_machine_are_no_base(
+    engine: EngineDouble, report: Recorder, debootstrap: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(debian, "machine", lambda: "aarch64")
+    with pytest.raises(BaseImageUnavailable, match=r"this machine, aarch64, .* needs x86-64"):
+        choose_base(engine, "debian", report)
+
+
 def test_auto_falls_to_debian(engine: EngineDouble, report: Recorder, debootstrap: Path) -> None:
     assert choose_base(engine, "auto", report) == BASE_IMAGE
     assert f"{REGISTRY_BASE} cannot be pulled (no such host)" in report.notes()

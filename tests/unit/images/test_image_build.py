@@ -32,6 +32,16 @@ def test_the_image_is_tagged_and_labelled(engine: EngineDouble, report: Recorder
     assert engine.contexts[0][CA_BUNDLE] == b""
 
 
+@pytest.mark.parametrize(("architecture", "platform"), [("x86_64", None), ("aarch64", "linux/amd64")])
+def test_an_engine_of_another_architecture_builds_for_x86_64(
+    engine: EngineDouble, report: Recorder, architecture: str, platform: str | None
+) -> None:
+    engine.architecture = architecture
+    engine.registry.add(REGISTRY_BASE)
+    build(BuildOptions(), report, engine)
+    assert [arguments["platform"] for arguments in engine.builds] == [platform]
+
+
 def test_an_unchanged_context_is_not_built_again(engine: EngineDouble, report: Recorder) -> None:
     build(BuildOptions(), report, engine)
     build(BuildOptions(), report, engine)

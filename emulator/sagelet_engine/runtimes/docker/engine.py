@@ -1,6 +1,7 @@
 """The Docker Engine: the client that all jobs of a server share, and facts about the engine, if one answers."""
 
 import ipaddress
+import socket
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import docker
 from docker.errors import DockerException, NotFound
 from requests.exceptions import RequestException
 
+from sagelet_engine.images.platform import ARCHITECTURE, architecture
 from sagelet_engine.model.runtime import Usage
 
 #: Connections that are kept open; more may be used at once.
@@ -64,7 +66,7 @@ PROBE_TIMEOUT_S = 3
 
 @dataclass(frozen=True)
 class DockerFacts:
-    """Facts about one Docker Engine."""
+    """Facts about one Docker Engine, or about Podman with Docker's API."""
 
     #: Version of the engine, `28.2.2`.
     version: str
@@ -85,6 +87,29 @@ class DockerFacts:
     limits_cpus: bool = True
     #: True if images and containers are on overlay2 over XFS, which can limit the size of a container's own files.
     may_limit_storage: bool = False
+    #: True if Podman answers. `podman.py` has what it does otherwise.
+    podman: bool = False
+    #: True for Docker Desktop, whose engine is in a virtual machine.
+    desktop: bool = False
+    #: Docker's name of the engine's architecture. Images of another one are emulated, if at all.
+    architecture: str = ARCHITECTURE
+    #: The address that this machine has in its network, or None if it has no network.
+    own_address: str | None = None
+
+    @property
+    def has_way_back(self) -> bool:
+        """True if a container reaches a server that listens on this machine's loopback or on Docker's bridge.
+
+        Podman's bridges come and go with the containers. Those of a rootless engine are in a network namespace.
+        """
+        return self.desktop or not (self.podman or self.rootless)
+
+    @property
+    def name(self) -> str:
+        """For people: `Docker Engine 28.2.2`, `Podman 4.3.1, rootless`."""
+        name = "Podman" if self.podman else "Docker Desktop, Engine" if self.desktop else "Docker Engine"
+        emulated = f", {self.architecture}" if self.architecture != ARCHITECTURE else ""
+        return f"{name} {self.version}{', rootless' if self.rootless else ''}{emulated}"
 
 
 def probe(client: docker.DockerClient | None = None) -> DockerFacts | None:
@@ -112,6 +137,10 @@ def facts(client: docker.DockerClient) -> DockerFacts:
         limits_memory=bool(info.get("MemoryLimit", True)),
         limits_cpus=bool(info.get("CpuCfsQuota", True)),
         may_limit_storage=["Backing Filesystem", "xfs"] in (info.get("DriverStatus") or ()),
+        podman=_is_podman(client),
+        desktop=info.get("OperatingSystem") == "Docker Desktop",
+        architecture=architecture(str(info.get("Architecture") or "")),
+        own_address=_own_address(),
     )
 
 
@@ -126,6 +155,23 @@ def _bridge_gateway(client: docker.DockerClient) -> str | None:
         if ":" not in config.get("Subnet", ":"):  # the engine leaves the gateway out when it is the first address
             return str(next(ipaddress.ip_network(config["Subnet"]).hosts()))
     return None
+
+
+def _is_podman(client: docker.DockerClient) -> bool:
+    """Asks for nothing but headers: Podman's answer to `/version` takes seconds on Debian, since it asks dpkg."""
+    response = client.api.get(f"{client.api.base_url}/_ping")
+    response.raise_for_status()
+    return "Libpod-API-Version" in response.headers
+
+
+def _own_address() -> str | None:
+    """Returns the address from which this machine would call another network. No packet is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trial:
+        try:
+            trial.connect(("192.0.2.1", 9))  # an address of no machine (RFC 5737)
+        except OSError:
+            return None
+        return str(trial.getsockname()[0])
 
 
 def _has_gpus(info: dict[str, Any]) -> bool:

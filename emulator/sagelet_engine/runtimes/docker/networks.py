@@ -6,7 +6,7 @@ container reaches another: making and removing a network takes a third of a seco
 
 import ipaddress
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from docker.errors import APIError, NotFound
@@ -48,16 +48,19 @@ class JobNetworks:
     def remove(self, job_id: str) -> None:
         """Removes the networks that a job has for itself. Missing ones are not an error."""
         for owner in self._owners:
-            for network in self._api.networks(filters=spec.as_filters(spec.job_labels(job_id, owner))):
+            for network, _ in self._labelled(spec.job_labels(job_id, owner)):
                 try:
-                    self._api.remove_network(network["Id"])
+                    self._api.remove_network(network)
                 except NotFound:
                     continue
 
     def jobs(self) -> set[str]:
         """Returns the ids of jobs that have a network for themselves."""
-        filters = spec.as_filters({spec.OWNER: self._owners[0]})
-        return {network["Labels"][spec.JOB_ID] for network in self._api.networks(filters=filters)}
+        return {labels[spec.JOB_ID] for _, labels in self._labelled({spec.OWNER: self._owners[0]})}
+
+    def _labelled(self, labels: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
+        """Returns the ids and all labels of the networks that have these."""
+        return [(one["Id"], one["Labels"]) for one in self._api.networks(filters=spec.as_filters(labels))]
 
     def _shared(self) -> str | None:
         """Returns the id of the shared network, or None if the kernel cannot keep its containers apart."""
@@ -82,14 +85,19 @@ class JobNetworks:
         """Returns name and subnet of the network that the job has for itself."""
         name = spec.network_name(plan, self._owners[0])
         try:
-            return name, _subnet(self._api.inspect_network(name))
+            return name, self._subnet(name)
         except NotFound:
             return name, self._create(plan, name)
+
+    def _subnet(self, name: str) -> str:
+        """Returns a network's IPv4 subnet. Raises NotFound."""
+        configs = self._api.inspect_network(name)["IPAM"]["Config"]
+        return next(str(config["Subnet"]) for config in configs if ":" not in config["Subnet"])
 
     def _create(self, plan: LaunchPlan, name: str) -> str:
         if len(plan.hosts) == 1:
             self._new(plan, name, None)
-            return _subnet(self._api.inspect_network(name))
+            return self._subnet(name)
         subnet = self._free_subnet(plan, f"{name}-subnet")
         self._new(plan, name, IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]))
         return subnet
@@ -101,10 +109,10 @@ class JobNetworks:
         temporary network has another name: if a killed server leaves it behind, it is not mistaken for the job's.
         """
         try:
-            subnet = _subnet(self._api.inspect_network(name))
+            subnet = self._subnet(name)
         except NotFound:
             self._new(plan, name, None)
-            subnet = _subnet(self._api.inspect_network(name))
+            subnet = self._subnet(name)
         self._api.remove_network(name)
         return subnet
 
@@ -118,7 +126,3 @@ class JobNetworks:
             check_duplicate=True,
             labels=spec.job_labels(plan.job_id, self._owners[0]),
         )
-
-
-def _subnet(network: dict[str, Any]) -> str:
-    return next(str(config["Subnet"]) for config in network["IPAM"]["Config"] if ":" not in config["Subnet"])

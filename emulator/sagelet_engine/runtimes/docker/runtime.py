@@ -5,14 +5,16 @@ The state of a host is in Docker: labels find it, `inspect` observes it, and Doc
 
 import fcntl
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cached_property
 from typing import Any
 
 import docker
 from docker.errors import APIError, DockerException, NotFound
 from requests import Response
-from requests.exceptions import RequestException
+from requests.exceptions import JSONDecodeError, RequestException
 from urllib3.exceptions import HTTPError
 
 from sagelet_engine.base.clock import Clock
@@ -21,7 +23,7 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.model import confinement
 from sagelet_engine.model.confinement import NO_EXCEPTIONS, Exceptions
 from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
-from sagelet_engine.runtimes.docker import spec
+from sagelet_engine.runtimes.docker import podman, spec
 from sagelet_engine.runtimes.docker import stream as docker_stream
 from sagelet_engine.runtimes.docker.engine import DockerFacts, facts, probe, usage
 from sagelet_engine.runtimes.docker.log import FrameParser, LineAssembler, as_since, nanoseconds
@@ -36,6 +38,8 @@ __all__ = ["DockerFacts", "DockerRuntime", "probe"]
 log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 10.0
 CONFLICT = 409
+#: Seconds between two looks at a log that cannot be followed, and at least this many times what one look takes.
+POLL_S, POLL_SHARE = 0.2, 3
 #: The beginning of the start time that Docker reports for a container that was never started.
 NEVER = "0001-01-01"
 
@@ -73,7 +77,6 @@ class DockerRuntime:
     """
 
     name = "docker"
-    endpoint_host = spec.HOST_GATEWAY
     cluster = None
     #: The engine makes the mounts, and a container without capabilities cannot change them.
     binds_read_only = True
@@ -99,7 +102,8 @@ class DockerRuntime:
         self._owner = owner
         self._owners = (owner, *former)
         self._data = data
-        self._networks = JobNetworks(self._api, self._owners)
+        #: By container: why Podman could not start its command. Podman does not keep it.
+        self._not_started: dict[str, Observation] = {}
         self._clock = clock
         self._facts: DockerFacts | None = None
 
@@ -109,6 +113,18 @@ class DockerRuntime:
             with _answering():
                 self._facts = facts(self._client)
         return self._facts
+
+    @property
+    def endpoint_host(self) -> str:
+        return spec.PODMAN_HOST_GATEWAY if self.facts().podman else spec.HOST_GATEWAY
+
+    @cached_property
+    def _networks(self) -> JobNetworks:
+        return self._networks_of(self._owners)
+
+    def _networks_of(self, owners: Sequence[str]) -> JobNetworks:
+        kind = podman.PodmanNetworks if self.facts().podman else JobNetworks
+        return kind(self._api, owners)
 
     def has_image(self, reference: str) -> bool:
         with _answering():
@@ -130,6 +146,11 @@ class DockerRuntime:
             raise ClientFault(
                 f"The image {plan.image} is not on this machine, and sagelet pulls none. "
                 f"Load or build it: docker pull, docker load, or sagelet image build."
+            )
+        if self.facts().podman and any(host.gpu_uuids for host in plan.hosts):
+            # Podman would drop the request without a word, and the job would train on the CPU.
+            raise ClientFault(
+                "Podman's Docker API gives containers no GPUs. Use a Docker Engine, or `sagelet up --runtime process`"
             )
         if (begun := self._begun_by_another_name(plan.job_id)) is not None:
             return begun._launch(plan)
@@ -161,7 +182,7 @@ class DockerRuntime:
             for one in () if dry_run else lost:
                 with suppress(NotFound):
                     self._api.remove_container(one["Id"], force=True, v=True)
-                JobNetworks(self._api, (one["Labels"][spec.OWNER],)).remove(one["Labels"][spec.JOB_ID])
+                self._networks_of((one["Labels"][spec.OWNER],)).remove(one["Labels"][spec.JOB_ID])
         return [f"container {one['Names'][0].lstrip('/')}, whose data directory was deleted" for one in lost]
 
     def _is_lost(self, container: str) -> bool:
@@ -177,6 +198,8 @@ class DockerRuntime:
                 state = self._api.inspect_container(handle.ref)["State"]
             except NotFound:
                 return Observation(running=False, error=f"the container of {handle.host} was removed from outside")
+        if state["Status"] == "created" and handle.ref in self._not_started:
+            return self._not_started[handle.ref]
         return observation(state)
 
     def usage(self, handle: Handle) -> Usage | None:
@@ -184,13 +207,16 @@ class DockerRuntime:
             try:
                 # One shot: Docker takes no second sample. (Docker 20.10 waits up to a second for its own next one.)
                 return usage(self._api.stats(handle.ref, stream=False, one_shot=True))
-            except NotFound:
+            except (NotFound, JSONDecodeError):  # Podman answers with nothing for a host that does not run
                 return None
 
     def lines(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
+        return self._polled(handle, position) if self.facts().podman else self._followed(handle, position)
+
+    def _followed(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
         assembler = LineAssembler(position)
         self._check_output(handle, assembler)
-        response = self._open_log(handle, assembler.since_ns)
+        response = self._open_log(handle, assembler.since_ns, follow=True)
         if response is None:
             return
         with closing(response):
@@ -198,6 +224,34 @@ class DockerRuntime:
                 yield lines
                 self._check_output(handle, assembler)
         # The stream also ends when the daemon ends. The next follower then reads an unfinished line again.
+        if not self.observe(handle).running and (last := list(assembler.flush())):
+            yield last
+
+    def _polled(self, handle: Handle, position: str | None) -> Iterator[list[Line]]:
+        """Reads what is there, again and again.
+
+        Podman's own way to follow drops lines, also in the middle, if much is still unread when the container ends.
+        """
+        ended = False
+        while not ended:
+            ended = not self.observe(handle).running
+            assembler, began = LineAssembler(position), time.monotonic()
+            self._check_output(handle, assembler)
+            # Podman gives what is later than that time, and Docker also what is of that time.
+            response = self._open_log(handle, max(assembler.since_ns - 1, 0), follow=False)
+            if response is None:
+                return
+            with closing(response):
+                for lines in self._batches(response, assembler):
+                    yield lines
+                    position = lines[-1].position if lines else position
+                    self._check_output(handle, assembler)
+            # Podman reads the whole log each time.
+            pause = 0.0 if ended else max(POLL_S, POLL_SHARE * (time.monotonic() - began))
+            while pause > 0:
+                yield []
+                time.sleep(min(pause, HEARTBEAT_S))
+                pause -= HEARTBEAT_S
         if not self.observe(handle).running and (last := list(assembler.flush())):
             yield last
 
@@ -212,8 +266,9 @@ class DockerRuntime:
         with _answering():
             try:
                 self._api.kill(handle.ref, "SIGKILL" if force else "SIGTERM")
-            except APIError as error:
-                if error.status_code not in (404, CONFLICT):
+            except APIError:
+                # For a host that has ended Docker answers 409, and Podman 500.
+                if self.observe(handle).running:
                     raise
 
     def reap(self, job_id: str) -> None:
@@ -262,10 +317,14 @@ class DockerRuntime:
     def _start(self, container: str) -> None:
         try:
             self._api.start(container)
-        except APIError:
+        except APIError as error:
             # If the command cannot be executed, the host has ended and Docker has not failed: `observe` reports it.
-            if not self._api.inspect_container(container)["State"]["Error"]:
+            if self._api.inspect_container(container)["State"]["Error"]:
+                return
+            code = podman.exit_code(_explanation(error)) if self.facts().podman else None
+            if code is None:
                 raise
+            self._not_started[container] = Observation(False, code, error=_explanation(error))
 
     def _created(self, plan: LaunchPlan, host: HostPlan, network: str, addresses: dict[str, str]) -> str:
         """Returns the host's container: a new one, or the existing container of its name."""
@@ -295,7 +354,8 @@ class DockerRuntime:
             endpoint = {"EndpointsConfig": {network: address}}
         debugpy = spec.debugpy_port(plan, host)
         config = spec.host_config(plan, host, addresses, network, shell)
-        path = confinement.path_of(self._client.images.get(plan.image).attrs["Config"].get("Env"))
+        image = self._client.images.get(plan.image).attrs
+        path = confinement.path_of(image["Config"].get("Env"))
         created: dict[str, Any] = self._api.create_container(
             plan.image,
             name=name,
@@ -308,6 +368,7 @@ class DockerRuntime:
             labels={**spec.host_labels(plan, self._owner, host.name), spec.DATA: self._data},
             host_config=self._api.create_host_config(**config),
             networking_config=endpoint,
+            platform=spec.platform(image, shell.engine),
         )
         return created
 
@@ -321,10 +382,16 @@ class DockerRuntime:
             limits_storage=engine.may_limit_storage and self._may_limit_storage,
         )
 
-    def _open_log(self, handle: Handle, since_ns: int) -> Response | None:
+    def _open_log(self, handle: Handle, since_ns: int, *, follow: bool) -> Response | None:
         """Opens the log as raw frames. docker-py's own `logs` would round `since` and join frames."""
         url = f"{self._api.base_url}/v{self._api.api_version}/containers/{handle.ref}/logs"
-        params = {"stdout": "1", "stderr": "1", "timestamps": "1", "follow": "1", "since": as_since(since_ns)}
+        params = {
+            "stdout": "1",
+            "stderr": "1",
+            "timestamps": "1",
+            "follow": str(int(follow)),
+            "since": as_since(since_ns),
+        }
         with _answering():
             response = self._api.get(url, params=params, stream=True, timeout=(CONNECT_TIMEOUT_S, None))
             if response.status_code == 404:

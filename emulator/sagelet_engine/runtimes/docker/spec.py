@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sagelet_engine.images.platform import architecture
 from sagelet_engine.model import confinement
 from sagelet_engine.model.confinement import User
 from sagelet_engine.model.runtime import MOST_PROCESSES, WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount
@@ -16,8 +17,10 @@ JOB_ID, JOB_NAME, HOST, OWNER = f"{LABEL}job-id", f"{LABEL}job-name", f"{LABEL}h
 #: The label with the path of the data directory at the host's start.
 DATA = f"{LABEL}data"
 
-#: The name under which a container reaches the machine that it runs on.
+#: The name under which a container reaches the machine that it runs on, and Podman's own such name. Podman writes its
+#: name into /etc/hosts itself, with an address that fits (a rootless Podman's gateway is not this machine).
 HOST_GATEWAY = "host.docker.internal"
+PODMAN_HOST_GATEWAY = "host.containers.internal"
 #: Addresses where clouds hand out a machine's credentials (EC2's and others' instance metadata; ECS's and EKS's
 #: agents). A container gets these addresses itself, so what it sends there never leaves it.
 METADATA_ADDRESSES = ("169.254.169.254", "169.254.170.2", "169.254.170.23")
@@ -77,12 +80,14 @@ class Shell:
     limits_storage: bool = False
 
 
-def log_options(most: int) -> dict[str, str]:
+def log_options(most: int, engine: DockerFacts) -> dict[str, str]:
     """Returns the options for a log of at least `most` bytes.
 
     Docker drops lines only when its second file is full. Long before that the host has printed too much and its job
-    fails (`docker/log.py`).
+    fails (`docker/log.py`). Podman keeps one file and empties it when it is full, so its log has no limit of its own.
     """
+    if engine.podman:
+        return {}
     return {"max-size": str(most + most // 8), "max-file": "2"}
 
 
@@ -109,11 +114,28 @@ def debugpy_port(plan: LaunchPlan, host: HostPlan) -> int | None:
     return port if port <= 65535 else None
 
 
-def extra_hosts(plan: LaunchPlan, addresses: Mapping[str, str]) -> dict[str, str]:
+def extra_hosts(plan: LaunchPlan, addresses: Mapping[str, str], engine: DockerFacts) -> dict[str, str]:
     """Returns the entries of /etc/hosts. It has every host, since Docker's DNS forgets a host as soon as it ends."""
     if plan.network_isolation:
         return dict(addresses) or {host.name: "127.0.0.1" for host in plan.hosts}
-    return {HOST_GATEWAY: "host-gateway", **addresses}
+    return {**gateway_entry(engine), **addresses}
+
+
+def gateway_entry(engine: DockerFacts) -> dict[str, str]:
+    """Returns the entry by which a container reaches this machine.
+
+    Podman and Docker Desktop answer for the name themselves. The bridge of a rootless engine is in a network namespace
+    of its own, so its containers reach this machine by the address that others use.
+    """
+    if engine.podman or engine.desktop:
+        return {}
+    return {HOST_GATEWAY: (engine.own_address if engine.rootless else None) or "host-gateway"}
+
+
+def platform(image: Mapping[str, Any], engine: DockerFacts) -> str | None:
+    """Returns the platform to ask for: that of an image of another architecture. None if the engine's own will do."""
+    own = architecture(str(image.get("Architecture") or ""))
+    return None if own == engine.architecture else f"{image.get('Os') or 'linux'}/{own}"
 
 
 def host_config(
@@ -127,9 +149,9 @@ def host_config(
     config: dict[str, Any] = {
         "binds": binds,
         "mounts": [*(_mount(mount) for mount in host.mounts), *_scratch(host, shell)],
-        "extra_hosts": extra_hosts(plan, addresses),
+        "extra_hosts": extra_hosts(plan, addresses, shell.engine),
         "network_mode": network,
-        "log_config": {"type": "json-file", "config": log_options(shell.log_bytes)},
+        "log_config": {"type": "json-file", "config": log_options(shell.log_bytes, shell.engine)},
         "init": False,
         "privileged": False,
         **confinement.hardening(processes=MOST_PROCESSES, shm_bytes=plan.shm_bytes, read_only=shell.read_only),
