@@ -106,7 +106,7 @@ def test_commands_have_the_options_that_they_are_given(line: str) -> None:
 
 
 def test_there_are_commands() -> None:
-    assert len(commands()) == 5
+    assert len(commands()) == 6
 
 
 def test_the_state_machine_makes_a_valid_request() -> None:

@@ -38,6 +38,8 @@ def driven(host: TrainingHost) -> TrainingHost:
     """A driver with its own packages. torch and torch_xla exist by name only."""
     host.environment["PIP_TARGET"] = str(host.base / "site")
     host.environment["PIP_NO_INDEX"] = "1"
+    # pip's configuration on this machine may have constraints of its own.
+    host.environment["PIP_CONFIG_FILE"] = os.devnull
     host.environment["PIP_FIND_LINKS"] = str(host.base / "code")
     return host
 
