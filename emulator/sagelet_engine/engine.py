@@ -6,6 +6,7 @@ What the API asks for is in its facets: `jobs`, `inputs`, `logs`, `metrics`, `re
 import logging
 import threading
 import time
+import uuid
 from typing import Any
 
 import sagelet_engine
@@ -80,6 +81,8 @@ class Engine:
         except BaseException:
             self._lock.close()
             raise
+        #: Tells one start of the server from the next.
+        self.instance = uuid.uuid4().hex
         steady = SteadyClock(clock)
         self._runtime = runtime
         self._objects = objects
@@ -227,6 +230,7 @@ class Engine:
         databases = self._soundness.states()
         sound = all(state == "ok" for state in databases.values())
         return {
+            "instance": self.instance,
             "status": "ok" if sound else "damaged",
             "databases": databases,
             "version": sagelet_engine.__version__,

@@ -12,7 +12,7 @@ from typing import Any
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused
-from sagelet_api.cli.options import Server
+from sagelet_api.servers.server import Server
 from sagelet_api.services.iam import execution_role
 from sagelet_engine.base.errors import SageletError
 
@@ -51,7 +51,7 @@ def own_bucket(server: Server) -> str:
 
 
 def ensure_bucket(aws: Aws, server: Server, bucket: str) -> None:
-    """Raises ServerRefused, ServerUnreachable."""
+    """Raises ServerRefused, NoServer."""
     # As S3 has it: us-east-1 is what is not named.
     place = {} if server.region == "us-east-1" else {"LocationConstraint": server.region}
     try:
@@ -64,7 +64,7 @@ def ensure_bucket(aws: Aws, server: Server, bucket: str) -> None:
 def upload_sources(aws: Aws, bucket: str, key: str, script: Path, source_dir: Path | None) -> Mapping[str, str]:
     """The hyperparameters by which a job finds its script. Without `source_dir` the script is all of its sources.
 
-    Raises BadSource, ServerRefused, ServerUnreachable.
+    Raises BadSource, ServerRefused, NoServer.
     """
     program = script.name
     if source_dir is not None:
@@ -87,7 +87,7 @@ def upload_sources(aws: Aws, bucket: str, key: str, script: Path, source_dir: Pa
 
 
 def upload_input(aws: Aws, bucket: str, prefix: str, source: Path) -> str:
-    """The S3 URI of a file's or a directory's objects. Raises BadSource, ServerRefused, ServerUnreachable."""
+    """The S3 URI of a file's or a directory's objects. Raises BadSource, ServerRefused, NoServer."""
     files = [source] if source.is_file() else sorted(_files(source))
     if not files:
         raise BadSource(f"{source} has no files" if source.is_dir() else f"{source}: no such file or directory")

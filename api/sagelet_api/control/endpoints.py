@@ -1,6 +1,5 @@
 """The control endpoints under /_sagelet/, for people and scripts. Unsigned; the request guard's other rules apply."""
 
-import uuid
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache
@@ -65,12 +64,10 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     )
     for part in (*own, *parts):
         app.register_blueprint(part)
-    #: Tells one start of the server from the next.
-    instance = uuid.uuid4().hex
 
     @app.get("/_sagelet/health")
     def health() -> tuple[dict[str, Any], int]:
-        found = {**engine.health(), "instance": instance}
+        found = engine.health()
         if found.get("status", "ok") == "ok":
             return found, 200
         remedy = (

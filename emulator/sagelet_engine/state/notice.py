@@ -22,6 +22,8 @@ class Notice:
     started_ms: int
     #: Whether it outlives its terminal; its output is in `server.log` then.
     detached: bool = False
+    #: The name of this start, which the server's health has, too: so whoever asks an endpoint knows whose it is.
+    instance: str = ""
 
 
 def post_notice(data: Path, notice: Notice) -> None:
