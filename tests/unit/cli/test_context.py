@@ -78,9 +78,9 @@ def test_what_cannot_be_a_context_is_refused(run: Run, tmp_path: Path) -> None:
         assert "--endpoint" in error(run("context", "create", "new", "--endpoint", wrong), 2), wrong
     assert "no such file" in error(run("context", "create", "new", "--data", "/x", "--ca", str(tmp_path / "none")))
     assert "is no name" in error(run("context", "create", "a/b", "--data", "/x"), 2)
-    for command in (("use", "cl"), ("show", "cl"), ("rm", "cl")):
+    for command in (("use", "cii"), ("show", "cii"), ("rm", "cii")):
         assert "Did you mean ci?" in error(run("context", *command))
-    assert "Did you mean ci?" in error(run("jobs", "--context", "cl"))
+    assert "Did you mean ci?" in error(run("jobs", "--context", "cii"))
     assert "default is always there" in error(run("context", "rm", "default"))
 
 
