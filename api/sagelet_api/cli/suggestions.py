@@ -9,6 +9,7 @@ import click
 ELSEWHERE: Mapping[str, str] = {
     "build": "image build",
     "cancel": "stop",
+    "config": "context",
     "download": "artifacts get",
     "get": "describe",
     "health": "status",
@@ -29,6 +30,7 @@ ELSEWHERE: Mapping[str, str] = {
     "start": "up",
     "tail": "logs --follow",
     "train": "submit",
+    "use": "context use",
     "version": "--version",
     "web": "open",
 }
