@@ -16,9 +16,12 @@ _INTRODUCTION = """\
 
 Made by `make docs` from the commands in `api/sagelet_api/cli`; do not edit. `sagelet COMMAND --help` says the same.
 
-A command finds its server by `--endpoint` (`SAGELET_ENDPOINT`). Otherwise it takes the server that runs on the data
-directory (`--data`, `SAGELET_DATA`), or else http://127.0.0.1:4599. It uses the account and region that the environment
-names for boto3, and needs no AWS credentials.
+The first of these that names a server decides which one a command means ([several servers](../how-to/contexts.md)):
+`--context`, or `--endpoint` and `--data`; SAGELET_CONTEXT, or SAGELET_ENDPOINT and SAGELET_DATA, else AWS_ENDPOINT_URL;
+the current context; the default, which is the server on the default data directory, else http://127.0.0.1:4599. A
+command says on stderr which one it is, unless that is the default one, or one that the command line names, and not with
+`--json`. It uses the account and region of the context, or those that the environment names for boto3, and needs no AWS
+credentials.
 
 On a terminal, output has tables and colours (not with `NO_COLOR`), and a status line while something takes long. In a
 pipe a row is a line with tabs between its cells: no padding and no colour, also with `FORCE_COLOR`. A list has no

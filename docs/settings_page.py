@@ -14,12 +14,16 @@ _INTRODUCTION = """\
 Made by `make docs` from the options of `sagelet up` and from `docs/settings_page.py`; do not edit.
 
 Each setting of a server is an option of `sagelet up` and an environment variable. The option takes precedence. There is
-no configuration file. A wrong setting ends the start with one line that names it.
+no configuration file of a server. A wrong setting ends the start with one line that names it.
 """
 #: Variables of the other commands and of client programs.
 CLIENTS: Mapping[str, str] = {
+    "SAGELET_CONTEXT": "the context that names the server ([which server](../how-to/contexts.md))",
     "SAGELET_ENDPOINT": "the server that commands and `sagelet.connect` call; `sagelet run` sets it",
-    "SAGELET_DATA": "the data directory, in which commands find the server, its key pair and its certificate",
+    "SAGELET_DATA": "the data directory, in which commands find the server, its key pair and its certificate; `sagelet "
+    "run` sets it",
+    "AWS_ENDPOINT_URL": "the server, where none of the three above is set",
+    "SAGELET_CONTEXTS": "the file of contexts; otherwise `sagelet/contexts.json` in XDG_CONFIG_HOME or `~/.config`",
     "AWS_ACCESS_KEY_ID": "the account of commands, if it is 12 digits",
     "AWS_REGION, AWS_DEFAULT_REGION": "the region of commands",
     "PIP_INDEX_URL": "`sagelet image build`: where pip finds packages (`--index-url`)",

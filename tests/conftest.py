@@ -43,6 +43,15 @@ settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session", autouse=True)
+def contexts_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keeps the contexts of whoever runs the tests out of them, and so their servers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAGELET_CONTEXTS", str(tmp_path_factory.mktemp("contexts") / "contexts.json"))
+        patch.delenv("SAGELET_CONTEXT", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def fronts() -> Iterator[None]:
     """Ends the servers that unit tests share after the last test."""
     yield

@@ -1,6 +1,5 @@
 """`sagelet.compare`: the comparison that `sagelet compare` prints, as an object."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -10,12 +9,11 @@ from urllib.parse import urlencode
 
 from rich.console import Console
 
-from sagelet.connection import checked_account, checked_endpoint
+from sagelet.connection import server_named
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.comparison import files, html, table
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison import result
-from sagelet_engine.settings import default_data_directory
 
 
 class NotComparable(SageletError):
@@ -45,14 +43,20 @@ class Comparison(result.Comparison):
 
 
 def compare_jobs(
-    jobs: Sequence[str], endpoint: str | None, account: str, region: str, data: Path | str | None, anyway: bool
+    jobs: Sequence[str],
+    endpoint: str | None,
+    account: str | None,
+    region: str | None,
+    data: Path | str | None,
+    context: str | None,
+    anyway: bool,
 ) -> Comparison:
     """Compares jobs; see `sagelet.compare`."""
-    directory = Path(data or os.environ.get("SAGELET_DATA") or default_data_directory()).expanduser().absolute()
-    query = [*(("job", job) for job in jobs), ("account", checked_account(account)), ("region", region)]
+    server = server_named(endpoint, account=account, region=region, data=data, context=context)
+    query = [*(("job", job) for job in jobs), ("account", server.account), ("region", server.region)]
     query += [("anyway", "1")] if anyway else []
     try:
-        answer = ask("GET", f"{checked_endpoint(endpoint)}/_sagelet/compare?{urlencode(query)}", data=directory)
+        answer = ask(server, "GET", f"compare?{urlencode(query)}")
     except ServerRefused as error:
         if isinstance(error.__cause__, HTTPError) and error.__cause__.code == HTTPStatus.CONFLICT:
             raise NotComparable(f"{error} To compare all the same: anyway=True") from error

@@ -6,6 +6,7 @@ The API uses its facets: `jobs`, `inputs`, `logs`, `metrics`, `reports`.
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Mapping
 from typing import TypedDict
 
@@ -59,6 +60,8 @@ class Health(TypedDict):
     #: The state of each database, by its name.
     databases: Mapping[str, str]
     version: str
+    #: Distinguishes one start of the server from the next.
+    instance: str
     runtime: str
     auth: bool
     #: How many the machine has that jobs may use.
@@ -95,6 +98,8 @@ class Engine:
         except BaseException:
             self._lock.close()
             raise
+        #: Tells one start of the server from the next.
+        self.instance = uuid.uuid4().hex
         steady = SteadyClock(clock)
         self._runtime = runtime
         self._objects = objects
@@ -246,6 +251,7 @@ class Engine:
         databases = self._soundness.states()
         sound = all(state == "ok" for state in databases.values())
         return {
+            "instance": self.instance,
             "status": "ok" if sound else "damaged",
             "databases": databases,
             "version": sagelet_engine.__version__,

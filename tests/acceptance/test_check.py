@@ -148,8 +148,10 @@ def test_a_missing_database_is_not_replaced(server: SageletProcess, tmp_path: Pa
     assert "`sagelet check --repair`" in line
     assert not (server.data / name).exists()
     # Nor is half of it exported, collected or added to.
-    for command in (("export", str(tmp_path / "saved.tar")), ("gc",), ("s3", "import", str(tmp_path), "s3://tests")):
+    for command in (("export", str(tmp_path / "saved.tar")), ("gc",)):
         assert "`sagelet check --repair`" in sagelet(*command, "--data", str(server.data), code=1)
+    refused = sagelet("s3", "import", str(tmp_path), "s3://tests", "--data", str(server.data), code=1)
+    assert f"No server runs on {server.data}" in refused
     sagelet("check", "--repair", "--data", str(server.data))
     server.start()
     assert server.client("s3").get_object(Bucket="tests", Key="a")["ContentLength"] == 11_000

@@ -27,7 +27,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SageletP
 
 def cache_command(server: SageletProcess, *arguments: str) -> Any:
     """`sagelet cache ... --json`, while the server runs."""
-    command = [str(Path(sys.executable).with_name("sagelet")), "cache", "--data", str(server.data), *arguments]
+    command = [str(Path(sys.executable).with_name("sagelet")), "cache", *arguments, "--data", str(server.data)]
     told = subprocess.run([*command, "--json"], check=True, timeout=60, stdout=subprocess.PIPE)
     return json.loads(told.stdout)
 

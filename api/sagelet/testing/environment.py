@@ -37,6 +37,7 @@ def redirect(
         secret=secret,
         authority=str(authority) if authority.is_file() else None,
         profiles=profiles_file(os.environ, endpoint, account, secret),
+        data=str(data),
     )
     for name, value in changes.items():
         if value is None:

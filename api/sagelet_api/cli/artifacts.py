@@ -21,9 +21,11 @@ from rich.text import Text
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, unreachable
 from sagelet_api.cli.exit_codes import ERROR
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import Column, age, console, echo_json, iso, say, show_rows, size
+from sagelet_api.cli.suggestions import Suggesting
 from sagelet_api.cli.training_jobs import Job, JobName, describe
+from sagelet_api.servers.server import Server
 from sagelet_engine.base import nofollow, tarballs
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.model.objects import S3Uri
@@ -66,7 +68,7 @@ COLUMNS: Sequence[Column[Artifact]] = (
 )
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def artifacts() -> None:
     """What a job leaves: model, output, checkpoints."""
 
@@ -254,7 +256,7 @@ def _unpacked(aws: Aws, server: Server, one: Artifact, directory: Path) -> list[
 
 
 def _download(aws: Aws, server: Server, one: Artifact, file: BinaryIO) -> None:
-    """Downloads an object. Raises ServerRefused, ServerUnreachable, NoRoom."""
+    """Downloads an object. Raises ServerRefused, NoServer, NoRoom."""
     from botocore.exceptions import BotoCoreError
     from urllib3.exceptions import HTTPError
 
@@ -267,4 +269,4 @@ def _download(aws: Aws, server: Server, one: Artifact, file: BinaryIO) -> None:
                 except OSError as error:
                     raise NoRoom(f"{one.name}: {error.strerror}") from error
     except (BotoCoreError, HTTPError) as error:
-        raise unreachable(server.endpoint, error) from error
+        raise unreachable(server, error) from error

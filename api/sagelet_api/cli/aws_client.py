@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from sagelet_api.cli.control_client import ServerRefused, authority_of, unreachable
-from sagelet_api.cli.options import Server
+from sagelet_api.cli.control_client import ServerRefused, unreachable
 from sagelet_api.redirect.environment import SECRET
-from sagelet_engine.base.keys import read_key_pair
+from sagelet_api.servers.server import Server
 
 #: Tries of a throttled call (`sagelet throttle`), and seconds between them.
 _TRIES, _PAUSE = 5, 0.5
@@ -23,7 +22,7 @@ class Aws:
         self._clients: dict[str, Any] = {}
 
     def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Returns the answer without its metadata. Raises ServerRefused with AWS's code, ServerUnreachable."""
+        """Returns the answer without its metadata. Raises ServerRefused with AWS's code, NoServer."""
         from botocore.exceptions import BotoCoreError, ClientError, SSLError
 
         for left in reversed(range(_TRIES)):
@@ -36,7 +35,7 @@ class Aws:
                 time.sleep(_PAUSE)
                 continue
             except BotoCoreError as error:
-                raise unreachable(self._server.endpoint, error, untrusted=isinstance(error, SSLError)) from error
+                raise unreachable(self._server, error, untrusted=isinstance(error, SSLError)) from error
             answer.pop("ResponseMetadata", None)
             return answer
         raise AssertionError("the last try returns or raises")
@@ -59,8 +58,7 @@ class Aws:
     def _make(self, service: str) -> Any:
         from botocore.config import Config
 
-        keys = read_key_pair(self._server.data)
-        authority = authority_of(self._server.endpoint, self._server.data)
+        keys, authority = self._server.keys, self._server.authority
         return _session().create_client(
             service,
             region_name=self._server.region,

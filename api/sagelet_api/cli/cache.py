@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
-from pathlib import Path
 
 import click
 
-from sagelet_api.cli.options import data_option, json_option
+from sagelet_api.cli.directories import known_directory, own_directory
+from sagelet_api.cli.options import directory_options, json_option
 from sagelet_api.cli.output import Column, echo_json, iso, show_rows
 from sagelet_api.cli.output import size as in_words
+from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.servers.server import Server
 from sagelet_engine.compile_cache.store import CacheStore, Entry
 
 
@@ -26,26 +28,23 @@ COLUMNS: Sequence[Column[Entry]] = (
 )
 
 
-@click.group()
-@data_option
-@click.pass_context
-def cache(context: click.Context, data: Path) -> None:
+@click.group(cls=Suggesting)
+def cache() -> None:
     """Compiled programs that outlive their jobs.
 
     Of a data directory, whose server may run meanwhile.
     """
-    context.obj = CacheStore(data, 0)
 
 
 @cache.command()
 @json_option
-@click.pass_obj
-def ls(store: CacheStore, as_json: bool) -> None:
+@directory_options
+def ls(as_json: bool, server: Server) -> None:
     """List the entries.
 
     The least recently used come first: they are dropped first when the cache is full.
     """
-    entries = store.entries()
+    entries = CacheStore(known_directory(server), 0).entries()
     if as_json:
         echo_json([asdict(entry) for entry in entries])
         return
@@ -55,10 +54,10 @@ def ls(store: CacheStore, as_json: bool) -> None:
 
 @cache.command()
 @json_option
-@click.pass_obj
-def size(store: CacheStore, as_json: bool) -> None:
+@directory_options
+def size(as_json: bool, server: Server) -> None:
     """How many entries there are, and their bytes."""
-    entries = store.entries()
+    entries = CacheStore(known_directory(server), 0).entries()
     if as_json:
         echo_json({"entries": len(entries), "bytes": sum(entry.size for entry in entries)})
         return
@@ -69,10 +68,10 @@ def size(store: CacheStore, as_json: bool) -> None:
 @click.option("--account", help="Only the entries of this account.")
 @click.option("--image", help="Only the entries of this local image.")
 @json_option
-@click.pass_obj
-def clear(store: CacheStore, account: str | None, image: str | None, as_json: bool) -> None:
+@directory_options
+def clear(account: str | None, image: str | None, as_json: bool, server: Server) -> None:
     """Drop entries. Running jobs keep their copies."""
-    dropped = store.clear(account, image)
+    dropped = CacheStore(own_directory(server), 0).clear(account, image)
     if as_json:
         echo_json({"entries": len(dropped), "bytes": sum(entry.size for entry in dropped)})
         return

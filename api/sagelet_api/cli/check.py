@@ -1,13 +1,14 @@
 """`sagelet check`: checks a data directory and repairs it."""
 
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
+from sagelet_api.cli.directories import own_directory
 from sagelet_api.cli.exit_codes import DONE, ERROR
-from sagelet_api.cli.options import account_option, data_option, json_option, region_option
+from sagelet_api.cli.options import account_directory_options, json_option
 from sagelet_api.cli.output import console, echo_json, printable, size
+from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import DataDirectoryInUse
 from sagelet_engine.state.checking.report import Finding, Report
 
@@ -16,10 +17,8 @@ from sagelet_engine.state.checking.report import Finding, Report
 @click.option("--repair", is_flag=True, help="Mend what can be mended safely, and say each thing that is done.")
 @json_option
 @click.pass_context
-@data_option
-@account_option
-@region_option
-def check(context: click.Context, repair: bool, as_json: bool, data: Path, account: str, region: str) -> None:
+@account_directory_options
+def check(context: click.Context, repair: bool, as_json: bool, server: Server) -> None:
     """Check the data directory.
 
     All bytes of objects by their checksums and ETags, the catalogue against files, jobs against their directories, the
@@ -33,9 +32,10 @@ def check(context: click.Context, repair: bool, as_json: bool, data: Path, accou
     """
     from sagelet_engine.state.checking.check import check_data
 
+    data = own_directory(server)
     try:
         with console(stderr=True).status("reading all that is there"):
-            found = check_data(data, account, region, repair=repair)
+            found = check_data(data, server.account, server.region, repair=repair)
     except DataDirectoryInUse as error:
         raise DataDirectoryInUse(f"{error}. A directory is checked when no server runs on it") from error
     if as_json:

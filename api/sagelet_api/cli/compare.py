@@ -10,10 +10,11 @@ import click
 from sagelet_api.cli import repeating
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, ask
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console, echo_json
 from sagelet_api.cli.training_jobs import JobName
 from sagelet_api.comparison import files, table
+from sagelet_api.servers.server import Server
 from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 from sagelet_engine.comparison.result import Comparison
 
@@ -54,7 +55,7 @@ def compare(
         return
     query = urlencode([*(("job", name) for name in jobs), ("account", server.account), ("region", server.region)])
     try:
-        answer = ask("GET", server.control_url(f"compare?{query}{'&anyway=1' if anyway else ''}"))
+        answer = ask(server, "GET", f"compare?{query}{'&anyway=1' if anyway else ''}")
     except ServerRefused as error:
         if isinstance(error.__cause__, HTTPError) and error.__cause__.code == HTTPStatus.CONFLICT:
             raise ServerRefused(f"{error} To compare all the same: --anyway") from error

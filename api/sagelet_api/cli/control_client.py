@@ -4,19 +4,19 @@ import json
 import ssl
 import uuid
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
-from sagelet_api.cli.options import Server, data_directory
 from sagelet_api.protocol.credentials import DEFAULT_REGION
+from sagelet_api.servers.server import NoServer, Server
 from sagelet_engine.base.errors import SageletError
-from sagelet_engine.base.keys import KeyPair, ca_file, read_key_pair
+from sagelet_engine.base.keys import KeyPair
 
 TIMEOUT_S = 60
 #: The service and region that requests to the control endpoints are signed for.
 SERVICE = "sagelet"
+_REMEDY = "Start one (`sagelet up`), or name it: --endpoint, --context"
 
 
 class ServerRefused(SageletError):
@@ -28,28 +28,31 @@ class ServerRefused(SageletError):
         self.code = code
 
 
-class ServerUnreachable(SageletError):
-    """No sagelet server answers."""
+def ask(server: Server, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    """The server's answer for a path below /_sagelet/, to a request that is signed with its key pair.
 
-
-def ask(method: str, url: str, body: Any = None, *, data: Path | None = None) -> dict[str, Any]:
-    """Returns the server's answer to a request that is signed with the key pair of a data directory, by default that of
-    --data.
-
-    Raises ServerRefused, ServerUnreachable.
+    Raises ServerRefused, NoServer.
     """
     content = None if body is None else json.dumps(body).encode()
-    directory = data or data_directory()
-    headers = _signed(read_key_pair(directory), method, url, content, {"Content-Type": "application/json"})
+    url = server.control_url(path)
+    headers = _signed(server.keys, method, url, content, {"Content-Type": "application/json"})
     try:
-        with _opener(url, directory).open(Request(url, content, headers, method=method), timeout=TIMEOUT_S) as response:
+        with _opener(server).open(Request(url, content, headers, method=method), timeout=TIMEOUT_S) as response:
             answer: dict[str, Any] = json.load(response)
     except HTTPError as error:
         raise ServerRefused(_explanation(error), str(error.code)) from error
     except (OSError, HTTPException, ValueError) as error:
         untrusted = isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError)
-        raise unreachable(url, error, untrusted=untrusted) from error
+        raise unreachable(server, error, untrusted=untrusted) from error
     return answer
+
+
+def ask_health(server: Server) -> dict[str, Any]:
+    """What the server says of itself. Raises ServerRefused, and NoServer if it is another program."""
+    health = ask(server, "GET", "health")
+    if "version" not in health:
+        raise NoServer(f"{server.words} is no sagelet server. {_REMEDY}")
+    return health
 
 
 def ask_owner(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -61,30 +64,23 @@ def ask_owner(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]
     proof = server.data / f".proof-{uuid.uuid4().hex}"
     proof.touch(mode=0o600)
     try:
-        return ask("POST", server.control_url(path), {**body, "proof": proof.name}, data=server.data)
+        return ask(server, "POST", path, {**body, "proof": proof.name})
     finally:
         proof.unlink(missing_ok=True)
 
 
-def unreachable(url: str, error: Exception, *, untrusted: bool = False) -> ServerUnreachable:
-    remedy = "Start one (`sagelet up`), or name it: --endpoint"
+def unreachable(server: Server, error: Exception, *, untrusted: bool = False) -> NoServer:
+    remedy = _REMEDY
     if untrusted:
         remedy = "Name the data directory of the server, which has its certificate: --data"
-    return ServerUnreachable(f"No sagelet server answers at {url}: {error}. {remedy}")
+    return NoServer(f"No sagelet server answers at {server.words}: {error}. {remedy}")
 
 
-def authority_of(endpoint: str, directory: Path) -> Path | None:
-    """Returns the certificate authority to trust for an https endpoint, if the data directory has one."""
-    path = ca_file(directory)
-    return path if endpoint.startswith("https:") and path.is_file() else None
-
-
-def _opener(url: str, directory: Path) -> OpenerDirector:
-    # The server is on this machine, whatever proxy the environment names for the internet.
+def _opener(server: Server) -> OpenerDirector:
+    # The server is on this machine or a neighbour, whatever proxy the environment names for the internet.
     handlers: list[Any] = [ProxyHandler({})]
-    authority = authority_of(url, directory)
-    if authority is not None:
-        handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=str(authority))))
+    if server.authority is not None:
+        handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=str(server.authority))))
     return build_opener(*handlers)
 
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import click
-from click.core import ParameterSource
 
 import sagelet_api
 from sagelet_api.cli import repeating
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.control_client import ask, ask_health
 from sagelet_api.cli.detached import start_detached, stop_server
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console, echo_json
 from sagelet_api.cli.submission import (
     COMPILE,
@@ -28,6 +27,7 @@ from sagelet_api.cli.submission import (
 from sagelet_api.cli.training_jobs import Job
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
 from sagelet_api.comparison import table
+from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 from sagelet_engine.comparison.result import Comparison
@@ -66,8 +66,7 @@ def demo(context: click.Context, steps: int, repeat: int | None, end: bool, as_j
     Needs no checkout and no SDK. It trains on the sources of Python's standard library, on the server that runs, or on
     one that it starts and leaves running. Exits with 3 when a job fails.
     """
-    named = context.get_parameter_source("endpoint") is not ParameterSource.DEFAULT
-    server, own = _running(server, named=named, quiet=as_json)
+    server, own = _running(server, quiet=as_json)
     aws = Aws(server)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     # Uploaded once: objects that were written after a job's start would make the comparison doubt its data.
@@ -98,15 +97,15 @@ def demo(context: click.Context, steps: int, repeat: int | None, end: bool, as_j
         _what_next(server, jobs, own=own)
 
 
-def _running(server: Server, *, named: bool, quiet: bool) -> tuple[Server, bool]:
-    """Returns the server of the data directory, or the one that is `named`, and whether it was started for this."""
-    if named or read_notice(server.data) is not None:
-        ask("GET", server.control_url("health"))
+def _running(server: Server, *, quiet: bool) -> tuple[Server, bool]:
+    """The server that is named or runs, else one that is started on the data directory; and whether it was started."""
+    if server.address is not None and (server.is_named or read_notice(server.data) is not None):
+        ask_health(server)
         return server, False
     port = [] if "SAGELET_PORT" in os.environ else ["--port", str(_port())]
     started = start_detached(server.data, ["up", "--data", str(server.data), *port])
     _say(started.output.rstrip(), quiet=quiet)
-    return Server(started.notice.endpoint, server.account, server.region, server.data), True
+    return server.at(started.notice.endpoint), True
 
 
 def _port() -> int:
@@ -177,7 +176,7 @@ def _text() -> bytes:
 def _compare(server: Server, jobs: list[Job], *, as_json: bool) -> None:
     names = [("job", job["TrainingJobName"]) for job in jobs]
     query = urlencode([*names, ("account", server.account), ("region", server.region)])
-    answer = ask("GET", server.control_url(f"compare?{query}"))
+    answer = ask(server, "GET", f"compare?{query}")
     if as_json:
         echo_json(answer)
         return

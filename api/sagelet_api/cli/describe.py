@@ -9,10 +9,11 @@ from rich.text import Text
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import age, boxed, console, echo_json, facts, iso, span, status_text
 from sagelet_api.cli.training_jobs import Job, JobName, activity, instances, trained_seconds
 from sagelet_api.cli.training_jobs import describe as describe_job
+from sagelet_api.servers.server import Server
 from sagelet_engine.doctor.text import place
 from sagelet_engine.telemetry.compiler.report import KeptFinding as Finding
 
@@ -31,8 +32,8 @@ def describe(job: str, as_json: bool, server: Server) -> None:
     job does now, and what the doctor found.
     """
     found = describe_job(Aws(server), server, job)
-    compilation = ask("GET", server.job_url(job, "compilation"))
-    findings = ask("GET", server.job_url(job, "doctor"))["findings"]
+    compilation = ask(server, "GET", server.job_path(job, "compilation"))
+    findings = ask(server, "GET", server.job_path(job, "doctor"))["findings"]
     doing = activity(server, found)
     if as_json:
         echo_json({**found, "Sagelet": {"Compilation": compilation, "Activity": doing or None, "Findings": findings}})

@@ -12,9 +12,10 @@ from rich.text import Text
 
 from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.exit_codes import DONE, ERROR
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console, echo_json
 from sagelet_api.cli.training_jobs import JobName, known
+from sagelet_api.servers.server import Server
 from sagelet_engine.doctor.text import place
 from sagelet_engine.machine.check import Check
 
@@ -36,7 +37,7 @@ def doctor(context: click.Context, job: str | None, as_json: bool, server: Serve
     if job is None:
         context.exit(_machine(server, as_json=as_json))
     with known(server, job):
-        answer = ask("GET", server.job_url(job, "doctor"))
+        answer = ask(server, "GET", server.job_path(job, "doctor"))
     if as_json:
         echo_json(answer)
         return

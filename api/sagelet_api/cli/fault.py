@@ -3,9 +3,10 @@
 import click
 
 from sagelet_api.cli.control_client import ask
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import echo_json
 from sagelet_api.cli.training_jobs import JobName, known
+from sagelet_api.servers.server import Server
 
 
 @click.command()
@@ -30,14 +31,14 @@ def fault(name: str, words: tuple[str, ...], clear: bool, as_json: bool, server:
     """
     if words and clear:
         raise click.UsageError("Give either WORDS or --clear")
-    url = server.job_url(name, "faults")
+    path = server.job_path(name, "faults")
     with known(server, name):
         if clear:
-            answer = ask("DELETE", url)
+            answer = ask(server, "DELETE", path)
         elif words:
-            answer = ask("PUT", url, {"faults": " ".join(words)})
+            answer = ask(server, "PUT", path, {"faults": " ".join(words)})
         else:
-            answer = ask("GET", url)
+            answer = ask(server, "GET", path)
     if as_json:
         echo_json(answer)
         return
@@ -59,15 +60,15 @@ def throttle(operation: str | None, calls: int, service: str, clear: bool, as_js
     """
     if operation and clear:
         raise click.UsageError("Give either OPERATION or --clear")
-    url = server.control_url("faults/throttling")
+    path = "faults/throttling"
     if clear:
-        answer = ask("DELETE", url)
+        answer = ask(server, "DELETE", path)
     elif operation:
         whose = {"account": server.account, "region": server.region}
         body = {"operation": operation, "calls": calls, "service": service, **whose}
-        answer = ask("POST", url, body)
+        answer = ask(server, "POST", path, body)
     else:
-        answer = ask("GET", url)
+        answer = ask(server, "GET", path)
     if as_json:
         echo_json(answer)
         return

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import click
 
-from sagelet_api.cli.control_client import ServerUnreachable, ask_owner
-from sagelet_api.cli.options import Server, endpoint_options, json_option
+from sagelet_api.cli.control_client import ask_owner
+from sagelet_api.cli.directories import own_directory
+from sagelet_api.cli.options import endpoint_options, json_option
 from sagelet_api.cli.output import echo_json, size
 from sagelet_api.cli.quantities import Age, Size
+from sagelet_api.servers.server import NoServer, Server
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import DataDirectoryInUse
 from sagelet_engine.model.runtime import Runtime
@@ -45,7 +47,7 @@ def gc(
     --keep-jobs. Ages: 90s, 12h, 7d, forever. A server may run on the directory. The options of `sagelet up` say what it
     removes by itself.
     """
-    check_data_directory(server.data)
+    check_data_directory(own_directory(server))
     if keep_jobs is not None and not (yes or dry_run):
         click.confirm("Forget ended jobs, their logs and metrics, of all accounts and regions?", abort=True, err=True)
     if keep_files_size is not None and keep_files == 0:
@@ -66,7 +68,7 @@ def _collect(server: Server, rules: Rules, *, dry_run: bool) -> Garbage:
     body = {**asdict(rules.keep), "uploads_seconds": rules.uploads_seconds, "dry_run": dry_run}
     try:
         found = ask_owner(server, "gc", body)
-    except ServerUnreachable as error:
+    except NoServer as error:
         raise DataDirectoryInUse(f"{in_use}. {error}") from error
     return Garbage(**{**found, "stays": tuple(found["stays"]), "hosts": tuple(found["hosts"])})
 

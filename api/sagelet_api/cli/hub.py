@@ -9,9 +9,12 @@ from typing import Any
 
 import click
 
+from sagelet_api.cli.directories import known_directory, own_directory
 from sagelet_api.cli.hub_endpoint import hub_endpoint
-from sagelet_api.cli.options import Server, data_option, json_option
+from sagelet_api.cli.options import directory_options, json_option
 from sagelet_api.cli.output import console, echo_json, printable, size
+from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.servers.server import Server
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.base.failpoints import VARIABLE, arm
@@ -26,7 +29,7 @@ from sagelet_engine.state.contents import check_complete
 from sagelet_engine.state.notice import read_notice
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def hub() -> None:
     """Models and data sets for jobs without a network.
 
@@ -57,7 +60,7 @@ def _kind(dataset: bool, space: bool) -> Kind:
     "--revision", default=MAIN, show_default=True, help="The branch or tag that leads to it, or a commit's number."
 )
 @json_option
-@data_option
+@directory_options
 def add_(
     sources: tuple[str, ...],
     repository: str | None,
@@ -65,7 +68,7 @@ def add_(
     space: bool,
     revision: str,
     as_json: bool,
-    data: Path,
+    server: Server,
 ) -> None:
     """Make a repository from a directory.
 
@@ -80,6 +83,7 @@ def add_(
     source = _one(sources, repository)
     kind, name = _named(source, repository, _kind(dataset, space))
     check_revision(revision)
+    data = own_directory(server)
     with _source(source, kind, name, data) as found:
         try:
             added = _shown(HubStore(data), found, kind, name, revision)
@@ -176,8 +180,8 @@ def _shown(store: HubStore, source: Source, kind: Kind, name: str, revision: str
 @click.argument("model")
 @click.option("--like", help="The family, where the name does not say it.")
 @json_option
-@data_option
-def make_tiny(model: str, like: str | None, as_json: bool, data: Path) -> None:
+@directory_options
+def make_tiny(model: str, like: str | None, as_json: bool, server: Server) -> None:
     """Make a small random model, for tests.
 
     MODEL is the name that scripts load: gpt2, distilgpt2, bert-base-uncased, distilbert-base-uncased, roberta-base,
@@ -188,7 +192,7 @@ def make_tiny(model: str, like: str | None, as_json: bool, data: Path) -> None:
     from sagelet_engine.hub.tiny.making import tiny_model
 
     made = tiny_model(check_new_repository_id(model), like)
-    with HubStore(data).draft() as draft:
+    with HubStore(own_directory(server)).draft() as draft:
         made.put_in(draft)
         commit = draft.publish(Kind.MODEL, model, MAIN, SystemClock().now_ms())
     total = sum(file.size for file in commit.files.values())
@@ -203,10 +207,10 @@ def make_tiny(model: str, like: str | None, as_json: bool, data: Path) -> None:
 
 @hub.command()
 @json_option
-@data_option
-def ls(as_json: bool, data: Path) -> None:
+@directory_options
+def ls(as_json: bool, server: Server) -> None:
     """List the repositories."""
-    store = HubStore(data)
+    store = HubStore(known_directory(server))
     found = store.repositories()
     if as_json:
         echo_json(
@@ -235,13 +239,14 @@ def ls(as_json: bool, data: Path) -> None:
 @_kind_options
 @click.option("--former", is_flag=True, help="Only the commits that no branch or tag leads to any more.")
 @json_option
-@data_option
-def remove(repository: str, dataset: bool, space: bool, former: bool, as_json: bool, data: Path) -> None:
+@directory_options
+def remove(repository: str, dataset: bool, space: bool, former: bool, as_json: bool, server: Server) -> None:
     """Remove a repository.
 
     Its files are removed, too, except those that another repository has. A job that is reading a file can read it to
     its end.
     """
+    data = own_directory(server)
     kind, store = _kind(dataset, space), HubStore(data)
     check_repository_id(repository)
     if not store.root.is_dir():
@@ -272,8 +277,8 @@ def _elsewhere(store: HubStore, kind: Kind, repository: str) -> str:
     type=click.IntRange(0, 65535),
     help="Port to listen on; 0 takes a free one.",
 )
-@data_option
-def serve(port: int, data: Path) -> None:
+@directory_options
+def serve(port: int, server: Server) -> None:
     """Serve the hub without jobs.
 
     Every server has the hub, and jobs find it; `sagelet run --hub -- COMMAND` brings other programs there. If no server
@@ -282,9 +287,10 @@ def serve(port: int, data: Path) -> None:
     """
     from sagelet_api.hub.alone import serve_alone
 
+    data = known_directory(server)
     notice = read_notice(data)
     if notice is None:
         serve_alone(data, port)
         return
     click.echo("The server that runs on the data directory has the hub:", err=True)
-    click.echo(f"HF_ENDPOINT={hub_endpoint(Server.of(data, notice.endpoint))}")
+    click.echo(f"HF_ENDPOINT={hub_endpoint(server.at(notice.endpoint))}")

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagelet_api.cli.options import data_option, json_option, torch_build_option
+from sagelet_api.cli.directories import known_directory, own_directory
+from sagelet_api.cli.options import directory_options, json_option, torch_build_option
 from sagelet_api.cli.output import Column, echo_json, iso, show_rows, size
+from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.servers.server import Server
 
 if TYPE_CHECKING:
     from sagelet_engine.images.listing import LocalImage
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def image() -> None:
     """The training image, and what stands in for which URI."""
 
@@ -119,12 +122,12 @@ def list_(as_json: bool) -> None:
     help="TOML file with your image rules.",
 )
 @json_option
-@data_option
-def resolve(uri: str, image_rules: Path | None, as_json: bool, data: Path) -> None:
+@directory_options
+def resolve(uri: str, image_rules: Path | None, as_json: bool, server: Server) -> None:
     """Which local image stands in for URI."""
     from sagelet_engine.images.resolve import Resolver
 
-    found = Resolver(image_rules, data).resolve(uri)
+    found = Resolver(image_rules, known_directory(server)).resolve(uri)
     if as_json:
         names = {"image": found.local_image, "gpu_image": found.gpu_image, "dated_image": found.dated_image}
         names["rule"] = found.rule
@@ -142,8 +145,8 @@ def resolve(uri: str, image_rules: Path | None, as_json: bool, data: Path) -> No
 @click.argument("local", metavar="[LOCAL_IMAGE]", required=False)
 @click.option("--remove", is_flag=True, help="Nothing is mapped for URI any more.")
 @json_option
-@data_option
-def map_(uri: str | None, local: str | None, remove: bool, as_json: bool, data: Path) -> None:
+@directory_options
+def map_(uri: str | None, local: str | None, remove: bool, as_json: bool, server: Server) -> None:
     """Let a local image stand in for this URI only.
 
     The mapping is durable, is for the jobs of this data directory, and a running server uses it at once. It comes
@@ -153,6 +156,7 @@ def map_(uri: str | None, local: str | None, remove: bool, as_json: bool, data: 
 
     if remove + (local is not None) != (uri is not None):
         raise click.UsageError("Give URI and LOCAL_IMAGE, or URI and --remove, or nothing for a list")
+    data = known_directory(server) if uri is None else own_directory(server)
     if uri is not None and local is not None:
         put_mapping(data, uri, local)
     elif uri is not None:

@@ -4,9 +4,10 @@ import click
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, ask
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import echo_json
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, describe, known
+from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
 
 
@@ -59,7 +60,7 @@ def interrupt(name: str, as_json: bool, server: Server) -> None:
     The job gets SIGTERM, the grace period and a last sync of checkpoints. Then it starts again.
     """
     with known(server, name):
-        answer = ask("POST", server.job_url(name, "interrupt"))
+        answer = ask(server, "POST", server.job_path(name, "interrupt"))
     if as_json:
         echo_json(answer)
         return

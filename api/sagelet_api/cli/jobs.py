@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import (
     Column,
     age,
@@ -27,6 +27,7 @@ from sagelet_api.cli.output import (
     table,
 )
 from sagelet_api.cli.training_jobs import STATUSES, Job, Wanted, find, instances, trained_seconds
+from sagelet_api.servers.server import Server
 from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.model.spec import TrainingSpec
 

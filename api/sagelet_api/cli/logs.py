@@ -16,10 +16,11 @@ from rich.text import Text
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused
-from sagelet_api.cli.options import Server, server_options
+from sagelet_api.cli.options import server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
 from sagelet_api.cli.wait import in_words
+from sagelet_api.servers.server import Server
 from sagelet_engine.model.job import JobKind
 
 GROUP = JobKind.TRAINING.log_group

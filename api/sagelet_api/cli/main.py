@@ -9,12 +9,12 @@ import click
 import sagelet_engine
 from sagelet_api.cli.exit_codes import INTERRUPTED
 from sagelet_api.cli.output import printable, until_reader_ends
-from sagelet_api.cli.suggestions import did_you_mean
+from sagelet_api.cli.suggestions import ELSEWHERE, Suggesting
 from sagelet_engine.base.errors import SageletError
 
 #: The sections of `sagelet --help`.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "The server": ("up", "down", "status", "doctor"),
+    "The server": ("up", "down", "status", "doctor", "context"),
     "Programs that use it": ("demo", "run", "env"),
     "Training jobs": (
         "submit",
@@ -50,7 +50,7 @@ _MODULES = {
 }
 
 
-class Sectioned(click.Group):
+class Sectioned(Suggesting):
     """Commands in sections. Errors that sagelet raises on purpose are one line, with exit code 1.
 
     A command's module is loaded when the command is used, because loading all of them takes longer than most commands.
@@ -67,7 +67,7 @@ class Sectioned(click.Group):
                 return super().invoke(context)
             return None
         except SageletError as error:
-            raise click.ClickException(printable(str(error))) from error
+            raise click.ClickException(printable(_with_server(error, context))) from error
         except KeyboardInterrupt:
             # Not an error: Ctrl-C ends commands without an end of their own, with the exit code of shells.
             click.echo(err=True)
@@ -82,17 +82,8 @@ class Sectioned(click.Group):
             behind = f"Options of a command stand behind its name: sagelet COMMAND {error.option_name}"
             raise click.UsageError(f"{error.format_message()} {behind}", context) from error
 
-    def resolve_command(
-        self, context: click.Context, words: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(context, words)
-        except click.exceptions.NoSuchCommand as error:
-            meant = did_you_mean(error.command_name, self.list_commands(context))
-            if not meant:
-                raise
-            likely = " or ".join(f"`sagelet {one}`" for one in meant)
-            raise click.UsageError(f"{error.message} Did you mean {likely}?", context) from error
+    def elsewhere(self, _context: click.Context) -> Mapping[str, str]:
+        return ELSEWHERE
 
     def list_commands(self, _context: click.Context) -> list[str]:
         return [name for names in SECTIONS.values() for name in names]
@@ -114,6 +105,17 @@ class Sectioned(click.Group):
                 formatter.write_dl(
                     [(f"{name:{width}}", command.get_short_help_str(66)) for name, command in commands if command]
                 )
+
+
+def _with_server(error: SageletError, context: click.Context) -> str:
+    """The message; one of a server's says which server that was."""
+    from sagelet_api.cli.control_client import ServerRefused
+    from sagelet_api.cli.options import SERVER, TOLD
+
+    server, message = context.meta.get(SERVER), str(error)
+    if server is None or TOLD in context.meta or not isinstance(error, ServerRefused) or server.words in message:
+        return message
+    return f"{message}\nServer: {server.words}"
 
 
 @click.group(cls=Sectioned, context_settings={"help_option_names": ["-h", "--help"]})

@@ -8,10 +8,11 @@ from urllib.parse import quote, urlencode
 import click
 
 from sagelet_api.cli.aws_client import Aws
-from sagelet_api.cli.control_client import ask
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.control_client import ask_health
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import echo_json
 from sagelet_api.cli.training_jobs import JobName, describe
+from sagelet_api.servers.server import Server
 from sagelet_api.web import PREFIX
 
 #: With any of these there is a screen, or the user has named a program.
@@ -28,7 +29,7 @@ def open_(job: str | None, as_json: bool, server: Server) -> None:
     Without JOB, the list of jobs. It prints the address, too; where there is no browser, and in a pipe, it does only
     that.
     """
-    health = ask("GET", server.control_url("health"))
+    health = ask_health(server)
     if job is not None:
         describe(Aws(server), server, job)
     url = page_of(server, job)

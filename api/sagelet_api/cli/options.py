@@ -1,83 +1,74 @@
 """Options that many commands have: the server, the account, the data directory, and output for programs."""
 
 import functools
-import os
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
 
 import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
-from sagelet_api.protocol.credentials import DEFAULT_REGION, Credential
+from sagelet_api.cli.output import say
+from sagelet_api.servers import values
+from sagelet_api.servers.contexts import DEFAULT, read_contexts
+from sagelet_api.servers.rule import Given, choose
+from sagelet_api.servers.server import Server
+from sagelet_api.servers.values import DEFAULT_ACCOUNT, DEFAULT_ENDPOINT
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.variants import TorchBuild
-from sagelet_engine.settings import default_data_directory
-from sagelet_engine.state.notice import read_notice
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-DEFAULT_ENDPOINT = "http://127.0.0.1:4599"
-
-
-@dataclass(frozen=True)
-class Server:
-    """A server, and the account whose jobs are meant."""
-
-    endpoint: str
-    account: str
-    region: str
-    #: The data directory with the server's key pair and certificate (--auth, --tls), if it belongs to the server.
-    data: Path
-
-    @classmethod
-    def of(cls, data: Path, endpoint: str | None, account: str = "", region: str = "") -> "Server":
-        """Returns a server. `endpoint`: None for that of the server which runs on `data`."""
-        if endpoint is None:
-            notice = read_notice(data)
-            endpoint = DEFAULT_ENDPOINT if notice is None else notice.endpoint
-        return cls(endpoint, account or default_account(), region or configured_region(), data)
-
-    def control_url(self, path: str) -> str:
-        return f"{self.endpoint}/_sagelet/{path}"
-
-    def job_url(self, name: str, what: str) -> str:
-        query = urlencode({"account": self.account, "region": self.region})
-        return self.control_url(f"jobs/{quote(name, safe='')}/{what}?{query}")
+#: In a click context's `meta`: the server that the command means, and whether that was said.
+SERVER, TOLD = "sagelet.server", "sagelet.told"
 
 
-def default_account() -> str:
-    """Returns the account as the server determines it: an access key that is an account number."""
-    return Credential(os.environ.get("AWS_ACCESS_KEY_ID", ""), "", "").account
+class ContextName(click.ParamType[str]):
+    """The name of a context, or `default`; completed."""
+
+    name = "context"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return values.checked_name(value)
+        except SettingsError as error:
+            self.fail(str(error), param, ctx)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        try:
+            names = [*read_contexts().named, DEFAULT]
+        except SettingsError:  # A word on the terminal would garble the line that is being typed.
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def configured_region() -> str:
-    """Returns the region that boto3 would use, from the environment or the profile; otherwise sagelet's default."""
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
-        if os.environ.get(name):
-            return os.environ[name]
-    if not Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser().is_file():
-        return DEFAULT_REGION
-    from botocore.exceptions import BotoCoreError
-    from botocore.session import Session
-
-    try:
-        return Session().get_config_variable("region") or DEFAULT_REGION
-    except BotoCoreError:  # The profile is missing or the file is garbled. The command runs anyway.
-        return DEFAULT_REGION
+def context_option(command: F) -> F:
+    """--context, as `context_name: str | None`."""
+    return click.option(
+        "--context",
+        "context_name",
+        type=ContextName(),
+        metavar="NAME",
+        envvar="SAGELET_CONTEXT",
+        show_envvar=True,
+        help="The context that names the server (`sagelet context`). Default: the current one.",
+    )(command)
 
 
 def data_option(command: F) -> F:
-    """Adds --data, as `data: Path`."""
+    """Adds --data, as `data: Path | None`."""
     return click.option(
         "--data",
         envvar="SAGELET_DATA",
         show_envvar=True,
-        default=default_data_directory,
         show_default="~/.local/share/sagelet",
         type=click.Path(file_okay=False, path_type=Path),
-        callback=_absolute,
+        callback=absolute,
         help="The data directory of the server.",
     )(command)
 
@@ -87,7 +78,7 @@ def endpoint_option(command: F) -> F:
         "--endpoint",
         envvar="SAGELET_ENDPOINT",
         show_envvar=True,
-        callback=_checked_endpoint,
+        callback=checked(values.checked_endpoint),
         help=f"The server. Default: the one that runs on --data, else {DEFAULT_ENDPOINT}.",
     )(command)
 
@@ -95,15 +86,14 @@ def endpoint_option(command: F) -> F:
 def account_option(command: F) -> F:
     return click.option(
         "--account",
-        default=default_account,
-        callback=_checked_account,
-        help="Default: AWS_ACCESS_KEY_ID, where that is 12 digits, else 123456789012.",
+        callback=checked(values.checked_account),
+        help=f"Default: the context's, or AWS_ACCESS_KEY_ID, where that is 12 digits, else {DEFAULT_ACCOUNT}.",
     )(command)
 
 
 def region_option(command: F) -> F:
     return click.option(
-        "--region", default=configured_region, help="Default: the one that is configured for AWS, or us-east-1."
+        "--region", help="Default: the context's, or the one that is configured for AWS, or us-east-1."
     )(command)
 
 
@@ -126,58 +116,81 @@ def torch_build_option(command: F) -> F:
 
 
 def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --endpoint, --account, --region and --data, as `server: Server`."""
-
-    @functools.wraps(command)
-    def with_server(*args: Any, endpoint: str | None, account: str, region: str, data: Path, **others: Any) -> Any:
-        return command(*args, server=Server.of(data, endpoint, account, region), **others)
-
-    return _with(with_server, endpoint_option, account_option, region_option, data_option)
+    """--context, --endpoint, --data, --account and --region, as `server: Server`."""
+    return _with_server(command, context_option, endpoint_option, account_option, region_option, data_option)
 
 
 def endpoint_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --endpoint and --data, as `server: Server`, for commands that concern no account."""
+    """--context, --endpoint and --data, as `server: Server`: for what is no account's."""
+    return _with_server(command, context_option, endpoint_option, data_option)
+
+
+def directory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--context and --data, as `server: Server`: for work on the data directory itself (`directories.py`)."""
+    return _with_server(command, context_option, data_option)
+
+
+def account_directory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """As directory_options, with --account and --region."""
+    return _with_server(command, context_option, account_option, region_option, data_option)
+
+
+_NAMES: dict[Any, str] = {
+    context_option: "context_name",
+    endpoint_option: "endpoint",
+    account_option: "account",
+    region_option: "region",
+    data_option: "data",
+}
+
+
+def _with_server(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[..., Any]:
+    """`command` with options, which the rule makes a server of. The command says which one, where that is news."""
 
     @functools.wraps(command)
-    def with_server(*args: Any, endpoint: str | None, data: Path, **others: Any) -> Any:
-        return command(*args, server=Server.of(data, endpoint), **others)
+    def with_server(*args: Any, **others: Any) -> Any:
+        for option in options:
+            del others[_NAMES[option]]
+        context = click.get_current_context()
+        server = server_in(context)
+        context.meta[SERVER] = server
+        if not server.is_expected and not others.get("as_json"):
+            context.meta[TOLD] = True
+            say(f"Server: {server.words}", err=True)
+        return command(*args, server=server, **others)
 
-    return _with(with_server, endpoint_option, data_option)
+    made: Callable[..., Any] = with_server
+    for option in reversed(options):
+        made = option(made)
+    return made
 
 
 def server_in(context: click.Context) -> Server:
-    """Returns the server that an incomplete command line names, for completion."""
-    given = context.params
-    data = given.get("data") or default_data_directory()
-    return Server.of(data, given.get("endpoint"), given.get("account") or "", given.get("region") or "")
+    """Returns the server that a command line means, also an incomplete one (completion). Raises SettingsError."""
+    return choose(given_in(context))
 
 
-def data_directory() -> Path:
-    """Returns what --data names in the running command."""
-    data: Path = click.get_current_context().params.get("data") or default_data_directory()
-    return data.expanduser().absolute()
+def given_in(context: click.Context) -> Given:
+    """What the command line itself names. What click found in the environment is for the rule to find there."""
+
+    def typed(name: str) -> Any:
+        is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        return context.params.get(name) if is_typed else None
+
+    return Given(*(typed(name) for name in ("context_name", "endpoint", "data", "account", "region")))
 
 
-def _with(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[..., Any]:
-    for option in reversed(options):
-        command = option(command)
-    return command
+def absolute(_context: click.Context, _parameter: click.Parameter, value: Path | None) -> Path | None:
+    return None if value is None else value.expanduser().resolve()
 
 
-def _absolute(_context: click.Context, _parameter: click.Parameter, value: Path) -> Path:
-    return value.expanduser().resolve()
+def checked(check: Callable[[str], str]) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """A callback of an option: what `check` raises is wrong usage."""
 
+    def checked_value(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+        try:
+            return None if value is None else check(value)
+        except SettingsError as error:
+            raise click.BadParameter(str(error)) from error
 
-def _checked_endpoint(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    if value is None:
-        return None
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise click.BadParameter(f"{value} is no http:// URL")
-    return value.rstrip("/")
-
-
-def _checked_account(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not re.fullmatch(r"\d{12}", value, re.ASCII):
-        raise click.BadParameter(f"{value} is no account number: it has 12 digits")
-    return value
+    return checked_value

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sagelet_api.bidirectional import NAMED
+from sagelet_engine.base.errors import SageletError
 
 R = TypeVar("R")
 #: The width without a terminal.
@@ -90,6 +91,10 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(printable(text) if is_terminal else text, err=err)
 
 
+class NoRoomForOutput(SageletError):
+    """The output goes to a file, and its disk is full."""
+
+
 @contextmanager
 def until_reader_ends() -> Iterator[None]:
     """Ends its block without an error when nobody reads the output any more, as after `| head`."""
@@ -102,6 +107,12 @@ def until_reader_ends() -> Iterator[None]:
             raise
         for stream in closed:
             _drop(stream)
+    except OSError as error:
+        # An open stream's: an error of a file that is to be opened has its name.
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _drop(sys.stdout)
+        raise NoRoomForOutput(f"The output cannot be written: {error.strerror}") from error
 
 
 def _has_no_reader(stream: TextIO) -> bool:

@@ -14,9 +14,9 @@ from botocore.session import Session as BotocoreSession
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask
-from sagelet_api.cli.options import Server
 from sagelet_api.cli.training_jobs import Job, describe
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
+from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison.repeated import Verdict, judge
 from sagelet_engine.comparison.result import Comparison
@@ -84,7 +84,7 @@ def _members() -> Iterator[str]:
 
 def _compared(server: Server, names: tuple[str, str]) -> Comparison:
     query = urlencode([*(("job", name) for name in names), ("account", server.account), ("region", server.region)])
-    return Comparison.from_json(ask("GET", server.control_url(f"compare?{query}")))
+    return Comparison.from_json(ask(server, "GET", f"compare?{query}"))
 
 
 def _frequency() -> list[float]:

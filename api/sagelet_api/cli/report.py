@@ -6,9 +6,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sagelet_api.cli.control_client import ask
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console, echo_json
 from sagelet_api.cli.training_jobs import JobName
+from sagelet_api.servers.server import Server
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import rows
 from sagelet_engine.telemetry.compiler.text import duration, size, summary
@@ -28,7 +29,7 @@ def report(name: str, as_json: bool, server: Server) -> None:
     Compilations, steps, transfers, graph breaks, by worker and by line of the script; also while it runs. --json gives
     the report as docs/reference/compiler-report.md describes it.
     """
-    answer = ask("GET", server.job_url(name, "compiler-report"))
+    answer = ask(server, "GET", server.job_path(name, "compiler-report"))
     if as_json:
         echo_json(answer)
         return

@@ -9,13 +9,14 @@ from typing import NoReturn
 
 import click
 
-from sagelet_api.cli.control_client import ask, authority_of
+from sagelet_api.cli.control_client import ask_health
 from sagelet_api.cli.hub_endpoint import hub_endpoint
-from sagelet_api.cli.options import F, Server, json_option, server_options
+from sagelet_api.cli.options import F, json_option, server_options
 from sagelet_api.cli.output import echo_json
 from sagelet_api.redirect.environment import SECRET, changed, redirection
 from sagelet_api.redirect.profiles import profiles_file
-from sagelet_engine.base.keys import read_key_pair
+from sagelet_api.servers.server import Server
+from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.hub.access import HERE_ALONE
 
 #: Exit codes of shells: the command cannot be run, the command was not found.
@@ -40,14 +41,9 @@ def run(command: tuple[str, ...], hub: bool, server: Server) -> None:
     The calls of its child processes are sent there, too. For programs of boto3, the SageMaker SDKs, the AWS CLI and
     Jupyter: `sagelet run -- jupyter lab`.
     """
-    health = ask("GET", server.control_url("health"))
-    if "version" not in health:
-        raise click.ClickException(
-            f"{server.endpoint} is no sagelet server. Start one (`sagelet up`), or name it: --endpoint"
-        )
-    if health.get("auth") and read_key_pair(server.data) is None:
-        raise click.ClickException(
-            f"{server.endpoint} checks signatures: name its data directory, which has the key, with --data"
+    if ask_health(server).get("auth") and server.keys is None:
+        raise SettingsError(
+            f"{server.words} checks signatures: name its data directory, which has the key, with --data"
         )
     replace_process(command, changed(os.environ, _changes(server, hub)))
 
@@ -72,7 +68,7 @@ def env(fish: bool, hub: bool, as_json: bool, server: Server) -> None:
 
 
 def _changes(server: Server, hub: bool) -> dict[str, str | None]:
-    keys, authority = read_key_pair(server.data), authority_of(server.endpoint, server.data)
+    keys, authority = server.keys, server.authority
     secret = SECRET if keys is None else keys.secret
     changes = redirection(
         server.endpoint,
@@ -81,6 +77,7 @@ def _changes(server: Server, hub: bool) -> dict[str, str | None]:
         os.environ,
         secret=secret,
         authority=None if authority is None else str(authority),
+        data=str(server.data) if server.names_data else None,
         profiles=profiles_file(os.environ, server.endpoint, server.account, secret),
     )
     return {**changes, "HF_ENDPOINT": hub_endpoint(server), **HERE_ALONE} if hub else changes

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import click
 
-from sagelet_api.cli.options import account_option, data_option, json_option, region_option
+from sagelet_api.cli.directories import served_directory
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console, echo_json, size
+from sagelet_api.cli.suggestions import Suggesting
+from sagelet_api.servers.server import Server
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.model.objects import S3Uri
@@ -16,7 +19,7 @@ from sagelet_engine.s3.store import S3Store
 from sagelet_engine.state.contents import check_complete
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def s3() -> None:
     """Bring files of this machine into S3."""
 
@@ -26,27 +29,25 @@ def s3() -> None:
 @click.argument("target", metavar="S3://BUCKET[/PREFIX]")
 @click.option("--copy", is_flag=True, help="Copy the files even where links would do.")
 @json_option
-@data_option
-@account_option
-@region_option
-def import_(directory: Path, target: str, copy: bool, as_json: bool, data: Path, account: str, region: str) -> None:
+@server_options
+def import_(directory: Path, target: str, copy: bool, as_json: bool, server: Server) -> None:
     """Store the files of a directory as objects.
 
-    All files in DIRECTORY become objects under S3://BUCKET/PREFIX; a missing bucket is made. The server of the data
-    directory may run meanwhile.
+    All files in DIRECTORY become objects under S3://BUCKET/PREFIX; a missing bucket is made. The server runs
+    meanwhile; without one, and for the directory of another server, the import is refused.
 
     If the file system allows it, nothing is copied: the objects share blocks with the files (btrfs, XFS), or they are
     hard links to them. Do not change a linked file afterwards: reads of an object whose file has changed are refused.
     """
     uri = _parsed(target)
-    root = data / "s3"
+    data = served_directory(server)
     check_complete(data)
     try:
-        store = S3Store(root, SystemClock())
+        store = S3Store(data / "s3", SystemClock())
     except OSError as error:
         raise SettingsError(f"--data {data}: cannot be used as a directory: {error.strerror}") from error
     try:
-        _ensure_bucket(store, uri.bucket, account, region)
+        _ensure_bucket(store, uri.bucket, server.account, server.region)
         done = _shown(import_directory(store, directory, uri.bucket, uri.key, copy=copy))
     except OSError as error:
         raise SettingsError(f"{error.filename or directory}: {error.strerror}") from error

@@ -8,9 +8,11 @@ from typing import Any
 
 import click
 
-from sagelet_api.cli.control_client import ServerUnreachable, ask, ask_owner
-from sagelet_api.cli.options import Server, data_option, endpoint_options, json_option
+from sagelet_api.cli.control_client import ask, ask_owner
+from sagelet_api.cli.directories import known_directory, own_directory
+from sagelet_api.cli.options import directory_options, endpoint_options, json_option
 from sagelet_api.cli.output import console, echo_json
+from sagelet_api.servers.server import NoServer, Server
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import DataDirectoryInUse, SageletError
 from sagelet_engine.settings import Settings
@@ -38,7 +40,7 @@ def reset(only: str | None, yes: bool, as_json: bool, server: Server) -> None:
     Deletes jobs with their logs and metrics, of all accounts and regions. Running jobs are killed. Files that are not
     sagelet's stay. A server on the directory restarts.
     """
-    data = server.data
+    data = own_directory(server)
     check_data_directory(data, damaged=True)
     what = {
         None: "all jobs, logs, metrics, objects and repositories of the hub",
@@ -73,7 +75,7 @@ def _reset_running(server: Server, scope: str, in_use: DataDirectoryInUse) -> No
     """Asks the server to reset. It ends, empties the directory and starts again with another id."""
     try:
         before = _instance(server)
-    except ServerUnreachable as error:
+    except NoServer as error:
         raise DataDirectoryInUse(f"{in_use}. {error}") from error
     ask_owner(server, "reset", {"scope": scope})
     deadline = time.monotonic() + RESTART_SECONDS
@@ -82,21 +84,21 @@ def _reset_running(server: Server, scope: str, in_use: DataDirectoryInUse) -> No
         try:
             if _instance(server) != before:
                 return
-        except ServerUnreachable:
+        except NoServer:
             continue
     raise NotBack(f"The server did not come back within {RESTART_SECONDS} s: its output says why")
 
 
 def _instance(server: Server) -> Any:
-    return ask("GET", server.control_url("health")).get("instance")
+    return ask(server, "GET", "health").get("instance")
 
 
 @click.command("export")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--no-job-files", is_flag=True, help="Leave the directories of jobs out (/opt/ml of their hosts).")
 @json_option
-@data_option
-def export(file: Path, no_job_files: bool, as_json: bool, data: Path) -> None:
+@directory_options
+def export(file: Path, no_job_files: bool, as_json: bool, server: Server) -> None:
     """Write the whole data directory to a file.
 
     FILE is a .tar or .tar.gz. A server may run on the directory meanwhile.
@@ -104,7 +106,7 @@ def export(file: Path, no_job_files: bool, as_json: bool, data: Path) -> None:
     from sagelet_engine.state.exporting import export_data
 
     with console(stderr=True).status(f"writing {file}"):
-        done = export_data(data, file.expanduser(), job_files=not no_job_files)
+        done = export_data(known_directory(server), file.expanduser(), job_files=not no_job_files)
     if as_json:
         echo_json({"file": str(file), **asdict(done)})
         return
@@ -120,8 +122,8 @@ def export(file: Path, no_job_files: bool, as_json: bool, data: Path) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--replace", is_flag=True, help="Delete what the data directory holds, once the archive is checked.")
 @json_option
-@data_option
-def import_(file: Path, replace: bool, as_json: bool, data: Path) -> None:
+@directory_options
+def import_(file: Path, replace: bool, as_json: bool, server: Server) -> None:
     """Fill the data directory from an export.
 
     `sagelet export` wrote FILE. No server may run on the directory.
@@ -129,6 +131,7 @@ def import_(file: Path, replace: bool, as_json: bool, data: Path) -> None:
     """
     from sagelet_engine.state.importing import import_data
 
+    data = own_directory(server)
     with console(stderr=True).status(f"reading {file}"):
         done = import_data(file.expanduser(), data, replace=replace)
     if as_json:

@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
-from sagelet_api.cli.control_client import ServerRefused, ServerUnreachable, ask
+from sagelet_api.cli.control_client import ServerRefused, ask_health
 from sagelet_api.cli.detached import LOG, stop_server
+from sagelet_api.cli.directories import known_directory
 from sagelet_api.cli.exit_codes import ERROR
-from sagelet_api.cli.options import Server, data_option, endpoint_options, json_option
+from sagelet_api.cli.options import directory_options, endpoint_options, json_option
 from sagelet_api.cli.output import age, console, echo_json, facts, size
+from sagelet_api.servers.server import NoServer, Server
 from sagelet_engine.state.notice import Notice, read_notice
 
 ENDED = ("Completed", "Failed", "Stopped")
@@ -27,17 +29,16 @@ def status(context: click.Context, as_json: bool, server: Server) -> None:
 
     Shows endpoint, runtime, GPUs, jobs by status and free disk space. Exits with 1 when no server runs.
     """
-    notice = read_notice(server.data)
     health, why = _health(server)
-    if notice is None:
-        why = f"No server runs on {server.data}. {why}"
-    disk = _disk(server.data)
+    notice = _notice(server, health)
+    disk = _disk(server.data) if server.knows_data else None
     if as_json:
         echo_json(
             {
                 "running": health is not None,
-                "endpoint": server.endpoint,
-                "pid": _pid(notice, server),
+                "endpoint": server.address,
+                "named_by": server.named_by,
+                "pid": notice and notice.pid,
                 "data": str(server.data),
                 "disk": disk,
                 "server": health,
@@ -52,23 +53,24 @@ def status(context: click.Context, as_json: bool, server: Server) -> None:
 
 def _health(server: Server) -> tuple[dict[str, Any] | None, str]:
     try:
-        health = ask("GET", server.control_url("health"))
-    except (ServerUnreachable, ServerRefused) as error:
+        return ask_health(server), ""
+    except (NoServer, ServerRefused) as error:
         return None, str(error)
-    if "version" not in health:
-        return None, f"{server.endpoint} is no sagelet server"
-    return health, ""
 
 
-def _pid(notice: Notice | None, server: Server) -> int | None:
-    return notice.pid if notice is not None and notice.endpoint == server.endpoint else None
+def _notice(server: Server, health: dict[str, Any] | None) -> Notice | None:
+    """What the server that answers has left in the data directory, if it is that directory's."""
+    notice = read_notice(server.data)
+    return notice if notice and health and notice.instance == health["instance"] else None
 
 
 def _rows(
     server: Server, notice: Notice | None, health: dict[str, Any], disk: Mapping[str, int] | None
 ) -> list[tuple[str, str]]:
     rows = [("Endpoint", server.endpoint), ("Version", health["version"])]
-    if _pid(notice, server) is not None and notice is not None:
+    if server.named_by:
+        rows.insert(1, ("Named by", server.named_by))
+    if notice is not None:
         since = datetime.fromtimestamp(notice.started_ms / 1000, tz=timezone.utc)
         how = f"; output in {server.data / LOG}" if notice.detached else ", in the foreground"
         rows.append(("Process", f"{notice.pid}, started {age(since)}{how}"))
@@ -94,14 +96,15 @@ def _disk(data: Path) -> dict[str, int] | None:
 
 
 @click.command()
-@data_option
 @json_option
-def down(data: Path, as_json: bool) -> None:
+@directory_options
+def down(as_json: bool, server: Server) -> None:
     """End the server; jobs run on.
 
     It is the server of the data directory. The next `sagelet up` on it adopts the jobs.
     """
-    unfinished = _unfinished(data)
+    data = known_directory(server)
+    unfinished = _unfinished(server)
     notice = stop_server(data)
     if as_json:
         echo_json({"stopped": notice is not None, "pid": notice and notice.pid, "unfinished": unfinished})
@@ -111,13 +114,13 @@ def down(data: Path, as_json: bool) -> None:
         click.echo(f"The server on {data} has ended (process {notice.pid}); {_left(unfinished)}")
 
 
-def _unfinished(data: Path) -> int | None:
+def _unfinished(server: Server) -> int | None:
     """Returns the number of jobs that have not ended, or None if the server does not answer."""
-    if read_notice(data) is None:
+    if (notice := read_notice(server.data)) is None:
         return None
     try:
-        jobs: dict[str, int] = ask("GET", Server.of(data, None).control_url("health"))["jobs"]
-    except (ServerUnreachable, ServerRefused):
+        jobs: dict[str, int] = ask_health(server.at(notice.endpoint))["jobs"]
+    except (NoServer, ServerRefused):
         return None
     return sum(int(count) for name, count in jobs.items() if name not in ENDED)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused
-from sagelet_api.cli.options import Server
+from sagelet_api.servers.server import Server
 from sagelet_api.services.iam import execution_role
 from sagelet_engine.base.errors import SageletError
 
@@ -53,7 +53,7 @@ def own_bucket(server: Server) -> str:
 
 
 def ensure_bucket(aws: Aws, server: Server, bucket: str) -> None:
-    """Makes a bucket if it does not exist. Raises ServerRefused, ServerUnreachable."""
+    """Makes a bucket if it does not exist. Raises ServerRefused, NoServer."""
     # S3 has no location constraint for us-east-1.
     place = {} if server.region == "us-east-1" else {"LocationConstraint": server.region}
     try:
@@ -67,7 +67,7 @@ def upload_sources(aws: Aws, bucket: str, key: str, script: Path, source_dir: Pa
     """Uploads the sources. Returns the hyperparameters by which a job finds its script. Without `source_dir` the script
     is the only source.
 
-    Raises BadSource, ServerRefused, ServerUnreachable.
+    Raises BadSource, ServerRefused, NoServer.
     """
     program = script.name
     if source_dir is not None:
@@ -91,7 +91,7 @@ def upload_sources(aws: Aws, bucket: str, key: str, script: Path, source_dir: Pa
 
 def upload_input(aws: Aws, bucket: str, prefix: str, source: Path) -> str:
     """Uploads a file or a directory and returns the S3 URI of its objects. Raises BadSource, ServerRefused,
-    ServerUnreachable.
+    NoServer.
     """
     files = [source] if source.is_file() else sorted(_files(source))
     if not files:

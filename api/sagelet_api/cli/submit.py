@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.documents import BadDocument, read_document, request_from
 from sagelet_api.cli.logs import JobLog, Printer, print_log
-from sagelet_api.cli.options import Server, json_option, server_options
+from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console, echo_json, say, until_reader_ends
 from sagelet_api.cli.submission import (
     COMPILE,
@@ -26,6 +26,7 @@ from sagelet_api.cli.submission import (
 )
 from sagelet_api.cli.training_jobs import describe
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
+from sagelet_api.servers.server import Server
 
 DOCUMENTS = (".yaml", ".yml", ".json")
 SCRIPTS = (".py", ".sh")

@@ -11,7 +11,8 @@ import click
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, ask
-from sagelet_api.cli.options import Server, server_in
+from sagelet_api.cli.options import server_in
+from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.model.spec import TrainingSpec
@@ -75,7 +76,7 @@ class Wanted:
 
 
 def find(aws: Aws, wanted: Wanted, limit: int | None) -> list[Job]:
-    """Returns jobs as Search shows them, the newest first. Raises ServerRefused, ServerUnreachable."""
+    """Returns jobs as Search shows them, the newest first. Raises ServerRefused, NoServer."""
     return list(islice((job for job in _search(aws, wanted) if wanted.matches(job)), limit))
 
 
@@ -87,7 +88,7 @@ def _search(aws: Aws, wanted: Wanted) -> Iterator[Job]:
 
 
 def describe(aws: Aws, server: Server, name: str) -> Job:
-    """Returns a job. Raises NoSuchJob, ServerRefused, ServerUnreachable."""
+    """Returns a job. Raises NoSuchJob, ServerRefused, NoServer."""
     with known(server, name):
         return aws.call("sagemaker", "describe_training_job", TrainingJobName=name)
 
@@ -101,7 +102,7 @@ def known(server: Server, name: str) -> Iterator[None]:
         if refused.code != "404" and "Requested resource not found" not in str(refused):
             raise
         raise NoSuchJob(
-            f"Account {server.account} has no training job {name} in {server.region} on {server.endpoint}: "
+            f"Account {server.account} has no training job {name} in {server.region} on {server.words}: "
             "`sagelet jobs` lists them; --account and --region name others"
         ) from refused
 
@@ -112,7 +113,7 @@ def activity(server: Server, job: Job) -> str:
         return ""
     name = job["TrainingJobName"]
     with known(server, name):
-        return str(ask("GET", server.job_url(name, "progress"))["text"])
+        return str(ask(server, "GET", server.job_path(name, "progress"))["text"])
 
 
 def instances(job: Job) -> str:

@@ -4,6 +4,8 @@ import gc
 import logging
 import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -11,10 +13,11 @@ import click
 import sagelet_engine
 from sagelet_api.cli.detached import DETACHED, READY, start_detached
 from sagelet_api.cli.exit_codes import ERROR
-from sagelet_api.cli.options import json_option
+from sagelet_api.cli.options import context_option, given_in, json_option
 from sagelet_api.cli.output import echo_json
 from sagelet_api.cli.up_options import settings_of, settings_options
 from sagelet_api.ending import EndRequests
+from sagelet_api.servers.rule import directory_to_serve
 from sagelet_api.web import LOGIN
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.failpoints import VARIABLE, arm
@@ -46,7 +49,8 @@ GARBAGE_THRESHOLD = 20_000
     help="To stderr. `info` has a line for each request.",
 )
 @json_option
-def up(detach: bool, log_level: str, as_json: bool, **options: Any) -> None:
+@context_option
+def up(detach: bool, log_level: str, as_json: bool, context_name: str | None, **options: Any) -> None:  # noqa: ARG001
     """Start the server.
 
     Ctrl-C or SIGTERM ends it; running jobs run on and are adopted by the next start. --detach leaves it running when
@@ -54,12 +58,13 @@ def up(detach: bool, log_level: str, as_json: bool, **options: Any) -> None:
     """
     if as_json and not detach:
         raise click.UsageError("--json goes with --detach")
+    options["data"] = directory_to_serve(given_in(click.get_current_context()))
     settings = settings_of(**options)
     if not detach:
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         _serve(settings)
         return
-    words = [word for word in sys.argv[1:] if word not in ("-d", "--detach", "--json")]
+    words = _pinned([word for word in sys.argv[1:] if word not in ("-d", "--detach", "--json")], settings.data)
     started = start_detached(settings.data, words)
     if as_json:
         echo_json({"endpoint": started.notice.endpoint, "pid": started.notice.pid, "data": str(settings.data)})
@@ -79,7 +84,8 @@ def _serve(settings: Settings) -> None:
     now_ms, detached = SystemClock().now_ms(), DETACHED in os.environ
     try:
         # Written before the line that says "ready": its reader may call `sagelet down`, which reads the notice.
-        post_notice(settings.data, Notice(os.getpid(), server.server.endpoint, now_ms, detached))
+        instance = server.engine.instance
+        post_notice(settings.data, Notice(os.getpid(), server.server.endpoint, now_ms, detached, instance))
         _announce(server, settings, adopted)
         reset = _end_of(server, end)
         withdraw_notice(settings.data)
@@ -94,7 +100,7 @@ def _serve(settings: Settings) -> None:
         _farewell(running)
         return
     _reset(settings, reset)
-    _start_again(port)
+    _start_again(settings.data, port)
 
 
 def _end_of(server: "Sagelet", end: EndRequests) -> str:
@@ -137,11 +143,20 @@ def _reset(settings: Settings, scope: str) -> None:
         click.echo(f"Files that are not sagelet's were among the objects; they are in {kept}")
 
 
-def _start_again(port: int) -> NoReturn:
+def _start_again(data: Path, port: int) -> NoReturn:
     """Starts the same program in the same process, so that nothing stays in memory, such as moto's state."""
     sys.stdout.flush()
     # If an option is given twice the last one counts. --port 0 would take another port.
-    os.execv(sys.executable, [*sys.orig_argv, "--port", str(port)])
+    os.execv(sys.executable, [*_pinned(sys.orig_argv, data), "--port", str(port)])
+
+
+def _pinned(words: Sequence[str], data: Path) -> list[str]:
+    """A command line that means this data directory, also when contexts have changed since."""
+    kept: list[str] = []
+    for before, word in zip(("", *words), words, strict=False):
+        if "--context" not in (before, word) and not word.startswith("--context="):
+            kept.append(word)
+    return [*kept, "--data", str(data)]
 
 
 def _how_to_come_in(server: "Sagelet", settings: Settings) -> list[str]:

@@ -1,6 +1,5 @@
 """The control endpoints under /_sagelet/, for people and scripts. Unsigned; the request guard's other rules apply."""
 
-import uuid
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -46,13 +45,11 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     own = (faults.blueprint(engine, throttling), compare.blueprint(engine), jobs.blueprint(engine))
     for part in (*own, *parts):
         app.register_blueprint(part)
-    #: Distinguishes one start of the server from the next.
-    instance = uuid.uuid4().hex
 
     @app.get("/_sagelet/health")
     def health() -> tuple[JsonObject, int]:
-        found = {**engine.health(), "instance": instance}
-        if found.get("status", "ok") == "ok":
+        found = dict(engine.health())
+        if found["status"] == "ok":
             return found, 200
         remedy = (
             "A database is damaged or missing: `sagelet down`, then `sagelet check --repair`. One that is unavailable "

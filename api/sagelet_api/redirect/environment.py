@@ -18,8 +18,9 @@ NO_AUTHORITY = Path(__file__).with_name("no_authority.pem")
 #: The secret for a server that does not check it.
 SECRET = "sagelet"
 
-#: Each of these would bring in another identity, or an endpoint of AWS's.
+#: Each of these would bring in another identity, an endpoint of AWS's, or another server.
 UNSET = (
+    "SAGELET_CONTEXT",
     "AWS_PROFILE",
     "AWS_DEFAULT_PROFILE",
     "AWS_ROLE_ARN",
@@ -40,15 +41,18 @@ def redirection(
     secret: str = SECRET,
     authority: str | None = None,
     profiles: str = os.devnull,
+    data: str | None = None,
 ) -> dict[str, str | None]:
     """Returns the changes to `environ`: new values, and None for variables to unset. A second application changes
     nothing.
 
     `authority`: the file of the only certificate authority to trust. `profiles`: see `profiles_file`.
+    `data`: the server's data directory, if it is known; the programs' own sagelet commands then mean the same server.
     """
     changes: dict[str, str | None] = {name: None for name in environ if _is_foreign(name)}
     changes |= {
         "SAGELET_ENDPOINT": endpoint,
+        **({"SAGELET_DATA": data} if data is not None or "SAGELET_DATA" in environ else {}),
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,

@@ -23,6 +23,8 @@ class Notice:
     started_ms: int
     #: True if it outlives its terminal. Then its output is in `server.log`.
     detached: bool = False
+    #: The name of this start, which the server's health has, too: so whoever asks an endpoint knows whose it is.
+    instance: str = ""
 
 
 def post_notice(data: Path, notice: Notice) -> None:

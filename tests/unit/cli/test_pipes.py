@@ -75,6 +75,15 @@ def test_a_reader_that_is_gone_at_once_is_no_error(filled: ApiWorld) -> None:
         assert (done.returncode, done.stderr) == (0, ""), words
 
 
+def test_a_full_disk_is_one_line(filled: ApiWorld) -> None:
+    for options in ((), ("--json",)):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                command(filled, "jobs", *options), stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
+            )
+        assert (done.returncode, done.stderr) == (1, "Error: The output cannot be written: No space left on device\n")
+
+
 def test_wait_keeps_its_exit_code_when_nobody_reads(filled: ApiWorld) -> None:
     ours, theirs = os.pipe()
     os.close(ours)

@@ -128,7 +128,7 @@ for number in range(10**6):
 def test_commands(store: CacheStore, tmp_path: Path) -> None:
     put(store, tmp_path, "a", 1_700_000_000_000)
     put(store, tmp_path, "b", 1_700_000_060_000, account="210987654321")
-    ran = CliRunner().invoke(main, ["cache", "--data", str(tmp_path), "ls"])
+    ran = CliRunner().invoke(main, ["cache", "ls", "--data", str(tmp_path)])
     assert ran.exit_code == 0, ran.output
     assert ran.stdout.splitlines()[0].split("\t") == [
         named("a")[:16], "140", "2023-11-14T22:13:20.000Z", ACCOUNT, IMAGE,
@@ -137,7 +137,7 @@ def test_commands(store: CacheStore, tmp_path: Path) -> None:
     assert ran.stderr == "2 entries, 280 bytes\n"
 
     def asked(*arguments: str) -> Any:
-        return json.loads(CliRunner().invoke(main, ["cache", "--data", str(tmp_path), *arguments, "--json"]).output)
+        return json.loads(CliRunner().invoke(main, ["cache", *arguments, "--data", str(tmp_path), "--json"]).output)
 
     assert [entry["account"] for entry in asked("ls")] == [ACCOUNT, "210987654321"]
     assert asked("size") == {"entries": 2, "bytes": 280}

@@ -1,0 +1,185 @@
+"""The one rule for which server a command or `sagelet.connect` means.
+
+The first of these that names a server decides, alone:
+
+1. the command line: --context, or --endpoint, --data or both;
+2. the environment: SAGELET_CONTEXT, or SAGELET_ENDPOINT, SAGELET_DATA or both, and else AWS_ENDPOINT_URL;
+3. the current context (`sagelet context use`);
+4. the default: the server that runs on the default data directory, else http://127.0.0.1:4599.
+
+A data directory without an endpoint means the server that runs on it. An endpoint without a data directory means that
+server; its directory is known if the server that runs on the next directory named below has this endpoint. Keys and
+certificates are looked for there in any case.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sagelet_api.protocol.credentials import DEFAULT_REGION
+from sagelet_api.servers.contexts import DEFAULT, Context, read_contexts
+from sagelet_api.servers.server import Server
+from sagelet_api.servers.values import DEFAULT_ACCOUNT, DEFAULT_ENDPOINT, checked_endpoint, is_account, is_same_address
+from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.settings import default_data_directory
+from sagelet_engine.state.notice import read_notice
+
+_OPTIONS = ("--context", "--endpoint", "--data")
+_VARIABLES = ("SAGELET_CONTEXT", "SAGELET_ENDPOINT", "SAGELET_DATA")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a command line, or a call, names."""
+
+    context: str | None = None
+    endpoint: str | None = None
+    data: Path | None = None
+    account: str | None = None
+    region: str | None = None
+
+
+@dataclass(frozen=True)
+class _Naming:
+    """One of the places that may name a server, where it does. Without endpoint and data it names the default."""
+
+    by: str
+    endpoint: str | None = None
+    data: Path | None = None
+    context: Context | None = None
+    is_given: bool = False
+    is_current: bool = False
+
+
+def choose(given: Given, environ: Mapping[str, str] = os.environ, *, as_aws: bool = True) -> Server:
+    """The server that is meant; whether it answers is not asked. Raises SettingsError.
+
+    `as_aws`: account and region of AWS's own variables and configuration count, as for commands.
+    """
+    naming = next(_namings(given, environ), _Naming(""))
+    beside = _data_beside(naming, environ)
+    data = naming.data or beside or default_data_directory().expanduser().resolve()
+    known = naming.data is not None or naming.endpoint is None or is_same_address(naming.endpoint, _default_at(data))
+    context = naming.context or Context("")
+    found = Server(
+        address=naming.endpoint or (_address_on(data, naming, environ)),
+        data=data,
+        account=_account(given, naming, context, environ if as_aws else {}),
+        region=_region(given, naming, context, environ if as_aws else {}, as_aws=as_aws),
+        named_by="" if naming.is_given and naming.endpoint and not naming.context else naming.by,
+        is_named=bool(naming.by),
+        knows_data=known,
+        names_data=known or beside is not None,
+        ca=context.ca,
+    )
+    return replace(found, is_expected=naming.is_given or not naming.by or _is_default(found))
+
+
+def directory_to_serve(given: Given, environ: Mapping[str, str] = os.environ) -> Path:
+    """The data directory for a new server: the first that is named. An endpoint names none, so it does not count.
+
+    Raises SettingsError for a context that has none.
+    """
+    for naming in _namings(given, environ):
+        if naming.data is not None:
+            return naming.data
+        if naming.context is not None:
+            raise SettingsError(
+                f"{naming.by} names no data directory that a server could be started on: "
+                "name one (--data), or take the default server's (--context default)"
+            )
+        if naming.endpoint is None:
+            break
+    return default_data_directory()
+
+
+def _namings(given: Given, environ: Mapping[str, str]) -> Iterator[_Naming]:
+    """In the order in which they count. Raises SettingsError."""
+    yield from _named_by(given, _OPTIONS, environ, is_given=True)
+    context, endpoint, data = (environ.get(name) or None for name in _VARIABLES)
+    path = Path(data).expanduser().resolve() if data else None
+    yield from _named_by(Given(context, endpoint, path), _VARIABLES, environ)
+    if environ.get("AWS_ENDPOINT_URL"):
+        yield _Naming("AWS_ENDPOINT_URL", checked_endpoint(environ["AWS_ENDPOINT_URL"]))
+    contexts = read_contexts(environ)
+    if contexts.current != DEFAULT:
+        yield _of_context(contexts.get(contexts.current), f"context {contexts.current}", is_current=True)
+
+
+def _named_by(
+    given: Given, names: Sequence[str], environ: Mapping[str, str], *, is_given: bool = False
+) -> Iterator[_Naming]:
+    """`names`: what context, endpoint and data directory are called there."""
+    values = (given.context, given.endpoint, given.data)
+    said = [name for name, value in zip(names, values, strict=True) if value is not None]
+    if given.context is not None:
+        if others := " and ".join(said[1:]):
+            raise SettingsError(f"{said[0]} and {others} may mean two servers: leave {said[0]} or {others} out")
+        found = read_contexts(environ).get(given.context)
+        by = f"context {given.context}" if is_given else f"context {given.context}, {said[0]}"
+        yield _of_context(found, by, is_given=is_given)
+    elif said:
+        endpoint = None if given.endpoint is None else checked_endpoint(given.endpoint)
+        yield _Naming(" and ".join(said), endpoint, given.data, is_given=is_given)
+
+
+def _of_context(context: Context | None, by: str, *, is_given: bool = False, is_current: bool = False) -> _Naming:
+    """`context`: None for the default."""
+    if context is None:
+        return _Naming(by, is_given=is_given)
+    return _Naming(by, context.endpoint, context.data, context, is_given, is_current)
+
+
+def _data_beside(naming: _Naming, environ: Mapping[str, str]) -> Path | None:
+    """SAGELET_DATA, where the command line names only an endpoint."""
+    is_option = naming.is_given and naming.context is None and naming.endpoint is not None
+    return Path(environ["SAGELET_DATA"]).expanduser().resolve() if is_option and environ.get("SAGELET_DATA") else None
+
+
+def _address_on(data: Path, naming: _Naming, environ: Mapping[str, str]) -> str | None:
+    """The endpoint of the server that runs on a directory; if none runs, what else names one, or None."""
+    if (notice := read_notice(data)) is not None:
+        return notice.endpoint
+    if naming.data is None:
+        return DEFAULT_ENDPOINT
+    beside = environ.get("AWS_ENDPOINT_URL") if naming.by == "SAGELET_DATA" else None
+    return checked_endpoint(beside) if beside else None
+
+
+def _default_at(data: Path) -> str:
+    notice = read_notice(data)
+    return DEFAULT_ENDPOINT if notice is None else notice.endpoint
+
+
+def _is_default(found: Server) -> bool:
+    """Whether it is the server that is meant where nothing is named."""
+    data = default_data_directory().expanduser().resolve()
+    return found.address is not None and found.data == data and is_same_address(found.address, _default_at(data))
+
+
+def _account(given: Given, naming: _Naming, context: Context, environ: Mapping[str, str]) -> str:
+    key = environ.get("AWS_ACCESS_KEY_ID", "")
+    own = key if is_account(key) else None
+    candidates = (own, context.account) if naming.is_current else (context.account, own)
+    return given.account or next((one for one in candidates if one), DEFAULT_ACCOUNT)
+
+
+def _region(given: Given, naming: _Naming, context: Context, environ: Mapping[str, str], *, as_aws: bool) -> str:
+    own = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    candidates = (own, context.region) if naming.is_current else (context.region, own)
+    found = given.region or next((one for one in candidates if one), None)
+    return found or (_configured_region(environ) if as_aws else DEFAULT_REGION)
+
+
+def _configured_region(environ: Mapping[str, str]) -> str:
+    """The region of the AWS profile in use; else sagelet's default."""
+    if not Path(environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser().is_file():
+        return DEFAULT_REGION
+    from botocore.exceptions import BotoCoreError
+    from botocore.session import Session
+
+    try:
+        return Session().get_config_variable("region") or DEFAULT_REGION
+    except BotoCoreError:  # The profile is not there, or the file is garbled: no reason not to run.
+        return DEFAULT_REGION

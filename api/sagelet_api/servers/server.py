@@ -1,0 +1,84 @@
+"""A server as clients of this machine mean it: its address, its data directory, and whose jobs are meant."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.keys import KeyPair, ca_file, read_key_pair
+
+
+class NoServer(SageletError, ConnectionError):
+    """No sagelet server answers."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """`rule.choose` makes it."""
+
+    #: None: no server runs on `data`.
+    address: str | None
+    #: Its data directory. Where nothing says which that is, the one whose key pair and certificate are tried.
+    data: Path
+    account: str
+    region: str
+    #: What has named it, for people: `SAGELET_DATA`, `context ci`. Empty for the default server, and for one whose
+    #: endpoint was typed.
+    named_by: str = ""
+    #: Whether something names it; if not, it is the default server.
+    is_named: bool = True
+    #: Whether `data` is known to be the server's own.
+    knows_data: bool = True
+    #: Whether something names `data`: it is known, or SAGELET_DATA.
+    names_data: bool = True
+    #: The certificate authority that a context names.
+    ca: Path | None = None
+    #: Whether the command line itself has named it, or it is the default one: nobody needs to be told.
+    is_expected: bool = True
+
+    @property
+    def endpoint(self) -> str:
+        """`http://127.0.0.1:4599`. Raises NoServer."""
+        if self.address is None:
+            named = f" ({self.named_by})" if self.named_by else ""
+            raise NoServer(
+                f"No sagelet server runs on {self.data}{named}. Start one (`sagelet up --data {self.data}`), "
+                "or name the endpoint of one: --endpoint"
+            )
+        return self.address
+
+    @property
+    def words(self) -> str:
+        """`http://ci:4599 (context ci)`, for people."""
+        place = self.address or f"none runs on {self.data}"
+        return f"{place} ({self.named_by})" if self.named_by else place
+
+    @property
+    def keys(self) -> KeyPair | None:
+        """What signs requests. Raises SettingsError for a file that is no key pair."""
+        return read_key_pair(self.data)
+
+    @property
+    def authority(self) -> Path | None:
+        """The file of the certificate authority to trust for https, or None for those that Python trusts anyway."""
+        if not self.endpoint.startswith("https:"):
+            return None
+        if self.ca is not None:
+            return self.ca
+        if (own := ca_file(self.data)).is_file():
+            return own
+        bundle = os.environ.get("AWS_CA_BUNDLE")
+        return Path(bundle) if bundle else None
+
+    def at(self, address: str) -> "Server":
+        """The same one, now that it runs."""
+        return replace(self, address=address)
+
+    def control_url(self, path: str) -> str:
+        return f"{self.endpoint}/_sagelet/{path}"
+
+    def job_path(self, name: str, what: str) -> str:
+        """Below /_sagelet/."""
+        query = urlencode({"account": self.account, "region": self.region})
+        return f"jobs/{quote(name, safe='')}/{what}?{query}"
