@@ -106,8 +106,8 @@ def _with_stand_in(directory: Path) -> Table:
         "Cold and warm compile cache, with a stand-in for the GPU",
         cache.HEAD,
         tuple(rows),
-        f"No GPU and no compiler of one: a plugin stands in that takes {options.compile_ms} ms for a program on purpose "
-        f"and makes {options.kib:,} KiB of it. Server, jobs and cache are real.",
+        f"No GPU and no compiler of one: a plugin stands in that takes {options.compile_ms} ms for a program on "
+        f"purpose and makes {options.kib:,} KiB of it. Server, jobs and cache are real.",
         counts={"jobs": len(rows)},
     )
 
