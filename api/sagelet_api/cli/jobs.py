@@ -126,7 +126,7 @@ def jobs(
 
 
 def _remark(found: Sequence[Job], wanted: Wanted, most: int | None, server: Server) -> None:
-    """Prints a remark below the table, to a terminal only."""
+    """Prints a remark beside the table, to a terminal only."""
     if not found:
         what = "no such job" if wanted != Wanted() else "no jobs yet"
         click.echo(f"{what} of account {server.account} in {server.region} on {server.endpoint}", err=True)
