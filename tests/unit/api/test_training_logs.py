@@ -12,7 +12,6 @@ from botocore.exceptions import ClientError
 from sagelet_api.protocol.aws_errors import LogsInvalidParameter
 from sagelet_api.services.logs.patterns import compile_pattern
 from sagelet_api.services.moto.bridge import MotoBridge
-from sagelet_engine.doctor.text import PREFIX
 from support.api_world import ApiWorld
 from support.world import until
 
@@ -159,10 +158,8 @@ def test_the_log_of_a_job_that_ran(world: ApiWorld) -> None:
     world.ended("ran")
     (stream,) = world.logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix="ran/")["logStreams"]
     assert stream["logStreamName"] == f"ran/algo-1-{host.handle.started_ms // 1000}"
-    event, *rest = get(world, logStreamName=stream["logStreamName"])["events"]
+    (event,) = get(world, logStreamName=stream["logStreamName"])["events"]
     assert event["message"] == "hello"
-    # The doctor's lines: the job has left no model.
-    assert all(more["message"].startswith(PREFIX) for more in rest)
     assert event["timestamp"] == stream["firstEventTimestamp"] == stream["lastEventTimestamp"]
 
 
