@@ -180,6 +180,14 @@ def test_a_request_that_the_engine_refuses(
         build(BuildOptions(), report, engine)
 
 
+def test_podmans_steps_are_steps() -> None:
+    events = BuildOutput().events([{"stream": "STEP 1/2: FROM x\n"}, {"stream": "STEP 2/2: RUN y\n"}])
+    assert [(event.kind, event.text, event.step, event.steps) for event in events] == [
+        (EventKind.STEP, "FROM x", 1, 2),
+        (EventKind.STEP, "RUN y", 2, 2),
+    ]
+
+
 def test_output_becomes_steps_lines_and_progress() -> None:
     stream = (
         "Step 1/2 : FROM x\n ---> 0123\nStep 2/2 : RUN set -eu;     pip   install\n ---> Running in 1\n"

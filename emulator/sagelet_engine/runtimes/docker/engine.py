@@ -85,6 +85,8 @@ class DockerFacts:
     #: True if the engine's control groups limit memory and CPU time. A rootless engine's often do not.
     limits_memory: bool = True
     limits_cpus: bool = True
+    #: True if containers have control groups of their own. Without them, the engine reports the whole machine's usage.
+    has_cgroups: bool = True
     #: True if images and containers are on overlay2 over XFS, which can limit the size of a container's own files.
     may_limit_storage: bool = False
     #: True if Podman answers. `podman.py` has what it does otherwise.
@@ -126,16 +128,19 @@ def probe(client: docker.DockerClient | None = None) -> DockerFacts | None:
 def facts(client: docker.DockerClient) -> DockerFacts:
     """Asks the engine. Raises DockerException or RequestException if it does not answer."""
     info = client.info()
+    # Podman has a member of its own.
+    rootless = info.get("Rootless") or any("name=rootless" in option for option in info.get("SecurityOptions") or ())
     return DockerFacts(
         version=str(info.get("ServerVersion", "")),
         bridge_gateway=_bridge_gateway(client),
         gpus=_has_gpus(info),
-        rootless=any("name=rootless" in option for option in info.get("SecurityOptions") or ()),
+        rootless=bool(rootless),
         root=str(info.get("DockerRootDir") or ""),
         memory=int(info.get("MemTotal") or 0),
         cpus=int(info.get("NCPU") or 0),
         limits_memory=bool(info.get("MemoryLimit", True)),
         limits_cpus=bool(info.get("CpuCfsQuota", True)),
+        has_cgroups=info.get("CgroupDriver") != "none" and not (rootless and info.get("CgroupVersion") == "1"),
         may_limit_storage=["Backing Filesystem", "xfs"] in (info.get("DriverStatus") or ()),
         podman=_is_podman(client),
         desktop=info.get("OperatingSystem") == "Docker Desktop",

@@ -203,6 +203,8 @@ class DockerRuntime:
         return observation(state)
 
     def usage(self, handle: Handle) -> Usage | None:
+        if not self.facts().has_cgroups:
+            return None
         with _answering():
             try:
                 # One shot: Docker takes no second sample. (Docker 20.10 waits up to a second for its own next one.)
