@@ -312,7 +312,7 @@ def is_whole(stored: StoredObject, status: os.stat_result) -> bool:
 def _sound(stored: StoredObject, data: BinaryIO | None) -> BinaryIO:
     name = f"s3://{stored.bucket}/{stored.key}"
     if data is None:
-        raise DamagedObject(f"{name}: its file {stored.path} is missing in the data directory. Put the object again")
+        raise DamagedObject(f"{name}: its file {stored.path} is gone from the data directory. Put the object again")
     if not is_whole(stored, os.fstat(data.fileno())):
         data.close()
         raise DamagedObject(
