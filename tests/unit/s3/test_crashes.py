@@ -148,7 +148,7 @@ def test_a_file_that_others_changed_is_refused(store: S3Store) -> None:
     with pytest.raises(DamagedObject, match="was changed by another program"):
         store.open("bucket", "k")
     path.unlink()
-    with pytest.raises(DamagedObject, match="is missing"):
+    with pytest.raises(DamagedObject, match="is gone"):
         store.open("bucket", "k")
     put(store, "k", b"again")
     assert read(store, "k") == b"again"
