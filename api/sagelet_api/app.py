@@ -33,7 +33,7 @@ from sagelet_api.protocol.query import QUERY_SERVICES, parse_form, query_reply, 
 from sagelet_api.protocol.replies import error_reply, json_reply, send
 from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX as PAGE_PREFIX
-from sagelet_engine.base.concurrency import TURNS
+from sagelet_engine.base.concurrency import COMPUTING
 from sagelet_engine.base.errors import SageletError
 
 #: More bytes than any accepted request of SageMaker itself has.
@@ -217,7 +217,7 @@ class Application:
                 rewind(environ, body)
                 return None
             operation = operation.handler
-        with TURNS.taken():
+        with COMPUTING.taken():
             reply = json_reply(call, operation(context, validate(call.service, call.operation, parameters)))
         return send(call, reply, start)
 

@@ -33,7 +33,7 @@ from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.sinks import MetricSink, StatusSink
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.retention.gc import Collected, Collector, Keep
-from sagelet_engine.retention.thread import Tidying
+from sagelet_engine.retention.thread import RetentionThread
 from sagelet_engine.runtimes import last_used
 from sagelet_engine.scheduling.cluster import ClusterScheduler
 from sagelet_engine.scheduling.contract import Scheduler
@@ -84,9 +84,7 @@ class Engine:
         clock: Clock,
         lock: DirectoryLock | None = None,
     ) -> None:
-        """`lock`: the lock of the data directory, if the caller has taken it already. The engine owns it from now
-        on.
-        """
+        """`lock`: of the data directory, if the caller has taken it already. The engine owns it from now on."""
         self._settings = settings
         self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
         self._lock = lock or lock_directory(settings.data)
@@ -98,7 +96,7 @@ class Engine:
         except BaseException:
             self._lock.close()
             raise
-        #: Tells one start of the server from the next.
+        #: Distinguishes one start of the server from the next.
         self.instance = uuid.uuid4().hex
         steady = SteadyClock(clock)
         self._runtime = runtime
@@ -127,7 +125,7 @@ class Engine:
         self.metrics = Metrics(self._store)
         self.reports = Reports(self._store, settings.data, objects, steady)
         keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
-        self._tidying = Tidying(self.logs.groups, self._collector, keep, self._closing)
+        self._retention = RetentionThread(self.logs.groups, self._collector, keep, self._closing)
         self._unfinished = self._store.unfinished()
         self._check_runtime()
         if not self._unfinished:
@@ -192,7 +190,7 @@ class Engine:
         self._announcer.start()
         self._recovery.start()
         self._republishing.start()
-        self._tidying.start()
+        self._retention.start()
         self._soundness.start()
         return len(self._unfinished)
 
@@ -230,12 +228,12 @@ class Engine:
     def close(self) -> list[TrainingJob]:
         """Releases every job without stopping it. Returns the jobs that run on."""
         self._closing.set()
-        self._tidying.wake()
+        self._retention.wake()
         self.changes.close()
         self._scheduler.close()
         self._announcer.close()
         deadline = time.monotonic() + DETACH_SECONDS
-        join_all([self._recovery, self._republishing, self._tidying, self._soundness], deadline)
+        join_all([self._recovery, self._republishing, self._retention, self._soundness], deadline)
         join_all([self._scheduler, self._announcer], deadline)
         self._supervisors.join(deadline)
         try:
@@ -288,4 +286,4 @@ class Engine:
 
     def _ended(self, job: TrainingJob) -> None:
         self._scheduler.ended(job)
-        self._tidying.wake()
+        self._retention.wake()

@@ -28,8 +28,8 @@ from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.reports import compile_reports
-from sagelet_engine.reports.consultation import Consultation
-from sagelet_engine.reports.measurements import Measurements
+from sagelet_engine.reports.comparison_inputs import ComparisonInputs
+from sagelet_engine.reports.doctor_inputs import DoctorInputs
 from sagelet_engine.retention.gc import Collector
 from sagelet_engine.retention.logs import LogKeeper
 from sagelet_engine.scheduling.contract import Scheduler
@@ -335,7 +335,7 @@ class Reports:
     def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> Comparison:
         """Compares jobs with the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
         now_ms = self._clock.now_ms()
-        measurements = Measurements(self._store, self._data, self._objects)
+        measurements = ComparisonInputs(self._store, self._data, self._objects)
         jobs = [self._store.get(key) for key in keys]
         return comparing.compare([measurements.of(job, now_ms) for job in jobs], anyway=anyway)
 
@@ -344,4 +344,4 @@ class Reports:
         return bill(job, self._clock.now_ms())
 
     def _consult(self, job: TrainingJob, report: CompilerReport) -> compile_reports.Findings:
-        return Consultation(self._store, self._data).findings(job, report, self._clock.now_ms())
+        return DoctorInputs(self._store, self._data).findings(job, report, self._clock.now_ms())

@@ -28,7 +28,7 @@ from support.slurm_server import SlurmJobs
 
 SECRET = "the key pair"
 #: A link by whose letters `UP/..` is within, and which is not: it leads to the host's directory.
-UP, TURNS = "opt-ml/a/b/c/up", "../../../.."
+UP, COMPUTING = "opt-ml/a/b/c/up", "../../../.."
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +128,8 @@ def test_parcels_of_another_job_and_another_account_are_out_of_reach(attacker: R
 
 def test_output_that_is_a_link_puts_no_file_of_the_servers_into_the_log(attacker: Remote) -> None:
     """The attack as it was found: it reads the key pair through a chain of links."""
-    attacker.post(1, link(UP, TURNS), link(".output", f"{UP}/../../credentials"))
-    attacker.courier.collect()
+    attacker.post(1, link(UP, COMPUTING), link(".output", f"{UP}/../../credentials"))
+    attacker.file_sync.collect()
     assert SECRET not in attacker.text("run/output.log")
     assert reason(attacker).startswith("ClientError: algo-1: what the node of algo-1 sent cannot be taken: ")
 
@@ -137,8 +137,8 @@ def test_output_that_is_a_link_puts_no_file_of_the_servers_into_the_log(attacker
 def test_a_chain_of_links_leads_to_no_file_of_the_servers(attacker: Remote) -> None:
     """The attack as it was found: the output's own file is a link, and printed lines go through it."""
     out = f"{UP}/../../credentials"
-    attacker.post(1, link(UP, TURNS), link("run/output.log", out), output(b"written", 0))
-    attacker.courier.collect()
+    attacker.post(1, link(UP, COMPUTING), link("run/output.log", out), output(b"written", 0))
+    attacker.file_sync.collect()
     assert (attacker.data / "credentials").read_text() == SECRET
     assert not (attacker.root / "run/output.log").is_symlink()
     assert "cannot be taken" in reason(attacker)
@@ -147,9 +147,9 @@ def test_a_chain_of_links_leads_to_no_file_of_the_servers(attacker: Remote) -> N
 def test_links_of_several_parcels_lead_nowhere_together(attacker: Remote) -> None:
     """Each alone stays within; a directory of the first becomes a link by the second."""
     attacker.post(1, special("opt-ml/model/d", tarfile.DIRTYPE), link("opt-ml/model/l", "d/../../../../../credentials"))
-    attacker.courier.collect()
+    attacker.file_sync.collect()
     attacker.post(2, link("opt-ml/model/d", "../output"), file("opt-ml/model/l", b"written"))
-    attacker.courier.collect()
+    attacker.file_sync.collect()
     assert (attacker.data / "credentials").read_text() == SECRET
     for path in attacker.root.rglob("*"):
         assert path.resolve().is_relative_to(attacker.root.resolve())
@@ -158,7 +158,7 @@ def test_links_of_several_parcels_lead_nowhere_together(attacker: Remote) -> Non
 def test_links_of_a_model_still_come(attacker: Remote) -> None:
     attacker.post(1, file("opt-ml/model/net/w", b"w"), link("opt-ml/model/last", "net/w"),
                   link("opt-ml/model/net/up", "../../output"))  # fmt: skip
-    attacker.courier.collect()
+    attacker.file_sync.collect()
     assert attacker.text("opt-ml/model/last") == "w"
     assert os.readlink(attacker.root / "opt-ml/model/net/up") == "../../output"
 
@@ -236,7 +236,7 @@ def test_a_gap_in_the_numbers_fails_its_own_job(attacker: Remote, other: Remote)
 def _taken_by_others(attacker: Remote, other: Remote) -> None:
     other.post(1, file("opt-ml/model/w", b"weights"), output(b"line\n", 0), end())
     before = _outside(attacker)
-    attacker.courier.collect()
+    attacker.file_sync.collect()
     assert other.text("opt-ml/model/w") == "weights"
     assert other.text("run/output.log") == "line\n"
     assert other.said()["exit_code"] == 0
@@ -246,7 +246,7 @@ def _taken_by_others(attacker: Remote, other: Remote) -> None:
     # It is over: what comes later is not even looked at, and nothing is left.
     attacker.post(2, file("opt-ml/model/later"))
     attacker.post(4, file("opt-ml/model/later"))
-    attacker.courier.collect()
+    attacker.file_sync.collect()
     assert not attacker.text("opt-ml/model/later")
     listed = attacker.world.s3.objects.list(ACCOUNT, REGION, attacker.bucket, "")
     assert [found.key for found in listed if "/up/" in found.key] == []
@@ -271,10 +271,10 @@ def test_a_script_sends_what_it_knows_of_its_nodes_and_nothing_else(
     """The number of its job in Slurm and where its hosts are is the server's to say."""
     attacker.post(1, member, host="allocation")
     other.post(1, file("nodes", b"node-1\n"), special("claimed", tarfile.DIRTYPE), host="allocation")
-    attacker.courier.collect()
+    attacker.file_sync.collect()
     assert os.listdir(attacker.allocation) == []
     assert sorted(os.listdir(other.allocation)) == ["claimed", "nodes"]
-    failed = attacker.courier.route(attacker.job.launch_id, "allocation").failed
+    failed = attacker.file_sync.route(attacker.job.launch_id, "allocation").failed
     assert "what the node of allocation sent cannot be taken" in failed
     assert failed in reason(attacker)
 
@@ -285,7 +285,7 @@ def test_a_script_sends_what_it_knows_of_its_nodes_and_nothing_else(
 @pytest.fixture
 def carrier(attacker: Remote) -> agent.FileSyncAgent:
     """A node that has its inputs, and on which the job can write."""
-    made = attacker.carrier()
+    made = attacker.agent()
     (attacker.node / "secret").write_text(SECRET)
     return made
 
@@ -311,7 +311,7 @@ def test_what_goes_up_is_not_read_through_a_link(attacker: Remote, carrier: agen
     (host / "opt-ml/checkpoints/l").symlink_to("../up/../../../secret")
     (host / "opt-ml/up").symlink_to("checkpoints")
     carrier.send(last=True)
-    attacker.courier.collect()
+    attacker.file_sync.collect()
     for path in attacker.root.rglob("*"):
         assert not path.is_file() or SECRET not in path.read_text()
         assert path.name != "secret"

@@ -63,9 +63,9 @@ class Remote:
     def __init__(self, world: ApiWorld, cluster: SlurmCluster, data: Path) -> None:
         self.world, self.data = world, data
         self.job = world.waiting_job(uuid.uuid4().hex)
-        courier = FileSyncServer(data, data / "courier", world.s3.objects)
-        ground = ClusterContext(world.s3.objects, world.engine.keys, lambda: f"http://127.0.0.1:{world.port}")
-        self.staging = Staging(data, courier, ground, sys.executable)
+        file_sync = FileSyncServer(data, data / "file_sync", world.s3.objects)
+        context = ClusterContext(world.s3.objects, world.engine.keys, lambda: f"http://127.0.0.1:{world.port}")
+        self.staging = Staging(data, file_sync, context, sys.executable)
         self.runtime: SlurmRuntime = slurm_runtime(
             cluster, data / "runtime", self.job.id, (sys.executable, "-c", SCRIPT)
         )

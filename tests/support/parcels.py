@@ -17,7 +17,7 @@ from botocore.config import Config
 from sagelet_engine.model.session import session_key
 from sagelet_engine.runtimes.slurm.file_sync import agent as agent
 from sagelet_engine.runtimes.slurm.file_sync.batches import ALLOCATION, OFFSET, staging_bucket
-from sagelet_engine.runtimes.slurm.file_sync.s3 import Parcels, Ticket
+from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, Ticket
 from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer, Route
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import until
@@ -93,15 +93,15 @@ class Remote:
         self.data: Path = directory / f"data-{name}" if beside is None else beside.data
         self.root = self.data / self.base
         self._fill()
-        self.courier: FileSyncServer = self.restarted() if beside is None else beside.courier
+        self.file_sync: FileSyncServer = self.restarted() if beside is None else beside.file_sync
         self.allocation = self.data / "slurm" / name
         self.allocation.mkdir(parents=True)
         of_script = replace(HOST, host=ALLOCATION, base=f"slurm/{name}", output="slurm.log", end="")
         for host in (replace(HOST, base=self.base), of_script):
-            self.courier.open(replace(host, launch_id=self.job.launch_id))
+            self.file_sync.open(replace(host, launch_id=self.job.launch_id))
 
     def restarted(self) -> FileSyncServer:
-        return FileSyncServer(self.data, self.data / "courier", self.world.s3.objects)
+        return FileSyncServer(self.data, self.data / "file_sync", self.world.s3.objects)
 
     def _fill(self) -> None:
         for part in ("input/data/train", "checkpoints", "model", "output"):
@@ -115,7 +115,7 @@ class Remote:
     def ticket(self) -> dict[str, str]:
         key = session_key(self.world.engine.keys, self.job.id)
         endpoint = f"http://127.0.0.1:{self.world.port}"
-        text = self.courier.ticket(self.job.launch_id, f"slurm/{self.root.name}", endpoint, key)
+        text = self.file_sync.ticket(self.job.launch_id, f"slurm/{self.root.name}", endpoint, key)
         ticket: dict[str, str] = json.loads(base64.b64decode(text))
         assert ticket["root"] == str(self.data)
         # This node is on the server's own machine, so its directory is at another path.
@@ -129,27 +129,27 @@ class Remote:
         return subprocess.Popen(program, env=environment, cwd=self.node, stderr=subprocess.PIPE)
 
     def begin(self) -> None:
-        self.courier.send(self.job.launch_id, "algo-1", [f"{self.base}/opt-ml", f"{self.base}/run"])
+        self.file_sync.send(self.job.launch_id, "algo-1", [f"{self.base}/opt-ml", f"{self.base}/run"])
 
     def tell(self, text: str) -> None:
         (self.root / "run/control").write_text(text)
-        self.courier.send(self.job.launch_id, "algo-1", [f"{self.base}/run/control"])
+        self.file_sync.send(self.job.launch_id, "algo-1", [f"{self.base}/run/control"])
 
     def state(self) -> Path:
-        return self.data / "courier" / f"{self.job.launch_id}.algo-1.json"
+        return self.data / "file_sync" / f"{self.job.launch_id}.algo-1.json"
 
     def text(self, name: str) -> str:
         path = self.root / name
         return path.read_text() if path.exists() else ""
 
     def collected(self, condition: Any) -> None:
-        until(lambda: (self.courier.collect(), condition())[1])
+        until(lambda: (self.file_sync.collect(), condition())[1])
 
-    def carrier(self) -> agent.FileSyncAgent:
+    def agent(self) -> agent.FileSyncAgent:
         """Returns an agent in this process that has its inputs."""
         ticket = {name: value for name, value in self.ticket().items() if name not in ("root", "allocation")}
         made = agent.FileSyncAgent(
-            Parcels(Ticket(**{**ticket, "prefix": f"{ticket['prefix']}algo-1/"})), str(self.node), None
+            Batches(Ticket(**{**ticket, "prefix": f"{ticket['prefix']}algo-1/"})), str(self.node), None
         )
         self.begin()
         made.receive()

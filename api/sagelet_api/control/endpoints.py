@@ -49,7 +49,7 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     @app.get("/_sagelet/health")
     def health() -> tuple[JsonObject, int]:
         found = dict(engine.health())
-        if found["status"] == "ok":
+        if found.get("status", "ok") == "ok":
             return found, 200
         remedy = (
             "A database is damaged or missing: `sagelet down`, then `sagelet check --repair`. One that is unavailable "

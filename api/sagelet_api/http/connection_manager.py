@@ -24,7 +24,7 @@ from typing import Any
 from cheroot.connections import ConnectionManager
 from cheroot.server import HTTPConnection
 
-from sagelet_api.http.streams import Incoming, Outgoing
+from sagelet_api.http.streams import RequestReader, ResponseWriter
 from sagelet_api.http.strict_request import StrictRequest
 from sagelet_api.protocol.header_rules import is_loopback
 
@@ -89,8 +89,8 @@ class Connection(HTTPConnection):
     unread = False
 
     def __init__(self, server: Any, sock: socket.socket, _makefile: Any = None) -> None:
-        def file(sock: socket.socket, mode: str, _size: int) -> Incoming | Outgoing:
-            return Incoming(sock, server.max_request_header_size) if "r" in mode else Outgoing(sock)
+        def file(sock: socket.socket, mode: str, _size: int) -> RequestReader | ResponseWriter:
+            return RequestReader(sock, server.max_request_header_size) if "r" in mode else ResponseWriter(sock)
 
         super().__init__(server, sock, file)
 
@@ -161,7 +161,7 @@ IDLE = 75.0
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
-class Arrivals(ConnectionManager):
+class BoundedConnectionManager(ConnectionManager):
     """The part of a server that runs in the selector's thread. `addresses`: how many addresses the process listens
     on.
     """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sagelet_api.http.streams import Incoming
+from sagelet_api.http.streams import RequestReader
 
 #: An unwanted body of up to this size is read to its end, because a client that still sends would not see its answer.
 DRAIN_LIMIT = 64 * 1024 * 1024
@@ -31,7 +31,7 @@ class RequestBody(io.RawIOBase):
     body.
     """
 
-    def __init__(self, source: Incoming, proceed: Callable[[], None] | None = None) -> None:
+    def __init__(self, source: RequestReader, proceed: Callable[[], None] | None = None) -> None:
         super().__init__()
         self._source = source
         self._proceed = proceed
@@ -98,7 +98,7 @@ class RequestBody(io.RawIOBase):
 class LengthBody(RequestBody):
     """A body that is as long as Content-Length says."""
 
-    def __init__(self, source: Incoming, length: int, proceed: Callable[[], None] | None = None) -> None:
+    def __init__(self, source: RequestReader, length: int, proceed: Callable[[], None] | None = None) -> None:
         super().__init__(source, proceed)
         self._left = length
         self.finished = not length

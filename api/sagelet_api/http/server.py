@@ -10,7 +10,7 @@ from typing import Any
 
 from cheroot import wsgi
 
-from sagelet_api.http.connection_manager import MORE, STARVED, Arrivals, Connection
+from sagelet_api.http.connection_manager import MORE, STARVED, BoundedConnectionManager, Connection
 from sagelet_api.http.request_log import log_answer
 from sagelet_api.http.streams import WAITING
 from sagelet_api.http.tls import Certificate, TlsAdapter, TlsConnection
@@ -196,7 +196,7 @@ class _HttpServer(wsgi.Server):
     def prepare(self) -> None:
         super().prepare()
         self._connections._selector.close()
-        self._connections = Arrivals(self, self.addresses)
+        self._connections = BoundedConnectionManager(self, self.addresses)
 
     def process_conn(self, conn: Any) -> None:
         conn.queued = time.monotonic()

@@ -29,7 +29,7 @@ _EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
 _LINE_ENDS = (b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", b"\r\n\r\n")
 
 
-class Incoming:
+class RequestReader:
     """The reading side of a connection. cheroot uses it as a file: `read`, `readline`, `close`."""
 
     def __init__(self, connection: socket.socket, most_head: int) -> None:
@@ -181,7 +181,7 @@ class Incoming:
 MOST_JOINED = 64 * 1024
 
 
-class Outgoing:
+class ResponseWriter:
     """The writing side of a connection. cheroot uses it as a file: `write`, `close`."""
 
     def __init__(self, connection: socket.socket) -> None:

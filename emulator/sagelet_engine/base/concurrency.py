@@ -40,4 +40,4 @@ class ConcurrencyLimit:
 
 
 #: The limit of this process.
-TURNS = ConcurrencyLimit(2)
+COMPUTING = ConcurrencyLimit(2)

@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sagelet_engine.base import held_files
-from sagelet_engine.base.concurrency import TURNS
+from sagelet_engine.base.concurrency import COMPUTING
 from sagelet_engine.base.errors import SageletError
 
 
@@ -49,7 +49,7 @@ class Flusher:
         with self._counting:
             self._asked += 1
             mine = self._asked
-        with TURNS.away(), self._flushing:
+        with COMPUTING.away(), self._flushing:
             if self._flushed >= mine:
                 return
             with self._counting:

@@ -1,4 +1,4 @@
-"""The facts of one job that a comparison uses. Pure; `reports/measurements.py` brings them."""
+"""The facts of one job that a comparison uses. Pure; `reports/comparison_inputs.py` brings them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -22,7 +22,7 @@ RETRY_SECONDS = 1.0
 
 class Outbox(threading.Thread):
     def __init__(self, store: Store, sink: StatusSink) -> None:
-        super().__init__(name="announcer", daemon=True)
+        super().__init__(name="outbox", daemon=True)
         self._store = store
         self._sink = sink
         self._closing = threading.Event()

@@ -24,7 +24,7 @@ from sagelet_engine.model.spec import InputMode
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.reports import compile_reports
 from sagelet_engine.reports.compile_reports import CompileReports, Findings
-from sagelet_engine.reports.consultation import Consultation, End
+from sagelet_engine.reports.doctor_inputs import DoctorInputs, End
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.sampling import ReportSampler
 
@@ -43,7 +43,7 @@ class TrainingWork:
         self._checkpoints = Checkpoints(services.objects, self._job, self.directories)
         self._pipes = PipeFeed(self._job, self.directories)
         self._reports = CompileReports(services.store, services.metrics, services.clock, self.directories)
-        self._consultation = Consultation(services.store, services.settings.data)
+        self._doctor_inputs = DoctorInputs(services.store, services.settings.data)
 
     @property
     def _job(self) -> TrainingJob:
@@ -113,7 +113,7 @@ class TrainingWork:
         def consult(report: CompilerReport) -> Findings:
             assert judge is not None
             end = End(judge(), found)
-            return self._consultation.findings(self._job, report, self._services.clock.now_ms(), end)
+            return self._doctor_inputs.findings(self._job, report, self._services.clock.now_ms(), end)
 
         try:
             diagnosed = judge is not None and self._services.runtime.runs_scripts

@@ -93,7 +93,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def attach(self, ground: ClusterContext) -> None:
+    def attach(self, context: ClusterContext) -> None:
         """Gives the cluster its context. Called before the first request."""
         ...
 

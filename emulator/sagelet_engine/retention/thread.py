@@ -15,11 +15,11 @@ LOOK_SECONDS = 3600.0
 PAUSE_SECONDS = 30.0
 
 
-class Tidying(threading.Thread):
+class RetentionThread(threading.Thread):
     """Looks at its start, after jobs have ended, and every LOOK_SECONDS, until the engine closes."""
 
     def __init__(self, logs: LogKeeper, collector: Collector, keep: Keep, closing: threading.Event) -> None:
-        super().__init__(name="tidying", daemon=True)
+        super().__init__(name="retention", daemon=True)
         self._logs = logs
         self._collector = collector
         self._keep = keep

@@ -9,8 +9,7 @@ import os
 import sys
 
 from sagelet_runtime.base import compiler_faults, signals
-from sagelet_runtime.entry import init
-from sagelet_runtime.entry import output_relay as pump
+from sagelet_runtime.entry import init, output_relay
 
 FRAMEWORK_MODULE = "sagelet_runtime.launch.framework:main"
 
@@ -26,7 +25,7 @@ def main() -> None:
 
     from sagemaker_training.cli.train import main as toolkit_main
 
-    pump.install()
+    output_relay.install()
     compiler_faults.install()
     toolkit_main()
 

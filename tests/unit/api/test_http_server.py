@@ -13,7 +13,7 @@ from sagelet_api.http import connection_manager as arrivals
 from sagelet_api.http import connection_manager as connection_module
 from sagelet_api.http.connection_manager import IDLE, Connection
 from sagelet_api.http.server import MAX_HEADER_BYTES, THREADS, TIMEOUT, AddressInUse, Server
-from sagelet_api.http.streams import Outgoing
+from sagelet_api.http.streams import ResponseWriter
 from sagelet_api.protocol.calls import Environ, StartResponse
 from sagelet_api.protocol.file_body import FileBody
 from sagelet_engine.base.errors import SettingsError
@@ -47,9 +47,9 @@ def test_port_zero_is_a_free_port_and_reported() -> None:
 def test_an_answer_with_its_head_is_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """In two a client wakes up twice, and waits for the second."""
     pieces: list[bytes] = []
-    send = Outgoing._send
+    send = ResponseWriter._send
 
-    def noted(self: Outgoing, data: bytes) -> None:
+    def noted(self: ResponseWriter, data: bytes) -> None:
         pieces.append(data)
         send(self, data)
 
@@ -57,7 +57,7 @@ def test_an_answer_with_its_head_is_one_piece(monkeypatch: pytest.MonkeyPatch) -
         start_response("200 OK", [("Content-Length", "2")])
         return [b"{}"]
 
-    monkeypatch.setattr(Outgoing, "_send", noted)
+    monkeypatch.setattr(ResponseWriter, "_send", noted)
     with Server(answer, "127.0.0.1", 0) as server:
         assert ask("127.0.0.1", server.port) == {}
     (piece,) = pieces

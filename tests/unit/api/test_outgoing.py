@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from sagelet_api.http.streams import MOST_JOINED, Outgoing
+from sagelet_api.http.streams import MOST_JOINED, ResponseWriter
 
 
 class Wire(socket.socket):
@@ -27,7 +27,7 @@ def wire() -> Wire:
 
 
 def test_a_head_goes_out_with_the_beginning_of_its_body(wire: Wire) -> None:
-    out = Outgoing(wire)
+    out = ResponseWriter(wire)
     with out.together():
         out.write(b"HTTP/1.1 200 OK\r\n\r\n")
         out.write(b"first")
@@ -38,7 +38,7 @@ def test_a_head_goes_out_with_the_beginning_of_its_body(wire: Wire) -> None:
 
 
 def test_large_bodies_are_not_copied_for_that(wire: Wire) -> None:
-    out = Outgoing(wire)
+    out = ResponseWriter(wire)
     with out.together():
         out.write(b"head")
         out.write(b"x" * MOST_JOINED)
@@ -47,7 +47,7 @@ def test_large_bodies_are_not_copied_for_that(wire: Wire) -> None:
 
 def test_what_was_written_before_an_error_goes_out(wire: Wire) -> None:
     """It may be cheroot's own 500."""
-    out = Outgoing(wire)
+    out = ResponseWriter(wire)
 
     def answer() -> None:
         with out.together():
@@ -62,11 +62,11 @@ def test_what_was_written_before_an_error_goes_out(wire: Wire) -> None:
 
 def test_a_client_may_take_a_little_at_a_time() -> None:
     with Wire(most=3) as wire:
-        Outgoing(wire).write(b"12345678")
+        ResponseWriter(wire).write(b"12345678")
     assert wire.pieces == [b"123", b"456", b"78"]
 
 
 def test_nothing_written_is_nothing_sent(wire: Wire) -> None:
-    with Outgoing(wire).together():
+    with ResponseWriter(wire).together():
         pass
     assert wire.pieces == []

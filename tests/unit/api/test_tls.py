@@ -18,7 +18,7 @@ from sagelet_api.http.tls import LIFETIME, RENEW_BEFORE, server_certificate
 from sagelet_api.protocol.calls import Environ, StartResponse
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.base.keys import ca_file
-from sagelet_engine.runtimes.slurm.file_sync.s3 import EndpointAway, Parcels, Ticket
+from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, EndpointAway, Ticket
 
 NOW = datetime.now(timezone.utc)
 
@@ -163,8 +163,8 @@ def test_a_node_of_a_cluster_trusts_the_servers_authority_and_no_other(server: S
     ticket = Ticket(
         f"https://127.0.0.2:{server.port}", "us-east-1", "b", "p/", "AKIA", "s", "t", ca_file(data).read_text()
     )
-    answer = Parcels(ticket).get("name")
+    answer = Batches(ticket).get("name")
     assert answer is not None
     assert answer.read() == b"https"
     with pytest.raises(EndpointAway, match="certificate verify failed"):
-        Parcels(replace(ticket, authority="")).get("name")
+        Batches(replace(ticket, authority="")).get("name")

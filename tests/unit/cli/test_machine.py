@@ -165,7 +165,7 @@ def test_a_mapping_is_durable_and_comes_first(tmp_path: Path) -> None:
         ([URI, "own:1", "--remove"], 2, "URI and LOCAL_IMAGE, or URI and --remove"),
         (["--remove"], 2, "URI and LOCAL_IMAGE, or URI and --remove"),
         ([URI, "--remove"], 1, f"Nothing is mapped for {URI}"),
-        ([URI, "two words"], 1, "is no local image"),
+        ([URI, "two words"], 1, "cannot be a local image"),
     ],
 )
 def test_what_cannot_be_mapped(tmp_path: Path, words: list[str], code: int, said: str) -> None:

@@ -12,8 +12,7 @@ import pytest
 from sagemaker_training import errors
 
 from sagelet_runtime.gpu.device import DeviceChoice
-from sagelet_runtime.launch import device_consensus as agreement
-from sagelet_runtime.launch import framework
+from sagelet_runtime.launch import device_consensus, framework
 from sagelet_runtime.launch.device_consensus import HostsDisagree, Meeting, agreed
 from support.training_host import poll
 from support.xla_workers import quiet_port
@@ -106,11 +105,11 @@ def _connected(port: int) -> socket.socket:
 
 
 def test_hosts_of_a_job_without_gpus_do_not_ask_each_other() -> None:
-    assert not agreement.wanted(HOSTS, "algo-1", {})
-    assert not agreement.wanted(HOSTS, "algo-1", {agreement.JOB_GPUS: "0"})
-    assert not agreement.wanted(HOSTS[:1], "algo-1", {agreement.JOB_GPUS: "8"})
-    assert not agreement.wanted(HOSTS[1:], "algo-1", {agreement.JOB_GPUS: "8"})
-    assert agreement.wanted(HOSTS, "algo-2", {agreement.JOB_GPUS: "8"})
+    assert not device_consensus.wanted(HOSTS, "algo-1", {})
+    assert not device_consensus.wanted(HOSTS, "algo-1", {device_consensus.JOB_GPUS: "0"})
+    assert not device_consensus.wanted(HOSTS[:1], "algo-1", {device_consensus.JOB_GPUS: "8"})
+    assert not device_consensus.wanted(HOSTS[1:], "algo-1", {device_consensus.JOB_GPUS: "8"})
+    assert device_consensus.wanted(HOSTS, "algo-2", {device_consensus.JOB_GPUS: "8"})
 
 
 def test_a_job_prepares_its_hosts_alike(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

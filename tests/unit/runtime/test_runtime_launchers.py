@@ -13,8 +13,7 @@ from sagelet_runtime.base.hub_misses import HubMisses
 from sagelet_runtime.base.processes import ProcessInfo, stop_targets
 from sagelet_runtime.base.world import World, from_environment, from_json
 from sagelet_runtime.torch_xla.spawn_modules import stand_in
-from sagelet_runtime.workers import cause, distribution, script, sm_dist
-from sagelet_runtime.workers import worker_failures as deaths
+from sagelet_runtime.workers import cause, distribution, script, sm_dist, worker_failures
 from sagelet_runtime.workers.worker_failures import Death
 from support.training_host import RUNTIME
 
@@ -185,24 +184,24 @@ def test_a_launcher_hands_a_stop_on_itself(launcher: str) -> None:
 
 
 def note(directory: Path, death: Death, attempt: int = 0) -> None:
-    deaths.note(deaths.attempt_directory(directory, attempt), death)
+    worker_failures.note(worker_failures.attempt_directory(directory, attempt), death)
 
 
 def test_the_first_death_is_the_cause(tmp_path: Path) -> None:
-    assert deaths.first(tmp_path, {}) is None
+    assert worker_failures.first(tmp_path, {}) is None
     for death in (Death(0, 1000), Death(1, 1500, "ValueError"), Death(2, 1499, "RuntimeError"), Death(3, 900)):
         note(tmp_path, death)
-    assert deaths.first(tmp_path, {}) == Death(2, 1499, "RuntimeError")
-    assert deaths.first(tmp_path, {3: 7, 1: 1}) == Death(3, 900)
+    assert worker_failures.first(tmp_path, {}) == Death(2, 1499, "RuntimeError")
+    assert worker_failures.first(tmp_path, {3: 7, 1: 1}) == Death(3, 900)
     note(tmp_path, Death(0, 2900, "killed by SIGKILL", killed=True))
-    assert deaths.first(tmp_path, {0: -9}) == Death(0, 2900, "killed by SIGKILL", killed=True)
+    assert worker_failures.first(tmp_path, {0: -9}) == Death(0, 2900, "killed by SIGKILL", killed=True)
     note(tmp_path, Death(1, 100))
-    assert deaths.first(tmp_path, {1: 1}) == Death(0, 2900, "killed by SIGKILL", killed=True)
+    assert worker_failures.first(tmp_path, {1: 1}) == Death(0, 2900, "killed by SIGKILL", killed=True)
 
 
 def test_an_abort_is_no_kill_from_outside() -> None:
-    assert deaths.killed_by(0, 1) is None
-    killed, aborted = deaths.killed_by(0, -9), deaths.killed_by(0, -6)
+    assert worker_failures.killed_by(0, 1) is None
+    killed, aborted = worker_failures.killed_by(0, -9), worker_failures.killed_by(0, -6)
     assert killed is not None
     assert aborted is not None
     assert (killed.text, killed.killed) == ("killed by SIGKILL", True)
@@ -249,7 +248,7 @@ def test_only_the_last_attempt_of_workers_that_were_started_again_counts(tmp_pat
 
 def test_an_attempt_that_left_no_note_outdates_those_before_it(tmp_path: Path) -> None:
     note(tmp_path, Death(4, 1000, "ValueError: of the first attempt"), attempt=9)
-    deaths.attempt_directory(tmp_path, 10).mkdir()
+    worker_failures.attempt_directory(tmp_path, 10).mkdir()
     assert cause.explain(environment(tmp_path), 1, []) is None
 
 
@@ -271,7 +270,7 @@ def test_only_the_worker_itself_leaves_a_note(tmp_path: Path, end: str, text: st
     environ = {**os.environ, **variables, "PYTHONPATH": f"{RUNTIME / 'sagelet_runtime' / 'startup'}:{RUNTIME}"}
     subprocess.run([sys.executable, "-c", WORKER, end], env=environ, capture_output=True, timeout=120, check=False)
     assert [path.name for path in tmp_path.iterdir()] == ["attempt-2"]
-    died = deaths.first(tmp_path, {3: 1})
+    died = worker_failures.first(tmp_path, {3: 1})
     assert died is not None
     assert (died.rank, died.text.splitlines()[-1:]) == (3, [text] if text else [])
 

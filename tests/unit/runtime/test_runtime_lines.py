@@ -3,7 +3,7 @@ import io
 
 from sagelet_runtime.base.failure import ErrorCollector
 from sagelet_runtime.base.lines import LineSplitter
-from sagelet_runtime.entry.output_relay import Pump, error_texts
+from sagelet_runtime.entry.output_relay import Relay, error_texts
 
 
 def test_lines_over_chunk_borders() -> None:
@@ -28,7 +28,7 @@ def test_every_byte_arrives_in_order() -> None:
     assert b"".join(pieces + splitter.close()) == data.replace(b"\n", b"")
 
 
-def test_pump_passes_text_on_and_collects_the_error() -> None:
+def test_a_relay_passes_text_on_and_collects_the_error() -> None:
     out = io.StringIO()
     collector = ErrorCollector(["ValueError"])
 
@@ -37,7 +37,7 @@ def test_pump_passes_text_on_and_collects_the_error() -> None:
         stream.feed_data(b"a\n\n  b \xe2\x82")
         stream.feed_data(b"\xac\nValueError: bad")
         stream.feed_eof()
-        await Pump(stream, collector, out).run()
+        await Relay(stream, collector, out).run()
 
     asyncio.run(run())
     assert out.getvalue() == "a\n\n  b €\nValueError: bad\n"

@@ -28,7 +28,7 @@ from sagelet_engine.runtimes.docker import stream as docker_stream
 from sagelet_engine.runtimes.docker.engine import DockerFacts, facts, probe, usage
 from sagelet_engine.runtimes.docker.log import FrameParser, LineAssembler, as_since, nanoseconds
 from sagelet_engine.runtimes.docker.networks import NO_NETWORK, JobNetworks
-from sagelet_engine.runtimes.docker.stream import BytePump
+from sagelet_engine.runtimes.docker.stream import ByteRelay
 from sagelet_engine.runtimes.lost_hosts import is_deleted
 from sagelet_engine.runtimes.node.output import HEARTBEAT_S, MAX_BATCH
 from sagelet_engine.settings import DEFAULT_LOG
@@ -404,10 +404,10 @@ class DockerRuntime:
 
     def _batches(self, response: Response, assembler: LineAssembler) -> Iterator[list[Line]]:
         parser = FrameParser()
-        with BytePump(
+        with ByteRelay(
             docker_stream.body(response.raw), lambda: _interrupt(response), broken=(HTTPError, OSError)
-        ) as pump:
-            while (data := pump.read(HEARTBEAT_S)) is not None:
+        ) as relay:
+            while (data := relay.read(HEARTBEAT_S)) is not None:
                 lines = assembler.feed(parser.feed(data))
                 for start in range(0, max(len(lines), 1), MAX_BATCH):
                     yield lines[start : start + MAX_BATCH]

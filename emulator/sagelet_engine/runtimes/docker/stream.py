@@ -18,7 +18,7 @@ from urllib3.exceptions import ProtocolError
 CAPACITY = 64
 
 
-class BytePump:
+class ByteRelay:
     """Reads `chunks` in a thread until it ends or raises one of `broken`. `interrupt` ends a blocked read."""
 
     def __init__(
@@ -29,9 +29,9 @@ class BytePump:
         self._broken = broken
         self._queue: queue.Queue[bytes | None] = queue.Queue(CAPACITY)
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sagelet-log-pump", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="sagelet-log-relay", daemon=True)
 
-    def __enter__(self) -> "BytePump":
+    def __enter__(self) -> "ByteRelay":
         self._thread.start()
         return self
 

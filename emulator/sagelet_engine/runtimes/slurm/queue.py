@@ -93,11 +93,11 @@ class SlurmQueue:
             with self._guard:  # a running look does not include the new job
                 self._stale_at = 0.0
 
-    def attach(self, ground: ClusterContext) -> None:
+    def attach(self, context: ClusterContext) -> None:
         """See the port."""
         if self._data is not None:
-            courier = FileSyncServer(self._data.absolute(), self._state_dir.absolute() / ".courier", ground.objects)
-            self.staging = Staging(self._data, courier, ground, self._python)
+            file_sync = FileSyncServer(self._data.absolute(), self._state_dir.absolute() / ".courier", context.objects)
+            self.staging = Staging(self._data, file_sync, context, self._python)
             self.staging.start()
 
     def close(self) -> None:

@@ -18,13 +18,13 @@ from sagelet_engine.model.runtime import LaunchPlan
 from sagelet_engine.model.session import session_key
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.runtimes.slurm import files
-from sagelet_engine.runtimes.slurm.file_sync import agent as agent
+from sagelet_engine.runtimes.slurm.file_sync import agent
 from sagelet_engine.runtimes.slurm.file_sync.batches import ALLOCATION
 from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer, Route
 
 log = logging.getLogger(__name__)
 
-CARRIER = Path(agent.__file__)
+AGENT = Path(agent.__file__)
 #: Seconds between looks at what nodes have sent.
 LOOK_S = 1.0
 
@@ -32,11 +32,11 @@ LOOK_S = 1.0
 class Staging:
     """Prepares the allocations of one server. `data` is the data directory, at the same path on every node."""
 
-    def __init__(self, data: Path, courier: FileSyncServer, ground: ClusterContext, python: str) -> None:
+    def __init__(self, data: Path, file_sync: FileSyncServer, context: ClusterContext, python: str) -> None:
         self._data = data.absolute()
-        self._courier = courier
-        self._ground = ground
-        self._carrier = [python, "-I", "-S", str(CARRIER)]
+        self._file_sync = file_sync
+        self._context = context
+        self._agent = [python, "-I", "-S", str(AGENT)]
         self._closing = threading.Event()
         #: How many bytes of each script's messages have been passed on.
         self._passed: dict[str, int] = {}
@@ -46,21 +46,21 @@ class Staging:
     def prologue(self, order: AllocationRequest, directory: Path) -> str:
         """Returns the lines of the allocation's script that make its directory and mirror it while the script runs."""
         base = self._name(directory)
-        self._courier.open(Route(order.account, order.region, order.job_id, ALLOCATION, base, files.LOG))
-        ground = self._ground
+        self._file_sync.open(Route(order.account, order.region, order.job_id, ALLOCATION, base, files.LOG))
+        context = self._context
         # Credentials belong to the job, so the attempt's number is removed.
-        key = session_key(ground.keys, re.sub(r"-\d+$", "", order.job_id))
-        ticket = self._courier.ticket(order.job_id, base, ground.url(), key, ground.authority())
-        carrier = shlex.join([*self._carrier, ALLOCATION, "sleep", "2147483647"])
+        key = session_key(context.keys, re.sub(r"-\d+$", "", order.job_id))
+        ticket = self._file_sync.ticket(order.job_id, base, context.url(), key, context.authority())
+        command = shlex.join([*self._agent, ALLOCATION, "sleep", "2147483647"])
         quoted = shlex.quote(str(directory))
         return "\n".join(
             (
                 f"umask 077; mkdir -p {quoted} || exit 70",
                 f"exec >>{quoted}/{files.LOG} 2>&1",
                 f"export {agent.TICKET}={ticket}",
-                f"{carrier} &",
-                "carrier=$!",
-                "trap 'kill $carrier; wait $carrier' EXIT",
+                f"{command} &",
+                "agent=$!",
+                "trap 'kill $agent; wait $agent' EXIT",
                 "",
             )
         )
@@ -68,7 +68,7 @@ class Staging:
     @property
     def around(self) -> list[str]:
         """Returns the command that runs the shim on each node."""
-        return [*self._carrier, "host"]
+        return [*self._agent, "host"]
 
     # --- at launch --------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Staging:
 
         Raises ClientFault if batches of the script are not accepted any more.
         """
-        failed = self._courier.route(job_id, ALLOCATION).failed
+        failed = self._file_sync.route(job_id, ALLOCATION).failed
         if failed:
             raise ClientFault(failed)
         if not (directory / files.NODES).exists() or not (directory / files.ADDRESSES).exists():
@@ -96,20 +96,20 @@ class Staging:
     def bring(self, plan: LaunchPlan, directory: Path) -> None:
         """Sends every host its files, then `go.json` to the script. Does not send anything twice."""
         (directory / files.CONTROLS).write_text(f"{directory}/{files.ENDING}\n")
-        route = self._courier.route(plan.job_id, ALLOCATION)
+        route = self._file_sync.route(plan.job_id, ALLOCATION)
         common = [self._name(directory / one) for one in (files.GO, files.CONTROLS, files.NODES, files.ADDRESSES)]
         for host in plan.hosts:
             base = self._name(host.opt_ml.parent)
             end = f"{host.run_dir.name}/{host_files.EXIT}"
             output = f"{host.run_dir.name}/{host_files.OUTPUT}"
-            self._courier.open(
+            self._file_sync.open(
                 Route(route.account, route.region, plan.job_id, host.name, base, output, end, host.opt_ml.name)
             )
-            if self._courier.route(plan.job_id, host.name).sent == 0:
+            if self._file_sync.route(plan.job_id, host.name).sent == 0:
                 names = [self._name(host.opt_ml), self._name(host.run_dir), *common]
-                self._courier.send(plan.job_id, host.name, names)
+                self._file_sync.send(plan.job_id, host.name, names)
         if route.sent == 0:
-            self._courier.send(plan.job_id, ALLOCATION, common[:2])
+            self._file_sync.send(plan.job_id, ALLOCATION, common[:2])
 
     # --- while it runs ----------------------------------------------------------------------------------------
 
@@ -117,14 +117,14 @@ class Staging:
         """Sends a host's control file after it has grown."""
         # A host to which nothing was sent yet gets the control file together with its other files.
         with contextlib.suppress(KeyError):
-            if self._courier.route(job_id, run_dir.parent.name).sent > 0:
-                self._courier.send(job_id, run_dir.parent.name, [self._name(run_dir / files.CONTROL)])
+            if self._file_sync.route(job_id, run_dir.parent.name).sent > 0:
+                self._file_sync.send(job_id, run_dir.parent.name, [self._name(run_dir / files.CONTROL)])
 
     def look(self) -> None:
         """Takes in what nodes have sent. Slurm's signals to a script are passed on to the hosts of all nodes."""
-        if self._courier.collect() == 0:
+        if self._file_sync.collect() == 0:
             return
-        for route in self._courier.routes():
+        for route in self._file_sync.routes():
             said = self._data / route.base / files.ENDING
             if route.host != ALLOCATION or not said.exists():
                 continue
@@ -141,12 +141,12 @@ class Staging:
             self.tell(route.launch_id, run_dir)
 
     def close(self, job_id: str) -> None:
-        self._courier.close(job_id)
+        self._file_sync.close(job_id)
         self._passed.pop(job_id, None)
 
     def start(self) -> None:
         """Starts the thread, one for all hosts."""
-        threading.Thread(target=self._run, name="courier", daemon=True).start()
+        threading.Thread(target=self._run, name="file-sync", daemon=True).start()
 
     def stop(self) -> None:
         self._closing.set()

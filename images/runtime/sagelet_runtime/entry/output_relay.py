@@ -35,7 +35,7 @@ _LAST_LOOKS = 50
 Collector = Union[ErrorCollector, PipErrors]
 
 
-class Pump:
+class Relay:
     """One stream of the script on its way to `out`."""
 
     def __init__(self, stream: asyncio.StreamReader, collector: Collector, out: IO[str]) -> None:
@@ -88,38 +88,38 @@ async def run_async(
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
     misses = HubMisses()
     collectors = _collectors(cmd, error_classes, len(streams), misses)
-    pumps = [Pump(s, c, sys.stdout) for s, c in paired(streams, collectors)]
-    code = await _run(process, pumps)
+    relays = [Relay(s, c, sys.stdout) for s, c in paired(streams, collectors)]
+    code = await _run(process, relays)
     worker = cause.explain(env, code, [line for collector in collectors for line in collector.lines], misses)
     return code, [worker] if worker is not None else error_texts(collectors, code), process
 
 
-async def _run(process: Process, pumps: list[Pump]) -> int:
+async def _run(process: Process, relays: list[Relay]) -> int:
     """Passes the output on until every process has closed it, or only processes outside the script's session are left.
 
     The stock toolkit waits until the output is closed. There a daemon that a script leaves behind with its stdout keeps
     the job in Training until it is stopped. Processes that merely run in the background are waited for, as on AWS.
     """
-    pumping = asyncio.gather(*(pump.run() for pump in pumps))
-    while not (await asyncio.wait([pumping], timeout=_LOOK))[0]:
+    relaying = asyncio.gather(*(relay.run() for relay in relays))
+    while not (await asyncio.wait([relaying], timeout=_LOOK))[0]:
         if process.returncode is not None and not session(process.pid):
             say("the script has ended; processes that it detached hold its output, and end with the job")
-            await _read_the_rest(pumping, pumps)
+            await _read_the_rest(relaying, relays)
             # Not `wait`: in some versions of Python it waits for the pipes, too.
             return process.returncode
-    pumping.result()
+    relaying.result()
     return await process.wait()
 
 
-async def _read_the_rest(pumping: asyncio.Future[list[None]], pumps: list[Pump]) -> None:
+async def _read_the_rest(relaying: asyncio.Future[list[None]], relays: list[Relay]) -> None:
     """Reads the output that the ended script left in the pipes, then stops."""
     for _ in range(_LAST_LOOKS):
-        before = [pump.read for pump in pumps]
-        if (await asyncio.wait([pumping], timeout=_LOOK))[0] or before == [pump.read for pump in pumps]:
+        before = [relay.read for relay in relays]
+        if (await asyncio.wait([relaying], timeout=_LOOK))[0] or before == [relay.read for relay in relays]:
             break
-    pumping.cancel()
+    relaying.cancel()
     with suppress(asyncio.CancelledError):
-        await pumping
+        await relaying
 
 
 def error_texts(collectors: list[Collector], code: int) -> list[str]:

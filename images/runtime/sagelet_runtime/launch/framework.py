@@ -18,12 +18,10 @@ from sagelet_runtime.base.world import VARIABLE, World, gpus_of
 from sagelet_runtime.gpu import device, missing_gpu
 from sagelet_runtime.gpu import plugin as gpu
 from sagelet_runtime.hugging_face import activation, names
-from sagelet_runtime.launch import compilation
-from sagelet_runtime.launch import device_consensus as agreement
+from sagelet_runtime.launch import compilation, device_consensus
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.requirements import held_packages as requirements
-from sagelet_runtime.workers import distribution, runners
-from sagelet_runtime.workers import worker_failures as deaths
+from sagelet_runtime.workers import distribution, runners, worker_failures
 
 MASTER_PORT = "7777"
 LOOPBACK = "127.0.0.1"
@@ -102,7 +100,7 @@ def workers_environment(job: Any, environ: Mapping[str, str], name: str | None, 
     added = {
         "SM_NUM_GPUS": str(gpus_of(job.current_instance_type, environ, job.num_gpus)),
         VARIABLE: known.to_json(),
-        deaths.DIRECTORY: os.path.join(environment.output_dir, "sagelet", "workers"),
+        worker_failures.DIRECTORY: os.path.join(environment.output_dir, "sagelet", "workers"),
     }
     if name == distribution.TORCHRUN:
         added |= device.shared_threads(environ, world.size)
@@ -169,7 +167,11 @@ def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
         if not config.enabled and not config.multi_worker:
             return native_environment(environ)
         return _compiled_environment(config, job, environ)
-    except (compiler.CompilerConfigurationError, installed.TorchXlaUnavailable, agreement.HostsDisagree) as error:
+    except (
+        compiler.CompilerConfigurationError,
+        installed.TorchXlaUnavailable,
+        device_consensus.HostsDisagree,
+    ) as error:
         raise errors.ClientError(str(error)) from error
 
 
@@ -233,11 +235,11 @@ def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Ma
 def _agreed(choice: device.DeviceChoice, job: Any, environ: Mapping[str, str]) -> device.DeviceChoice:
     """Returns the device of this host after the distribution's hosts have agreed. Raises HostsDisagree."""
     hosts = job.distribution_hosts
-    if not agreement.wanted(hosts, job.current_host, environ):
+    if not device_consensus.wanted(hosts, job.current_host, environ):
         return choice
     basic = basic_environment(job, environ)
     address, port = basic["MASTER_ADDR"], basic["MASTER_PORT"]
-    return agreement.agreed(choice, agreement.meeting_of(hosts, job.current_host, address, port, environ))
+    return device_consensus.agreed(choice, device_consensus.meeting_of(hosts, job.current_host, address, port, environ))
 
 
 def _uncompiled_environment(choice: device.DeviceChoice) -> dict[str, str]:

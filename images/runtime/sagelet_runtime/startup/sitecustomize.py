@@ -32,9 +32,9 @@ def _activate() -> None:
 
         driver_install.watch_if_it_is_this_process()
     if several:
-        from sagelet_runtime.workers import worker_failures as deaths
+        from sagelet_runtime.workers import worker_failures
 
-        deaths.install(os.environ)
+        worker_failures.install(os.environ)
     if hub:
         from sagelet_runtime.hugging_face import hub as clients
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from sagelet_runtime.base.failure import ERROR_BUDGET, explained
 from sagelet_runtime.base.hub_misses import HubMisses
 from sagelet_runtime.base.world import VARIABLE, from_json
-from sagelet_runtime.workers import worker_failures as deaths
+from sagelet_runtime.workers import worker_failures
 from sagelet_runtime.workers.worker_failures import Death
 
 #: torchrun's own report of a worker that was ended by a signal. Such a worker leaves no note.
@@ -21,22 +21,22 @@ def explain(environ: Mapping[str, str], code: int, lines: Sequence[str], misses:
 
     `lines`: the launcher's output.
     """
-    if not code or deaths.DIRECTORY not in environ:
+    if not code or worker_failures.DIRECTORY not in environ:
         return None
-    directory = Path(environ[deaths.DIRECTORY])
-    death = deaths.published(directory)
+    directory = Path(environ[worker_failures.DIRECTORY])
+    death = worker_failures.published(directory)
     if death is None:
-        death = _killed_under_torchrun(lines) or deaths.first(directory, {})
+        death = _killed_under_torchrun(lines) or worker_failures.first(directory, {})
         if death is None:
             return None
-        deaths.publish(directory, death)
+        worker_failures.publish(directory, death)
     return _text(_name(environ, death.rank), death, code, misses or HubMisses())
 
 
 def _killed_under_torchrun(lines: Sequence[str]) -> Death | None:
     report = "\n".join(lines).rpartition("Root Cause (first observed failure):")[2]
     found = _TORCHRUN_KILLED.search(report)
-    return deaths.killed_by(int(found[1]), -int(found[2])) if found else None
+    return worker_failures.killed_by(int(found[1]), -int(found[2])) if found else None
 
 
 def _name(environ: Mapping[str, str], rank: int) -> str:

@@ -22,8 +22,7 @@ from sagelet_runtime.base.lines import LineSplitter
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.world import World
 from sagelet_runtime.gpu import device
-from sagelet_runtime.workers import parent
-from sagelet_runtime.workers import worker_failures as deaths
+from sagelet_runtime.workers import parent, worker_failures
 
 #: Seconds between SIGTERM and SIGKILL for workers whose peer has failed.
 GRACE = 5.0
@@ -67,7 +66,7 @@ class Launcher:
         self._command = command
         self._environ = {**environ, **(device.shared_threads(environ, world.size) if world.size > 1 else {})}
         self._tag = tag
-        self._notes = Path(environ[deaths.DIRECTORY]) if deaths.DIRECTORY in environ else None
+        self._notes = Path(environ[worker_failures.DIRECTORY]) if worker_failures.DIRECTORY in environ else None
         self._selector = selectors.DefaultSelector()
         self._workers: list[subprocess.Popen[bytes]] = []
         #: Exit codes, by local rank, of workers that failed before the launcher ended any.
@@ -145,9 +144,9 @@ class Launcher:
         how = f"with exit code {code}" if code > 0 else f"by signal {-code}"
         say(f"{self._world.name_of(rank)} ended {how}; the other workers of {self._world.current} are ended")
         for local_rank, code in self._failed.items():
-            death = deaths.killed_by(self._world.first_rank + local_rank, code)
+            death = worker_failures.killed_by(self._world.first_rank + local_rank, code)
             if death is not None and self._notes is not None:
-                deaths.note(deaths.last_attempt(self._notes), death)
+                worker_failures.note(worker_failures.last_attempt(self._notes), death)
 
     def _signal(self, number: int) -> None:
         for worker in self._workers:
@@ -167,9 +166,9 @@ class Launcher:
         code = next(iter(codes.values()))
         if self._failed and self._notes is not None:
             first = self._world.first_rank
-            death = deaths.first(self._notes, {first + local_rank: code for local_rank, code in codes.items()})
+            death = worker_failures.first(self._notes, {first + local_rank: code for local_rank, code in codes.items()})
             if death is not None:
-                deaths.publish(self._notes, death)
+                worker_failures.publish(self._notes, death)
                 code = codes.get(death.rank - first, code)
         return code if code > 0 else 128 - code
 

@@ -49,9 +49,9 @@ from sagelet_engine.runtimes.slurm.file_sync.batches import (
     UP,
     Manifest,
     allocation_manifest,
-    parcel,
+    batch_name,
 )
-from sagelet_engine.runtimes.slurm.file_sync.s3 import EndpointAway, EndpointRefuses, Parcels, Ticket
+from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, EndpointAway, EndpointRefuses, Ticket
 
 TICKET = "SAGELET_TICKET"
 #: Seconds between two looks at the files and at what the server has sent.
@@ -66,9 +66,9 @@ Mark = tuple[int, int]
 class FileSyncAgent:
     """Mirrors one host's files on the node. `root` is the data directory."""
 
-    def __init__(self, parcels: Parcels, root: str, manifest: Manifest | None) -> None:
+    def __init__(self, batches: Batches, root: str, manifest: Manifest | None) -> None:
         """If `manifest` is None, it comes with the first batch."""
-        self._parcels = parcels
+        self._batches = batches
         self._root = root
         self.manifest = manifest
         self._received = 0
@@ -83,7 +83,7 @@ class FileSyncAgent:
 
     def receive(self) -> None:
         """Unpacks the batches that have come."""
-        while (answer := self._parcels.get(parcel(DOWN, self._received + 1))) is not None:
+        while (answer := self._batches.get(batch_name(DOWN, self._received + 1))) is not None:
             try:
                 with answer:
                     members.extract(members.Reader(answer), Path(self._root), divert=self._take)
@@ -116,7 +116,7 @@ class FileSyncAgent:
     def _flush(self) -> None:
         if self._due is None:
             return
-        self._parcels.put(parcel(UP, self._sent + 1), self._due)  # type: ignore[arg-type]
+        self._batches.put(batch_name(UP, self._sent + 1), self._due)  # type: ignore[arg-type]
         self._sent += 1
         self._due.close()
         self._due = None
@@ -235,21 +235,21 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, headers: dict[str,
     archive.addfile(member, io.BytesIO(content))
 
 
-def _run(carrier: FileSyncAgent, command: list[str]) -> int:
+def _run(agent: FileSyncAgent, command: list[str]) -> int:
     """Runs the command beside the agent. Returns its exit code."""
-    while carrier.manifest is None:
-        _patiently(carrier.receive)
+    while agent.manifest is None:
+        _patiently(agent.receive)
         time.sleep(INTERVAL)
     child = subprocess.Popen(command)
     for number in FORWARDED:
         signal.signal(number, lambda received, _frame: child.send_signal(received))
     while child.poll() is None:
-        for work in (carrier.receive, carrier.send):
+        for work in (agent.receive, agent.send):
             _patiently(work)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(INTERVAL)
     deadline = time.monotonic() + LAST_PATIENCE
-    while not _patiently(lambda: carrier.send(last=True)) and time.monotonic() < deadline:
+    while not _patiently(lambda: agent.send(last=True)) and time.monotonic() < deadline:
         time.sleep(INTERVAL)
     code = child.returncode
     return code if code >= 0 else 128 - code
@@ -272,15 +272,15 @@ def main(host: str, command: list[str]) -> int:
     ticket = Ticket(**{**given, "prefix": f"{given['prefix']}{host}/"})
     own = allocation_manifest(allocation) if host == ALLOCATION else None
     os.makedirs(os.path.join(root, allocation), mode=0o700, exist_ok=True)
-    carrier = FileSyncAgent(Parcels(ticket), root, own)
+    agent = FileSyncAgent(Batches(ticket), root, own)
     try:
-        return _run(carrier, command)
+        return _run(agent, command)
     except EndpointRefuses as error:
         print(f"sagelet: {error}", file=sys.stderr, flush=True)
         return 1
     finally:
-        if carrier.manifest is not None:
-            shutil.rmtree(os.path.join(root, carrier.manifest.base), ignore_errors=True)
+        if agent.manifest is not None:
+            shutil.rmtree(os.path.join(root, agent.manifest.base), ignore_errors=True)
         if os.environ.get("SLURM_NODEID", "0") != "0":
             # The first node keeps it: the script that owns it runs there.
             shutil.rmtree(os.path.join(root, allocation), ignore_errors=True)

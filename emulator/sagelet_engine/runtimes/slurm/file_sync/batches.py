@@ -40,7 +40,7 @@ def is_staging_bucket(name: str) -> bool:
     return _BUCKET.fullmatch(name) is not None
 
 
-def parcel(direction: str, number: int) -> str:
+def batch_name(direction: str, number: int) -> str:
     """Returns the key of a host's batch below its prefix. Numbers begin at 1, and names sort like them."""
     return f"{direction}/{number:08d}.tar"
 

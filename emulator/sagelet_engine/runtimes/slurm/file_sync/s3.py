@@ -42,7 +42,7 @@ class Ticket:
     authority: str = ""
 
 
-class Parcels:
+class Batches:
     """Objects below the ticket's prefix. Methods raise EndpointAway and EndpointRefuses."""
 
     def __init__(self, ticket: Ticket) -> None:

@@ -34,7 +34,7 @@ from sagelet_engine.runtimes.slurm.file_sync.batches import (
     Manifest,
     ParcelKey,
     allocation_manifest,
-    parcel,
+    batch_name,
     staging_bucket,
 )
 from sagelet_engine.runtimes.slurm.file_sync.s3 import Ticket
@@ -126,9 +126,9 @@ class FileSyncServer:
             route = self.route(launch_id, host)
             number = route.sent + 1
             # A killed server may have sent batches without noting that. The node may have them.
-            while self._is_there(route, parcel(DOWN, number)):
+            while self._is_there(route, batch_name(DOWN, number)):
                 number += 1
-            key = f"{route.prefix}{parcel(DOWN, number)}"
+            key = f"{route.prefix}{batch_name(DOWN, number)}"
             with (
                 self._objects.create(route.account, route.region, route.bucket, key) as out,
                 tarfile.open(fileobj=out, mode="w|") as archive,
@@ -182,14 +182,14 @@ class FileSyncServer:
         Raises _Later, OSError, StoreUnavailable or ObjectNotFound if the fault is not the batch's.
         """
         due = route.received + 1
-        if not route.failed and number > due and self._is_there(route, parcel(UP, due)):
+        if not route.failed and number > due and self._is_there(route, batch_name(UP, due)):
             raise _Later(f"batch {due} comes first")
         if not route.failed and number >= due:
             route = self._received(route, key, number)
         self._objects.delete(route.account, route.region, route.bucket, key)
         if number == 1:
             # The host has started, so it has its inputs, and the batch is needed no more.
-            self._objects.delete(route.account, route.region, route.bucket, f"{route.prefix}{parcel(DOWN, 1)}")
+            self._objects.delete(route.account, route.region, route.bucket, f"{route.prefix}{batch_name(DOWN, 1)}")
         return route
 
     def _received(self, route: Route, key: str, number: int) -> Route:
@@ -197,7 +197,7 @@ class FileSyncServer:
             if number > route.received + 1:
                 raise BadParcel(f"batch {number} came before batch {route.received + 1}")
             with TemporaryDirectory(dir=self._state) as scratch:
-                archive = Path(scratch, "parcel.tar")
+                archive = Path(scratch, "batch.tar")
                 self._objects.download(route.account, route.region, route.bucket, key, archive)
                 parcel_unpacking.unpack(archive, self._data, route.manifest)
         except BadParcel as error:

@@ -43,7 +43,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Consultation:
+class DoctorInputs:
     """Asks the doctor about a job. `data`: the data directory."""
 
     store: Store

@@ -14,7 +14,7 @@ from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.model.job import SecondaryStatus, Verdict
 from sagelet_engine.model.runtime import Observation
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.reports.consultation import Consultation, End, setup_of
+from sagelet_engine.reports.doctor_inputs import DoctorInputs, End, setup_of
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 from support.doctor_cases import native_worker, read, worker
@@ -60,7 +60,7 @@ def consult(
     """Findings by rule; `hosts`: how they ended."""
     ended = {name.replace("_", "-"): host for name, host in hosts.items()}
     end = End(Verdict(SecondaryStatus.FAILED), ended) if ended else None
-    consultation = Consultation(world.engine._store, world.settings.data)
+    consultation = DoctorInputs(world.engine._store, world.settings.data)
     found = consultation.findings(job, report or CompilerReport(), world.clock.now_ms(), end)
     assert json.loads(json.dumps(found)) == list(found)
     return {finding["rule"]: finding for finding in found}

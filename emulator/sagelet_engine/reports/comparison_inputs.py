@@ -16,7 +16,7 @@ from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound, ObjectStore
 from sagelet_engine.model.series import Sample
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.reports import code_digest, compile_reports
-from sagelet_engine.reports.consultation import setup_of
+from sagelet_engine.reports.doctor_inputs import setup_of
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 
@@ -27,7 +27,7 @@ LINES = 10_000
 
 
 @dataclass(frozen=True)
-class Measurements:
+class ComparisonInputs:
     """Collects the facts of jobs. `data`: the data directory."""
 
     store: Store

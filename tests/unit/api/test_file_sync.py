@@ -12,7 +12,7 @@ import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.runtimes.slurm.file_sync.batches import staging_bucket
-from sagelet_engine.runtimes.slurm.file_sync.s3 import EndpointRefuses, Parcels, Ticket
+from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, EndpointRefuses, Ticket
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.parcels import Remote
 
@@ -37,7 +37,7 @@ def test_a_directory_goes_to_the_node_and_what_changes_comes_back(remote: Remote
     assert not (remote.root / "opt-ml/checkpoints/old").exists()
     assert not remote.text("run/exit.json")
     # Another server, as after `kill -9`.
-    remote.courier = remote.restarted()
+    remote.file_sync = remote.restarted()
     remote.tell("T")
     remote.collected(lambda: remote.text("run/exit.json"))
     assert carrier.wait(120) == 3
@@ -47,7 +47,7 @@ def test_a_directory_goes_to_the_node_and_what_changes_comes_back(remote: Remote
     assert os.readlink(remote.root / "opt-ml/model/link") == "net/weights"
     assert not os.path.lexists(remote.root / "opt-ml/model/outside")
     assert not list(remote.node.rglob("one/*"))
-    remote.courier.close(remote.job.launch_id)
+    remote.file_sync.close(remote.job.launch_id)
     assert list(remote.world.s3.objects.list(ACCOUNT, REGION, staging_bucket(ACCOUNT), "")) == []
 
 
@@ -73,13 +73,13 @@ def test_a_host_reaches_its_own_parcels_only(remote: Remote, world: ApiWorld, tm
     other.begin()
     mine = Ticket(**{key: value for key, value in remote.ticket().items() if key not in ("root", "allocation")})
     theirs = replace(mine, prefix=f"{other.job.launch_id}/")
-    assert Parcels(mine).get("algo-1/down/00000001.tar") is None
+    assert Batches(mine).get("algo-1/down/00000001.tar") is None
     with pytest.raises(EndpointRefuses, match="403"):
-        Parcels(theirs).get("algo-1/down/00000001.tar")
+        Batches(theirs).get("algo-1/down/00000001.tar")
     with pytest.raises(EndpointRefuses, match="403"):
-        Parcels(replace(mine, secret="guessed")).get("algo-1/down/00000001.tar")
+        Batches(replace(mine, secret="guessed")).get("algo-1/down/00000001.tar")
     with pytest.raises(EndpointRefuses, match="403"):
-        Parcels(replace(mine, bucket=staging_bucket(ACCOUNT), prefix="")).get("")
+        Batches(replace(mine, bucket=staging_bucket(ACCOUNT), prefix="")).get("")
 
 
 def test_a_parcel_that_would_leave_the_directory_ends_its_host(remote: Remote, tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_a_parcel_that_would_leave_the_directory_ends_its_host(remote: Remote, t
         archive.addfile(member, io.BytesIO(b"x"))
     key = f"{remote.job.launch_id}/algo-1/up/00000001.tar"
     remote.world.s3.objects.upload(ACCOUNT, REGION, made, staging_bucket(ACCOUNT), key)
-    assert remote.courier.collect() == 1
+    assert remote.file_sync.collect() == 1
     assert "cannot be taken" in json.loads(remote.text("run/exit.json"))["error"]
     assert not list(tmp_path.rglob("escaped"))
     assert "outside of the directory" in json.loads(remote.state().read_text())["failed"]
 
 
 def test_names_of_any_bytes_go_up_and_those_that_no_system_has_stay(remote: Remote) -> None:
-    carrier = remote.carrier()
+    carrier = remote.agent()
     node, odd = remote.node / remote.base / "opt-ml/model", os.fsdecode(b"\xff\n")
     (node / odd).write_text("1")
     above = os.open(node, os.O_RDONLY)
@@ -108,7 +108,7 @@ def test_names_of_any_bytes_go_up_and_those_that_no_system_has_stay(remote: Remo
         above = below
     os.close(above)
     carrier.send(last=True)
-    assert remote.courier.collect() == 1
+    assert remote.file_sync.collect() == 1
     assert remote.text(f"opt-ml/model/{odd}") == "1"
     assert remote.state().exists()
     assert not remote.text("run/exit.json")
@@ -116,14 +116,14 @@ def test_names_of_any_bytes_go_up_and_those_that_no_system_has_stay(remote: Remo
 
 def test_whatever_takes_anothers_place_arrives(remote: Remote) -> None:
     """A directory where a file or a link was, and the other way round; a file that grows; one with two names."""
-    carrier, model = remote.carrier(), remote.node / remote.base / "opt-ml/model"
+    carrier, model = remote.agent(), remote.node / remote.base / "opt-ml/model"
     (model / "d").mkdir()
     (model / "d/f").write_text("1")
     (model / "f").write_text("2")
     (model / "l").symlink_to("d/f")
     os.link(model / "f", model / "same")
     carrier.send(last=True)
-    remote.courier.collect()
+    remote.file_sync.collect()
     assert [remote.text(f"opt-ml/model/{name}") for name in ("d/f", "f", "l", "same")] == ["1", "2", "1", "2"]
     (model / "d/f").unlink()
     (model / "d").rmdir()
@@ -133,6 +133,6 @@ def test_whatever_takes_anothers_place_arrives(remote: Remote) -> None:
         (model / name).mkdir()
         (model / name / "x").write_text(name)
     carrier.send(last=True)
-    remote.courier.collect()
+    remote.file_sync.collect()
     assert [remote.text(f"opt-ml/model/{name}") for name in ("d", "f/x", "l/x")] == ["file", "f", "l"]
     assert not remote.text("run/exit.json")
