@@ -296,7 +296,8 @@ def test_a_constraint_of_pips_configuration_is_joined(
     file = tmp_path / ".config" / "pip" / "pip.conf"
     file.parent.mkdir(parents=True)
     file.write_text(configuration)
-    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    # Without the machine's own configuration, which may have constraints.
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "XDG_CONFIG_DIRS": str(tmp_path / "none")}
     ours = (tmp_path / requirements.FILE).as_uri()
     assert requirements.constrain(str(tmp_path), environ)["PIP_CONSTRAINT"].split() == [*joined, ours]
     # As pip has it: the variable goes first.
