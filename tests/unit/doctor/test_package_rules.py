@@ -121,6 +121,17 @@ def test_a_name_that_the_index_does_not_have() -> None:
     assert "--variant" not in instead(finding)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",
+        "Hashes are required in --require-hashes mode, but they are missing from some requirements.",
+    ],
+)
+def test_a_hash_that_does_not_fit_or_is_missing(said: str) -> None:
+    assert "put its hash into requirements.txt" in instead(of(f"ERROR: {said}\n" + REPORTED)["failed-install"])
+
+
 def test_an_index_that_is_not_reached() -> None:
     text = (
         "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError'\n"

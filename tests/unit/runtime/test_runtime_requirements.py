@@ -141,6 +141,34 @@ def test_an_installation_that_failed_never_says_nothing(text: str, first: str, l
     assert said(text).endswith(last)
 
 
+#: pip 23.2, shortened.
+HASHES = """
+Collecting six==1.16.0 (from -r requirements.txt (line 1))
+  Downloading six-1.16.0-py2.py3-none-any.whl (11 kB)
+ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.
+    six==1.16.0 from https://files.test/six-1.16.0-py2.py3-none-any.whl (from -r requirements.txt (line 1)):
+        Expected sha256 0000
+             Got        8abb
+
+WARNING: There was an error checking the latest version of pip.
+    not this
+"""
+UNHASHED = """
+ERROR: Hashes are required in --require-hashes mode, but they are missing from some requirements.
+    einops==0.8.0 --hash=sha256:9572
+"""
+
+
+def test_a_hash_that_does_not_fit_has_its_package() -> None:
+    """It stands in the indented lines below the error."""
+    assert said(HASHES).splitlines()[1:] == [
+        " six==1.16.0 from https://files.test/six-1.16.0-py2.py3-none-any.whl (from -r requirements.txt (line 1)):",
+        " Expected sha256 0000",
+        " Got        8abb",
+    ]
+    assert said(UNHASHED).endswith("\n einops==0.8.0 --hash=sha256:9572")
+
+
 def test_what_a_build_says_is_not_taken_for_another_program() -> None:
     assert "did not run successfully" not in said(OLD_SOURCE)
 

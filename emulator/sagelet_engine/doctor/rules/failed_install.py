@@ -45,6 +45,11 @@ SPELLING = (
     "Correct the line of requirements.txt that pip names: `pip install -r requirements.txt --dry-run` tries it without "
     "a job."
 )
+HASHES = (r"\bDO NOT MATCH THE HASHES\b", r"\bHashes are required in --require-hashes mode\b")
+HASH = (
+    "Look where the file that pip names comes from, and put its hash into requirements.txt. Once one package there has "
+    "a hash, all need one, also those that they require."
+)
 #: Any version is accepted.
 UNKNOWN = r"\bNo matching distribution found\b"
 NAME = (
@@ -86,6 +91,8 @@ def _instead(case: Case) -> str | None:
         return NETWORK
     if last_match(case, INVALID) is not None:
         return SPELLING
+    if last_match(case, HASHES) is not None:
+        return HASH
     if last_match(case, UNFIT) is not None:
         return THEN
     return NAME if last_match(case, (UNKNOWN,)) is not None else None

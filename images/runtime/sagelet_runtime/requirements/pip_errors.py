@@ -32,6 +32,8 @@ _END_OF_BUILD = "[end of output]"
 _RAN = re.compile(r"^\s*\u00d7 (?!Encountered error while )(?P<what>\S.*)$")
 _ENDED, _NOTE = "error: subprocess-exited-with-error", "note: "
 _ARROW, _ABOVE = "╰─> ", "╰─> See above for output."
+#: An error about hashes. Indented lines follow, with the packages.
+_HASHES = re.compile(r"\bhash(es)?\b", re.IGNORECASE)
 #: pip itself crashed. A traceback follows.
 _CRASH = "ERROR: Exception:"
 #: Colours: with FORCE_COLOR pip writes as if to a terminal.
@@ -65,6 +67,7 @@ class PipErrors:
         self._cause = ""
         self._crashed = False
         self._last = ""
+        self._lists = False
 
     def feed(self, line: str) -> None:
         line = _COLOUR.sub("", line)
@@ -82,6 +85,10 @@ class PipErrors:
             self._collected = collected["name"]
         elif line.strip() == _END_OF_BUILD and not _ERROR.match(self._last):
             self._lines.append(self._last.strip())
+        elif self._lists and line.startswith("    "):
+            self._lines.append(line.strip())
+        else:
+            self._lists = False
         if line.strip():
             self._last = line
 
@@ -102,6 +109,7 @@ class PipErrors:
         # This error does not name the package.
         of = f" of {self._collected}" if said == "metadata-generation-failed" and self._collected else ""
         self._lines.append(said + of)
+        self._lists = _HASHES.search(said) is not None
 
     @property
     def lines(self) -> list[str]:
