@@ -326,7 +326,9 @@ def test_a_file_and_a_revision_that_the_hub_does_not_have() -> None:
 def test_a_space_that_the_hub_does_not_have() -> None:
     error = "FileNotFoundError: Couldn't find a module script at /opt/ml/code/accuracy/accuracy.py."
     miss = MISS.format(what="space evaluate-metric/accuracy", name="evaluate-metric/accuracy --space")
-    assert "--as evaluate-metric/accuracy --space`" in instead(of(miss + traceback(error))["not-in-the-hub"])
+    findings = of(miss + traceback(error))
+    assert "--as evaluate-metric/accuracy --space`" in instead(findings["not-in-the-hub"])
+    assert "missing-file" not in findings
 
 
 def test_the_real_hub_without_a_network() -> None:

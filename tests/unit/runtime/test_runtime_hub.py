@@ -128,6 +128,21 @@ def test_a_miss_of_a_library_that_keeps_it_to_itself_too(
     assert capsys.readouterr().out == "sagelet: add it so\n"
 
 
+def test_what_the_hub_says_to_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
+    """It asks without huggingface_hub, and first for the revision of its own version."""
+    codes = iter(["RevisionNotFound", "RepoNotFound"])
+
+    def own(method: str, url: str, max_retries: int = 0) -> Any:
+        code = next(codes)
+        return SimpleNamespace(headers={"X-Error-Code": code, "X-Error-Message": f"{method} {url}: {code}"})
+
+    module = SimpleNamespace(_request_with_retry=own)
+    hub.install_evaluate(module)
+    for _ in range(2):
+        assert module._request_with_retry("HEAD", "/glue", max_retries=1).headers["X-Error-Message"]
+    assert capsys.readouterr().out == "sagelet: HEAD /glue: RepoNotFound\n"
+
+
 def test_without_a_hub_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
     assert asked("glue", "sst2")[0] == "glue"

@@ -24,6 +24,8 @@ _CHANNEL = re.compile(r"/opt/ml/input/data/(?P<path>[\w.-]+)|^KeyError: 'SM_CHAN
 _ABSENT = re.compile(r"^(FileNotFoundError|NotADirectoryError)\b")
 _FULL = (r"^(OSError|IOError): \[Errno (28|122)\]", r"\bNo space left on device\b", r"\bDisk quota exceeded\b")
 _FORBIDDEN = (r"^(OSError: \[Errno 30\]|PermissionError: \[Errno (1|13)\])", r": Read-only file system\b")
+#: `evaluate`, of a module that neither the source directory nor the hub has: not_in_the_hub.
+_OF_THE_HUB = "Couldn't find a module script at"
 #: Names of files that are listed.
 _LISTED = 5
 
@@ -107,7 +109,7 @@ def missing_input(case: Case) -> Iterator[Seen]:
 
 def missing_file(case: Case) -> Iterator[Seen]:
     error = last_error(case)
-    if error is not None and _ABSENT.match(error) and not _CHANNEL.search(error):
+    if error is not None and _ABSENT.match(error) and not _CHANNEL.search(error) and _OF_THE_HUB not in error:
         place = failed_at(case)
         text = f"The script looked for what is not there: {quoted(error)}{case.sources.quoted(place)}"
         yield Seen(Severity.ERROR, text, place)

@@ -44,6 +44,7 @@ def activate() -> None:
         ("huggingface_hub.utils._errors", tell_misses),
         ("huggingface_hub.constants", install_huggingface_hub),
         ("datasets.load", install_datasets),
+        ("evaluate.utils.file_utils", install_evaluate),
     ):
         sys.meta_path.insert(0, PostImport(name, after))
 
@@ -78,6 +79,21 @@ def _tell(headers: Mapping[str, str]) -> None:
     """Prints the hub's message if a repository is missing. A missing file may be optional, so it is not printed."""
     if headers.get("X-Error-Code") in ("RepoNotFound", "RevisionNotFound"):
         say_once(headers.get("X-Error-Message", ""))
+
+
+def install_evaluate(module: Any) -> None:
+    """Prints what the hub has answered to `evaluate`, which asks it without huggingface_hub."""
+    own = module._request_with_retry
+
+    @functools.wraps(own)
+    def request(*given: Any, **named: Any) -> Any:
+        response = own(*given, **named)
+        # A missing revision is none of the script's: evaluate asks for that of its own version, and then for main.
+        if response.headers.get("X-Error-Code") == "RepoNotFound":
+            _tell(response.headers)
+        return response
+
+    module._request_with_retry = request
 
 
 def install_huggingface_hub(module: Any) -> None:
