@@ -98,12 +98,12 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
 
 
 @pytest.mark.index
-def test_a_pipeline_is_tested_without_docker_and_torch(fresh: Terminal) -> None:
+def test_a_pipeline_is_tested_without_docker_and_torch(fresh: Terminal, tmp_path: Path) -> None:
     (hour,) = walks.python_blocks(INSTALL)
     _, pipeline = walks.python_blocks(README)
-    (fresh.directory / "test_train.py").write_text(hour)
-    (fresh.directory / "test_pipeline.py").write_text(pipeline)
-    assert "2 passed" in fresh.run("pytest")
+    (tmp_path / "test_train.py").write_text(hour)
+    (tmp_path / "test_pipeline.py").write_text(pipeline)
+    assert "2 passed" in Terminal(tmp_path, fresh.environ).run("pytest")
 
 
 @pytest.mark.index
@@ -133,10 +133,10 @@ def test_somebody_comes_from_localstack(fresh: Terminal) -> None:
 
 
 @pytest.mark.index
-def test_somebody_comes_from_moto(fresh: Terminal) -> None:
+def test_somebody_comes_from_moto(fresh: Terminal, tmp_path: Path) -> None:
     """A test with moto's decorator becomes one with a fixture: what moto accepts and AWS does not, is refused."""
-    (fresh.directory / "test_moved.py").write_text(MOVED)
-    assert "1 passed" in fresh.run("pytest test_moved.py")
+    (tmp_path / "test_moved.py").write_text(MOVED)
+    assert "1 passed" in Terminal(tmp_path, fresh.environ).run("pytest")
 
 
 MOVED = """
