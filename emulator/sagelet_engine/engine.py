@@ -222,6 +222,10 @@ class Engine:
             self._store.close()
             self._lock.close()
 
+    def now_ms(self) -> int:
+        """The time by the clock that the jobs' times are from, in ms since the epoch."""
+        return self._clock.now_ms()
+
     def health(self) -> dict[str, Any]:
         """`status` is `ok` or `damaged`; then `jobs` is empty, since they cannot be counted for certain."""
         databases = self._soundness.states()

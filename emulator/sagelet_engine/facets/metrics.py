@@ -24,9 +24,9 @@ class Metrics:
         """The metrics that have samples in the job's log."""
         return self._store.lines.metric_names(job.id)
 
-    def curve(self, job: TrainingJob, name: str, most: int) -> list[Sample]:
+    def curve(self, job: TrainingJob, name: str, most: int, host: str | None = None) -> list[Sample]:
         """See Lines.curve."""
-        return self._store.lines.curve(job.id, name, most)
+        return self._store.lines.curve(job.id, name, most, host)
 
     def of_hosts(self, job: TrainingJob) -> list[MetricPoint]:
         """The instance metrics of the job's hosts, by time."""
