@@ -50,6 +50,13 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 and value == int(value) else f"{value:.6g}"
 
 
+def usd(amount: float | None) -> str:
+    """`$0.0234`, `$12.50`; `-` if it is not known."""
+    if amount is None:
+        return "-"
+    return f"${amount:,.4f}" if amount < 1 else f"${amount:,.2f}"
+
+
 def shown(value: Any) -> Any:
     """Returns a value for a template. No character in it changes the direction of the text around it."""
     if isinstance(value, Markup):
@@ -69,5 +76,5 @@ def visible_json(app: "Flask") -> "DefaultJSONProvider":
 
 
 def add_filters(app: "Flask") -> None:
-    app.jinja_env.filters.update(clock=clock, lasted=lasted, number=number, size=size, duration=duration)
+    app.jinja_env.filters.update(clock=clock, lasted=lasted, number=number, usd=usd, size=size, duration=duration)
     app.jinja_env.globals.update(since=since)

@@ -245,6 +245,10 @@ class Engine:
             self._store.close()
             self._lock.close()
 
+    def now_ms(self) -> int:
+        """The time by the clock that the jobs' times are from, in ms since the epoch."""
+        return self._clock.now_ms()
+
     def health(self) -> Health:
         databases = self._soundness.states()
         sound = all(state == "ok" for state in databases.values())

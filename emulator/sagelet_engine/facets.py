@@ -282,9 +282,9 @@ class Metrics:
         """Returns the metrics that have samples in the job's log."""
         return self._store.lines.metric_names(job.id)
 
-    def curve(self, job: TrainingJob, name: str, most: int) -> list[Sample]:
+    def curve(self, job: TrainingJob, name: str, most: int, host: str | None = None) -> list[Sample]:
         """Returns a metric's samples; see Lines.curve."""
-        return self._store.lines.curve(job.id, name, most)
+        return self._store.lines.curve(job.id, name, most, host)
 
     def of_hosts(self, job: TrainingJob) -> list[MetricPoint]:
         """Returns the instance metrics of the job's hosts, by time."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from itertools import pairwise
 
 import pytest
 
@@ -131,6 +132,21 @@ def test_batches_that_were_trained_on(pitfalls: TrainingHost) -> None:
     assert 0 in report.compiling_steps
     assert 3 in report.compiling_steps  # The last batch of the first epoch.
     assert report.compiling_step_count < 8
+
+
+def test_the_steps_over_time_are_all_steps_and_what_their_time_went_to(pitfalls: TrainingHost) -> None:
+    report = report_of(pitfalls)
+    spans = report.timeline
+    assert sum(span.steps for span in spans) == report.steps
+    assert [span.step for span in spans[1:]] == [span.step + span.steps for span in spans[:-1]]
+    assert spans[0].compile_seconds > 0
+    compiling = sum(span.compile_seconds for span in spans)
+    # What compiles after the last step is of no step.
+    assert 0 < compiling <= report.compile_seconds + 0.001
+    assert 0 < sum(span.execute_seconds for span in spans) <= report.execute_seconds + 0.001
+    assert 0 < sum(span.wait_seconds for span in spans) <= report.input_wait_seconds + 0.001
+    for before, after in pairwise(spans):
+        assert after.start_seconds == pytest.approx(before.start_seconds + before.seconds, abs=0.1)
 
 
 def test_the_rest_of_what_costs(pitfalls: TrainingHost) -> None:

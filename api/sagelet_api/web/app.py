@@ -51,7 +51,20 @@ def create_app(site: Site) -> "Flask":
     from flask import Flask
 
     from sagelet_api.display import add_filters, shown, visible_json
-    from sagelet_api.web import actions, charts, code, compare, events, job, login, logs, objects, pages
+    from sagelet_api.web import (
+        actions,
+        archives,
+        artifacts,
+        charts,
+        code,
+        compare,
+        events,
+        job,
+        login,
+        logs,
+        objects,
+        pages,
+    )  # fmt: skip
 
     app = Flask(__name__, static_url_path=f"{PREFIX}/static")
     app.config["MAX_CONTENT_LENGTH"] = app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY
@@ -62,7 +75,10 @@ def create_app(site: Site) -> "Flask":
     app.jinja_env.finalize = shown
     app.json = visible_json(app)
     add_filters(app)
-    for module in (login, pages, events, job, logs, charts, objects, actions, code, compare):
+    modules = (
+        login, pages, events, job, logs, charts, objects, archives, artifacts, actions, code, compare,
+    )  # fmt: skip
+    for module in modules:
         app.register_blueprint(module.blueprint(site))
     app.after_request(_guard)
     _add_errors(app)

@@ -3,16 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 from sagelet_api.web import PREFIX
+from sagelet_api.web.columns import compiled_text
 from sagelet_api.web.objects import size_of
 from sagelet_api.web.report import report_view
 from sagelet_api.web.site import Site, context, place
+from sagelet_api.web.steps import steps_view
+from sagelet_api.web.timeline import timeline
 from sagelet_engine.model.training import TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint
 
-#: Seconds; shorter steps of the timeline get this much of a bar all the same.
-LEAST_SHARE = 0.004
+
+#: Parts that a page which is shown already asks for anew.
+PARTS = {"head": "_job_head.html", "timeline": "_timeline.html", "facts": "_job_facts.html"}
 
 
 def blueprint(site: Site) -> "Blueprint":
@@ -22,10 +26,9 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("")
     def overview(name: str) -> str:
-        """`part=`: `head` or `facts` alone, for a page that is shown already."""
+        """`part=`: one of PARTS alone."""
         job = site.job(name)
-        templates = {"head": "_job_head.html", "facts": "_job_facts.html"}
-        template = templates.get(request.args.get("part", ""), "job.html")
+        template = PARTS.get(request.args.get("part", ""), "job.html")
         return render_template(template, **_facts(site, job), tab="overview")
 
     @routes.get("/report")
@@ -35,7 +38,8 @@ def blueprint(site: Site) -> "Blueprint":
         findings = list(site.engine.reports.findings(job.key) if found is None else found.findings)
         view = None if found is None else report_view(found)
         template = "_report.html" if request.args.get("part") == "report" else "report.html"
-        return render_template(template, job=job, report=found, view=view, findings=findings, tab="report")
+        steps = None if found is None else steps_view(found)
+        return render_template(template, job=job, report=found, view=view, steps=steps, findings=findings, tab="report")
 
     return routes
 
@@ -45,27 +49,14 @@ def _facts(site: Site, job: TrainingJob) -> dict[str, Any]:
     return {
         "job": job,
         "described": described,
+        "compiled": compiled_text(job),
         "bill": site.engine.reports.bill(job),
-        "steps": timeline(job),
+        "timeline": timeline(job, site.engine.now_ms()),
         "findings": site.engine.reports.findings(job.key) if job.terminal else (),
         "final_metrics": described.get("FinalMetricDataList", []),
         "outputs": _outputs(site, job, described["ModelArtifacts"]["S3ModelArtifacts"]),
         "place": place(),
     }
-
-
-def timeline(job: TrainingJob) -> list[dict[str, Any]]:
-    """The secondary statuses; `left` and `width`: shares of the job's time so far, for a bar."""
-    first = job.transitions[0].start_ms
-    last = max(entry.end_ms or entry.start_ms for entry in job.transitions)
-    whole = max(1, last - first)
-    steps = []
-    for entry in job.transitions:
-        width = ((entry.end_ms or last) - entry.start_ms) / whole
-        left = min((entry.start_ms - first) / whole, 1 - LEAST_SHARE)
-        shares = {"left": round(left * 100, 2), "width": round(max(width, LEAST_SHARE) * 100, 2)}
-        steps.append({"entry": entry, **shares})
-    return steps
 
 
 def _outputs(site: Site, job: TrainingJob, model: str) -> list[dict[str, Any]]:

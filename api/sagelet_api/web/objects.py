@@ -1,12 +1,13 @@
-"""Objects of S3 for people: what is under a prefix, and each of them as a download."""
+"""Objects of S3 for people: what is under a prefix, folder by folder, and each of them as text or as a download."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from sagelet_api.auth.objects_origin import objects_host, presigned
 from sagelet_api.protocol.file_body import FileBody
 from sagelet_api.web import PREFIX
+from sagelet_api.web.folders import crumbs, objects_at
 from sagelet_api.web.site import Site, place
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.s3.errors import DamagedObject, NoSuchBucket, NoSuchKey
@@ -17,42 +18,45 @@ if TYPE_CHECKING:
 
 #: Objects of a page.
 LIMIT = 200
+#: Bytes of a text that a page shows, and the share of them that may be no UTF-8.
+MOST_SHOWN, MOST_STRANGE = 256 * 1024, 0.02
 
 
 def blueprint(site: Site) -> "Blueprint":
-    from flask import Blueprint, Response, redirect, render_template, request, url_for
+    from flask import Blueprint, redirect, render_template, request, url_for
 
     routes = Blueprint("objects", __name__, url_prefix=PREFIX)
 
     @routes.get("/objects")
     def listed() -> str:
-        """`?uri=s3://BUCKET/PREFIX&after=KEY`."""
-        with _asked(site, request.args.get("uri", "")) as uri:
-            after = request.args.get("after", "")
-            found = site.objects.catalog.under(
-                uri.bucket, uri.key, after.encode(), inclusive=not after, limit=LIMIT + 1
-            )
-        more = found[LIMIT - 1].key if len(found) > LIMIT else ""
-        return render_template("objects.html", uri=uri, objects=found[:LIMIT], more=more)
+        """`?uri=s3://BUCKET/PREFIX&after=KEY`: one level."""
+        with asked_for(site, request.args.get("uri", "")) as uri:
+            entries, more = objects_at(site.objects.catalog, uri, request.args.get("after", ""), LIMIT)
+        return render_template("objects.html", uri=uri, crumbs=crumbs(uri.key), entries=entries, more=more)
 
     @routes.get("/object")
     def download() -> "Response":
         """`?uri=s3://BUCKET/KEY`. Always as a file: nothing of it is shown in the pages' own origin."""
-        with _asked(site, request.args.get("uri", "")) as uri:
+        with asked_for(site, request.args.get("uri", "")) as uri:
             stored, data = site.objects.open(uri.bucket, uri.key)
         body = FileBody(data, 0, stored.size)
-        answer = Response(body, mimetype="application/octet-stream", direct_passthrough=True)
-        answer.content_length = stored.size
+        answer = attached(body, uri.key, stored.size)
         answer.call_on_close(body.close)
-        name = uri.key.rstrip("/").rpartition("/")[2]
-        answer.headers.set("Content-Disposition", "attachment", filename=name)
-        answer.headers["Content-Security-Policy"] = "sandbox"
         return answer
+
+    @routes.get("/text")
+    def preview() -> str:
+        """`?uri=s3://BUCKET/KEY`: its beginning as text."""
+        with asked_for(site, request.args.get("uri", "")) as uri:
+            _, data = site.objects.open(uri.bucket, uri.key)
+        with data:
+            text, cut = text_of(data)
+        return render_template("preview.html", uri=uri, name=uri.key, member=None, text=text, cut=cut)
 
     @routes.get("/show")
     def shown() -> "WerkzeugResponse":
         """`?uri=s3://BUCKET/KEY`. In the browser, on the objects' own origin; as a file where there is none."""
-        with _asked(site, request.args.get("uri", "")) as uri:
+        with asked_for(site, request.args.get("uri", "")) as uri:
             site.objects.head(uri.bucket, uri.key)
         host = objects_host(request.host)
         here = place()
@@ -64,8 +68,30 @@ def blueprint(site: Site) -> "Blueprint":
     return routes
 
 
+def attached(body: Any, name: str, size: int) -> "Response":
+    """An answer that a browser saves and never shows."""
+    from flask import Response
+
+    answer = Response(body, mimetype="application/octet-stream", direct_passthrough=True)
+    answer.content_length = size
+    answer.headers.set("Content-Disposition", "attachment", filename=name.rstrip("/").rpartition("/")[2])
+    answer.headers["Content-Security-Policy"] = "sandbox"
+    return answer
+
+
+def text_of(content: BinaryIO) -> tuple[str | None, bool]:
+    """The beginning of a file as text, None if it is none, and whether the file goes on."""
+    data = content.read(MOST_SHOWN + 1)
+    if b"\0" in data:
+        return None, False
+    text = data[:MOST_SHOWN].decode("utf-8", "replace")
+    if text.count("\ufffd") > len(text) * MOST_STRANGE + 1:
+        return None, False
+    return text, len(data) > MOST_SHOWN
+
+
 @contextmanager
-def _asked(site: Site, text: str) -> Iterator[S3Uri]:
+def asked_for(site: Site, text: str) -> Iterator[S3Uri]:
     """The URI; a bucket of another account is not there, as for a job."""
     from werkzeug.exceptions import BadRequest, NotFound
 
@@ -74,7 +100,7 @@ def _asked(site: Site, text: str) -> Iterator[S3Uri]:
     except ValueError as error:
         raise BadRequest(str(error)) from error
     try:
-        if site.objects.catalog.bucket(uri.bucket).account != place().account:
+        if not is_accounts(site, place().account, uri.bucket):
             raise NoSuchBucket(uri.bucket)
         yield uri
     except (NoSuchBucket, NoSuchKey, DamagedObject) as error:
@@ -85,8 +111,14 @@ def size_of(site: Site, account: str, uri: str) -> int | None:
     """Bytes of an object that is there."""
     parsed: Any = S3Uri.parse(uri)
     try:
-        if site.objects.catalog.bucket(parsed.bucket).account != account:
-            return None
-        return site.objects.head(parsed.bucket, parsed.key).size
-    except (NoSuchBucket, NoSuchKey):
+        return site.objects.head(parsed.bucket, parsed.key).size if is_accounts(site, account, parsed.bucket) else None
+    except NoSuchKey:
         return None
+
+
+def is_accounts(site: Site, account: str, bucket: str) -> bool:
+    """Whether the account has a bucket of this name."""
+    try:
+        return bool(site.objects.catalog.bucket(bucket).account == account)
+    except NoSuchBucket:
+        return False

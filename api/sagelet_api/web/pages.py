@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from sagelet_api.web import PREFIX
+from sagelet_api.web import PREFIX, columns
 from sagelet_api.web.listing import Asked, listing
-from sagelet_api.web.site import Site, context, place, without
+from sagelet_api.web.site import Site, context, place
 from sagelet_engine.model.job import JobStatus
 
 if TYPE_CHECKING:
@@ -12,17 +12,29 @@ if TYPE_CHECKING:
 
 
 def blueprint(site: Site) -> "Blueprint":
-    from flask import Blueprint, redirect, render_template, request, url_for
+    from flask import Blueprint, make_response, redirect, render_template, request, url_for
 
     routes = Blueprint("pages", __name__)
 
     @routes.get("/")
-    def jobs() -> str:
-        """`?q=&status=&sort=&order=&token=`; `part=rows`: the table alone, for a page that is shown already."""
+    def jobs() -> Any:
+        """`?q=&status=&sort=&order=&columns=&token=`; `part=rows`: the table alone."""
         asked = Asked.of(request.args)
         shown = listing(site.engine, context(), asked)
-        template = "_jobs.html" if request.args.get("part") == "rows" else "jobs.html"
-        return render_template(template, **_list_values(site, asked), shown=shown)
+        chosen = columns.chosen(request.args, request.cookies)
+        values = {
+            **_list_values(site, asked),
+            "shown": shown,
+            "columns": chosen,
+            "rows": columns.rows(site.engine, shown.jobs, chosen),
+        }
+        if request.args.get("part") == "rows":
+            return render_template("_jobs.html", **values)
+        offers = columns.offers(shown.jobs, chosen)
+        answer = make_response(render_template("jobs.html", **values, offers=offers))
+        if columns.NAME in request.args:
+            columns.remember(answer, chosen)
+        return answer
 
     @routes.get(f"{PREFIX}/")
     def home() -> Any:
@@ -40,14 +52,19 @@ def _list_values(site: Site, asked: Asked) -> dict[str, Any]:
     places = site.engine.jobs.places()
     if (here.account, here.region) not in places:
         places.append((here.account, here.region))
-    query = without(request.args.to_dict(), "part")
+
+    def kept(*left_out: str) -> dict[str, list[str]]:
+        """The query of a link that changes some of it and keeps the rest."""
+        return {
+            name: values
+            for name, values in request.args.to_dict(flat=False).items()
+            if name not in (*left_out, "part") and any([*values, name == columns.NAME])
+        }
+
     return {
         "asked": asked,
         "counts": statuses,
         "total": sum(counts.values()),
         "places": places,
-        "query": query,
-        "first": without(query, "token"),
-        "statuses": without(query, "token", "status"),
-        "sorts": without(query, "token", "sort", "order"),
+        "kept": kept,
     }

@@ -76,7 +76,3 @@ def context() -> Context:
 def is_static(endpoint: str | None) -> bool:
     """True if a request is for one of sagelet's own files, which hold no data."""
     return (endpoint or "").rpartition(".")[2] == "static"
-
-
-def without(query: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in query.items() if name not in names and value}

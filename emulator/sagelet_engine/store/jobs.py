@@ -292,8 +292,8 @@ class Store(Database):
         with self._write(durable=False) as db:
             sql_append.insert(db, stream.id, stream.events, now_ms, times, [event.text for event in events])
             db.executemany(
-                "INSERT INTO metric_points (job_id, name, value, time_ms) VALUES (?, ?, ?, ?)",
-                [(stream.job_id, point.name, point.value, point.time_ms) for point in points],
+                "INSERT INTO metric_points (job_id, name, value, time_ms, host) VALUES (?, ?, ?, ?, ?)",
+                [(stream.job_id, point.name, point.value, point.time_ms, stream.host) for point in points],
             )
             db.execute(
                 # Relative, because events may have been removed meanwhile. A line makes a deleted stream visible again.

@@ -94,12 +94,14 @@ class Lines:
         rows = self._rows("SELECT DISTINCT name FROM metric_points WHERE job_id = ? ORDER BY name", (job_id,))
         return [row[0] for row in rows]
 
-    def curve(self, job_id: str, name: str, most: int) -> list[Sample]:
+    def curve(self, job_id: str, name: str, most: int, host: str | None = None) -> list[Sample]:
         """Returns a metric's samples in order. If there are more than `most`, returns the lowest and the highest of
         equal parts, so peaks stay.
+
+        `host`: only those of this host's lines. Samples that an older server has stored are of host "".
         """
-        which = (job_id, name)
-        where = "FROM metric_points WHERE job_id = ? AND name = ?"
+        which = (job_id, name, *([] if host is None else [host]))
+        where = "FROM metric_points WHERE job_id = ? AND name = ?" + ("" if host is None else " AND host = ?")
         ((count, first, last),) = self._rows(f"SELECT count(*), min(seq), max(seq) {where}", which)
         if count <= most:
             return [Sample(*row) for row in self._rows(f"SELECT time_ms, value {where} ORDER BY seq", which)]

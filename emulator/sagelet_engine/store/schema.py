@@ -62,4 +62,6 @@ MIGRATIONS = (
     INSERT INTO hyperparameters
         SELECT jobs.id, given.key, given.value FROM jobs, json_each(record, '$.request.HyperParameters') AS given;
     """,
+    # The host whose line a point is from; empty for points of older servers.
+    "ALTER TABLE metric_points ADD COLUMN host TEXT NOT NULL DEFAULT '';",
 )

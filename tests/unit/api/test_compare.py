@@ -1,8 +1,10 @@
 """Jobs against each other: endpoint, command, Python call and page, on what jobs of a fake runtime have left."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +138,9 @@ def test_jobs_that_are_not_comparable_are_refused_unless_asked_for_all_the_same(
     with pytest.raises(NotComparable, match="anyway=True"):
         sagelet.compare("plain", "fast", endpoint=endpoint(world))
     page = world.page("/_sagelet/ui/compare?job=plain&job=fast")
-    assert page.status == 409
+    assert page.status == 200
+    assert "The figures of these jobs are not comparable." in page.data.decode()
+    assert "Plot of Training Loss" not in page.data.decode()
     assert why in page.data.decode()
     assert 'href="?job=plain&amp;job=fast&amp;anyway=1"' in page.data.decode()
 
@@ -191,11 +195,79 @@ def test_jobs_of_another_account_by_their_arns(world: ApiWorld) -> None:
     assert '<a href="/_sagelet/ui/jobs/fast?account=999999999999">' in page.data.decode()
 
 
-def test_the_page_without_jobs_is_a_form(world: ApiWorld) -> None:
-    world.waiting_job("one")
+CHOSEN = re.compile(r'name="job" value="([^"]*)" checked')
+OFFERED = re.compile(r'name="job" value="([^"]*)">')
+
+
+def test_the_page_without_two_jobs_is_a_picker(world: ApiWorld) -> None:
+    for name in ("one", "two", "Bert-1", "bert-2"):
+        world.waiting_job(name)
     page = world.page("/_sagelet/ui/compare?job=one")
     assert page.status == 200
-    assert '<option value="one">InProgress</option>' in page.data.decode()
-    assert 'value="one"></label>' in page.data.decode()
-    assert world.page("/_sagelet/ui/compare?job=one&job=one").status == 400
+    text = page.data.decode()
+    assert CHOSEN.findall(text) == ["one"]
+    assert set(OFFERED.findall(text)) == {"two", "Bert-1", "bert-2"}
+    # A job named twice is one job.
+    assert CHOSEN.findall(world.page("/_sagelet/ui/compare?job=one&job=one").data.decode()) == ["one"]
     assert world.page("/_sagelet/ui/compare?job=one&job=none").status == 404
+    # A search keeps what is chosen, also when it would be enough for a comparison.
+    text = world.page("/_sagelet/ui/compare?job=two&job=one&pick=1&q=bert&first=one").data.decode()
+    assert CHOSEN.findall(text) == ["one", "two"]
+    assert set(OFFERED.findall(text)) == {"Bert-1", "bert-2"}
+    assert '<div class="comparison">' not in text
+    assert re.findall(r'name="first" value="([^"]*)" checked', text) == ["one"]
+
+
+def test_more_jobs_than_a_picture_shows_apart_are_refused(world: ApiWorld) -> None:
+    for number in range(9):
+        world.waiting_job(f"job-{number}")
+    query = "&".join(f"job=job-{number}" for number in range(9))
+    page = world.page(f"/_sagelet/ui/compare?{query}&anyway=1")
+    assert page.status == 400
+    assert "name at most 8" in page.data.decode()
+
+
+EVIL = "<script>alert(1)</script>"
+
+
+def test_hyperparameters_are_shown_side_by_side_what_differs_first(world: ApiWorld) -> None:
+    train(world, "a", 50, compiled=False, HyperParameters={"lr": "0.1", "epochs": "3", "seed": "1"})
+    train(world, "b", 31, compiled=False, HyperParameters={"lr": '"0.2"', "epochs": "3", EVIL: EVIL})
+    text = world.page("/_sagelet/ui/compare?job=b&job=a&first=a").data.decode()
+    assert EVIL not in text
+    section = text[text.index('id="hyperparameters"') :]
+    differing, _, same = section.partition('<details id="same">')
+    rows = re.findall(r"<tr class=\"differs\">(.*?)</tr>", differing, re.DOTALL)
+    words = [" ".join(unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in rows]
+    assert words == [f"{EVIL} differs not set {EVIL}", "lr differs 0.1 0.2", "seed differs 1 not set"]
+    assert ">epochs</th>" in same
+    assert re.findall(r'<th scope="col">(\w)</th>', differing) == ["a", "b"]
+
+
+def test_any_metric_of_several_jobs_is_drawn_in_one_chart(world: ApiWorld) -> None:
+    algorithm = {
+        **request("x")["AlgorithmSpecification"],
+        "MetricDefinitions": [
+            {"Name": "loss", "Regex": "'loss': ([0-9.]+)"},
+            {"Name": "epoch", "Regex": "'epoch': ([0-9.]+)"},
+        ],
+    }
+    train(world, "a", 50, compiled=False, AlgorithmSpecification=algorithm)
+    train(world, "b", 31, compiled=True, AlgorithmSpecification=algorithm)
+    path = "/_sagelet/ui/compare/curves?job=a&job=b"
+    found = json.loads(world.page(path, Accept="application/json").data)
+    assert found["axes"] == ["time", "sample", "epoch"]
+    charts = {chart["name"]: chart for section in found["charts"].values() for chart in section}
+    assert [(one["label"], one["y"], one["colour"]) for one in charts["loss"]["series"]] == [
+        ("a algo-1", [4.0, 2.0], 0),
+        ("b algo-1", [4.0, 2.0], 1),
+    ]
+    # What only the second job has keeps the second job's colour.
+    assert [one["colour"] for one in charts["sagelet:compile_seconds"]["series"]] == [1]
+    over = json.loads(world.page(f"{path}&over=epoch", Accept="application/json").data)
+    (loss,) = over["charts"]["metrics"]
+    assert [one["x"] for one in loss["series"]] == [[1.0, 2.0], [1.0, 2.0]]
+    assert over["charts"]["instances"] == []
+    assert json.loads(world.page(f"{path}&over=nonsense", Accept="application/json").data)["axis"] == "time"
+    page = world.page("/_sagelet/ui/compare?job=a&job=b").data.decode()
+    assert 'data-url="/_sagelet/ui/compare/curves?job=a&amp;job=b"' in page

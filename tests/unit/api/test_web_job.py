@@ -17,7 +17,7 @@ from support.api_world import ApiWorld
 #: In everything that a job can bring.
 EVIL = "<script>alert(1)</script>"
 JOB = "/_sagelet/ui/jobs/train"
-PAGES = ("", "/log", "/report", "/request", "/clone", "/stop", "/interrupt")
+PAGES = ("", "/log", "/artifacts", "/report", "/request", "/clone", "/stop", "/interrupt")
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_the_overview_has_what_describe_has(world: ApiWorld) -> None:
 
 def test_a_part_comes_alone(world: ApiWorld) -> None:
     trained(world)
-    for part in ("head", "facts"):
+    for part in ("head", "timeline", "facts"):
         text = shown(world, f"{JOB}?part={part}")
         assert "<html" not in text
         assert "train" in text
@@ -115,9 +115,9 @@ def test_the_curves(world: ApiWorld) -> None:
     found = told(world, f"{JOB}/curves")
     (metric,) = found["metrics"]
     assert metric["title"] == EVIL
-    assert sorted(metric["series"][0]["y"]) == [0.25, 0.25, 0.5, 0.5]
-    assert len(metric["series"][0]["x"]) == 4
-    charts = {chart["title"]: chart for chart in found["instances"]}
+    assert [series["y"] for series in metric["series"]] == [[0.5, 0.25], [0.5, 0.25]]
+    assert [len(series["x"]) for series in metric["series"]] == [2, 2]
+    charts = {chart["name"]: chart for chart in found["instances"]}
     assert [series["label"] for series in charts["CPUUtilization"]["series"]] == ["algo-1"]
     assert charts["CPUUtilization"]["series"][0]["y"][-1] == 50
 
@@ -210,6 +210,7 @@ def test_objects_are_listed_and_downloaded(world: ApiWorld) -> None:
     text = shown(world, "/_sagelet/ui/objects?uri=s3://data/in/")
     links = re.findall(r'href="([^"]*object\?[^"]*)"', text)
     assert len(links) == 200
+    assert ">000.html</a>" in text
     after = re.search(r'rel="next" href="([^"]*)"', text)
     assert after is not None
     assert len(re.findall("download ", shown(world, unescape(after[1])))) == 5

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sagelet_runtime.collectives.counters import CollectiveFigures
-from sagelet_runtime.reporting import stepping, steps
+from sagelet_runtime.reporting import stepping, steps, timeline
 from sagelet_runtime.reporting.collectives import Exchanges
 from sagelet_runtime.reporting.places import MOST, Places
 from sagelet_runtime.reporting.recorder import Recorder
@@ -100,6 +100,79 @@ def test_the_share_of_collectives_is_of_the_steps_that_it_is_measured_in(clock: 
     clock.now += 50
     exchanged[0] += 40
     assert timed.exchange_share() == 0.25
+
+
+class Busy:
+    """Seconds of compiling and of executing so far."""
+
+    def __init__(self) -> None:
+        self.compiling = self.executing = 0.0
+
+    def __call__(self) -> tuple[float, float]:
+        return self.compiling, self.executing
+
+
+def take_steps(timed: steps.Steps, clock: Clock, *seconds: float) -> None:
+    for took in seconds:
+        clock.now += took
+        timed.optimizer_steps += 1
+        timed.graph_ended(0)
+
+
+def test_what_the_time_of_the_steps_went_to(clock: Clock) -> None:
+    busy = Busy()
+    line = timeline.Timeline(busy)
+    timed = steps.Steps(timeline=line)
+    timed.about_to_begin()
+    began = clock.now
+    busy.compiling, busy.executing = 5.0, 0.5
+    timed.waited += 0.25
+    clock.now += 6.0
+    timed.optimizer_steps += 1
+    timed.graph_ended(1)
+    # Steps of 30 ms are one span of at least a tenth of a second; the rest is open still.
+    busy.executing = 0.7
+    for _ in range(5):
+        timed.waited += 0.01
+        clock.now += 0.03
+        timed.optimizer_steps += 1
+        timed.graph_ended(1)
+    found = line.document(round((steps.time.time() - (clock.now - began)) * 1000))
+    shares = [(one["step"], one["steps"], one["seconds"], one["wait_seconds"]) for one in found]
+    assert shares == [(0, 1, 6.0, 0.25), (1, 4, 0.12, 0.04), (5, 1, 0.03, 0.01)]
+    assert [one["compile_seconds"] for one in found] == [5.0, 0.0, 0.0]
+    assert [one["execute_seconds"] for one in found] == pytest.approx([0.5, 0.2, 0.0])
+    assert [one["start_seconds"] for one in found] == pytest.approx([0.0, 6.0, 6.12], abs=0.1)
+
+
+def test_a_long_training_has_a_bounded_timeline_that_leaves_nothing_out(clock: Clock) -> None:
+    busy = Busy()
+    line = timeline.Timeline(busy)
+    timed = steps.Steps(timeline=line)
+    timed.about_to_begin()
+    began = clock.now
+    for _ in range(3_000):
+        busy.executing += 0.125
+        timed.waited += 0.0625
+        take_steps(timed, clock, 0.25)
+    found = line.document(0)
+    assert len(found) <= timeline.MOST + 1
+    assert [one["step"] for one in found[1:]] == [one["step"] + one["steps"] for one in found[:-1]]
+    assert sum(one["steps"] for one in found) == 3_000
+    assert sum(one["seconds"] for one in found) == pytest.approx(clock.now - began)
+    assert sum(one["execute_seconds"] for one in found) == pytest.approx(375.0)
+    assert sum(one["wait_seconds"] for one in found) == pytest.approx(187.5)
+
+
+def test_counters_that_were_cleared_make_no_negative_time(clock: Clock) -> None:
+    busy = Busy()
+    line = timeline.Timeline(busy)
+    timed = steps.Steps(timeline=line)
+    busy.executing = 5.0
+    take_steps(timed, clock, 1.0, 1.0)
+    busy.executing = 0.0
+    take_steps(timed, clock, 1.0)
+    assert min(one["execute_seconds"] for one in line.document(0)) == 0.0
 
 
 class Wire:

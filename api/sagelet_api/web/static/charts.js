@@ -1,19 +1,46 @@
-// Charts, drawn by uPlot. An element with data-chart='{"title": ..., "unit": ..., "series": [...]}' becomes one by itself.
+// Charts, drawn by uPlot. What they show is made by the server: curves.py.
 
 const COLOURS = ["--curve-1", "--curve-2", "--curve-3", "--curve-4", "--curve-5", "--curve-6", "--curve-7", "--curve-8"];
-const HEIGHT = 220;
+const HEIGHT = 220, SMALL = 170;
+//: Pixels from an axis to its numbers, and beyond them.
+const GAP = 14;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-function written(value) {
-  if (value === null || value === undefined) return "-";
-  return value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(2) : String(+value.toPrecision(5));
+function written(value, digits = 6) {
+  if (value === null || value === undefined) return "";
+  if (value !== 0 && Math.abs(value) < 1e-3) return value.toExponential(digits - 1).replace(/\.?0+e/, "e");
+  const notation = Math.abs(value) >= 1e6 ? "compact" : "standard";
+  return value.toLocaleString("en", {maximumSignificantDigits: digits, notation});
 }
 
-// Draws into `element`, which is emptied. x and y: numbers of the same length, x growing; y may be null (no value).
-export function sageletChart(element, {title, unit = "", xLabel = "", series}) {
+// The numbers of an axis, with as many digits as tell them apart.
+function marks(_uplot, values, _index, _space, step) {
+  const largest = Math.max(...values.map((value) => Math.abs(value ?? 0)), step);
+  const digits = Math.floor(Math.log10(largest)) - Math.floor(Math.log10(step)) + 2;
+  return values.map((value) => written(value, Math.min(15, Math.max(3, digits))));
+}
+
+// In words, where more digits say nothing.
+const inUnit = (value, unit) => {
+  const text = written(value === null || value === undefined ? value : +value.toPrecision(4));
+  return unit ? `${text} ${unit}` : text;
+};
+
+// As wide as its widest number.
+function widthOfNumbers(uplot, values, index, cycle) {
+  const axis = uplot.axes[index];
+  if (cycle > 1) return axis._size;
+  uplot.ctx.font = axis.font[0];
+  const widest = Math.max(0, ...(values ?? []).map((text) => uplot.ctx.measureText(text).width));
+  return Math.ceil(widest / devicePixelRatio) + GAP + axis.ticks.size / 2;
+}
+
+// Draws into `element`, which is emptied. `chart`: title, name, unit, x: {label, unit, range}, fromZero, holds, and
+// series of label, x and y: numbers of the same length, x growing; y may be null (no value).
+export function sageletChart(element, chart) {
   element._sagelet?.stop();
-  const drawn = new Chart(element, {title, unit, xLabel, series});
+  const drawn = new Chart(element, chart);
   element._sagelet = drawn;
   return drawn;
 }
@@ -23,18 +50,27 @@ class Chart {
     this.element = element;
     this.chart = chart;
     element.classList.add("chart");
+    this.height = element.parentElement?.classList.contains("small") ? SMALL : HEIGHT;
     const heading = document.createElement("h3");
-    heading.textContent = chart.unit ? `${chart.title} (${chart.unit})` : chart.title;
+    heading.textContent = chart.title;
     this.plot = document.createElement("div");
     this.plot.setAttribute("role", "img");
-    this.plot.setAttribute("aria-label", `Chart of ${chart.title}. ${chart.series.map(inWords).join(" ")}`);
+    const inWords = chart.series.map((one) => described(one, chart.unit)).join(" ");
+    this.plot.setAttribute("aria-label", `Chart of ${chart.title} over ${chart.x.label}. ${inWords}`);
     this.words = document.createElement("p");
-    this.words.className = "quiet small";
-    this.words.textContent = chart.series.length === 1 ? inWords(chart.series[0]) : "";
+    this.words.className = "quiet small words";
+    this.summary = chart.series.length === 1 ? described(chart.series[0], chart.unit) : "";
+    this.words.textContent = this.summary;
     element.replaceChildren(heading, this.plot, this.words);
+    element.dataset.names = `${chart.title} ${chart.name}`;
+    if (!chart.title.startsWith(chart.name)) {
+      const name = document.createElement("code");
+      name.textContent = chart.name;
+      heading.after(name);
+    }
     this.draw = this.draw.bind(this);
     document.addEventListener("sagelet-theme", this.draw);
-    this.sizes = new ResizeObserver(() => this.uplot?.setSize({width: this.plot.clientWidth, height: HEIGHT}));
+    this.sizes = new ResizeObserver(() => this.uplot?.setSize({width: this.plot.clientWidth, height: this.height}));
     this.draw();
     this.sizes.observe(this.plot);
   }
@@ -47,32 +83,62 @@ class Chart {
 
   draw() {
     this.uplot?.destroy();
-    const axis = {stroke: colour("--quiet"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line")}};
-    const {series, xLabel} = this.chart;
-    const options = {
+    const {series, x} = this.chart;
+    this.uplot = new window.uPlot(this.options(), aligned(series), this.plot);
+    const [min, max] = x.range;
+    this.uplot.setScale("x", {min, max});
+  }
+
+  options() {
+    const {series, x, fromZero, holds} = this.chart;
+    const axis = {stroke: colour("--quiet"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line"), size: 6}};
+    const lowest = {pad: 0.1, soft: 0, mode: fromZero ? 1 : 3};
+    const paths = holds ? window.uPlot.paths.stepped({align: 1}) : undefined;
+    return {
       width: this.plot.clientWidth || 320,
-      height: HEIGHT,
-      scales: {x: {time: false}},
+      height: this.height,
+      padding: [10, 14, 0, 0],
+      scales: {x: {time: false}, y: {range: {min: lowest, max: {pad: 0.1, soft: 0, mode: 0}}}},
       cursor: {drag: {x: true, y: false}},
-      legend: {show: true},
+      // One curve's value stands in the words below it.
+      legend: {
+        show: series.length > 1,
+        live: false,
+        markers: {dash: (_, index) => (series[index - 1]?.dashed ? "dashed" : "solid")},
+      },
+      hooks: {setCursor: [(uplot) => this.tell(uplot)]},
       axes: [
-        {...axis, label: xLabel, labelSize: xLabel ? 18 : 0, size: 34},
-        {...axis, size: 64, values: (_, values) => values.map(written)},
+        {...axis, label: x.label, labelSize: 20, labelFont: "12px sans-serif", size: 30, values: marks},
+        {...axis, size: widthOfNumbers, values: marks},
       ],
       series: [
-        {label: xLabel || "x", value: (_, value) => written(value)},
-        ...series.map((one, index) => ({
+        {label: x.label},
+        ...series.map((one) => ({
           label: one.label,
-          stroke: colour(COLOURS[index % COLOURS.length]),
+          stroke: colour(COLOURS[one.colour % COLOURS.length]),
           width: 2,
           spanGaps: true,
-          dash: index >= COLOURS.length ? [6, 4] : undefined,
-          points: {show: one.x.length < 60, size: 5},
-          value: (_, value) => written(value),
+          paths,
+          dash: one.dashed || one.colour >= COLOURS.length ? [6, 4] : undefined,
+          points: {show: !holds && one.x.length < 60, size: 5},
         })),
       ],
     };
-    this.uplot = new window.uPlot(options, aligned(series), this.plot);
+  }
+
+  // What the curves have where the mouse is.
+  tell(uplot) {
+    const index = uplot.cursor.idx;
+    if (index === null || index === undefined || uplot.cursor.left < 0) {
+      this.words.textContent = this.summary;
+      return;
+    }
+    const {x, unit, series} = this.chart;
+    const values = series
+      .map((one, number) => [one.label, uplot.data[number + 1][index]])
+      .filter(([, value]) => value !== null && value !== undefined)
+      .map(([label, value]) => (series.length > 1 ? `${label}: ${inUnit(value, unit)}` : inUnit(value, unit)));
+    this.words.textContent = `at ${inUnit(uplot.data[0][index], x.unit)}: ${values.join(", ")}`;
   }
 }
 
@@ -82,14 +148,25 @@ function aligned(series) {
   return window.uPlot.join(series.map((one) => [one.x, one.y]));
 }
 
-function inWords({label, y}) {
+function described({label, y}, unit) {
   const values = y.filter((value) => value !== null);
   if (values.length === 0) return `${label}: no values.`;
+  if (values.length === 1) return `${label}: ${inUnit(values[0], unit)}.`;
   const lowest = values.reduce((a, b) => Math.min(a, b));
   const highest = values.reduce((a, b) => Math.max(a, b));
-  return `${label}: last ${written(values.at(-1))}, lowest ${written(lowest)}, highest ${written(highest)}.`;
+  return `${label}: last ${inUnit(values.at(-1), unit)}, lowest ${inUnit(lowest, unit)}, highest ${inUnit(highest, unit)}.`;
 }
 
-for (const element of document.querySelectorAll("[data-chart]")) {
-  sageletChart(element, JSON.parse(element.dataset.chart));
+// The charts of each section into the elements of the sections' names; what was drawn there stays in its place.
+export async function drawSections(found) {
+  for (const [name, charts] of Object.entries(found)) {
+    const all = document.getElementById(name);
+    if (!all) continue;
+    document.getElementById(`no-${name}`).hidden = charts.length > 0;
+    while (all.children.length > charts.length) all.lastElementChild.remove();
+    charts.forEach((chart, index) => {
+      if (!all.children[index]) all.append(document.createElement("div"));
+      sageletChart(all.children[index], chart);
+    });
+  }
 }

@@ -32,32 +32,32 @@ function oneAtATime(work) {
 
 const renewAll = oneAtATime(async () => {
   await renew("head");
+  await renew("timeline");
   await renew("facts");
-  await renew("report");
 });
 
 async function drawCharts() {
   const answer = await fetch(curves.dataset.url, {headers: {Accept: "application/json"}});
   if (!answer.ok) return;
   const found = await answer.json();
-  const {sageletChart} = await import("./charts.js");
-  for (const name of ["metrics", "instances"]) {
-    const all = document.getElementById(name);
-    document.getElementById(`no-${name}`).hidden = found[name].length > 0;
-    found[name].forEach((chart, index) => {
-      if (!all.children[index]) all.append(document.createElement("div"));
-      sageletChart(all.children[index], chart);
-    });
-  }
+  const {drawSections} = await import("./charts.js");
+  drawSections(found);
+  curves.setAttribute("aria-busy", "false");
 }
-const renewCharts = oneAtATime(async () => {
+// Lines come faster than anybody looks at curves and figures, and long curves cost the server more.
+const atLeisure = (work) => oneAtATime(async () => {
   const began = performance.now();
-  await drawCharts();
-  // Lines come faster than anybody looks at curves, and long curves cost the server more.
+  await work();
   await new Promise((done) => setTimeout(done, Math.max(2000, 5 * (performance.now() - began))));
 });
+const renewCharts = atLeisure(drawCharts);
+const renewReport = atLeisure(() => renew("report"));
 
 if (curves) renewCharts();
+// Workers write their report also while the script prints nothing.
+if (document.getElementById("report") && !("ended" in job.dataset)) {
+  setInterval(() => document.hidden || renewReport(), 5000);
+}
 listen(job.dataset.events, {
   onChange: (news) => {
     if (news.version !== version) {
@@ -65,6 +65,7 @@ listen(job.dataset.events, {
       renewAll();
     }
     if (curves) renewCharts();
+    renewReport();
     document.dispatchEvent(new CustomEvent("sagelet-lines", {detail: news.lines}));
   },
 });

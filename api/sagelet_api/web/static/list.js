@@ -35,6 +35,17 @@ function offer() {
   if (button) button.disabled = chosen < 2;
 }
 
+// A search that is typed and not sent yet goes along with a filter or an order.
+const typed = document.querySelector("#filters [name=q]");
+jobs.addEventListener("click", (event) => {
+  const link = event.target.closest(".chips a, thead a");
+  if (!link) return;
+  const address = new URL(link.href);
+  if (typed.value.trim()) address.searchParams.set("q", typed.value.trim());
+  else address.searchParams.delete("q");
+  link.href = address;
+});
+
 jobs.addEventListener("change", offer);
 offer();
 listen(events, {

@@ -25,5 +25,20 @@ function count(root = document) {
   }
 }
 
+// The bars of a job that runs: they shrink as its time grows.
+function grow() {
+  for (const table of document.querySelectorAll("table[data-start]")) {
+    const start = Number(table.dataset.start), now = Date.now(), whole = Math.max(1, now - start);
+    for (const bar of table.querySelectorAll("[data-from]")) {
+      const from = Number(bar.dataset.from), to = Number(bar.dataset.to || now);
+      bar.setAttribute("x", `${((from - start) / whole) * 100}%`);
+      bar.setAttribute("width", `${(Math.max(0, to - from) / whole) * 100}%`);
+    }
+  }
+}
+
 showTimes();
-setInterval(count, 1000);
+setInterval(() => {
+  count();
+  grow();
+}, 1000);

@@ -114,6 +114,22 @@ class Collectives:
 
 
 @dataclass(frozen=True)
+class Span:
+    """Some steps of a worker, one after the other, and what their time went to."""
+
+    #: Number of the first, from 0, and how many they are.
+    step: int = 0
+    steps: int = 0
+    #: From the start of the worker's Python.
+    start_seconds: float = 0.0
+    seconds: float = 0.0
+    wait_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    #: Of programs on the device, which run beside the script: may be more than is left of `seconds`.
+    execute_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Figures:
     """What is counted and timed, of one worker or merged over the job (`merging.total`)."""
 
@@ -177,3 +193,5 @@ class WorkerReport(Figures):
     last_step_ms: int = 0
     #: Since when it compiles, in ms since the epoch. 0 if it does not.
     compiling_since_ms: int = 0
+    #: All steps, in a bounded number of spans.
+    timeline: tuple[Span, ...] = ()

@@ -25,6 +25,7 @@ def install(torch_xla: Any) -> None:
 
     recorder = Recorder(import_hook.STARTED_MS, lambda: Periodic(writer, worker.look).start())
     counters = Counters(torch_xla)
+    recorder.busy = counters.busy
     worker = CompiledWorker(torch_xla, torch.__version__, counters, recorder)
     writer = Writer(Path(directory), recorder, worker.document)
     batches = Batches(recorder, torch.Tensor)

@@ -41,6 +41,10 @@ class Counters:
         self._idle = min(self._idle, under_way)
         return under_way > self._idle
 
+    def busy(self) -> tuple[float, float]:
+        """Returns the seconds of compiling and of executing so far."""
+        return self._timed("CompileTime")[1], self._timed("ExecuteTime")[1] + self._timed("ExecuteReplicatedTime")[1]
+
     def document(self, breaks: int, steps: int) -> JsonObject:
         """Returns the report's figures. `breaks`: the number of graphs that ran because a value was read."""
         compiles, compile_seconds = self._timed("CompileTime")

@@ -12,6 +12,7 @@ from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting.collectives import Exchanges
 from sagelet_runtime.reporting.places import Places
 from sagelet_runtime.reporting.steps import Steps
+from sagelet_runtime.reporting.timeline import Busy, Timeline
 
 #: Different shapes of batches kept, at most.
 MOST_SHAPES = 256
@@ -29,6 +30,8 @@ class Recorder:
         """`in_use` is called once in a process that trains, or that opens a device to train."""
         self.started_ms = started_ms
         self._in_use = in_use
+        #: Seconds of compiling and of executing so far, in a worker that compiles.
+        self.busy: Busy = lambda: (0.0, 0.0)
         self.reading = Reading()
         self._begin()
 
@@ -38,7 +41,7 @@ class Recorder:
         self.inherited = False
         self._used = False
         self.exchanges = Exchanges()
-        self.steps = Steps(self.exchanges.seconds)
+        self.steps = Steps(self.exchanges.seconds, Timeline(lambda: self.busy()))
         self.evaluations = Places()
         self.saves = Places()
         self.cuda_requests = Places()
@@ -75,6 +78,7 @@ class Recorder:
         first_ms = self.steps.first_ended_ms
         return {
             **self.steps.document(),
+            "timeline": self.steps.timeline.document(self.started_ms),
             "time_to_first_step_seconds": (first_ms - self.started_ms) / 1000 if first_ms else 0.0,
             "batch_shapes": [{"shape": list(shape), "count": count} for shape, count in shapes],
             "evaluations": self.evaluations.listed(),

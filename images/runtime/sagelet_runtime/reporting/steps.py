@@ -4,7 +4,8 @@ import collections
 import time
 from collections.abc import Callable
 
-from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.base.wire import JsonObject, Optional
+from sagelet_runtime.reporting.timeline import Timeline
 
 #: The number of last steps from which the median is taken.
 WINDOW = 2048
@@ -18,9 +19,10 @@ class Steps:
     In a script that ends no graph, it ends with the optimizer step. The calls in each step only add numbers.
     """
 
-    def __init__(self, exchanged: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self, exchanged: Callable[[], float] = lambda: 0.0, timeline: Optional[Timeline] = None) -> None:
         """`exchanged` returns the seconds in collectives so far."""
         self._exchanged = exchanged
+        self.timeline = timeline or Timeline()
         self.steps = 0
         self.optimizer_steps = 0
         #: Graphs that the script ended.
@@ -76,8 +78,10 @@ class Steps:
         now = time.perf_counter()
         compiled = compiles != self._compiles
         exchanged = self._exchanged()
+        began = self.last_ended if self.steps else now if self._began is None else self._began
+        self.timeline.step_ended(self.steps, began, now, self.waited - self._waited_at, compiled=compiled)
         if self.steps == 0:
-            self.first_seconds = now - (now if self._began is None else self._began)
+            self.first_seconds = now - began
             self.first_ended_ms = time.time_ns() // 1_000_000
         elif not compiled:
             waited, rows = self.waited - self._waited_at, self.samples - self._samples_at

@@ -1,0 +1,84 @@
+"""The page of what a job left in S3: its output and checkpoints, and what is in their archives."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sagelet_api.web import PREFIX
+from sagelet_api.web.archives import LIMIT, Archives
+from sagelet_api.web.folders import Entry, members_at, objects_at
+from sagelet_api.web.objects import is_accounts
+from sagelet_api.web.site import Site
+from sagelet_engine.base.contents import Contents
+from sagelet_engine.model.objects import S3Uri
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.s3.errors import DamagedObject, NoSuchKey
+
+if TYPE_CHECKING:
+    from flask import Blueprint
+
+#: Entries of each place. The folder's own page has all.
+MOST = 100
+#: Bytes of an archive that is opened without being asked for.
+MOST_OPENED = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class OpenedArchive:
+    name: str
+    uri: str
+    found: Contents
+    entries: list[Entry]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job leaves files."""
+
+    title: str
+    uri: str
+    bucket: str
+    entries: list[Entry]
+    more: bool
+    archives: list[OpenedArchive]
+
+
+def blueprint(site: Site) -> "Blueprint":
+    from flask import Blueprint, render_template
+
+    routes = Blueprint("artifacts", __name__, url_prefix=f"{PREFIX}/jobs/<name>")
+    archives = Archives(site)
+
+    @routes.get("/artifacts")
+    def page(name: str) -> str:
+        job = site.job(name)
+        places = [_place(site, archives, job, title, uri) for title, uri in _uris(job)]
+        return render_template("artifacts.html", job=job, places=places, tab="artifacts")
+
+    return routes
+
+
+def _uris(job: TrainingJob) -> list[tuple[str, S3Uri]]:
+    found = [("Output", S3Uri.parse(f"{job.output_uri}/"))]
+    if job.spec.checkpoint is not None:
+        found.append(("Checkpoints", job.spec.checkpoint.target))
+    return found
+
+
+def _place(site: Site, archives: Archives, job: TrainingJob, title: str, uri: S3Uri) -> Place:
+    if not is_accounts(site, job.key.account, uri.bucket):
+        return Place(title, str(uri), uri.bucket, [], False, [])
+    entries, more = objects_at(site.objects.catalog, uri, "", MOST)
+    opened = [found for entry in entries if (found := _opened(archives, uri.bucket, entry)) is not None]
+    return Place(title, str(uri), uri.bucket, entries, bool(more), opened)
+
+
+def _opened(archives: Archives, bucket: str, entry: Entry) -> OpenedArchive | None:
+    """None if it is no archive, or too large to be opened unasked, or gone meanwhile."""
+    if entry.is_folder or not entry.is_archive or (entry.size or 0) > MOST_OPENED:
+        return None
+    uri = S3Uri(bucket, entry.key)
+    try:
+        found = archives.contents(uri)
+    except (NoSuchKey, DamagedObject):
+        return None
+    return OpenedArchive(entry.name, str(uri), found, members_at(found.members, "")[:LIMIT])

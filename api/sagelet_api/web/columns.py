@@ -1,0 +1,199 @@
+"""The columns of the list of jobs: which there are, which are chosen, and what a job has in each."""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sagelet_api.display import clock, number, since, usd
+from sagelet_engine.data.compilation import asks_for_compiler
+from sagelet_engine.engine import Engine
+from sagelet_engine.model.spec import unquoted
+from sagelet_engine.model.training import TrainingJob
+
+if TYPE_CHECKING:
+    from flask import Response
+    from werkzeug.datastructures import MultiDict
+
+#: Of the query, and of the cookie that remembers the last choice.
+NAME = "columns"
+#: Columns that a list can have beside name and status, and bytes that a browser remembers of them.
+MOST, MOST_BYTES = 20, 2000
+#: Hyperparameters, metrics and tags that the form offers, of each.
+MOST_OFFERED = 40
+REMEMBERED_SECONDS = 365 * 86_400
+
+#: Keys and titles of the columns that every job has.
+FIXED: Mapping[str, str] = {
+    "created": "Created",
+    "ran": "Ran for",
+    "billable": "Billable",
+    "cost": "Cost",
+    "compiled": "Compiled",
+    "instances": "Instances",
+    "reason": "Reason",
+    "tags": "Tags",
+    "image": "Image",
+}
+DEFAULT = ("created", "ran", "cost", "compiled", "instances")
+#: Properties as Search names them, and the headings under which the form offers them.
+PROPERTIES: Mapping[str, str] = {"HyperParameters": "Hyperparameters", "Metrics": "Final metrics", "Tags": "Tags"}
+_NUMBERS = frozenset({"ran", "billable", "cost"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: one of FIXED, or a property such as `HyperParameters.lr`."""
+
+    key: str
+
+    @property
+    def title(self) -> str:
+        return FIXED.get(self.key) or self.key.partition(".")[2]
+
+    @property
+    def is_number(self) -> bool:
+        return self.key in _NUMBERS or self.key.startswith("Metrics.")
+
+
+def chosen(query: "MultiDict[str, str]", cookies: Mapping[str, str]) -> tuple[Column, ...]:
+    """What the query asks for (`?columns=cost&columns=Tags.team`); else what was chosen last; else DEFAULT."""
+    asked: Sequence[Any] = query.getlist(NAME) if NAME in query else _remembered(cookies.get(_cookie(), ""))
+    keys = [key for key in dict.fromkeys(asked) if isinstance(key, str) and _exists(key)]
+    return tuple(Column(key) for key in keys[:MOST])
+
+
+def remember(answer: "Response", columns: Iterable[Column]) -> None:
+    text = json.dumps([column.key for column in columns])
+    value = base64.urlsafe_b64encode(text.encode()).decode()
+    if len(value) <= MOST_BYTES:
+        answer.set_cookie(_cookie(), value, max_age=REMEMBERED_SECONDS, httponly=True, samesite="Strict")
+
+
+def _remembered(cookie: str) -> Sequence[Any]:
+    try:
+        found = json.loads(base64.urlsafe_b64decode(cookie)) if cookie else DEFAULT
+    except ValueError:
+        return DEFAULT
+    return found if isinstance(found, list) else DEFAULT
+
+
+def _cookie() -> str:
+    """A browser sends cookies to every port of a host: two servers must not take each other's."""
+    from flask import request
+
+    return f"sagelet-columns-{request.host.rpartition(':')[2]}"
+
+
+def _exists(key: str) -> bool:
+    kind, _, name = key.partition(".")
+    return key in FIXED or (kind in PROPERTIES and name != "")
+
+
+# --- what the form offers ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A group of columns: heading, and the columns of it."""
+
+    heading: str
+    columns: tuple[Column, ...]
+
+
+def offers(jobs: Sequence[TrainingJob], chosen: Iterable[Column]) -> list[Offer]:
+    """All fixed columns, the hyperparameters, metrics and tags of these jobs, and whatever is chosen already."""
+    keys = [column.key for column in chosen]
+    made = [Offer("Job", tuple(Column(key) for key in FIXED))]
+    for kind, heading in PROPERTIES.items():
+        names = [key.partition(".")[2] for key in keys if key.startswith(f"{kind}.")]
+        found = sorted({name for job in jobs for name in _names(kind, job)} - set(names))
+        columns = [*names, *found[: max(0, MOST_OFFERED - len(names))]]
+        if columns:
+            made.append(Offer(heading, tuple(Column(f"{kind}.{name}") for name in columns)))
+    return made
+
+
+def _names(kind: str, job: TrainingJob) -> Iterable[str]:
+    if kind == "HyperParameters":
+        return (name for name in job.spec.hyperparameters if not name.startswith("sagemaker_"))
+    return (one.name for one in job.spec.metric_definitions) if kind == "Metrics" else job.tags
+
+
+# --- what a job has in them -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    job: TrainingJob
+    #: One for each column; text, or a time as Markup.
+    cells: tuple[str, ...]
+
+
+def rows(engine: Engine, jobs: Iterable[TrainingJob], columns: Sequence[Column]) -> list[Row]:
+    return [Row(job, tuple(_cells(engine, job, columns))) for job in jobs]
+
+
+def _cells(engine: Engine, job: TrainingJob, columns: Sequence[Column]) -> Iterable[str]:
+    has_metrics = any(column.key.startswith("Metrics.") for column in columns)
+    metrics = {one.name: one.value for one in engine.metrics.final(job)} if has_metrics else {}
+    for column in columns:
+        kind, _, name = column.key.partition(".")
+        if kind == "HyperParameters":
+            yield unquoted(job.spec.hyperparameters.get(name, ""))
+        elif kind == "Metrics":
+            yield number(metrics[name]) if name in metrics else ""
+        elif kind == "Tags":
+            yield job.tags.get(name, "")
+        else:
+            yield _CELLS[column.key](engine, job)
+
+
+def compiled_text(job: TrainingJob) -> str:
+    """Whether the job was compiled, and what for; why not if it asked for it."""
+    found = job.compilation
+    if found is not None:
+        return f"yes ({found.platform})" if found.compiled else f"no: {found.reason}"
+    if not asks_for_compiler(job.spec):
+        return "no"
+    return "not known" if job.terminal else "asked for"
+
+
+def _billable(_engine: Engine, job: TrainingJob) -> str:
+    return "-" if job.billable_seconds is None else f"{job.billable_seconds} s"
+
+
+def _cost(engine: Engine, job: TrainingJob) -> str:
+    bill = engine.reports.bill(job)
+    return usd(bill.usd) + (" so far" if bill.running else "")
+
+
+def instances_text(job: TrainingJob) -> str:
+    return ", ".join(
+        f"{len(group.hosts)} \N{MULTIPLICATION SIGN} {group.instance_type or '-'}" for group in job.spec.instance_groups
+    )
+
+
+def _reason(_engine: Engine, job: TrainingJob) -> str:
+    """FailureReason; of a job that was stopped, the message of its last status."""
+    if job.failure_reason or not job.terminal or job.status.value == "Completed":
+        return job.failure_reason or ""
+    return job.transitions[-1].message
+
+
+def tags_text(job: TrainingJob) -> str:
+    return ", ".join(f"{key}={value}" if value else key for key, value in job.tags.items())
+
+
+_CELLS: Mapping[str, Any] = {
+    "created": lambda _engine, job: clock(job.created_ms),
+    "ran": lambda _engine, job: since(job.training_start_ms, job.training_end_ms),
+    "billable": _billable,
+    "cost": _cost,
+    "compiled": lambda _engine, job: compiled_text(job),
+    "instances": lambda _engine, job: instances_text(job),
+    "reason": _reason,
+    "tags": lambda _engine, job: tags_text(job),
+    "image": lambda _engine, job: job.spec.image.rpartition("/")[2],
+}

@@ -1,0 +1,116 @@
+"""Folders for people: objects and members of archives have names with slashes, and a page shows a level at a time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sagelet_engine.base.contents import Member
+from sagelet_engine.model.objects import S3Uri
+from sagelet_engine.s3.catalog import Catalog
+
+#: Names of archives whose members can be shown.
+ARCHIVES = (".tar.gz", ".tgz", ".tar")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A folder, or a file. `name` is relative to the level that is shown; a folder's ends with a slash."""
+
+    name: str
+    #: Bytes; of a folder of an archive, those of the files in it.
+    size: int | None = None
+    modified_ms: int | None = None
+    #: The object's key (a folder's prefix), or the folder's path in an archive.
+    key: str = ""
+    #: Of a member of an archive, where it is; None for a folder, and for what cannot be read.
+    index: int | None = None
+    #: `link to ...`, `12 files`.
+    note: str = ""
+
+    @property
+    def is_folder(self) -> bool:
+        return self.name.endswith("/")
+
+    @property
+    def is_archive(self) -> bool:
+        return self.name.lower().endswith(ARCHIVES)
+
+
+@dataclass(frozen=True)
+class Crumb:
+    """A folder above the one that is shown."""
+
+    name: str
+    key: str
+
+
+def crumbs(path: str) -> list[Crumb]:
+    """`a/b/c` -> `a/`, `a/b/`. What stands after the last slash is no folder."""
+    ends = [place + 1 for place, character in enumerate(path) if character == "/"]
+    return [Crumb(path[start:end], path[:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def objects_at(catalog: Catalog, uri: S3Uri, after: str, limit: int) -> tuple[list[Entry], str]:
+    """A level of the objects under a prefix, and the key or folder to go on after; empty: there are no more."""
+    above = uri.key.rfind("/") + 1
+    start, inclusive = _behind(after)
+    entries: list[Entry] = []
+    while True:
+        wanted = limit + 1 - len(entries)
+        found = catalog.under(uri.bucket, uri.key, start, inclusive=inclusive, limit=wanted)
+        for one in found:
+            folder = _folder(one.key, len(uri.key))
+            if folder:
+                entries.append(Entry(folder[above:], key=folder))
+                start, inclusive = _behind(folder)
+                break
+            start, inclusive = _behind(one.key)
+            if one.key != uri.key or not one.key.endswith("/"):
+                entries.append(Entry(one.key[above:], one.size, one.modified_ms, one.key))
+        else:
+            if len(found) < wanted:
+                return entries, ""
+        if len(entries) > limit:
+            return entries[:limit], entries[limit - 1].key
+
+
+def _folder(key: str, after: int) -> str:
+    """The key up to its first slash after the prefix, or empty if it has none there."""
+    slash = key.find("/", after)
+    return key[: slash + 1] if slash >= 0 else ""
+
+
+def _behind(key: str) -> tuple[bytes, bool]:
+    """Where to go on after a key, and whether what is there counts. Behind a folder are none of its keys."""
+    if key.endswith("/"):
+        return key[:-1].encode() + b"0", True  # The character after "/".
+    return key.encode(), not key
+
+
+def members_at(members: Iterable[Member], path: str) -> list[Entry]:
+    """A level of an archive: the folders, with what is in them, then the files."""
+    folders: dict[str, tuple[int, int]] = {}
+    files: list[Entry] = []
+    for member in members:
+        name = _plain(member)
+        if not name.startswith(path) or name == path:
+            continue
+        inner, slash, _ = name[len(path) :].partition("/")
+        if slash:
+            count, size = folders.get(inner, (0, 0))
+            is_file = member.kind != "directory"
+            folders[inner] = (count + is_file, size + (member.size if is_file else 0))
+            continue
+        note = f"link to {member.target}" if member.kind == "link" else "" if member.kind == "file" else "special file"
+        index = member.index if member.kind == "file" else None
+        files.append(Entry(inner, member.size, member.modified_ms, index=index, note=note))
+    above = [
+        Entry(f"{name}/", size, key=f"{path}{name}/", note=f"{count} file{'' if count == 1 else 's'}")
+        for name, (count, size) in sorted(folders.items())
+    ]
+    return above + sorted(files, key=lambda entry: entry.name)
+
+
+def _plain(member: Member) -> str:
+    """`./a//b` -> `a/b`; a directory ends with a slash."""
+    parts = [part for part in member.name.split("/") if part not in ("", ".")]
+    return "/".join(parts) + ("/" if member.kind == "directory" else "")

@@ -1,0 +1,250 @@
+"""The experiment pages in a real browser: charts, columns, the picker, overlays, artifacts; also without a mouse."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.devtools import Browser, Page, driven
+from support.jobs import Jobs
+from support.server import SageletProcess
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[2]
+EVIL = "<img src=x onerror=alert(1)>"
+JOB, COMPARE = "/_sagelet/ui/jobs", "/_sagelet/ui/compare"
+CURVES = f"""
+    import os
+    rate = float(os.environ["SM_HP_LR"])
+    for step in range(50):
+        print(f"loss={{3 - step * rate}} epoch={{step / 25}} memory_bytes={{5_300_000_000 + step * 1_000_000}} "
+              f"tiny={{0.00001234 * (step + 1):.10f}} count={{123456789 + step}}", flush=True)
+    models = os.environ["SM_MODEL_DIR"]
+    os.makedirs(models + "/checkpoints")
+    open(models + "/config.json", "w").write({EVIL!r})
+    open(models + "/checkpoints/step.pt", "wb").write(bytes(100))
+"""
+NAMES = ("loss", "epoch", "memory_bytes", "tiny", "count")
+METRICS = [{"Name": name, "Regex": rf"{name}=([0-9.e+-]+)"} for name in NAMES]
+#: Notes each text that a chart draws, with where it begins and ends and how large its canvas is.
+DRAWN = """
+    window.drawn = [];
+    const fillText = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+      const at = this.getTransform().transformPoint({x, y}), width = this.measureText(text).width;
+      const left = {left: 0, start: 0, center: width / 2, right: width, end: width}[this.textAlign];
+      const upright = this.getTransform().b === 0;
+      window.drawn.push({text, left: at.x - (upright ? left : 0), right: at.x - (upright ? left - width : 0), y: at.y,
+                         width: this.canvas.width, height: this.canvas.height});
+      return fillText.apply(this, arguments);
+    };
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageletProcess]:
+    process = SageletProcess(tmp_path_factory.mktemp("experiments") / "data", "--runtime", "process").start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def jobs(server: SageletProcess) -> Jobs:
+    jobs = Jobs(server)
+    for name, rate in (("lr-1", "0.01"), ("lr-2", "0.02")):
+        parameters = {"lr": rate, "note": EVIL}
+        jobs.submit(
+            CURVES, name=name, metrics=METRICS, hyperparameters=parameters, Tags=[{"Key": "team", "Value": "nlp"}]
+        )
+        assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
+    jobs.submit("raise ValueError('wrong')", name="broken")
+    assert jobs.ended("broken")["TrainingJobStatus"] == "Failed"
+    return jobs
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with driven(tmp_path_factory.mktemp("browser") / "profile") as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A tab, whose console has nothing to complain of when the test is over."""
+    page = browser.page()
+    yield page
+    complaints = page.complaints()
+    page.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    return (ROOT / ".axe" / "axe_playwright_python" / "axe.min.js").read_text()
+
+
+def drawn(page: Page) -> None:
+    page.until("document.getElementById('curves').getAttribute('aria-busy') === 'false'")
+    page.until("document.querySelectorAll('#metrics canvas').length >= 4")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_label_of_an_axis_is_cut(page: Page, jobs: Jobs, server: SageletProcess, width: int) -> None:
+    page.look(width, 844)
+    page.ask("Page.addScriptToEvaluateOnNewDocument", source=DRAWN)
+    page.goto(f"{server.endpoint}{JOB}/lr-1")
+    drawn(page)
+    # The last chart: as many digits as tell the numbers of its axis apart. uPlot draws when the browser does.
+    page.until("new Set(window.drawn.map(one => one.text).filter(text => /^123[.]45.*M$/.test(text))).size > 2")
+    texts: list[dict[str, Any]] = page.run("window.drawn")
+    assert {"seconds since the training began"} < {one["text"] for one in texts}
+    cut = [one for one in texts if one["left"] < 0 or one["right"] > one["width"] or one["y"] > one["height"]]
+    assert cut == []
+
+
+def test_charts_have_names_and_units_the_jobs_own_first(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.goto(f"{server.endpoint}{JOB}/lr-1")
+    drawn(page)
+    titles = page.run("[...document.querySelectorAll('#metrics h3')].map(one => one.innerText)")
+    assert titles == ["loss", "epoch", "memory_bytes (GiB)", "tiny", "count"]
+    order = page.run("[...document.querySelectorAll('#metrics, #compiler, #instances')].map(one => one.id)")
+    assert order == ["metrics", "compiler", "instances"]
+    page.until("document.querySelectorAll('#instances h3').length === 3")
+    instances = page.run("[...document.querySelectorAll('#instances h3')].map(one => one.innerText)")
+    assert instances == ["CPUUtilization (%)", "DiskUtilization (%)", "MemoryUtilization (%)"]
+    label = page.run("document.querySelectorAll('#metrics [role=img]')[2].getAttribute('aria-label')")
+    assert "over seconds since the training began" in label
+    assert "highest 4.982 GiB" in label
+
+
+def test_the_timelines_bars_are_as_wide_as_the_times(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.goto(f"{server.endpoint}{JOB}/lr-1")
+    widths = page.run(
+        "[...document.querySelectorAll('.timeline .bar')].map(bar => [bar.dataset.to - bar.dataset.from,"
+        " bar.getBBox().width / bar.ownerSVGElement.getBoundingClientRect().width])"
+    )
+    whole = sum(took for took, _ in widths)
+    assert whole > 0
+    for took, share in widths:
+        assert share == pytest.approx(took / whole, abs=0.01)
+
+
+def test_columns_are_chosen_and_filters_keep_what_is_typed(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.goto(server.endpoint)
+    page.click("#columns summary")
+    for key in ("reason", "tags", "HyperParameters.lr", "Metrics.loss"):
+        page.click(f"input[name=columns][value='{key}']")
+    page.click("#columns button")
+    page.until("document.querySelector('thead').innerText.includes('Reason')")
+    head = page.run("[...document.querySelectorAll('thead th')].map(one => one.innerText.trim())")
+    assert {"Reason", "Tags", "lr", "loss"} <= set(head)
+    assert "wrong" in page.run("document.querySelector('td.reason').textContent")
+    page.run("document.querySelector('[name=q]').focus()")
+    page.type("lr-")
+    page.click(".chips a.completed")
+    page.until("document.querySelectorAll('tbody tr').length === 2")
+    assert page.run("document.querySelector('[name=q]').value") == "lr-"
+    assert page.run("document.querySelector('[name=status]').value") == "Completed"
+    assert "lr" in page.text("thead")
+    page.click("thead th.sorts a")
+    page.until("location.search.includes('sort=name') && document.querySelector('[name=q]')?.value === 'lr-'")
+    # Remembered: the next visit has the same columns.
+    page.goto(server.endpoint)
+    assert "Reason" in page.text("thead")
+    assert page.run("document.querySelectorAll('tbody tr').length") == 3
+
+
+def test_jobs_are_picked_and_their_metrics_drawn_over_each_other(
+    page: Page, jobs: Jobs, server: SageletProcess
+) -> None:
+    page.goto(f"{server.endpoint}{JOB}/lr-1")
+    page.run("[...document.querySelectorAll('.actions a')].find(one => one.innerText === 'Compare').click()")
+    page.until("document.querySelector('#picker button.primary')?.disabled")
+    page.run("document.querySelector('#picker [name=q]').focus()")
+    page.type("HyperParameters.lr=0.02")
+    page.click("#picker [name=pick]")
+    page.until("document.querySelectorAll('.found li').length === 1")
+    assert page.run("document.querySelector('.chosen input').value") == "lr-1"
+    page.click(".found input")
+    page.click("#picker button.primary")
+    page.until("!!document.getElementById('curves')")
+    drawn(page)
+    assert "lr differs" in " ".join(page.text("table.sides").split())
+    legends = page.run(
+        "[...document.querySelectorAll('#metrics .chart')].map(one =>"
+        " [...one.querySelectorAll('.u-label')].map(label => label.innerText))"
+    )
+    assert legends == [["lr-1", "lr-2"]] * 5
+    page.run(
+        "(() => { const over = document.getElementById('over'); over.value = 'epoch';"
+        " over.dispatchEvent(new Event('change')) })()"
+    )
+    page.until("document.querySelectorAll('#metrics .chart').length === 4")
+    assert "over epoch" in page.run("document.querySelector('#metrics [role=img]').getAttribute('aria-label')")
+    page.run("document.getElementById('metric-filter').focus()")
+    page.type("MEMORY")
+    page.until("document.getElementById('shown-charts').innerText === '1 charts'")
+    assert page.run("[...document.querySelectorAll('#metrics .chart:not([hidden]) h3')].map(one => one.innerText)") == [
+        "memory_bytes (GiB)"
+    ]
+
+
+def test_artifacts_are_browsed(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.goto(f"{server.endpoint}{JOB}/lr-1/artifacts")
+    assert "config.json" in page.text("main")
+    page.run("[...document.querySelectorAll('main a')].find(one => one.innerText === 'checkpoints/').click()")
+    page.until("document.querySelector('h1')?.innerText.endsWith('model.tar.gz')")
+    assert "step.pt" in page.text("main")
+    href = page.run("document.querySelector('a[download]').href")
+    assert page.run(f"fetch({json.dumps(href)}).then(a => a.arrayBuffer()).then(b => b.byteLength)") == 100
+    page.run("[...document.querySelectorAll('.crumbs a')].find(one => one.innerText === 'model.tar.gz/').click()")
+    page.until("document.querySelector('main').innerText.includes('config.json')")
+    page.run("[...document.querySelectorAll('main a')].find(one => one.innerText === 'config.json').click()")
+    page.until("document.querySelector('pre.file')?.innerText.length > 0")
+    assert page.text("pre.file") == EVIL
+
+
+def test_without_a_mouse(page: Page, jobs: Jobs, server: SageletProcess) -> None:
+    page.goto(f"{server.endpoint}{COMPARE}")
+    page.run("document.querySelector('.found input').focus()")
+    seen = 0
+    for _ in range(3):
+        page.ask("Input.dispatchKeyEvent", type="keyDown", key=" ", code="Space", text=" ", windowsVirtualKeyCode=32)
+        page.ask("Input.dispatchKeyEvent", type="keyUp", key=" ", code="Space", windowsVirtualKeyCode=32)
+        seen += 1
+        page.press("Tab", 9)
+    assert page.run("document.querySelectorAll('.found input:checked').length") == seen
+    assert page.run("document.activeElement.innerText") == "Compare"
+    page.press("Enter", 13)
+    page.until("!!document.querySelector('table.sides')")
+
+
+PAGES = {
+    "the list with columns": "/?columns=reason&columns=tags&columns=compiled&columns=cost&columns=HyperParameters.lr",
+    "the overview": f"{JOB}/lr-1",
+    "artifacts": f"{JOB}/lr-1/artifacts",
+    "folders": "/_sagelet/ui/objects?uri=s3://tests/",
+    "an archive": "/_sagelet/ui/inside?uri=s3://tests/out/lr-1/output/model.tar.gz",
+    "a text": "/_sagelet/ui/inside/text?uri=s3://tests/out/lr-1/output/model.tar.gz&member=2",
+    "the picker": f"{COMPARE}?job=lr-1",
+    "the comparison": f"{COMPARE}?job=lr-1&job=lr-2",
+    "no comparison": f"{COMPARE}?job=lr-1&job=broken",
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_everybody_can_use(name: str, page: Page, jobs: Jobs, server: SageletProcess, axe: str) -> None:
+    """axe-core's rules in light and dark; and nothing is wider than a telephone."""
+    page.goto(f"{server.endpoint}{PAGES[name]}")
+    if page.run("!!document.getElementById('curves')"):
+        page.until("document.getElementById('curves').getAttribute('aria-busy') === 'false'")
+    for details in range(page.run("document.querySelectorAll('details').length")):
+        page.run(f"document.querySelectorAll('details')[{details}].open = true")
+    assert page.violations(axe) == []
+    page.look(390, 844, dark=True)
+    page.until("document.documentElement.dataset.theme === 'dark'")
+    assert page.violations(axe) == []
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")

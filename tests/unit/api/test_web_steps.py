@@ -1,0 +1,86 @@
+"""The steps over time on the page of the compile report."""
+
+import json
+import re
+from dataclasses import asdict
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.web.steps import parts, steps_view
+from sagelet_engine.data.layout import JobDirectories
+from sagelet_engine.telemetry.compiler.report import CompilerReport
+from sagelet_engine.telemetry.compiler.worker import Span
+from support.api_world import ApiWorld
+from support.doctor_cases import native_worker, worker
+
+SPANS = (
+    Span(step=0, steps=1, start_seconds=2.0, seconds=6.0, wait_seconds=0.5, compile_seconds=5.0, execute_seconds=0.1),
+    Span(step=1, steps=10, start_seconds=8.0, seconds=2.0, wait_seconds=0.5, execute_seconds=9.0),
+)
+
+
+def test_no_timeline_without_steps() -> None:
+    assert steps_view(CompilerReport()) is None
+    assert steps_view(CompilerReport.of("job", [worker()])) is None
+
+
+def test_the_parts_of_a_span_are_its_time() -> None:
+    first, second = (parts(span, compiled=True) for span in SPANS)
+    assert first == pytest.approx({"wait": 0.5, "compile": 5.0, "execute": 0.1, "rest": 0.4})
+    # The device worked beside the script: no bar is longer than the time.
+    assert second == {"wait": 0.5, "compile": 0.0, "execute": 1.5, "rest": 0.0}
+    assert parts(SPANS[1], compiled=False) == {"wait": 0.5, "rest": 1.5}
+    lying = Span(seconds=1.0, wait_seconds=50.0, compile_seconds=50.0, execute_seconds=50.0)
+    assert sum(parts(lying, compiled=True).values()) == 1.0
+
+
+def test_widths_are_times_and_workers_begin_when_they_began() -> None:
+    one = worker(started_ms=1_000, timeline=SPANS)
+    late = worker(rank=1, started_ms=3_000, timeline=SPANS)
+    view = steps_view(CompilerReport.of("job", [late, one]))
+    assert view is not None
+    assert (view.seconds, view.before) == (pytest.approx(10.0), 2.0)
+    first, second = view.lanes
+    for lane, start in ((first, 0.0), (second, 2.0)):
+        widths = {piece.words: piece.width for piece in lane.pieces}
+        assert lane.pieces[0].left == pytest.approx(start / 10 * 100, abs=0.01)
+        assert widths["Compiling, step 0: 5 s"] == pytest.approx(50, abs=0.01)
+        assert widths["Executing, steps 1 to 10: 1.5 s"] == pytest.approx(15, abs=0.01)
+        assert sum(piece.width for piece in lane.pieces) == pytest.approx(80, abs=0.02)
+    assert [(kind, pytest.approx(seconds)) for kind, _, seconds in view.totals] == [
+        ("wait", 1.0), ("compile", 5.0), ("execute", 1.6), ("rest", 0.4),
+    ]  # fmt: skip
+
+
+def test_a_native_worker_waits_and_works() -> None:
+    view = steps_view(CompilerReport.of("job", [native_worker(timeline=SPANS[1:])]))
+    assert view is not None
+    assert [kind for kind, _, _ in view.totals] == ["wait", "rest"]
+
+
+def test_many_workers_are_drawn_up_to_a_number() -> None:
+    view = steps_view(CompilerReport.of("job", [worker(rank=rank, timeline=SPANS) for rank in range(20)]))
+    assert view is not None
+    assert (len(view.lanes), view.left_out) == (8, 12)
+
+
+def test_the_page_of_a_job_that_runs_shows_its_steps(tmp_path: Path, bridge: MotoBridge) -> None:
+    with ApiWorld(tmp_path, bridge) as world:
+        world.create("train", HyperParameters={"sagemaker_training_compiler_enabled": "true"})
+        world.host("train")
+        reports = JobDirectories.of(world.settings.data, world.job("train")).host("algo-1").opt_ml / "output/sagelet"
+        reports.mkdir(parents=True)
+        (reports / "worker-0.json").write_text(json.dumps(asdict(worker(timeline=SPANS))))
+        text = world.page("/_sagelet/ui/jobs/train/report?part=report").data.decode()
+        assert "Steps over time" in text
+        widths = re.findall(r'<rect class="(\w+)" x="[\d.]+%" width="([\d.]+)%"', text)
+        assert widths == [
+            ("wait", "6.25"), ("compile", "62.5"), ("execute", "1.25"), ("rest", "5.0"),
+            ("wait", "6.25"), ("execute", "18.75"),
+        ]  # fmt: skip
+        words = " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+        assert "First step, 2.0 s after the start of Python" in words
+        assert "1 to 10 8.0 s 2.0 s 500 ms - 1.5 s -" in words
