@@ -3,8 +3,9 @@
 import collections
 import time
 from collections.abc import Callable
+from typing import Optional
 
-from sagelet_runtime.base.wire import JsonObject, Optional
+from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.reporting.timeline import Timeline
 
 #: The number of last steps from which the median is taken.
