@@ -146,11 +146,11 @@ def test_a_job_that_slurm_ends_leaves_no_container(jobs: ContainerJobs, slurm_cl
     jobs.gone(name)
 
 
-def test_a_killed_keeper_leaves_no_container(jobs: ContainerJobs, slurm_cluster: SlurmCluster) -> None:
+def test_a_killed_shim_leaves_no_container(jobs: ContainerJobs, slurm_cluster: SlurmCluster) -> None:
     name = jobs.start(STUBBORN)
     jobs.training(name)
-    for keeper in _keepers(slurm_cluster.number(name)):
-        os.kill(keeper, signal.SIGKILL)
+    for shim in _shims(slurm_cluster.number(name)):
+        os.kill(shim, signal.SIGKILL)
     job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Failed"
     assert "without a word of the host" in jobs.message(name) + job["FailureReason"]
@@ -170,7 +170,7 @@ def test_what_is_left_on_a_node_is_cleared_by_the_next_job(jobs: ContainerJobs, 
     assert running.status == "running"
 
 
-def _keepers(number: str) -> list[int]:
+def _shims(number: str) -> list[int]:
     """The shims of a job of Slurm's."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -179,7 +179,7 @@ def _keepers(number: str) -> list[int]:
             job = f"SLURM_JOB_ID={number}".encode() in (process / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if job and b"keeper.py" in command and command.split(b"\0")[1] == b"-I":
+        if job and b"slurm/shim.py" in command and command.split(b"\0")[1] == b"-I":
             found.append(int(process.name))
     assert found
     return found

@@ -14,7 +14,7 @@ from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.model.runtime import HostPlan, LaunchPlan, Mount
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.runtimes.slurm import files as slurm_files
-from sagelet_engine.runtimes.slurm.script import KEEPER
+from sagelet_engine.runtimes.slurm.script import SHIM
 from sagelet_engine.runtimes.slurm.task import ContainerTask, Engine
 from support import container_programs
 from support.harness import wait_for
@@ -43,7 +43,7 @@ class Node:
         self.run_dir = directory / "run"
         self.run_dir.mkdir()
 
-    def keeper(self, *script: str, **changes: object) -> "subprocess.Popen[bytes]":
+    def shim(self, *script: str, **changes: object) -> "subprocess.Popen[bytes]":
         """Of a host that runs a script of sh, or other arguments."""
         directory = self._directory / "allocation"
         directory.mkdir()
@@ -61,14 +61,14 @@ class Node:
         (self.run_dir / slurm_files.CONTROL).touch()
         path = f"{self._directory / 'bin'}:{os.environ['PATH']}"
         environment = {"PATH": path, "SLURM_NODEID": "1", "SLURM_JOB_ID": "5", "SLURMD_NODENAME": "n2", "SECRET": "x"}
-        return subprocess.Popen([sys.executable, "-I", "-S", str(KEEPER), str(directory)], env=environment)
+        return subprocess.Popen([sys.executable, "-I", "-S", str(SHIM), str(directory)], env=environment)
 
     def output(self) -> list[str]:
         file = self.run_dir / host_files.OUTPUT
         return file.read_text().splitlines() if file.exists() else []
 
-    def end(self, keeper: "subprocess.Popen[bytes]") -> dict[str, object]:
-        keeper.wait(120)
+    def end(self, shim: "subprocess.Popen[bytes]") -> dict[str, object]:
+        shim.wait(120)
         ended: dict[str, object] = json.loads((self.run_dir / host_files.EXIT).read_text())
         return ended
 
@@ -84,7 +84,7 @@ def test_the_container_has_the_jobs_directory_hosts_environment_and_nothing_else
         "touch /opt/ml/input/x 2>/dev/null || echo read-only; ls /opt/ml/mounted; ls /opt; pwd; "
         "touch /opt/ml/made; exit 9"
     )
-    end = node.end(node.keeper(script, "sh", "an argument", environment={"WORDS": '"two" $words\''}))
+    end = node.end(node.shim(script, "sh", "an argument", environment={"WORDS": '"two" $words\''}))
     assert end["exit_code"] == 9
     image = next(node.images.iterdir()).name
     assert node.output() == ["2", "127.9.0.2 algo-2", '"two" $words\'||7777|an argument', "read-only", image, "ml", "/"]
@@ -96,25 +96,25 @@ def test_the_container_has_the_jobs_directory_hosts_environment_and_nothing_else
 
 
 def test_without_an_entry_point_the_images_own_gets_the_arguments(node: Node) -> None:
-    end = node.end(node.keeper("train", entrypoint=None))
+    end = node.end(node.shim("train", entrypoint=None))
     assert end["exit_code"] == 0
     assert node.output() in (["runscript train"], ["rc train"])
 
 
 def test_a_stop_reaches_the_script_and_a_second_one_its_processes(node: Node) -> None:
-    keeper = node.keeper("trap 'echo saved' TERM; echo ready; while :; do sleep 0.1; done")
+    shim = node.shim("trap 'echo saved' TERM; echo ready; while :; do sleep 0.1; done")
     wait_for("the script", lambda: node.output() == ["ready"])
     with (node.run_dir / slurm_files.CONTROL).open("a") as control:
         control.write(slurm_files.TERMINATE)
     wait_for("its handler", lambda: node.output() == ["ready", "saved"])
     with (node.run_dir / slurm_files.CONTROL).open("a") as control:
         control.write(slurm_files.KILL)
-    end = node.end(keeper)
+    end = node.end(shim)
     assert (end["exit_code"], end["heard"]) == (128 + signal.SIGKILL, "TK")
 
 
 def test_an_image_that_is_not_there_is_named_with_the_remedy(node: Node) -> None:
-    end = node.end(node.keeper("true", image="lab/none:1"))
+    end = node.end(node.shim("true", image="lab/none:1"))
     assert end["refused"]
     assert f"n2 has no {node.images}/lab+none+1.s" in str(end["error"])
     assert "lab/none:1`" in str(end["error"])
@@ -125,5 +125,5 @@ def test_an_image_that_is_not_there_is_named_with_the_remedy(node: Node) -> None
 
 def test_enroot_takes_no_lines(tmp_path: Path) -> None:
     node = Node(tmp_path, "enroot")
-    end = node.end(node.keeper("true", environment={"KEY": "two\nlines"}))
+    end = node.end(node.shim("true", environment={"KEY": "two\nlines"}))
     assert (end["refused"], end["error"]) == (True, "enroot: KEY of the Environment has several lines")

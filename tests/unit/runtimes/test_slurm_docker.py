@@ -129,5 +129,5 @@ def test_an_ordinary_users_files_stay_his(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(("kill_wait", "seconds"), [(30, 20), (3, 1.5), (0, 0), (120, 110)])
-def test_a_container_ends_before_slurm_kills_its_keeper(kill_wait: int, seconds: float) -> None:
+def test_a_container_ends_before_slurm_kills_its_shim(kill_wait: int, seconds: float) -> None:
     assert patience(kill_wait) == seconds

@@ -9,7 +9,7 @@ from sagelet_engine.runtimes.slurm import script as slurm_script
 from sagelet_engine.runtimes.slurm.rules import Placement
 
 DIRECTORY = Path("/shared/sagelet/a b")
-KEEPER = f"/usr/bin/python3 -I -S {slurm_script.KEEPER} '{DIRECTORY}'"
+SHIM = f"/usr/bin/python3 -I -S {slurm_script.SHIM} '{DIRECTORY}'"
 SCRIPT = f"""\
 #!/bin/sh
 # Made by sagelet: one allocation, with the shim of one host on each node.
@@ -48,7 +48,7 @@ await() {{
 
 # Since Slurm 22.05 a step does not get the CPUs of its job by itself.
 srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \\
-    ${{SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}} {KEEPER} &
+    ${{SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}} {SHIM} &
 task=$!
 await
 exit "$code"
@@ -59,7 +59,7 @@ def test_the_script() -> None:
     assert slurm_script.script(DIRECTORY, "/usr/bin/python3") == SCRIPT
 
 
-def test_what_a_failed_keeper_may_leave_is_cleared_away_on_every_node() -> None:
+def test_what_a_failed_shim_may_leave_is_cleared_away_on_every_node() -> None:
     text = slurm_script.script(DIRECTORY, "/usr/bin/python3", afterwards=("clear", "a b"))
     assert text.startswith(SCRIPT.removesuffix('exit "$code"\n'))
     assert text.endswith("""\

@@ -198,7 +198,7 @@ def _start_and_wait(plan: Plan, cookie: str, requests: Requests, body: Body) -> 
 def _spawn(
     command: list[str], environment: dict[str, str], directory: str, output: Output, bound: Callable[[], None]
 ) -> "subprocess.Popen[bytes]":
-    keeper = os.getpid()
+    shim = os.getpid()
     with output.given() as end:
         return subprocess.Popen(
             command,
@@ -207,17 +207,17 @@ def _spawn(
             stdin=subprocess.DEVNULL,
             stdout=end,
             stderr=subprocess.STDOUT,
-            preexec_fn=lambda: _before_exec(keeper, bound),
+            preexec_fn=lambda: _before_exec(shim, bound),
         )
 
 
-def _before_exec(keeper: int, bound: Callable[[], None]) -> None:
+def _before_exec(shim: int, bound: Callable[[], None]) -> None:
     """Runs in the child: sets its process group, default signals and process limit, and makes it die with the shim."""
     os.setpgid(0, 0)
     bound()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != keeper:
+        if os.getppid() != shim:
             os._exit(128 + signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 

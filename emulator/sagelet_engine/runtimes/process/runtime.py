@@ -201,7 +201,7 @@ class ProcessRuntime:
         if not (host.run_dir / host_files.STARTED).exists():
             self._write_plan(plan, host, master_port)
             failpoint(Failpoint.BEFORE_HOST)
-            self._start_keeper(host)
+            self._start_shim(host)
             failpoint(Failpoint.AFTER_HOST)
         return self._started(host.name, host.run_dir)
 
@@ -217,7 +217,7 @@ class ProcessRuntime:
         entry = self._index(plan.job_id) / f"{quote(host.name, safe='')}.json"
         json_files.write_json(entry, {"host": host.name, **run_dirs.noted(host.run_dir, self._state_dir.parent)})
 
-    def _start_keeper(self, host: HostPlan) -> None:
+    def _start_shim(self, host: HostPlan) -> None:
         """Starts the shim and waits until it runs. A shim that runs already is left alone."""
         command = shim_command(str(host.run_dir.absolute()))
         with (host.run_dir / host_files.KEEPER_LOG).open("ab") as log:

@@ -8,7 +8,7 @@ import psutil
 from sagelet_engine.model.runtime import Usage
 
 
-def below(keeper: int) -> Usage | None:
+def below(shim: int) -> Usage | None:
     """Returns the usage of all processes that a host's shim started, or None if the shim is gone.
 
     The CPU time of an ended process is in the children's time of the process that waited for it. The shim waits for
@@ -16,7 +16,7 @@ def below(keeper: int) -> Usage | None:
     share of one process, so it is a lower bound. (PSS would be exact, but walks all page tables.)
     """
     try:
-        parent = psutil.Process(keeper)
+        parent = psutil.Process(shim)
         children = parent.children(recursive=True)
     except psutil.NoSuchProcess:
         return None

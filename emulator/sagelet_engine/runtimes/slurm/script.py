@@ -11,7 +11,7 @@ from sagelet_engine.runtimes.slurm.rules import Placement
 
 #: The beginning of each comment. sagelet finds its Slurm jobs by their comments.
 MARK = "sagelet"
-KEEPER = Path(__file__).with_name("keeper.py")
+SHIM = Path(__file__).with_name("shim.py")
 #: Seconds that nodes wait for the server to bring the job's data before they are given back.
 PATIENCE = 3600
 #: How many times a second the script looks for `go.json`.
@@ -57,7 +57,7 @@ await() {
 
 # Since Slurm 22.05 a step does not get the CPUs of its job by itself.
 srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \\
-    $${SLURM_CPUS_PER_TASK:+--cpus-per-task="$$SLURM_CPUS_PER_TASK"} $keeper &
+    $${SLURM_CPUS_PER_TASK:+--cpus-per-task="$$SLURM_CPUS_PER_TASK"} $shim &
 task=$$!
 await
 ${epilogue}exit "$$code"
@@ -83,7 +83,7 @@ def script(
 
     `afterwards` runs on each node when a shim has failed.
     """
-    keeper = [*around, python, "-I", "-S", str(KEEPER), str(directory)]
+    shim = [*around, python, "-I", "-S", str(SHIM), str(directory)]
     return _SCRIPT.substitute(
         prologue=prologue,
         epilogue=_EPILOGUE.substitute(afterwards=shlex.join(afterwards)) if afterwards else "",
@@ -96,7 +96,7 @@ def script(
         go=files.GO,
         patience=PATIENCE * LOOKS,
         pause=1 / LOOKS,
-        keeper=shlex.join(keeper),
+        shim=shlex.join(shim),
     )
 
 

@@ -1,6 +1,6 @@
 """The task of one node of an allocation: finds out which host it is, and runs that host (`host_shim.py`) to its end.
 
-srun runs it as `python -I -S keeper.py ALLOCATION_DIRECTORY`; standard library only. All files of a host are on the
+srun runs it as `python -I -S shim.py ALLOCATION_DIRECTORY`; standard library only. All files of a host are on the
 file system that the nodes share with the server.
 
 Requests are bytes that are appended to the host's `control` file. So a host can be stopped while Slurm's controller is

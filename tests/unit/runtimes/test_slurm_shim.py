@@ -9,12 +9,12 @@ import pytest
 
 from sagelet_engine.runtimes.node import host_shim
 from sagelet_engine.runtimes.slurm import files as slurm_files
-from sagelet_engine.runtimes.slurm import keeper as slurm_keeper
-from sagelet_engine.runtimes.slurm.keeper import Control
+from sagelet_engine.runtimes.slurm import shim as slurm_shim
+from sagelet_engine.runtimes.slurm.shim import Control
 
 
 @pytest.fixture(autouse=True)
-def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As a shim has them, its signals are blocked, and its files are where it is."""
     (tmp_path / slurm_files.CONTROL).touch()
     monkeypatch.chdir(tmp_path)
@@ -31,15 +31,15 @@ def terminated() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 9, 128 + signal.SIGTERM])
-def test_a_command_that_ended_of_a_signal_before_its_keeper_took_it(code: int) -> None:
+def test_a_command_that_ended_of_a_signal_before_its_shim_took_it(code: int) -> None:
     terminated()
     assert Control().heard(code) == {"heard": slurm_files.SIGNAL}
 
 
 @pytest.mark.parametrize("code", [0, 9, 128 + signal.SIGTERM])
-def test_a_command_that_ended_of_a_signal_before_its_keeper_got_it(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    monkeypatch.setattr(slurm_keeper, "LATE_S", 60)
-    monkeypatch.setattr(slurm_keeper, "HEEDED_S", 60)
+def test_a_command_that_ended_of_a_signal_before_its_shim_got_it(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr(slurm_shim, "LATE_S", 60)
+    monkeypatch.setattr(slurm_shim, "HEEDED_S", 60)
     control = Control()
     later = threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGTERM))
     later.start()
