@@ -1,5 +1,7 @@
 """`sagelet doctor`: checks this machine, or finds what costs time in a job or made it fail, with the remedies."""
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +20,7 @@ from sagelet_api.cli.training_jobs import JobName, known
 from sagelet_api.servers.server import Server
 from sagelet_engine.doctor.text import place
 from sagelet_engine.machine.check import Check
+from sagelet_engine.settings import DEFAULT_PORT
 
 COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
@@ -50,12 +53,18 @@ def _machine(server: Server, *, as_json: bool) -> int:
 
     out = console()
     with console(stderr=True).status("looking at this machine"):
-        checks = [*check_machine(server.data), *check_sdks()]
+        checks = [*check_machine(server.data, _port()), *check_sdks()]
     if as_json:
         echo_json([asdict(check) for check in checks])
     else:
         show_checks(checks, out)
     return DONE if all(check.good or not check.needed for check in checks) else ERROR
+
+
+def _port() -> int:
+    """Returns the port that `sagelet up` would take: SAGELET_PORT's, if that is a port."""
+    given = os.environ.get("SAGELET_PORT", "")
+    return int(given) if re.fullmatch(r"[1-9]\d{0,4}", given, re.ASCII) and int(given) < 65536 else DEFAULT_PORT
 
 
 def show_checks(checks: Sequence[Check], out: Console) -> None:

@@ -228,6 +228,8 @@ def ls(as_json: bool, server: Server) -> None:
             ]
         )
         return
+    if not found:
+        click.echo("The hub is empty. `sagelet hub add DIR --as ORGANISATION/NAME` adds a repository.", err=True)
     for one in found:
         changed = datetime.fromtimestamp(one.newest.created_ms / 1000, tz=timezone.utc)
         names = ",".join(sorted(one.refs))

@@ -110,6 +110,24 @@ def test_a_port_that_somebody_has(tmp_path: Path) -> None:
     assert "--port 0" in found.remedy
 
 
+@pytest.mark.parametrize(("given", "looked_at"), [("4700", 4700), ("", 4599), ("70000", 4599), ("http", 4599)])
+def test_the_doctor_looks_at_the_port_that_up_would_take(
+    given: str, looked_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports: list[int] = []
+    monkeypatch.setenv("SAGELET_PORT", given)
+    monkeypatch.setattr("sagelet_api.cli.sdks.check_sdks", list)
+    monkeypatch.setattr(checks, "check_machine", lambda _data, port: ports.append(port) or [])
+    assert run("doctor", "--data", str(tmp_path)).exit_code == 0
+    assert ports == [looked_at]
+
+
+def test_an_empty_hub_says_how_to_fill_it(tmp_path: Path) -> None:
+    listed = run("hub", "ls", "--data", str(tmp_path))
+    assert (listed.exit_code, listed.stdout) == (0, "")
+    assert "`sagelet hub add DIR --as ORGANISATION/NAME`" in listed.stderr
+
+
 def test_sdks() -> None:
     assert check_sdk("python3", (3, 11), {"sagemaker": "2.257.0", "boto3": "1.40.1"}).good
     old = check_sdk("python3", (3, 8), {"boto3": "1.26.0"})
