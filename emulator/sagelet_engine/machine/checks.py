@@ -28,8 +28,8 @@ from sagelet_engine.state.owner import owner_of
 
 #: Bytes that a few jobs with their archives take. With less, the next upload may fail.
 ENOUGH, TOO_LITTLE = 5 * 10**9, 10**9
-#: Bytes of the training image, with what building it takes.
-IMAGE_BYTES = 15 * 10**9
+#: Bytes of the training image (3 GB), its base, and what building it takes.
+IMAGE_BYTES = 6 * 10**9
 
 
 def check_machine(data: Path, port: int = DEFAULT_PORT) -> list[Check]:
