@@ -167,7 +167,7 @@ def test_the_commands(tmp_path: Path) -> None:
         (("add", ".", "--as", "a", "--dataset", "--space"), "name one"),
         (("add", "s3://none/x", "--as", "a"), "holds no bucket none"),
         (("add", "s3://none/x", "--as", "a"), "Buckets on AWS are not read"),
-        (("make-tiny", "llama"), "say with --like"),
+        (("make-tiny", "llama"), "name one with --like"),
         (("remove", "a"), "has no model a"),
         (("serve",), "has no hub yet"),
         (("serve", "--port", "65536"), "is not in the range 0<=x<=65535"),

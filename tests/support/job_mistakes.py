@@ -195,7 +195,7 @@ MISTAKES = (
         "import os; 8 // int(os.environ['SM_NUM_GPUS'])",
         "no-gpu",
         "ZeroDivisionError",
-        "SM_NUM_GPUS being 0",
+        "Do not divide by SM_NUM_GPUS",
     ),
     Mistake(
         "nvidia-smi", "import subprocess; subprocess.run(['nvidia-smi'])", "no-gpu", "nvidia-smi", "--gpus require"

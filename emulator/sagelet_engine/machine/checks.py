@@ -170,7 +170,10 @@ def check_image_disk(image: Check, root: Path | None, free: Callable[[Path], int
     found = f"{free(root) / 1e9:.1f} GB free for Docker ({root})"
     if image.good or free(root) >= IMAGE_BYTES:
         return Check("docker disk", True, found)
-    remedy = "the training image needs about 6 GB while it is built, and 15 GB with CUDA: `docker system prune` frees what nothing uses"
+    remedy = (
+        "the training image needs about 6 GB while it is built, and 15 GB with CUDA: `docker system prune` frees what "
+        "nothing uses"
+    )
     return Check("docker disk", False, found, remedy, needed=False)
 
 
