@@ -205,7 +205,7 @@ def test_a_url_that_a_job_presigned_shows_its_object_there(
 @pytest.mark.parametrize("kind", ["html", "svg"])
 def test_no_script_runs_in_an_object_that_the_page_links(place: Place, page: Page, kind: str) -> None:
     page.goto(f"{place.page}/_sagelet/ui/objects?uri={quote('s3://tests/in/')}")
-    link = page.run(f"[...document.querySelectorAll('td a')].find(a => a.innerText === 'in/report.{kind}').href")
+    link = page.run(f"[...document.querySelectorAll('td a')].find(a => a.innerText === 'report.{kind}').href")
     follow(page, place, link)
     assert page.run("location.origin") == place.objects
     assert page.run("document.querySelector('title').textContent") == "quiet"

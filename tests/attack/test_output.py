@@ -118,6 +118,8 @@ def test_what_is_printed_while_the_server_is_dead_is_in_the_log(tmp_path: Path) 
         server.start()
         job = jobs.ended(name)
         assert job["FailureReason"].endswith("exit code: 7")
-        assert jobs.log(name) == ["first", *map(str, range(1, 200_001))]
+        said = jobs.log(name)
+        assert said[:200_001] == ["first", *map(str, range(1, 200_001))]
+        assert "error script-exit: The script ended with exit code 7" in said[200_002]
     finally:
         server.stop()
