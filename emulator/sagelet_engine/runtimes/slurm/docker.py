@@ -19,11 +19,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sagelet_engine.base.wire import JsonObject
-
 # `-I -S` hides both this package and site-packages; only this package is wanted here.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model import confinement
 from sagelet_engine.runtimes.node import host_files, host_shim
 from sagelet_engine.runtimes.node.plan import Container as Wanted
