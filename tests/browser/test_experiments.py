@@ -16,12 +16,14 @@ pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parents[2]
 EVIL = "<img src=x onerror=alert(1)>"
 JOB, COMPARE = "/_sagelet/ui/jobs", "/_sagelet/ui/compare"
+#: Each step takes a moment: samples of one moment would be one point of a curve.
 CURVES = f"""
-    import os
+    import os, time
     rate = float(os.environ["SM_HP_LR"])
     for step in range(50):
         print(f"loss={{3 - step * rate}} epoch={{step / 25}} memory_bytes={{5_300_000_000 + step * 1_000_000}} "
               f"tiny={{0.00001234 * (step + 1):.10f}} count={{123456789 + step}}", flush=True)
+        time.sleep(0.02)
     models = os.environ["SM_MODEL_DIR"]
     os.makedirs(models + "/checkpoints")
     open(models + "/config.json", "w").write({EVIL!r})
