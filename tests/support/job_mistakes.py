@@ -77,6 +77,49 @@ MISTAKES = (
         "image of its day",
     ),
     Mistake(
+        "modules-that-import-each-other",
+        {"train.py": "import a\n", "a.py": "import b\nX = 1\n", "b.py": "from a import X\n"},
+        "script-error",
+        "b.py:1: The script ended with an error",
+        "into a third module",
+    ),
+    Mistake(
+        "library-of-the-system",
+        "import ctypes; ctypes.CDLL('libNoSuchThing.so.1')",
+        "script-error",
+        "cannot open shared object file",
+        "an image of your own",
+    ),
+    Mistake(
+        "variable-of-a-shell",
+        "import os; os.environ['WANDB_API_KEY']",
+        "script-error",
+        "KeyError: 'WANDB_API_KEY'",
+        "Environment of CreateTrainingJob",
+    ),
+    Mistake(
+        "workers-without-a-launcher",
+        "import torch.distributed as d; d.init_process_group('gloo')",
+        "script-error",
+        "environment variable RANK expected",
+        "'torch_distributed': {'enabled': True}",
+    ),
+    Mistake(
+        "weights-of-another-model",
+        "import torch; torch.nn.Linear(2, 3).load_state_dict({'w': torch.ones(1)})",
+        "script-error",
+        "loading state_dict for Linear",
+        "of another model",
+    ),
+    Mistake(
+        "flag-with-a-value",
+        "import argparse; p = argparse.ArgumentParser(); p.add_argument('--fp16', action='store_true'); p.parse_args()",
+        "refused-arguments",
+        "unrecognized arguments: True",
+        "store_true",
+        {"hyperparameters": {"fp16": "true"}},
+    ),
+    Mistake(
         "unknown-hyperparameter",
         _ARGUMENTS.format(options=""),
         "refused-arguments",
@@ -108,6 +151,14 @@ MISTAKES = (
         "missing-entry-point",
         "it has src/train.py",
         "Name it as it is in the source directory: src/train.py",
+    ),
+    Mistake(
+        "entry-point-without-its-suffix",
+        _SAVE,
+        "missing-entry-point",
+        "has no train; it has train.py",
+        "Name it as it is in the source directory: train.py",
+        {"hyperparameters": {"sagemaker_program": '"train"'}},
     ),
     Mistake(
         "no-program",
@@ -227,6 +278,21 @@ MISTAKES = (
         "missing-input",
         "the job has no channel",
         "ChannelName in InputDataConfig",
+    ),
+    Mistake(
+        "channel-in-small-letters",
+        "import os; os.environ['SM_CHANNEL_train']",
+        "missing-input",
+        "SM_CHANNEL_TRAIN",
+        "in capitals",
+        {
+            "InputDataConfig": [
+                {
+                    "ChannelName": "train",
+                    "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://tests/no-archive.tar.gz"}},
+                }
+            ]
+        },
     ),
     Mistake("channel-by-path", f"open('{_TRAIN}/a.csv')", "missing-input", "reads the channel train", "ChannelName"),
     Mistake("relative-path", "open('data/a.csv')", "missing-file", "'data/a.csv'", "source directory"),

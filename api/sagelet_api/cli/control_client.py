@@ -38,20 +38,26 @@ def ask(server: Server, method: str, path: str, body: Any = None) -> dict[str, A
     headers = _signed(server.keys, method, url, content, {"Content-Type": "application/json"})
     try:
         with _opener(server).open(Request(url, content, headers, method=method), timeout=TIMEOUT_S) as response:
-            answer: dict[str, Any] = json.load(response)
+            answer: Any = json.load(response)
     except HTTPError as error:
         raise ServerRefused(_explanation(error), str(error.code)) from error
     except (OSError, HTTPException, ValueError) as error:
         untrusted = isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError)
         raise unreachable(server, error, untrusted=untrusted) from error
+    if not isinstance(answer, dict):
+        raise _another_program(server)
     return answer
+
+
+def _another_program(server: Server) -> NoServer:
+    return NoServer(f"{server.words} is no sagelet server. {_REMEDY}")
 
 
 def ask_health(server: Server) -> dict[str, Any]:
     """What the server says of itself. Raises ServerRefused, and NoServer if it is another program."""
     health = ask(server, "GET", "health")
-    if "version" not in health:
-        raise NoServer(f"{server.words} is no sagelet server. {_REMEDY}")
+    if not {"version", "runtime"} <= health.keys():
+        raise _another_program(server)
     return health
 
 

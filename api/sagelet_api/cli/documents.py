@@ -16,6 +16,8 @@ from sagelet_engine.base.errors import SageletError
 OPERATION = "CreateTrainingJob"
 #: In bytes. A request has 100 hyperparameters of 2,500 characters at most.
 LONGEST = 5 * 1024 * 1024
+#: Values in a file, each place of a YAML anchor counted. A few lines of anchors can stand for billions.
+MOST_VALUES = 100_000
 _NULLS = ("", "~", "null")
 _TRUTH = {"true": True, "false": False}
 
@@ -37,9 +39,21 @@ def read_document(path: Path) -> dict[str, Any]:
         found = _json(text) if path.suffix.lower() == ".json" else _yaml(text)
     except (ValueError, RecursionError) as error:
         raise BadDocument(f"{path} cannot be read: {error}") from error
+    if _has_more_values(found, MOST_VALUES):
+        raise BadDocument(f"{path} has more than {MOST_VALUES} values (YAML anchors count wherever they are named)")
     if not isinstance(found, dict):
         raise BadDocument(f"{path} must have the members of {OPERATION} at its top: TrainingJobName, RoleArn, ...")
     return found
+
+
+def _has_more_values(found: Any, most: int) -> bool:
+    left = [found]
+    while left and most >= 0:
+        value = left.pop()
+        inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        most -= len(inner)
+        left += inner
+    return most < 0
 
 
 def request_from(document: dict[str, Any], what: str) -> dict[str, Any]:

@@ -22,11 +22,12 @@ def checked_endpoint(endpoint: str) -> str:
         raise _no_endpoint(endpoint) from None
     if parts.scheme not in _PORTS or not parts.hostname or port == 0 or _is_garbled(endpoint):
         raise _no_endpoint(endpoint)
-    if parts.username is not None or parts.query or parts.fragment:
+    if parts.username is not None or "?" in endpoint or "#" in endpoint:
         raise SettingsError(
             f"endpoint: write {parts.scheme}://HOST:PORT alone. Keys come from the data directory, not from the URL"
         )
-    return endpoint.rstrip("/")
+    # The scheme decides whether a certificate is looked at, and may be typed in capitals.
+    return f"{parts.scheme}{endpoint[len(parts.scheme) :]}".rstrip("/")
 
 
 def _is_garbled(text: str) -> bool:

@@ -74,7 +74,7 @@ def remember(answer: "Response", columns: Iterable[Column]) -> None:
 def _remembered(cookie: str) -> Sequence[Any]:
     try:
         found = json.loads(base64.urlsafe_b64decode(cookie)) if cookie else DEFAULT
-    except ValueError:
+    except (ValueError, RecursionError):
         return DEFAULT
     return found if isinstance(found, list) else DEFAULT
 
@@ -88,7 +88,8 @@ def _cookie() -> str:
 
 def _exists(key: str) -> bool:
     kind, _, name = key.partition(".")
-    return key in FIXED or (kind in PROPERTIES and name != "")
+    # JSON can have half a character (a surrogate), which no page can.
+    return key in FIXED or (kind in PROPERTIES and name != "" and key == key.encode(errors="replace").decode())
 
 
 # --- what the form offers ---------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """Objects of S3 for people: what is under a prefix, folder by folder, and each of them as text or as a download."""
 
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import quote
 
 from sagelet_api.auth.objects_origin import objects_host, presigned
 from sagelet_api.protocol.file_body import FileBody
@@ -74,9 +76,19 @@ def attached(body: Any, name: str, size: int) -> "Response":
 
     answer = Response(body, mimetype="application/octet-stream", direct_passthrough=True)
     answer.content_length = size
-    answer.headers.set("Content-Disposition", "attachment", filename=name.rstrip("/").rpartition("/")[2])
+    answer.headers.set("Content-Disposition", "attachment", **_named(name.rstrip("/").rpartition("/")[2]))
     answer.headers["Content-Security-Policy"] = "sandbox"
     return answer
+
+
+def _named(name: str) -> dict[str, str]:
+    """The parameters that name a file (RFC 6266): in ASCII, and as it is, without characters that cannot be seen."""
+    seen = "".join(character if character.isprintable() else "_" for character in name)
+    plain = unicodedata.normalize("NFKD", seen).encode("ascii", "ignore").decode()
+    named = {"filename": plain}
+    if plain != seen:
+        named["filename*"] = f"UTF-8''{quote(seen, safe='')}"
+    return named
 
 
 def text_of(content: BinaryIO) -> tuple[str | None, bool]:

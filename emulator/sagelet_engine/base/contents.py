@@ -102,7 +102,13 @@ def _described(index: int, member: tarfile.TarInfo) -> Member:
     kind = "file" if member.isreg() else "directory" if member.isdir() else "special"
     if member.issym() or member.islnk():
         kind = "link"
-    return Member(index, member.name, member.size, kind, _ms(member.mtime), member.linkname if kind == "link" else "")
+    target = _text(member.linkname) if kind == "link" else ""
+    return Member(index, _text(member.name), member.size, kind, _ms(member.mtime), target)
+
+
+def _text(name: str) -> str:
+    """The name with U+FFFD for each byte that is no UTF-8: tarfile has surrogates for them, which nothing can print."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _ms(mtime: float) -> int:

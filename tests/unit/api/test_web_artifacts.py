@@ -190,6 +190,34 @@ def test_an_objects_text_is_shown_up_to_a_length(world: ApiWorld) -> None:
     assert "The file is empty." in page(world, f"/_sagelet/ui/text?uri={put(world, 'empty', b'')}")
 
 
+def test_names_that_are_no_text_hide_no_page(world: ApiWorld) -> None:
+    """A tar file holds bytes: `\\udcff` is one that is no UTF-8."""
+    world.sagemaker.create_training_job(**request("train", OutputDataConfig={"S3OutputPath": "s3://out/models"}))
+    uri = put(world, "models/train/output/model.tar.gz", archive({"\udcff.txt": b"text"}, {"link": "\udcff"}))
+    for path in ("/_sagelet/ui/jobs/train/artifacts", f"{INSIDE}?uri={uri}", f"{INSIDE}/text?uri={uri}&member=0"):
+        assert "\N{REPLACEMENT CHARACTER}" in page(world, path)
+    assert world.page(f"{INSIDE}/file?uri={uri}&member=0").data == b"text"
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("\N{HIRAGANA LETTER A}.txt", "attachment; filename=.txt; filename*=UTF-8''%E3%81%82.txt"),
+        ("caf\N{LATIN SMALL LETTER E WITH ACUTE}", "attachment; filename=cafe; filename*=UTF-8''caf%C3%A9"),
+        ("a\x1b[31m\n\u202egnp.exe", 'attachment; filename="a_[31m__gnp.exe"'),
+        ('a"b;c', 'attachment; filename="a\\"b;c"'),
+    ],
+)
+def test_a_file_of_any_name_is_saved(world: ApiWorld, name: str, header: str) -> None:
+    uri = put(world, "model.tar.gz", archive({name: b"text"}))
+    saved = world.page(f"{INSIDE}/file?uri={uri}&member=0")
+    assert (saved.status, saved.data) == (200, b"text")
+    assert saved.headers["Content-Disposition"] == header
+    saved = world.page(f"/_sagelet/ui/object?uri={quote(put(world, f'folder/{name}', b'object'), safe='')}")
+    assert (saved.status, saved.data) == (200, b"object")
+    assert saved.headers["Content-Disposition"] == header
+
+
 @pytest.mark.parametrize("path", ["/inside", "/inside/text", "/inside/file", "/text"])
 def test_other_accounts_archives_are_not_there(world: ApiWorld, path: str) -> None:
     theirs = world.client("s3", account="999999999999")

@@ -1,7 +1,9 @@
 """The command line: options, their environment variables, and errors as one line that names the setting."""
 
 import json
+import threading
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -262,3 +264,22 @@ def test_a_bad_file_system_fails_at_start(
     assert result.exit_code != 0
     assert words in result.output.replace("\n", " ")
     assert started == []
+
+
+@pytest.mark.parametrize("answer", [b'["version"]', b'"version"', b"5", b'{"version": 1}'])
+def test_another_program_at_the_endpoint_is_no_server(answer: bytes) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        result = run("status", "--endpoint", f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert result.exit_code == 1
+    assert "is no sagelet server" in result.output

@@ -138,6 +138,12 @@ def members(world: ApiWorld, uri: str) -> dict[str, str]:
         return {one.name: (opened.extractfile(one) or io.BytesIO()).read().decode() for one in opened if one.isfile()}
 
 
+def test_anchors_that_stand_for_billions_of_values_are_refused(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))]
+    with pytest.raises(BadDocument, match="more than 100000 values"):
+        read_document(written(tmp_path, "job.yaml", "\n".join([*lines, "InputDataConfig: *a9"])))
+
+
 def test_a_script_alone(world: ApiWorld, sagelet: Sagelet, tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("")
     name = sagelet("submit", str(written(tmp_path, "my_train.py", "print(1)")), "-p", "epochs=3").stdout.strip()

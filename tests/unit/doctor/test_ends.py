@@ -68,6 +68,71 @@ def test_a_failure_has_one_explanation(text: str, code: int, rule: str, seen: st
     assert seen in finding.seen.text
 
 
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "/opt/ml/code/train.py", line 1, in <module>
+  |     step()
+  | ExceptionGroup: many (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ValueError: one
+    +---------------- 2 ----------------
+    | OverflowError: two
+    +------------------------------------
+"""
+
+
+def test_a_group_of_exceptions_is_an_error() -> None:
+    finding = failed(GROUP)
+    assert (finding.rule.name, finding.seen.text) == (
+        "script-error",
+        'The script ended with an error: "OverflowError: two" (`step()`)',
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        ("ImportError: cannot import name 'X' from partially initialized module 'a' (most likely due to a circular "
+         "import) (/opt/ml/code/a.py)", "into a third module"),
+        ("ImportError: libGL.so.1: cannot open shared object file: No such file", "opencv-python-headless"),
+        ("OSError: libnccl.so.2: cannot open shared object file: No such file or directory", "image of your own"),
+        ("RuntimeError: Error(s) in loading state_dict for Linear:", "of another model"),
+        ("ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK "
+         "expected, but not set", "torch_distributed"),
+    ],
+)  # fmt: skip
+def test_an_error_has_its_own_remedy(error: str, remedy: str) -> None:
+    finding = failed(f"{FRAME}{error}")
+    assert finding.rule.name == "script-error"
+    assert remedy in instead(finding)
+
+
+def test_a_variable_that_the_job_does_not_have() -> None:
+    finding = failed(f"{FRAME}KeyError: 'WANDB_API_KEY'", script="key = os.environ['WANDB_API_KEY']\n")
+    assert "Give the job the variable WANDB_API_KEY: Environment" in instead(finding)
+    assert "Environment" not in instead(failed(f"{FRAME}KeyError: 'lr'", script="rate = settings['lr']\n"))
+
+
+def test_the_variable_of_a_channel_is_in_capitals() -> None:
+    setup = Setup(GPU, compiled=False, channels=("train",))
+    finding = failed(f"{FRAME}KeyError: 'SM_CHANNEL_train'", setup=setup)
+    assert "The variable of the channel train is SM_CHANNEL_TRAIN" in finding.seen.text
+    assert "os.environ['SM_CHANNEL_TRAIN']" in instead(finding)
+
+
+def test_a_flag_takes_no_value() -> None:
+    finding = failed("train.py: error: unrecognized arguments: True", 2)
+    assert "store_true" in instead(finding)
+
+
+def test_an_entry_point_without_its_suffix() -> None:
+    lines = 'Traceback (most recent call last):\n  File "/lib/site-packages/sagemaker_training/trainer.py", line 88\n'
+    error = "FileNotFoundError: [Errno 2] No such file or directory: '/opt/ml/code/train'"
+    finding = failed(f"{lines}{error}", reason=f"AlgorithmError: Framework Error: \n{lines}{error}, exit code: 2")
+    assert finding.rule.name == "missing-entry-point"
+    assert "The archive of the scripts has no train; it has train.py" in finding.seen.text
+    assert "train.py" in instead(finding)
+
+
 def test_an_error_that_the_script_outlived_is_not_the_reason() -> None:
     lived_with = f"{FRAME}ValueError: skipped a row\n"
     assert "TypeError: no" in failed(f"{lived_with}{FRAME}TypeError: no").seen.text

@@ -178,3 +178,12 @@ def test_the_authority_of_https(home: Home, monkeypatch: pytest.MonkeyPatch) -> 
     own.touch()
     assert found.authority == own
     assert home.choose().authority is None, "http"
+
+
+def test_spellings_of_an_endpoint(home: Home) -> None:
+    home.context("ci", endpoint="HTTPS://ci:4599/", ca="/ca.pem")
+    found = home.choose(Given(context="ci"))
+    assert (found.endpoint, found.authority) == ("https://ci:4599", Path("/ca.pem"))
+    for wrong in ("http://ci:4599?", "http://ci:4599#", "http://ci:4599/?a=b"):
+        with pytest.raises(SettingsError, match="HOST:PORT alone"):
+            home.choose(Given(endpoint=wrong))

@@ -11,6 +11,8 @@ _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _AGAIN = 'ErrorMessage "'
 #: What launchers put before a worker's lines: mpirun's, and torch's of an error.
 _RANK = re.compile(r"^(?:\[1,mpirank:\d+,[^\]]*\]<std(?:out|err)>:)?(?:\[rank\d+\]: ?)?")
+#: What Python puts before the lines of an ExceptionGroup.
+_GROUP = re.compile(r"^ *[|+] ")
 _HEADER = "Traceback (most recent call last)"
 #: Errors of launchers and AWS's toolkit, which only say that the script failed.
 _LAUNCHERS = re.compile(r"^(ExecuteUserScriptError|subprocess\.CalledProcessError|[\w.]*ChildFailedError)\b")
@@ -32,8 +34,8 @@ def last_match(case: Case, patterns: Iterable[str]) -> str | None:
 
 
 def _lines(case: Case) -> Iterator[str]:
-    """Yields the last lines without the prefix that names their worker."""
-    return (_RANK.sub("", line).rstrip() for line in case.progress.last_lines)
+    """Yields the last lines without the prefixes that name their worker or draw a group of exceptions."""
+    return (_GROUP.sub("", _RANK.sub("", line)).rstrip() for line in case.progress.last_lines)
 
 
 def last_error(case: Case) -> str | None:

@@ -9,6 +9,7 @@ from sagelet_engine.doctor.rules.failures import failed_at, last_error, last_mat
 
 _CODE = "/opt/ml/code/"
 _PYTHON = re.compile(rf"can't open file '{_CODE}(?P<file>[^']+)': \[Errno 2\]")
+_STARTED = re.compile(rf"^FileNotFoundError: \[Errno 2\] No such file or directory: '{_CODE}(?P<file>[^']+)'$")
 _SHELL = re.compile(r"^/bin/sh: \d+: (\./)?(?P<file>\S+): not found$")
 _COMMAND = re.compile(r"(?P<command>\S+): command not found$")
 #: AWS's toolkit.
@@ -40,7 +41,7 @@ def entry_point(case: Case) -> Iterator[Seen]:
         )
         return
     line = last_match(case, (_PYTHON.pattern,))
-    found = _PYTHON.search(line) if line else None
+    found = (_PYTHON.search(line) if line else None) or _unstarted(case)
     if found:
         text = f"The archive of the scripts has no {found['file']}{_instead_has(case)}"
         yield Seen(Severity.ERROR, text, instead=_named(case, found["file"]))
@@ -51,6 +52,12 @@ def entry_point(case: Case) -> Iterator[Seen]:
         yield Seen(Severity.ERROR, text, instead=instead)
     elif line is not None:
         yield Seen(Severity.ERROR, f"The shell could not start the script: {quoted(line)}", instead=_SCRIPT)
+
+
+def _unstarted(case: Case) -> re.Match[str] | None:
+    """Finds the script that AWS's toolkit could not start: a name without .py or .sh is to be a program."""
+    is_toolkits = case.progress.reason.startswith("AlgorithmError: Framework Error") and failed_at(case) is None
+    return _STARTED.search(last_error(case) or "") if is_toolkits else None
 
 
 _PROGRAM = (
@@ -70,9 +77,9 @@ def _instead_has(case: Case) -> str:
 
 
 def _named(case: Case, wanted: str) -> str | None:
-    """Returns a file of the same name in another directory."""
+    """Returns a file of the same name in another directory, or with .py."""
     name = wanted.rpartition("/")[2]
-    alike = [script.path for script in case.sources if script.path.rpartition("/")[2] == name]
+    alike = [script.path for script in case.sources if script.path.rpartition("/")[2] in (name, f"{name}.py")]
     if not alike:
         return None
     return f"Name it as it is in the source directory: {alike[0]}."
@@ -95,7 +102,11 @@ def missing_input(case: Case) -> Iterator[Seen]:
     has = f"the job has {', '.join(case.setup.channels)}" if case.setup.channels else "the job has no channel"
     known = name.lower() in (channel.lower() for channel in case.setup.channels)
     place = failed_at(case)
-    if known:
+    if known and found["variable"]:
+        right = f"SM_CHANNEL_{name.upper()}"
+        text = f"The variable of the channel {name} is {right}: {quoted(error)}{case.sources.quoted(place)}"
+        yield Seen(Severity.ERROR, text, place, instead=f"Read os.environ['{right}']: its name is in capitals.")
+    elif known:
         text = f"The channel {name} does not have this file: {quoted(error)}{case.sources.quoted(place)}"
         instead = (
             "List the objects below the channel's S3Uri: a channel has what is below its prefix, without the prefix "
@@ -109,7 +120,13 @@ def missing_input(case: Case) -> Iterator[Seen]:
 
 def missing_file(case: Case) -> Iterator[Seen]:
     error = last_error(case)
-    if error is not None and _ABSENT.match(error) and not _CHANNEL.search(error) and _OF_THE_HUB not in error:
+    if (
+        error is not None
+        and _unstarted(case) is None
+        and _ABSENT.match(error)
+        and not _CHANNEL.search(error)
+        and _OF_THE_HUB not in error
+    ):
         place = failed_at(case)
         text = f"The script looked for what is not there: {quoted(error)}{case.sources.quoted(place)}"
         yield Seen(Severity.ERROR, text, place)

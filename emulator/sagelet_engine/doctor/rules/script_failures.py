@@ -15,8 +15,42 @@ _REFUSED = (
 )
 _UNKNOWN = re.compile(r"error: unrecognized arguments: (?P<name>--[\w-]+)")
 _REQUIRED = "the following arguments are required"
-_SYNTAX = re.compile(r"^(SyntaxError|IndentationError|TabError)\b")
-_KEYWORD = re.compile(r"^TypeError: .*got an unexpected keyword argument '")
+_FLAG = re.compile(r"error: unrecognized arguments: (True|False)$", re.IGNORECASE)
+_VARIABLE = re.compile(r"^KeyError: '(?P<name>[A-Za-z]\w*)'$", re.ASCII)
+#: Errors, and what to do.
+_REMEDIES = (
+    (
+        r"^(SyntaxError|IndentationError|TabError)\b",
+        "Correct the line. `python -m py_compile` on the file finds such an error without a job.",
+    ),
+    (
+        r"^TypeError: .*got an unexpected keyword argument '",
+        "Look up the argument's name: libraries rename arguments from one version to the next. A script of 2021 to "
+        "2023 runs unchanged in an image of its day: `sagelet image build --variant py39`, "
+        "docs/how-to/images-of-their-day.md.",
+    ),
+    (
+        r"\(most likely due to a circular import\)",
+        "Two modules import each other: move one import into the function that needs it, or what both need into a "
+        "third module. A file of yours with a library's name (torch.py) hides that library: rename it.",
+    ),
+    (
+        r"^(ImportError|OSError): \S+\.so[\d.]*: cannot open shared object file",
+        "The image lacks this library of the system, and pip cannot install it. Take a package that needs none "
+        "(opencv-python-headless instead of opencv-python), or an image of your own that has it.",
+    ),
+    (
+        r"^RuntimeError: Error\(s\) in loading state_dict for ",
+        "The checkpoint is of another model; the log lists the keys and sizes that differ. Make the model with the "
+        "hyperparameters of the job that saved it. Keys that begin with `module.` are of DistributedDataParallel: save "
+        "model.module.state_dict().",
+    ),
+    (
+        r"\benvironment variable (RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set",
+        "Nothing has launched workers. Ask for a launcher: distribution={'torch_distributed': {'enabled': True}} of "
+        "the estimator. Or call init_process_group only where WORLD_SIZE is in os.environ.",
+    ),
+)
 #: Messages of AWS's toolkit, in its log and in FailureReason.
 _CODE = re.compile(r"\bExitCode (?P<code>-?\d+)\b")
 #: Lines that AWS's toolkit and sagelet print before or after the script's own.
@@ -55,6 +89,11 @@ def arguments(case: Case) -> Iterator[Seen]:
 
 
 def _argument(line: str) -> str | None:
+    if _FLAG.search(line):
+        return (
+            "A flag of action='store_true' takes no value, and each hyperparameter has one. Declare it with "
+            "type=lambda text: text.lower() == 'true'."
+        )
     unknown = _UNKNOWN.search(line)
     if unknown:
         return (
@@ -74,19 +113,18 @@ def error(case: Case) -> Iterator[Seen]:
     if line is not None:
         place = failed_at(case)
         text = f"The script ended with an error: {quoted(line)}{case.sources.quoted(place)}"
-        yield Seen(Severity.ERROR, text, place, instead=_error(line))
+        yield Seen(Severity.ERROR, text, place, instead=_error(line, case.sources.quoted(place)))
 
 
-def _error(line: str) -> str | None:
-    if _SYNTAX.match(line):
-        return "Correct the line. `python -m py_compile` on the file finds such an error without a job."
-    if _KEYWORD.match(line):
+def _error(line: str, source: str) -> str | None:
+    """`source`: the script's line."""
+    variable = _VARIABLE.match(line)
+    if variable and "environ" in source:
         return (
-            "Look up the argument's name: libraries rename arguments from one version to the next. A script of 2021 to "
-            "2023 runs unchanged in an image of its day: `sagelet image build --variant py39`, "
-            "docs/how-to/images-of-their-day.md."
+            f"Give the job the variable {variable['name']}: Environment of CreateTrainingJob, `environment` of the "
+            "estimator, `sagelet submit --env`. Variables of your own shell reach no job."
         )
-    return None
+    return next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, line)), None)
 
 
 def ended(case: Case) -> Iterator[Seen]:
