@@ -15,6 +15,7 @@ import docker
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
+from sagelet_engine.runtimes.docker.engine import prepared
 from support.server import until
 from support.tiny_image import ensure
 
@@ -71,7 +72,7 @@ class PrivateEngine:
         self._process.wait()
 
     def client(self) -> docker.DockerClient:
-        return docker.DockerClient(base_url=self.host, version="1.41")
+        return prepared(docker.DockerClient(base_url=self.host, version="1.41"))
 
     def load_tiny_image(self) -> str:
         client = self.client()

@@ -10,7 +10,9 @@ from typing import Any
 
 import docker
 from docker.errors import DockerException, NotFound
+from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
+from urllib3.util import Retry
 
 from sagelet_engine.images.platform import ARCHITECTURE, architecture
 from sagelet_engine.model.runtime import Usage
@@ -19,12 +21,31 @@ from sagelet_engine.model.runtime import Usage
 KEPT_CONNECTIONS = 64
 #: The part of every address that docker-py gives a local engine.
 LOCAL = "http+docker://"
+#: An engine may fail to read what changes meanwhile. Podman 4.3.1 answers 500 if a process ends while its container is
+#: inspected ("read /proc/25137/cgroup: no such process"). Only reads are repeated, over 0.7 seconds.
+READ_AGAIN = Retry(
+    4,
+    connect=0,
+    read=0,
+    other=0,
+    status_forcelist={500},
+    allowed_methods={"GET"},
+    backoff_factor=0.05,
+    raise_on_status=False,
+)
 
 
 def connect() -> docker.DockerClient:
     """Returns a client of the engine that DOCKER_HOST names, or of the local one. Raises DockerException."""
-    client = docker.from_env(max_pool_size=KEPT_CONNECTIONS)
+    return prepared(docker.from_env(max_pool_size=KEPT_CONNECTIONS))
+
+
+def prepared(client: docker.DockerClient) -> docker.DockerClient:
+    """Makes a client use one pool of connections and repeat reads that fail, and returns it."""
     _keep_one_pool(client.api.adapters.get(LOCAL))
+    for adapter in client.api.adapters.values():
+        if isinstance(adapter, HTTPAdapter):
+            adapter.max_retries = READ_AGAIN
     return client
 
 
