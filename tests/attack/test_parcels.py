@@ -16,9 +16,10 @@ from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.model import verdict
+from sagelet_engine.model.batch_keys import ParcelKey, job_may, staging_bucket
 from sagelet_engine.runtimes.node import host_end
 from sagelet_engine.runtimes.slurm.file_sync import agent as agent
-from sagelet_engine.runtimes.slurm.file_sync.batches import ParcelKey, allocation_manifest, job_may, staging_bucket
+from sagelet_engine.runtimes.slurm.file_sync.batches import allocation_manifest
 from sagelet_engine.runtimes.slurm.file_sync.s3 import EndpointAway
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.parcels import Made, Remote, end, file, link, output, packed, special

@@ -11,13 +11,14 @@ import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.model.batch_keys import staging_bucket
 from sagelet_engine.model.cluster import AllocationRequest, ClusterContext
 from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.runtimes.slurm import files as slurm_files
-from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer, staging_bucket
+from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer
+from sagelet_engine.runtimes.slurm.file_sync.staging import Staging
 from sagelet_engine.runtimes.slurm.runtime import SlurmRuntime
-from sagelet_engine.runtimes.slurm.staging import Staging
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.slurm_cluster import SlurmCluster
 from support.slurm_jobs import slurm_runtime

@@ -14,9 +14,10 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from sagelet_engine.model.batch_keys import ALLOCATION, staging_bucket
 from sagelet_engine.model.session import session_key
 from sagelet_engine.runtimes.slurm.file_sync import agent as agent
-from sagelet_engine.runtimes.slurm.file_sync.batches import ALLOCATION, OFFSET, staging_bucket
+from sagelet_engine.runtimes.slurm.file_sync.batches import OFFSET
 from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, Ticket
 from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer, Route
 from support.api_world import ACCOUNT, REGION, ApiWorld

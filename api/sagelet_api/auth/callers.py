@@ -8,9 +8,9 @@ from sagelet_api.auth.permissions import TRAINING_POLICY, TRAINING_POLICY_TEXT, 
 from sagelet_api.protocol import credentials
 from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, Credential, StsSession, is_sts_token
 from sagelet_engine.base.keys import KeyPair
+from sagelet_engine.model.batch_keys import is_staging_bucket, job_may, staging_bucket
 from sagelet_engine.model.job import Job
 from sagelet_engine.model.session import JobSession, is_job_token
-from sagelet_engine.runtimes.slurm.file_sync.batches import is_staging_bucket, job_may, staging_bucket
 
 #: Everybody may ask who they are, as on AWS.
 _NEEDS_NOTHING = "sts:GetCallerIdentity"

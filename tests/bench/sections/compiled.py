@@ -1,8 +1,6 @@
-"""Compiled against native training of fixed models, with their losses; and as jobs, with a cold and a warm cache."""
+"""Fixed models as jobs, native and compiled. `make bench-models` and `make bench-cache` measure the rest."""
 
-import argparse
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,8 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import cache, models
-from bench.tables import Bar, Scale, Table
+from bench.tables import Scale, Table
 from sagelet_engine.instances.gpus import detect_gpus
 from support.jobs import Jobs
 from support.same_model import COMPILER, SOURCES
@@ -19,10 +16,6 @@ from support.server import COMPILED, NATIVE, SageletProcess
 
 MODELS = {"gpt2": "GPT-2 shape", "mlp": "MLP", "conv": "conv net"}
 HEAD = (
-    "model", "native CPU ms a step", "compiled CPU ms a step", "native / compiled", "by the clock", "compiling s",
-    "even after steps", "last loss, native", "last loss, compiled", "losses differ by at most",
-)  # fmt: skip
-JOBS_HEAD = (
     "model", "job", "device", "programs", "read from the cache", "first step s", "later steps ms",
     "later steps ms, min to max", "last loss",
 )  # fmt: skip
@@ -47,35 +40,7 @@ CHUNK = 5
 def run(scale: Scale) -> list[Table]:
     plan = PLANS[scale]
     with tempfile.TemporaryDirectory(prefix="bench-compiled-") as directory:
-        tables = [_in_turns(plan, Path(directory, "turns")), _as_jobs(plan, Path(directory, "data"))]
-        # tests/acceptance/test_compile_cache.py holds its counts.
-        return tables if scale is Scale.SHORT else [*tables, _with_stand_in(Path(directory, "cache"))]
-
-
-def _in_turns(plan: Plan, base: Path) -> Table:
-    threads = len(os.sched_getaffinity(0))
-    options = argparse.Namespace(steps=plan.steps, chunk=CHUNK, threads=threads, small=plan.small)
-    rows = [models.measure(name, base / name, options) for name in plan.models]
-    return Table(
-        "Native and compiled on this machine's CPUs",
-        HEAD,
-        tuple(_row(row) for row in rows),
-        f"{plan.steps} steps of AdamW in float32 from one seed, {threads} thread(s), in turns of {CHUNK} steps; "
-        "figures are medians over the turns after the second. `native / compiled` above 1: compiled is faster.",
-        # The design promises no speed here, but that compiling changes nothing in what is learned.
-        tuple(Bar(f"{row.name}, share of the tolerated difference of losses", _share(row), 1, True) for row in rows),
-        {"models": len(rows), "models planned": len(plan.models), "errors": sum(not row.agrees for row in rows)},
-    )
-
-
-def _share(row: models.Row) -> float:
-    return row.difference.loss / models.TOLERANCES[row.name].loss
-
-
-def _row(row: models.Row) -> tuple[str | float | int, ...]:
-    speed = (row.step_ms(row.native), row.step_ms(row.compiled), row.ratio(), row.ratio(models.WALL))
-    losses = (f"{row.native.losses[-1]:.6f}", f"{row.compiled.losses[-1]:.6f}", row.difference.loss)
-    return (MODELS[row.name], *speed, row.compiling_seconds, row.break_even, *losses)
+        return [_as_jobs(plan, Path(directory, "data"))]
 
 
 def _as_jobs(plan: Plan, data: Path) -> Table:
@@ -89,26 +54,11 @@ def _as_jobs(plan: Plan, data: Path) -> Table:
     where = f"{gpus} GPU(s)" if gpus else "no GPU, where XLA's CPU client cannot read programs back: warm is as cold"
     return Table(
         "The same models as jobs",
-        JOBS_HEAD,
+        HEAD,
         tuple(rows),
         f"One job after another on an ml.p3.2xlarge: {where}. {plan.steps} steps; the first compiles, of the others "
         f"the median and the spread over turns of {CHUNK} steps by the clock.",
         counts={"jobs": len(rows), "jobs planned": len(plan.models) * len(plan.jobs)},
-    )
-
-
-def _with_stand_in(directory: Path) -> Table:
-    """What a warm cache does, on a machine whose platform has none."""
-    directory.mkdir()
-    options = argparse.Namespace(programs=10, kib=4096, compile_ms=500)
-    rows = cache.measure(directory, options)
-    return Table(
-        "Cold and warm compile cache, with a stand-in for the GPU",
-        cache.HEAD,
-        tuple(rows),
-        f"No GPU and no compiler of one: a plugin stands in that takes {options.compile_ms} ms for a program on "
-        f"purpose and makes {options.kib:,} KiB of it. Server, jobs and cache are real.",
-        counts={"jobs": len(rows)},
     )
 
 

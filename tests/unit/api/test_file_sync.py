@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
-from sagelet_engine.runtimes.slurm.file_sync.batches import staging_bucket
+from sagelet_engine.model.batch_keys import staging_bucket
 from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, EndpointRefuses, Ticket
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.parcels import Remote

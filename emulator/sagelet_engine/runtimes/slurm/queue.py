@@ -15,10 +15,9 @@ from sagelet_engine.model.cluster import AllocationRequest, AllocationStatus, Cl
 from sagelet_engine.runtimes.slurm import files
 from sagelet_engine.runtimes.slurm import script as slurm_script
 from sagelet_engine.runtimes.slurm.commands import Slurm, SlurmJob
-from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer
+from sagelet_engine.runtimes.slurm.remote_files import MakeRemoteFiles, RemoteFiles
 from sagelet_engine.runtimes.slurm.rules import SlurmRules
 from sagelet_engine.runtimes.slurm.sizes import NodeKind, size_options
-from sagelet_engine.runtimes.slurm.staging import Staging
 
 #: Seconds between looks at the queue. They grow if the controller is slow, since it serves others, too.
 LOOK_S = 1.0
@@ -47,7 +46,7 @@ class SlurmQueue:
         owner: str,
         python: str,
         rules: SlurmRules,
-        data: Path | None = None,
+        remote_files: MakeRemoteFiles | None = None,
         afterwards: Sequence[str] = (),
         *,
         former: Sequence[str] = (),
@@ -55,7 +54,7 @@ class SlurmQueue:
     ) -> None:
         """`python`: the nodes' interpreter. `rules`: the user's rules for partitions and the like.
 
-        `data`: the data directory if nodes do not see it, or else None. `afterwards`: see `slurm_script.script`.
+        `remote_files`: None if nodes see the data directory. `afterwards`: see `slurm_script.script`.
         `sized`: jobs ask for the CPUs and the memory of their instance type.
         """
         self._slurm = slurm
@@ -64,10 +63,10 @@ class SlurmQueue:
         self._owners = (owner, *former)
         self._python = python
         self._rules = rules
-        self._data = data
+        self._remote_files = remote_files
         self._afterwards = tuple(afterwards)
         self._sized = sized
-        self.staging: Staging | None = None
+        self.staging: RemoteFiles | None = None
         self._guard = threading.Lock()
         self._jobs: Mapping[str, SlurmJob] = {}
         self._stale_at = 0.0
@@ -95,9 +94,8 @@ class SlurmQueue:
 
     def attach(self, context: ClusterContext) -> None:
         """See the port."""
-        if self._data is not None:
-            file_sync = FileSyncServer(self._data.absolute(), self._state_dir.absolute() / ".courier", context.objects)
-            self.staging = Staging(self._data, file_sync, context, self._python)
+        if self._remote_files is not None:
+            self.staging = self._remote_files(self._state_dir, context, self._python)
             self.staging.start()
 
     def close(self) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import RuntimeUnavailable, SettingsError
@@ -12,6 +14,7 @@ from sagelet_engine.runtimes.slurm.address import check_address
 from sagelet_engine.runtimes.slurm.commands import Slurm
 from sagelet_engine.runtimes.slurm.data import check_shared
 from sagelet_engine.runtimes.slurm.queue import SlurmQueue
+from sagelet_engine.runtimes.slurm.remote_files import MakeRemoteFiles
 from sagelet_engine.runtimes.slurm.rules import SlurmRules, read_rules
 from sagelet_engine.runtimes.slurm.runtime import SlurmRuntime
 from sagelet_engine.runtimes.slurm.task import ContainerTask, Engine, ProcessTask, Task
@@ -46,8 +49,8 @@ def set_up(settings: Settings, owners: Sequence[str], stand_in: StandIn, clock: 
             f"it; set MinJobAge to {MEMORY_S} or more in slurm.conf, run slurmdbd, or set JobCompType=jobcomp/filetxt"
         )
     python = stand_in.command[0]
-    data = settings.data if settings.slurm_files is SlurmFiles.S3 else None
-    seen = check_shared(settings.data, slurm.node_hosts()) if settings.slurm_files is SlurmFiles.SHARED else ""
+    shared = settings.slurm_files is SlurmFiles.SHARED
+    seen = check_shared(settings.data, slurm.node_hosts()) if shared else ""
     owner, *former = owners
     task = _task(settings, owner, stand_in, known)
     queue = SlurmQueue(
@@ -56,7 +59,7 @@ def set_up(settings: Settings, owners: Sequence[str], stand_in: StandIn, clock: 
         owner,
         python,
         rules,
-        data,
+        None if shared else _remote_files(settings.data),
         task.afterwards,
         former=former,
         sized=settings.slurm_size is SlurmSize.INSTANCE,
@@ -64,6 +67,18 @@ def set_up(settings: Settings, owners: Sequence[str], stand_in: StandIn, clock: 
     runtime = SlurmRuntime(settings.data / "runtime", queue, task, clock, address.name)
     version, name = known.get("SLURM_VERSION", "of some version"), known.get("ClusterName", "without a name")
     return SlurmSetup(runtime, f"Slurm {version}, cluster {name}{_notes(settings, stand_in)}{seen}", address.listen)
+
+
+def _remote_files(data: Path) -> MakeRemoteFiles:
+    """The only import of the folder, so that an installation without it lacks nothing but this."""
+    try:
+        from sagelet_engine.runtimes.slurm.file_sync.staging import remote_files
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"--slurm-files s3: this installation has no file sync ({error.name}); put --data where the nodes see it, "
+            "at the same path, or install all of sagelet"
+        ) from error
+    return partial(remote_files, data)
 
 
 def _task(settings: Settings, owner: str, stand_in: StandIn, known: Mapping[str, str]) -> Task:

@@ -36,20 +36,17 @@ sys.path.append(
 )
 
 from sagelet_engine.base import members, nofollow, packing
+from sagelet_engine.model.batch_keys import ALLOCATION, DOWN, UP, batch_name
 from sagelet_engine.runtimes.slurm.file_sync.batches import (
-    ALLOCATION,
     DELETED,
-    DOWN,
     MANIFEST,
     MOST_DELETED,
     MOST_OUTPUT,
     MOST_WORD,
     OFFSET,
     OUTPUT_PART,
-    UP,
     Manifest,
     allocation_manifest,
-    batch_name,
 )
 from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, EndpointAway, EndpointRefuses, Ticket
 

@@ -22,21 +22,12 @@ from tempfile import TemporaryDirectory
 
 from sagelet_engine.base import json_files, packing
 from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.model.batch_keys import ALLOCATION, DOWN, UP, ParcelKey, batch_name, staging_bucket
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound, ObjectStore
 from sagelet_engine.model.session import SessionKey
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.runtimes.slurm.file_sync import unpacking as parcel_unpacking
-from sagelet_engine.runtimes.slurm.file_sync.batches import (
-    ALLOCATION,
-    DOWN,
-    MANIFEST,
-    UP,
-    Manifest,
-    ParcelKey,
-    allocation_manifest,
-    batch_name,
-    staging_bucket,
-)
+from sagelet_engine.runtimes.slurm.file_sync.batches import MANIFEST, Manifest, allocation_manifest
 from sagelet_engine.runtimes.slurm.file_sync.s3 import Ticket
 from sagelet_engine.runtimes.slurm.file_sync.unpacking import BadParcel
 

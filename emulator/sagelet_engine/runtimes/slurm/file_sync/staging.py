@@ -13,13 +13,13 @@ from pathlib import Path
 
 from sagelet_engine.base import json_files, nofollow
 from sagelet_engine.base.errors import ClientFault, RuntimeUnavailable
+from sagelet_engine.model.batch_keys import ALLOCATION
 from sagelet_engine.model.cluster import AllocationRequest, ClusterContext
 from sagelet_engine.model.runtime import LaunchPlan
 from sagelet_engine.model.session import session_key
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.runtimes.slurm import files
 from sagelet_engine.runtimes.slurm.file_sync import agent
-from sagelet_engine.runtimes.slurm.file_sync.batches import ALLOCATION
 from sagelet_engine.runtimes.slurm.file_sync.server import FileSyncServer, Route
 
 log = logging.getLogger(__name__)
@@ -161,3 +161,10 @@ class Staging:
 
     def _name(self, path: Path) -> str:
         return str(path.absolute().relative_to(self._data))
+
+
+def remote_files(data: Path, state_dir: Path, context: ClusterContext, python: str) -> Staging:
+    """See `MakeRemoteFiles`. `data`: the data directory."""
+    return Staging(
+        data, FileSyncServer(data.absolute(), state_dir.absolute() / ".courier", context.objects), context, python
+    )
