@@ -22,9 +22,9 @@ from sagelet_api.auth.permissions import action_of
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import CALL, Call, Environ
+from sagelet_api.protocol.operation_names import models_of, signing_name_of
 from sagelet_api.protocol.operations import RestOperation
 from sagelet_api.protocol.s3.request import S3Request
-from sagelet_api.protocol.service_models import models_of, signing_name_of
 from sagelet_api.services.moto import s3_routes as moto_routes
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.s3 import service

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import click
 from rich.text import Text
@@ -25,6 +25,7 @@ from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import Column, age, console, echo_json, iso, say, show_rows, size
 from sagelet_api.cli.suggestions import Suggesting
 from sagelet_api.cli.training_jobs import Job, JobName, describe
+from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.servers.server import Server
 from sagelet_engine.base import nofollow, tarballs
 from sagelet_engine.base.errors import SageletError
@@ -159,9 +160,9 @@ def _artifacts(aws: Aws, job: Job) -> Iterator[Artifact]:
         yield Artifact(CHECKPOINT, place.bucket, one["Key"], name, one["Size"], one["LastModified"])
 
 
-def _objects(aws: Aws, prefix: S3Uri) -> Iterator[dict[str, Any]]:
+def _objects(aws: Aws, prefix: S3Uri) -> Iterator[Output]:
     """Yields the objects, without the keys that stand for directories."""
-    more: dict[str, Any] = {}
+    more: Parameters = {}
     while True:
         try:
             page = aws.call("s3", "list_objects_v2", Bucket=prefix.bucket, Prefix=prefix.key, **more)

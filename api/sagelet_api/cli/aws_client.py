@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from sagelet_api.cli.control_client import ServerRefused, unreachable
+from sagelet_api.protocol.members import Output
 from sagelet_api.redirect.environment import SECRET
 from sagelet_api.servers.server import Server
 
@@ -21,13 +22,13 @@ class Aws:
         self._server = server
         self._clients: dict[str, Any] = {}
 
-    def call(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
+    def call(self, service: str, operation: str, **parameters: Any) -> Output:
         """Returns the answer without its metadata. Raises ServerRefused with AWS's code, NoServer."""
         from botocore.exceptions import BotoCoreError, ClientError, SSLError
 
         for left in reversed(range(_TRIES)):
             try:
-                answer: dict[str, Any] = getattr(self._client(service), operation)(**parameters)
+                answer: Output = getattr(self._client(service), operation)(**parameters)
             except ClientError as error:
                 code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
                 if code != "ThrottlingException" or not left:
@@ -40,7 +41,7 @@ class Aws:
             return answer
         raise AssertionError("the last try returns or raises")
 
-    def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[dict[str, Any]]:
+    def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[Output]:
         """Yields the answers of an operation whose token is called NextToken, or nextToken."""
         while True:
             answer = self.call(service, operation, **parameters)

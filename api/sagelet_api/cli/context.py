@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,6 +14,7 @@ from sagelet_api.servers.contexts import DEFAULT, Context, Contexts, changed_con
 from sagelet_api.servers.rule import Given, choose
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.base.wire import JsonObject
 
 #: Variables that come before the current context.
 _FIRST = ("SAGELET_CONTEXT", "SAGELET_ENDPOINT", "SAGELET_DATA", "AWS_ENDPOINT_URL")
@@ -151,7 +151,7 @@ def _rows(server: Server) -> list[tuple[str, str]]:
     ]
 
 
-def _server_json(server: Server) -> dict[str, Any]:
+def _server_json(server: Server) -> JsonObject:
     return {
         "named_by": server.named_by,
         "endpoint": server.address,
@@ -193,7 +193,7 @@ def _server_of(name: str) -> Server:
     return choose(Given(context=name))
 
 
-def _as_json(name: str, contexts: Contexts) -> dict[str, Any]:
+def _as_json(name: str, contexts: Contexts) -> JsonObject:
     """As the file has it; of the default, what it means."""
     found = contexts.get(name)
     return {"name": name, **(_server_json(_server_of(name)) if found is None else found.to_json())}

@@ -12,6 +12,7 @@ from sagelet_api.protocol.credentials import DEFAULT_REGION
 from sagelet_api.servers.server import NoServer, Server
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.keys import KeyPair
+from sagelet_engine.base.wire import JsonObject
 
 TIMEOUT_S = 60
 #: The service and region that requests to the control endpoints are signed for.
@@ -28,7 +29,7 @@ class ServerRefused(SageletError):
         self.code = code
 
 
-def ask(server: Server, method: str, path: str, body: Any = None) -> dict[str, Any]:
+def ask(server: Server, method: str, path: str, body: Any = None) -> JsonObject:
     """The server's answer for a path below /_sagelet/, to a request that is signed with its key pair.
 
     Raises ServerRefused, NoServer.
@@ -53,7 +54,7 @@ def _another_program(server: Server) -> NoServer:
     return NoServer(f"{server.words} is no sagelet server. {_REMEDY}")
 
 
-def ask_health(server: Server) -> dict[str, Any]:
+def ask_health(server: Server) -> JsonObject:
     """What the server says of itself. Raises ServerRefused, and NoServer if it is another program."""
     health = ask(server, "GET", "health")
     if not {"version", "runtime"} <= health.keys():
@@ -61,7 +62,7 @@ def ask_health(server: Server) -> dict[str, Any]:
     return health
 
 
-def ask_owner(server: Server, path: str, body: dict[str, Any]) -> dict[str, Any]:
+def ask_owner(server: Server, path: str, body: JsonObject) -> JsonObject:
     """Asks for something that only the owner of the server's data directory may ask. A file that is made in the
     directory proves it.
 

@@ -13,7 +13,9 @@ from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import age, boxed, console, echo_json, facts, iso, span, status_text
 from sagelet_api.cli.training_jobs import Job, JobName, activity, instances, trained_seconds
 from sagelet_api.cli.training_jobs import describe as describe_job
+from sagelet_api.protocol.members import Output
 from sagelet_api.servers.server import Server
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.doctor.text import place
 from sagelet_engine.telemetry.compiler.report import KeptFinding as Finding
 
@@ -84,7 +86,7 @@ def _times(job: Job) -> Pairs:
         yield "Billable", f"{job['BillableTimeInSeconds']} s a host"
 
 
-def _training(job: Job, compilation: dict[str, Any]) -> Pairs:
+def _training(job: Job, compilation: JsonObject) -> Pairs:
     yield "Instances", instances(job)
     algorithm = job["AlgorithmSpecification"]
     yield "Image", algorithm.get("TrainingImage") or algorithm.get("AlgorithmName", "")
@@ -93,7 +95,7 @@ def _training(job: Job, compilation: dict[str, Any]) -> Pairs:
     yield "Compiled", _compiled(compilation)
 
 
-def _compiled(compilation: dict[str, Any]) -> str:
+def _compiled(compilation: JsonObject) -> str:
     if not compilation["asked"]:
         return "not asked for"
     if compilation["compiled"] is None:
@@ -116,7 +118,7 @@ def _data(job: Job) -> Pairs:
     )
 
 
-def _source(source: dict[str, Any]) -> str:
+def _source(source: Output) -> str:
     if "S3DataSource" in source:
         return str(source["S3DataSource"]["S3Uri"])
     system = source["FileSystemDataSource"]

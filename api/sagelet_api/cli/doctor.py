@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 import click
 from rich.console import Console
@@ -18,6 +17,7 @@ from sagelet_api.cli.options import json_option, server_options
 from sagelet_api.cli.output import console, echo_json
 from sagelet_api.cli.training_jobs import JobName, known
 from sagelet_api.servers.server import Server
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.doctor.text import place
 from sagelet_engine.machine.check import Check
 from sagelet_engine.settings import DEFAULT_PORT
@@ -87,7 +87,7 @@ def show_checks(checks: Sequence[Check], out: Console) -> None:
     out.print(Text("Jobs can run here." if not bad else f"{bad} thing{'s' if bad > 1 else ''} to mend first."))
 
 
-def show(answer: dict[str, Any], out: Console) -> None:
+def show(answer: JsonObject, out: Console) -> None:
     findings = answer["findings"]
     name, status = answer["TrainingJobName"], answer["TrainingJobStatus"]
     count = f"{len(findings)} finding{'s' if len(findings) > 1 else ''}" if findings else "no findings"

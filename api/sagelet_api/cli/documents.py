@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.validation import constraint_error, rule_book
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.wire import JsonObject
 
 OPERATION = "CreateTrainingJob"
 #: In bytes. A request has 100 hyperparameters of 2,500 characters at most.
@@ -26,7 +28,7 @@ class BadDocument(SageletError):
     """The file is not a CreateTrainingJob request."""
 
 
-def read_document(path: Path) -> dict[str, Any]:
+def read_document(path: Path) -> JsonObject:
     """Returns the mapping at the top of the file, with texts, lists and mappings in it. Raises BadDocument."""
     try:
         content = path.read_bytes()
@@ -56,7 +58,7 @@ def _has_more_values(found: Any, most: int) -> bool:
     return most < 0
 
 
-def request_from(document: dict[str, Any], what: str) -> dict[str, Any]:
+def request_from(document: JsonObject, what: str) -> Parameters:
     """Returns the request in the types of the service model. Raises BadDocument, which lists all problems by member."""
     problems: list[str] = []
     book = rule_book("sagemaker")
@@ -73,7 +75,7 @@ def request_from(document: dict[str, Any], what: str) -> dict[str, Any]:
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise BadDocument(f"{what} is no {OPERATION} request:\n{lines}")
-    found: dict[str, Any] = typed
+    found: Parameters = typed
     return found
 
 
@@ -131,7 +133,7 @@ def _fitted(value: Any, shape: Any, path: str, problems: list[str]) -> Any:
     return _scalar(value, kind, path, problems)
 
 
-def _members(value: dict[str, Any], shape: Any, path: str, problems: list[str]) -> dict[str, Any]:
+def _members(value: JsonObject, shape: Any, path: str, problems: list[str]) -> JsonObject:
     found = {}
     for name, inner in value.items():
         place = f"{path}.{name}" if path else name

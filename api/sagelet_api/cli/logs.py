@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import merge
-from typing import Any
 
 import click
 from rich.console import Console
@@ -20,6 +19,7 @@ from sagelet_api.cli.options import server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
 from sagelet_api.cli.wait import in_words
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.servers.server import Server
 from sagelet_engine.model.job import JobKind
 
@@ -47,13 +47,13 @@ class Stream:
         self._name = name
         found = _STREAM.search(name)
         self.host = found[1] if found else name
-        self._token: dict[str, Any] = {}
+        self._token: Parameters = {}
         self._tail = tail
 
     def lines(self) -> Iterator[Line]:
         """Yields the lines since the last call. The first call yields only the last `tail` lines."""
         while True:
-            first: dict[str, Any] = {"startFromHead": True}
+            first: Parameters = {"startFromHead": True}
             if self._tail is not None:
                 first, self._tail = {"startFromHead": False, "limit": self._tail}, None
             page = self._aws.call(

@@ -16,6 +16,7 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.training_jobs import Job, describe
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison.repeated import Verdict, judge
@@ -65,7 +66,7 @@ def _run(aws: Aws, server: Server, original: Job, which: str) -> str:
     return name
 
 
-def copy_of(job: Job) -> dict[str, Any]:
+def copy_of(job: Job) -> Parameters:
     """Returns the request that trains a described job again, under a name and with checkpoints of its own."""
     name = f"{job['TrainingJobName'][: _LONGEST_NAME - 9].rstrip('-')}-{uuid.uuid4().hex[:8]}"
     request = {member: job[member] for member in _members() if member in job and member not in _LEFT_OUT}

@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,6 +14,7 @@ from sagelet_api.cli.exit_codes import ERROR
 from sagelet_api.cli.options import directory_options, endpoint_options, json_option
 from sagelet_api.cli.output import age, console, echo_json, facts, size
 from sagelet_api.servers.server import NoServer, Server
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.state.notice import Notice, read_notice
 
 ENDED = ("Completed", "Failed", "Stopped")
@@ -51,21 +51,21 @@ def status(context: click.Context, as_json: bool, server: Server) -> None:
     context.exit(ERROR if health is None else 0)
 
 
-def _health(server: Server) -> tuple[dict[str, Any] | None, str]:
+def _health(server: Server) -> tuple[JsonObject | None, str]:
     try:
         return ask_health(server), ""
     except (NoServer, ServerRefused) as error:
         return None, str(error)
 
 
-def _notice(server: Server, health: dict[str, Any] | None) -> Notice | None:
+def _notice(server: Server, health: JsonObject | None) -> Notice | None:
     """What the server that answers has left in the data directory, if it is that directory's."""
     notice = read_notice(server.data)
     return notice if notice and health and notice.instance == health["instance"] else None
 
 
 def _rows(
-    server: Server, notice: Notice | None, health: dict[str, Any], disk: Mapping[str, int] | None
+    server: Server, notice: Notice | None, health: JsonObject, disk: Mapping[str, int] | None
 ) -> list[tuple[str, str]]:
     rows = [("Endpoint", server.endpoint), ("Version", health["version"])]
     if server.named_by:

@@ -26,6 +26,7 @@ from sagelet_api.cli.submission import (
 )
 from sagelet_api.cli.training_jobs import describe
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.servers.server import Server
 
 DOCUMENTS = (".yaml", ".yml", ".json")
@@ -130,7 +131,7 @@ def _refuse_options_of_scripts(context: click.Context) -> None:
             raise click.UsageError(f"{option} goes with a script: a request in a file says it itself")
 
 
-def _from_document(file: Path, name: str | None, hyperparameters: dict[str, str]) -> dict[str, Any]:
+def _from_document(file: Path, name: str | None, hyperparameters: dict[str, str]) -> Parameters:
     document = read_document(file)
     document["TrainingJobName"] = name or document.get("TrainingJobName") or new_name(file.stem)
     if hyperparameters:
@@ -156,11 +157,11 @@ def _from_script(
     role: str | None,
     output: str | None,
     max_runtime: int,
-) -> dict[str, Any]:
+) -> Parameters:
     """Makes a request from a script. Uploads its parts after the rest of the request was checked."""
     bucket, channels = own_bucket(server), pairs(inputs, "--input")
     environment = pairs(variables, "--env")
-    request: dict[str, Any] = {
+    request: Parameters = {
         "TrainingJobName": name,
         "AlgorithmSpecification": {
             "TrainingImage": image or (COMPILED_IMAGE if compiled else NATIVE_IMAGE),
@@ -189,7 +190,7 @@ def _from_script(
     return request
 
 
-def _check(request: dict[str, Any]) -> None:
+def _check(request: Parameters) -> None:
     """Checks the request. Raises BadDocument in the words of the options."""
     try:
         request_from(request, "This")
@@ -197,7 +198,7 @@ def _check(request: dict[str, Any]) -> None:
         raise BadDocument(str(error).replace("This is no", "The options make no", 1)) from error
 
 
-def _channel(name: str, source: str) -> dict[str, Any]:
+def _channel(name: str, source: str) -> Parameters:
     uri = source if source.startswith("s3://") else "s3://later"
     return {
         "ChannelName": name,
@@ -205,13 +206,13 @@ def _channel(name: str, source: str) -> dict[str, Any]:
     }
 
 
-def _place(request: dict[str, Any], channel: str) -> dict[str, Any]:
+def _place(request: Parameters, channel: str) -> Parameters:
     found = next(one for one in request["InputDataConfig"] if one["ChannelName"] == channel)
-    place: dict[str, Any] = found["DataSource"]["S3DataSource"]
+    place: Parameters = found["DataSource"]["S3DataSource"]
     return place
 
 
-def _tell(server: Server, name: str, request: dict[str, Any], *, follow: bool) -> None:
+def _tell(server: Server, name: str, request: Parameters, *, follow: bool) -> None:
     """Prints the result. For programs it is the name alone, or the name goes to stderr if stdout has the log."""
     if not sys.stdout.isatty():
         click.echo(name, err=follow)

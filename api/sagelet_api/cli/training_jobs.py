@@ -5,19 +5,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 import click
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, ask
 from sagelet_api.cli.options import server_in
+from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.model.spec import TrainingSpec
 
-Job = dict[str, Any]
+Job = Output
 STATUSES = ("InProgress", "Completed", "Failed", "Stopping", "Stopped")
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 #: The most jobs that Search returns at once.
@@ -59,7 +59,7 @@ class Wanted:
     #: None for compiled jobs and others.
     compiled: bool | None = None
 
-    def expression(self) -> dict[str, Any]:
+    def expression(self) -> Parameters:
         """Returns parameters of Search. Search has no property for whether a job is compiled."""
         filters = []
         if self.statuses:

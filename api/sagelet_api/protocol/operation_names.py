@@ -4,11 +4,18 @@ AWS's protocols put the name into a header (AWS JSON), the path (CBOR), method a
 a form (Query). A request that names an operation in two of these places would mean one thing to the check and another
 to the handler, so it is refused, whoever sends it. A name that is not spelled as in botocore's model of the service is
 refused, too: moto takes `delete_alarms` for `DeleteAlarms`, and a policy does not.
+
+Several services share a signing name: SageMaker, its metrics and its runtime all sign as `sagemaker`. So the operation
+also tells which of botocore's models is meant. The table `service_models.json` has the models of services that sagelet
+or moto answers. It saves loading 400 models to learn that (3 s). A unit test compares it with botocore's models.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 from sagelet_api.protocol.aws_errors import (
@@ -20,7 +27,6 @@ from sagelet_api.protocol.aws_errors import (
 )
 from sagelet_api.protocol.calls import Call, Environ, Protocol, read_body, rewind
 from sagelet_api.protocol.operations import RestOperation
-from sagelet_api.protocol.service_models import ServiceModel, models_of
 from sagelet_api.protocol.unpacking import unpack
 
 #: Forms are small. The largest are CloudFormation templates of 1 MB.
@@ -35,6 +41,34 @@ Routes = Callable[[Sequence[str], Environ], tuple[str, str] | None]
 _FIELDS = ("the query string", "the form")
 #: A place, and the name in it.
 Name = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class ServiceModel:
+    """How requests of one of botocore's services name their operation."""
+
+    #: botocore's name of it: `cloudwatch`, whose requests are signed for `monitoring`.
+    name: str
+    #: The name before the operation's in X-Amz-Target (`SageMaker`), or in a path of RPC v2. None if it has no such
+    #: name.
+    prefix: str | None
+    #: True if `Action` in a form or query string names the operation.
+    query: bool
+    #: True if method and path identify the operation.
+    rest: bool
+
+    @property
+    def operations(self) -> frozenset[str]:
+        return _operations(self.name)
+
+
+def models_of(signing_name: str) -> tuple[ServiceModel, ...]:
+    """Returns the models of a signing name. Empty for a service that nobody here answers."""
+    return _table().get(signing_name, ())
+
+
+def signing_name_of(model: str) -> str | None:
+    return _signing_names().get(model)
 
 
 def no_routes(_models: Sequence[str], _environ: Environ) -> tuple[str, str] | None:
@@ -162,3 +196,30 @@ def form_fields(environ: Environ) -> list[tuple[str, str]]:
     body = unpack(environ, read_body(environ, MAX_FORM), MAX_FORM)
     rewind(environ, body)
     return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+
+
+@cache
+def _table() -> Mapping[str, tuple[ServiceModel, ...]]:
+    rows = json.loads(Path(__file__).with_name("service_models.json").read_text())
+    return {signing: tuple(_model(*one) for one in models.items()) for signing, models in rows.items()}
+
+
+@cache
+def _signing_names() -> Mapping[str, str]:
+    return {model.name: signing for signing, models in _table().items() for model in models}
+
+
+def _model(name: str, text: str) -> ServiceModel:
+    words = text.split()
+    return ServiceModel(name, words[-1] if "json" in words else None, "query" in words, "rest" in words)
+
+
+@cache
+def _operations(model: str) -> frozenset[str]:
+    """Returns the names only: a model is large, and code that needs one loads it."""
+    from botocore.loaders import Loader
+
+    loader = Loader()
+    # botocore's own way to load one first looks at the directories of all (40 ms).
+    version = loader.determine_latest_version(model, "service-2")
+    return frozenset(loader.load_data(f"{model}/{version}/service-2")["operations"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sagelet_api.bidirectional import escaped
 from sagelet_api.protocol.aws_errors import AwsError, ValidationException
 from sagelet_api.protocol.calls import parse_json
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.validation import validate
 from sagelet_api.web import PREFIX
 from sagelet_api.web.site import Site, context, found, place
@@ -73,7 +74,7 @@ def blueprint(site: Site) -> "Blueprint":
     return routes
 
 
-def request_of(job: TrainingJob) -> dict[str, Any]:
+def request_of(job: TrainingJob) -> Parameters:
     """Returns the CreateTrainingJob request of a job, with its present tags."""
     tags = [{"Key": key, "Value": value} for key, value in job.tags.items()]
     return {**job.request, "Tags": tags} if tags else dict(job.request)

@@ -9,7 +9,7 @@ from sagelet_api.loading import LOADING
 from sagelet_api.protocol.aws_errors import AwsError
 from sagelet_api.protocol.calls import WsgiApp
 from sagelet_api.web import PREFIX
-from sagelet_api.web.site import Site, is_static, place
+from sagelet_api.web.site import Site, TemplateValues, is_static, place
 
 if TYPE_CHECKING:
     from flask import Flask, Response
@@ -86,7 +86,7 @@ def create_app(site: Site) -> "Flask":
     return app
 
 
-def _surroundings() -> dict[str, Any]:
+def _surroundings() -> TemplateValues:
     """Returns what every template uses. `at` makes links that stay in the account and region."""
     from flask import url_for
 

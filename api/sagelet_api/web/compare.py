@@ -11,7 +11,7 @@ from sagelet_api.web import PREFIX
 from sagelet_api.web.curves import TIME, axes, charts, curves, over
 from sagelet_api.web.differences import side_by_side
 from sagelet_api.web.listing import Asked, listing
-from sagelet_api.web.site import Place, Site, context, place
+from sagelet_api.web.site import Place, Site, TemplateValues, context, place
 from sagelet_engine.comparison.comparing import MOST_JOBS, CannotCompare, NotComparable
 from sagelet_engine.comparison.result import Job
 from sagelet_engine.model.job import JobKey, JobStatus
@@ -36,7 +36,7 @@ def blueprint(site: Site) -> "Blueprint":
     def page() -> Any:
         """`?job=A&job=B&first=B&anyway=1`; with `pick`, or without two jobs, the picker: `&q=&status=&token=`."""
         jobs = _jobs(site)
-        values: dict[str, Any] = {**_picker(site, jobs), "picking": len(jobs) < 2 or "pick" in request.args}
+        values: TemplateValues = {**_picker(site, jobs), "picking": len(jobs) < 2 or "pick" in request.args}
         status = 200
         if not values["picking"]:
             found, status = _figures(site, [job.key for job in jobs])
@@ -69,7 +69,7 @@ def _jobs(site: Site) -> list[TrainingJob]:
     return sorted(jobs, key=lambda job: job.key.name != first and job.key.arn != first) if first else jobs
 
 
-def _figures(site: Site, keys: Sequence[JobKey]) -> tuple[dict[str, Any], int]:
+def _figures(site: Site, keys: Sequence[JobKey]) -> tuple[TemplateValues, int]:
     """The comparison, or why there is none, and the answer's status."""
     from flask import request
 
@@ -83,7 +83,7 @@ def _figures(site: Site, keys: Sequence[JobKey]) -> tuple[dict[str, Any], int]:
     return {"view": view(comparison), "link": _link}, 200
 
 
-def _picker(site: Site, jobs: Sequence[TrainingJob]) -> dict[str, Any]:
+def _picker(site: Site, jobs: Sequence[TrainingJob]) -> TemplateValues:
     """The jobs that are chosen, and those that a search finds beside them."""
     from flask import request
 

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 from sagelet_api.web.units import Unit, fitting, heading, unit_of
 from sagelet_engine.engine import Engine
@@ -137,17 +137,47 @@ def _over(curve: Curve, progress: Curve) -> Curve:
 # --- charts -----------------------------------------------------------------------------------------------------------
 
 
-def charts(curves: Sequence[Curve], axis: str = TIME) -> dict[str, list[dict[str, Any]]]:
+class Axis(TypedDict):
+    """The horizontal axis that all charts of a page share. `range` is in `unit`."""
+
+    label: str
+    unit: str
+    range: list[float]
+
+
+class Line(TypedDict):
+    """A curve in the units of its chart. None stands for a value that is not finite, which JSON does not have."""
+
+    label: str
+    colour: int
+    dashed: bool
+    x: list[float]
+    y: list[float | None]
+
+
+class Chart(TypedDict):
+    """One chart, as `charts.js` reads it."""
+
+    title: str
+    name: str
+    unit: str
+    x: Axis
+    fromZero: bool
+    holds: bool
+    series: list[Line]
+
+
+def charts(curves: Sequence[Curve], axis: str = TIME) -> dict[str, list[Chart]]:
     """The charts of each section, for `charts.js`: one a metric, all over the same stretch of the horizontal axis."""
     grouped: dict[tuple[str, str], list[Curve]] = {}
     for curve in curves:
         grouped.setdefault((curve.section, curve.name), []).append(curve)
     horizontal, label = _horizontal(grouped, axis)
     stretch = _stretch(grouped, horizontal)
-    made: dict[str, list[dict[str, Any]]] = {section: [] for section in SECTIONS}
+    made: dict[str, list[Chart]] = {section: [] for section in SECTIONS}
     for (section, _), together in grouped.items():
-        x = {"label": label, "unit": horizontal.name, "range": stretch, "divisor": horizontal.divisor}
-        made[section].append(_chart(together, x))
+        x = Axis(label=label, unit=horizontal.name, range=stretch)
+        made[section].append(_chart(together, x, horizontal.divisor))
     return made
 
 
@@ -169,16 +199,15 @@ def _stretch(grouped: dict[tuple[str, str], list[Curve]], unit: Unit) -> list[fl
     return [low / unit.divisor, (high if high > low else low + 1.0) / unit.divisor]
 
 
-def _chart(together: Sequence[Curve], x: dict[str, Any]) -> dict[str, Any]:
+def _chart(together: Sequence[Curve], x: Axis, divisor: float) -> Chart:
     first = together[0]
     highest = max((abs(y) for curve in together for y in curve.ys if math.isfinite(y)), default=0.0)
     unit = fitting(first.unit, highest)
-    axis = {name: value for name, value in x.items() if name != "divisor"}
     return {
         "title": heading(first.title, unit.name),
         "name": first.name,
         "unit": unit.name,
-        "x": axis,
+        "x": x,
         "fromZero": first.section != METRICS,
         "holds": first.holds,
         "series": [
@@ -187,7 +216,7 @@ def _chart(together: Sequence[Curve], x: dict[str, Any]) -> dict[str, Any]:
                 # A job has one colour in all charts. Its other hosts are dashed.
                 "colour": curve.rank if curve.job else number,
                 "dashed": bool(curve.job) and any(one.job == curve.job for one in together[:number]),
-                "x": [value / x["divisor"] for value in curve.xs],
+                "x": [value / divisor for value in curve.xs],
                 # JSON has no NaN and no infinity.
                 "y": [value / unit.divisor if math.isfinite(value) else None for value in curve.ys],
             }

@@ -1,12 +1,13 @@
 """Server-sent news about the list and about a job, for open pages."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sagelet_api.web import PREFIX
 from sagelet_api.web.listing import Asked, listing
 from sagelet_api.web.logs import streams_of
 from sagelet_api.web.site import Site, context, place
 from sagelet_api.web.streams import Streams
+from sagelet_engine.base.wire import JsonObject
 
 if TYPE_CHECKING:
     from flask import Blueprint, Response
@@ -23,7 +24,7 @@ def blueprint(site: Site) -> "Blueprint":
         """Sends news of the list that `?q=&status=&sort=&order=&token=` select, as on its page."""
         asked, caller = Asked.of(request.args), context()
 
-        def look() -> tuple[str, dict[str, Any]]:
+        def look() -> tuple[str, JsonObject]:
             return listing(site.engine, caller, asked).fingerprint, {}
 
         return streams.answer(look)
@@ -34,7 +35,7 @@ def blueprint(site: Site) -> "Blueprint":
         key = place().key(name)
         site.job(name)
 
-        def look() -> tuple[str, dict[str, Any]]:
+        def look() -> tuple[str, JsonObject]:
             job = site.engine.jobs.get(key)
             lines = {stream.name: stream.events for stream in streams_of(site.engine, job)}
             return f"{job.id}-{job.version}-{sum(lines.values())}", {"version": job.version, "lines": lines}

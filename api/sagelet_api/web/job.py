@@ -1,12 +1,12 @@
 """The pages of a job: how it went, and what the compiler did."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from sagelet_api.web import PREFIX
 from sagelet_api.web.columns import compiled_text
 from sagelet_api.web.objects import size_of
 from sagelet_api.web.report import report_view
-from sagelet_api.web.site import Site, context, place
+from sagelet_api.web.site import Site, TemplateValues, context, place
 from sagelet_api.web.steps import steps_view
 from sagelet_api.web.timeline import timeline
 from sagelet_engine.model.training import TrainingJob
@@ -44,7 +44,7 @@ def blueprint(site: Site) -> "Blueprint":
     return routes
 
 
-def _facts(site: Site, job: TrainingJob) -> dict[str, Any]:
+def _facts(site: Site, job: TrainingJob) -> TemplateValues:
     described = site.jobs.describe_training_job(context(), {"TrainingJobName": job.key.name})
     return {
         "job": job,
@@ -59,9 +59,17 @@ def _facts(site: Site, job: TrainingJob) -> dict[str, Any]:
     }
 
 
-def _outputs(site: Site, job: TrainingJob, model: str) -> list[dict[str, Any]]:
-    """What a job leaves in S3: name, URI, whether it is a prefix, bytes where it is an object that is there."""
-    outputs: list[dict[str, Any]] = []
+class JobOutput(TypedDict):
+    """What a job leaves in S3. `size` is in bytes, and None for a prefix or a missing object."""
+
+    title: str
+    uri: str
+    prefix: bool
+    size: int | None
+
+
+def _outputs(site: Site, job: TrainingJob, model: str) -> list[JobOutput]:
+    outputs: list[JobOutput] = []
     for title, uri in (("Model", model), ("Output", f"{job.output_uri}/output.tar.gz")):
         prefix = uri.endswith("/")
         size = None if prefix else size_of(site, job.key.account, uri)

@@ -4,9 +4,9 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sagelet_api.protocol import page_tokens
+from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.operations import Context
 from sagelet_api.protocol.validation import validate
 from sagelet_api.services.sagemaker.service import job_query
@@ -94,13 +94,13 @@ def listing(engine: Engine, context: Context, asked: Asked) -> Listing:
     return Listing(page.jobs, token)
 
 
-def _searched(engine: Engine, context: Context, request: dict[str, Any]) -> SearchPage:
+def _searched(engine: Engine, context: Context, request: Parameters) -> SearchPage:
     validate("sagemaker", "Search", {"Resource": "TrainingJob", **request})
     return engine.jobs.search(job_search(context, request))
 
 
-def _list_request(asked: Asked) -> dict[str, Any]:
-    request: dict[str, Any] = {
+def _list_request(asked: Asked) -> Parameters:
+    request: Parameters = {
         "SortBy": SORTS[asked.sort], "SortOrder": _order(asked), "MaxResults": LIMIT,
     }  # fmt: skip
     if asked.name:
@@ -110,7 +110,7 @@ def _list_request(asked: Asked) -> dict[str, Any]:
     return request
 
 
-def _search_request(asked: Asked) -> dict[str, Any]:
+def _search_request(asked: Asked) -> Parameters:
     filters = asked.conditions
     if asked.name:
         filters.append({"Name": "TrainingJobName", "Operator": "Contains", "Value": asked.name})

@@ -1,10 +1,11 @@
 """The log of a job, a window at a time, because a million lines are too many to send at once."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sagelet_api.web import PREFIX
 from sagelet_api.web.site import Site
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.log_events import LogEvent, LogStream
 from sagelet_engine.model.training import TrainingJob
@@ -45,7 +46,7 @@ def blueprint(site: Site) -> "Blueprint":
         return render_template("log.html", job=job, tab="log", streams=streams, chosen=chosen, lines=lines)
 
     @routes.get("/lines")
-    def lines(name: str) -> dict[str, Any]:
+    def lines(name: str) -> JsonObject:
         """Returns up to LIMIT lines from `?stream=&from=` on. With `below`, returns the last lines before that one."""
         stream = _stream(site, name)
         below = request.args.get("below", type=int)
@@ -54,7 +55,7 @@ def blueprint(site: Site) -> "Blueprint":
         return {"total": stream.events, "lines": _window(site.engine, stream, start, end, back=below is not None)}
 
     @routes.get("/find")
-    def find(name: str) -> dict[str, Any]:
+    def find(name: str) -> JsonObject:
         """Returns lines that contain a text, from `?stream=&q=&from=`. `next` is where to continue, null at the end."""
         stream = _stream(site, name)
         start = max(0, request.args.get("from", 0, type=int))

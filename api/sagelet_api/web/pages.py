@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from sagelet_api.web import PREFIX, columns
 from sagelet_api.web.listing import Asked, listing
-from sagelet_api.web.site import Site, context, place
+from sagelet_api.web.site import Site, TemplateValues, context, place
 from sagelet_engine.model.job import JobStatus
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def blueprint(site: Site) -> "Blueprint":
     return routes
 
 
-def _list_values(site: Site, asked: Asked) -> dict[str, Any]:
+def _list_values(site: Site, asked: Asked) -> TemplateValues:
     from flask import request
 
     here = place()

@@ -1,7 +1,6 @@
 """The compile report for a page, in words and figures (docs/reference/compiler-report.md)."""
 
-from typing import Any
-
+from sagelet_api.web.site import TemplateValues
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.rows import rows
 from sagelet_engine.telemetry.compiler.text import duration, summary
@@ -11,7 +10,7 @@ from sagelet_engine.telemetry.compiler.worker import Place
 MOST = 20
 
 
-def report_view(report: CompilerReport) -> dict[str, Any]:
+def report_view(report: CompilerReport) -> TemplateValues:
     total = report.total
     return {
         "summary": summary(report) if report.compiled else "",

@@ -15,6 +15,9 @@ from sagelet_engine.model.job import JobKey
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.s3.store import S3Store
 
+#: What a template is rendered with, by the names that it uses.
+TemplateValues = dict[str, Any]
+
 
 @dataclass(frozen=True)
 class Place:

@@ -9,10 +9,11 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sagelet_engine.base.changes import Changes
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.wire import JsonObject
 
 if TYPE_CHECKING:
     from flask import Response
@@ -29,7 +30,7 @@ GAP = 0.4
 RETRY_MS = 2000
 
 #: What there is now: a name of this state, and what to tell of it.
-Look = Callable[[], tuple[str, dict[str, Any]]]
+Look = Callable[[], tuple[str, JsonObject]]
 
 
 class Streams:
@@ -47,7 +48,7 @@ class Streams:
         state = look()
         return Response(self._events(look, first, state, seen), mimetype="text/event-stream")
 
-    def _events(self, look: Look, count: int, state: tuple[str, dict[str, Any]], seen: str) -> Iterator[str]:
+    def _events(self, look: Look, count: int, state: tuple[str, JsonObject], seen: str) -> Iterator[str]:
         yield f"retry: {RETRY_MS}\n\n"
         if state[0] != seen:
             yield _frame(*state)
@@ -76,5 +77,5 @@ class Streams:
             time.sleep(GAP)
 
 
-def _frame(name: str, news: dict[str, Any]) -> str:
+def _frame(name: str, news: JsonObject) -> str:
     return f"event: change\nid: {name}\ndata: {json.dumps(news)}\n\n"

@@ -90,7 +90,11 @@ def user_of(*, rootless: bool, as_root: bool) -> User | None:
     return None if as_root else User(NOBODY, NOBODY)
 
 
-def hardening(*, processes: int, shm_bytes: int, read_only: bool) -> dict[str, Any]:
+#: Options of a container, by docker-py's names for `create_host_config`.
+DockerOptions = dict[str, Any]
+
+
+def hardening(*, processes: int, shm_bytes: int, read_only: bool) -> DockerOptions:
     """Returns the options that every container gets."""
     return {
         "cap_drop": ["ALL"],
@@ -104,9 +108,9 @@ def hardening(*, processes: int, shm_bytes: int, read_only: bool) -> dict[str, A
     }
 
 
-def limits(memory_bytes: int | None, cpus: float | None) -> dict[str, Any]:
+def limits(memory_bytes: int | None, cpus: float | None) -> DockerOptions:
     """Returns limits as docker-py's options. None means no limit."""
-    found: dict[str, Any] = {}
+    found: DockerOptions = {}
     if memory_bytes is not None:
         # The same limit with swap: a job that needs more memory fails, instead of slowing down.
         found |= {"mem_limit": memory_bytes, "memswap_limit": memory_bytes}

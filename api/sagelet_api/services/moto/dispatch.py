@@ -14,7 +14,7 @@ from typing import Any
 
 from sagelet_api.protocol.aws_errors import AmbiguousOperation
 from sagelet_api.protocol.calls import Call, Environ
-from sagelet_api.protocol.service_models import signing_name_of
+from sagelet_api.protocol.operation_names import signing_name_of
 
 _CALL: ContextVar[Call | None] = ContextVar("sagelet_call", default=None)
 _MARK = "sagelet_dispatch"

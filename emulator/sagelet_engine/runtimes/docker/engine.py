@@ -17,6 +17,9 @@ from urllib3.util import Retry
 from sagelet_engine.images.platform import ARCHITECTURE, architecture
 from sagelet_engine.model.runtime import Usage
 
+#: An answer of Docker's API, or a part of one, as it came.
+DockerAnswer = dict[str, Any]
+
 #: Connections that are kept open; more may be used at once.
 KEPT_CONNECTIONS = 64
 #: The part of every address that docker-py gives a local engine.
@@ -200,6 +203,6 @@ def _own_address() -> str | None:
         return str(trial.getsockname()[0])
 
 
-def _has_gpus(info: dict[str, Any]) -> bool:
+def _has_gpus(info: DockerAnswer) -> bool:
     devices = info.get("DiscoveredDevices") or ()
     return "nvidia" in (info.get("Runtimes") or {}) or any("nvidia.com/gpu" in one.get("ID", "") for one in devices)

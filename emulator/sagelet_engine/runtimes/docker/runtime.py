@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
-from typing import Any
 
 import docker
 from docker.errors import APIError, DockerException, NotFound
@@ -25,7 +24,7 @@ from sagelet_engine.model.confinement import NO_EXCEPTIONS, Exceptions
 from sagelet_engine.model.runtime import Handle, HostPlan, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.runtimes.docker import podman, spec
 from sagelet_engine.runtimes.docker import stream as docker_stream
-from sagelet_engine.runtimes.docker.engine import DockerFacts, facts, probe, usage
+from sagelet_engine.runtimes.docker.engine import DockerAnswer, DockerFacts, facts, probe, usage
 from sagelet_engine.runtimes.docker.log import FrameParser, LineAssembler, as_since, nanoseconds
 from sagelet_engine.runtimes.docker.networks import NO_NETWORK, JobNetworks
 from sagelet_engine.runtimes.docker.stream import ByteRelay
@@ -281,7 +280,7 @@ class DockerRuntime:
             failpoint(Failpoint.BEFORE_REAP)
             self._networks.remove(job_id)
 
-    def _containers(self, job_id: str) -> list[dict[str, Any]]:
+    def _containers(self, job_id: str) -> list[DockerAnswer]:
         labels = [spec.job_labels(job_id, owner) for owner in self._owners]
         return [one for each in labels for one in self._api.containers(all=True, filters=spec.as_filters(each))]
 
@@ -344,7 +343,7 @@ class DockerRuntime:
 
     def _create(
         self, name: str, plan: LaunchPlan, host: HostPlan, network: str, addresses: dict[str, str]
-    ) -> dict[str, Any]:
+    ) -> DockerAnswer:
         shell = self._shell(plan.image)
         _check_mounts(plan, host, shell)
         _give(plan, host, shell)
@@ -358,7 +357,7 @@ class DockerRuntime:
         config = spec.host_config(plan, host, addresses, network, shell)
         image = self._client.images.get(plan.image).attrs
         path = confinement.path_of(image["Config"].get("Env"))
-        created: dict[str, Any] = self._api.create_container(
+        created: DockerAnswer = self._api.create_container(
             plan.image,
             name=name,
             hostname=host.name,
@@ -440,7 +439,7 @@ def _interrupt(response: Response) -> None:
         response.raw.shutdown()
 
 
-def observation(state: dict[str, Any]) -> Observation:
+def observation(state: DockerAnswer) -> Observation:
     if state["Status"] in ("running", "paused", "restarting"):
         return Observation(running=True)
     error = state.get("Error") or None
@@ -449,7 +448,7 @@ def observation(state: dict[str, Any]) -> Observation:
     return Observation(False, int(state["ExitCode"]), bool(state.get("OOMKilled")), error, _finished_ms(state))
 
 
-def _finished_ms(state: dict[str, Any]) -> int | None:
+def _finished_ms(state: DockerAnswer) -> int | None:
     """Returns the end, never before the start. Docker notes a start late, so a short process may seem to end first."""
     times = (state.get("StartedAt") or NEVER, state.get("FinishedAt") or NEVER)
     started, finished = (None if time.startswith(NEVER) else nanoseconds(time) // 1_000_000 for time in times)

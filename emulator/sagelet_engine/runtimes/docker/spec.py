@@ -140,13 +140,13 @@ def platform(image: Mapping[str, Any], engine: DockerFacts) -> str | None:
 
 def host_config(
     plan: LaunchPlan, host: HostPlan, addresses: Mapping[str, str], network: str, shell: Shell
-) -> dict[str, Any]:
+) -> confinement.DockerOptions:
     """Returns the arguments of docker-py's `create_host_config`: hardened, never privileged, no Docker socket."""
     binds = {str(host.opt_ml): {"bind": "/opt/ml", "mode": "rw"}}
     binds |= {str(host.opt_ml / path): {"bind": f"/opt/ml/{path}", "mode": "ro"} for path in host.read_only}
     if host.cache is not None:
         binds[str(host.cache)] = {"bind": f"/opt/ml/{WARM_POOL_CACHE}", "mode": "rw"}
-    config: dict[str, Any] = {
+    config: confinement.DockerOptions = {
         "binds": binds,
         "mounts": [*(_mount(mount) for mount in host.mounts), *_scratch(host, shell)],
         "extra_hosts": extra_hosts(plan, addresses, shell.engine),
@@ -165,7 +165,7 @@ def host_config(
     return config
 
 
-def _limits(host: HostPlan, shell: Shell) -> dict[str, Any]:
+def _limits(host: HostPlan, shell: Shell) -> confinement.DockerOptions:
     engine = shell.engine
     memory = confinement.memory_of(host.memory_bytes, engine.memory) if engine.limits_memory else None
     cpus = confinement.cpus_of(host.vcpus, engine.cpus) if engine.limits_cpus else None
@@ -173,14 +173,14 @@ def _limits(host: HostPlan, shell: Shell) -> dict[str, Any]:
     return {**confinement.limits(memory, cpus), **storage}
 
 
-def _scratch(host: HostPlan, shell: Shell) -> list[dict[str, Any]]:
+def _scratch(host: HostPlan, shell: Shell) -> list[confinement.DockerOptions]:
     if not shell.read_only:
         return []
     places = confinement.scratch_mounts(host.run_dir / confinement.SCRATCH)
     return [{"Type": "bind", "Source": source, "Target": target, "ReadOnly": False} for source, target in places]
 
 
-def _mount(mount: Mount) -> dict[str, Any]:
+def _mount(mount: Mount) -> confinement.DockerOptions:
     """Returns a Mount of Docker's, not a bind: mounts may share a source, and its path may contain a colon."""
     target = f"/opt/ml/{mount.target}"
     return {"Type": "bind", "Source": str(mount.source), "Target": target, "ReadOnly": mount.read_only}
