@@ -39,7 +39,7 @@ from sagelet_engine.scheduling.cluster import ClusterScheduler
 from sagelet_engine.scheduling.contract import Scheduler
 from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.scheduling.local import LocalScheduler
-from sagelet_engine.scheduling.pool_keeper import PoolKeeper
+from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.settings import GpuPolicy, Settings
 from sagelet_engine.state.identity import forget_former
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
@@ -106,12 +106,12 @@ class Engine:
         self._metrics = metrics
         self._clock = steady
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
-        self._warm = PoolKeeper(self._store, settings.data)
+        self._warm = WarmPools(self._store, settings.data)
         self._scheduler = self._make_scheduler()
         self._cache = Lending(CacheStore(settings.data, settings.compile_cache_bytes), steady)
         self._cache.store.recover()
         self._cache.store.trim()
-        self._announcer = Outbox(self._store, statuses)
+        self._outbox = Outbox(self._store, statuses)
         self._closing = threading.Event()
         self._supervisors = Supervisors(self._closing)
         self._disk = DiskWatch(settings.data)
@@ -187,7 +187,7 @@ class Engine:
         Returns the number of adopted jobs.
         """
         self._port = port
-        self._announcer.start()
+        self._outbox.start()
         self._recovery.start()
         self._republishing.start()
         self._retention.start()
@@ -231,10 +231,10 @@ class Engine:
         self._retention.wake()
         self.changes.close()
         self._scheduler.close()
-        self._announcer.close()
+        self._outbox.close()
         deadline = time.monotonic() + DETACH_SECONDS
         join_all([self._recovery, self._republishing, self._retention, self._soundness], deadline)
-        join_all([self._scheduler, self._announcer], deadline)
+        join_all([self._scheduler, self._outbox], deadline)
         self._supervisors.join(deadline)
         try:
             return [job for job in self._store.unfinished() if job.launched]

@@ -60,7 +60,7 @@ class Wanted:
 
     @property
     def siblings(self) -> list[str]:
-        """The packages whose binary interface fits one torch, as pip's requirements."""
+        """Returns the packages whose binary interface fits one torch, as pip's requirements."""
         named = {"torchvision": self.torchvision, "torchaudio": self.torchaudio}
         return [f"{name}=={version}" for name, version in named.items() if version]
 
@@ -85,7 +85,7 @@ class Installer:
     say: Callable[[str], None] = print
 
     def run(self) -> None:
-        """Raises InstallFailed."""
+        """Installs what is wanted. Raises InstallFailed."""
         wanted = self.wanted
         if wanted.build == "cuda":
             self._install_from(wanted.index_url, f"torch {wanted.torch} with CUDA: 5 GB to download, 7 GB installed")
@@ -171,7 +171,7 @@ def is_reachable(url: str, timeout: float = PATIENCE, environ: Mapping[str, str]
 
 
 def installed_torch() -> Installed | None:
-    """The torch of this Python, from its metadata; it is not imported."""
+    """Returns the torch of this Python, from its metadata. It is not imported."""
     try:
         found = importlib.metadata.distribution("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -183,7 +183,7 @@ def installed_torch() -> Installed | None:
 
 
 def unneeded_packages() -> list[str]:
-    """NVIDIA's packages and triton, if they are installed and no installed package requires them."""
+    """Returns NVIDIA's packages and triton, if they are installed and no installed package requires them."""
     distributions = list(importlib.metadata.distributions())
     names = {_normal(found.metadata["Name"]) for found in distributions if found.metadata["Name"]}
     required = {
@@ -194,14 +194,14 @@ def unneeded_packages() -> list[str]:
 
 
 def run_pip(arguments: Sequence[str]) -> None:
-    """Raises InstallFailed."""
+    """Runs `python -m pip`. Raises InstallFailed."""
     command = [sys.executable, "-m", "pip", arguments[0], "--disable-pip-version-check", *arguments[1:]]
     if subprocess.run(command, check=False).returncode:
         raise InstallFailed(f"pip failed: {' '.join(arguments)}")
 
 
 def can_be_rewritten() -> bool:
-    """Whether PyTorch's ordinary wheel for this machine has CUDA in it, and the stand-ins are for its processor."""
+    """True if PyTorch's ordinary wheel for this machine has CUDA in it, and the stand-ins are for its processor."""
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 

@@ -28,7 +28,7 @@ from sagelet_engine.state.exporting import export_data
 from sagelet_engine.state.importing import import_data
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.reading import workers_of
-from support.parcels import Made, file, link, packed, special
+from support.batches import Made, file, link, packed, special
 
 SECRET = "of the server"
 

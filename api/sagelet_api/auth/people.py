@@ -1,6 +1,6 @@
-"""Answers people who look at the server with a browser or curlwith a text that names the page.
+"""Answers people who look at the server with a browser or curl with a text that names the page.
 
-An AWS client signs, or says in headers of its own who it is; it gets AWS's errors.
+An AWS client signs, or identifies itself in headers of its own; it gets AWS's errors.
 """
 
 from http import HTTPStatus

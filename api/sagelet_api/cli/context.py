@@ -130,7 +130,7 @@ def create(
 def show(click_context: click.Context, name: str | None, as_json: bool) -> None:
     """Show a context, or which server commands mean now.
 
-    Without NAME: what a command without options would take, and what names it.
+    Without NAME: the server that a command without options means, and what names it.
     """
     server = server_in(click_context) if name is None else _server_of(name)
     if as_json:
@@ -194,7 +194,7 @@ def _server_of(name: str) -> Server:
 
 
 def _as_json(name: str, contexts: Contexts) -> JsonObject:
-    """As the file has it; of the default, what it means."""
+    """Returns the members as the file has them. For the default: what it means."""
     found = contexts.get(name)
     return {"name": name, **(_server_json(_server_of(name)) if found is None else found.to_json())}
 

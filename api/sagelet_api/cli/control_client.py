@@ -30,9 +30,9 @@ class ServerRefused(SageletError):
 
 
 def ask(server: Server, method: str, path: str, body: Any = None) -> JsonObject:
-    """The server's answer for a path below /_sagelet/, to a request that is signed with its key pair.
+    """Returns the server's answer for a path below /_sagelet/.
 
-    Raises ServerRefused, NoServer.
+    The request is signed with the server's key pair. Raises ServerRefused, NoServer.
     """
     content = None if body is None else json.dumps(body).encode()
     url = server.control_url(path)
@@ -55,7 +55,7 @@ def _another_program(server: Server) -> NoServer:
 
 
 def ask_health(server: Server) -> JsonObject:
-    """What the server says of itself. Raises ServerRefused, and NoServer if it is another program."""
+    """Returns what the server says about itself. Raises ServerRefused, and NoServer if another program answers."""
     health = ask(server, "GET", "health")
     if not {"version", "runtime"} <= health.keys():
         raise _another_program(server)

@@ -98,7 +98,8 @@ def demo(context: click.Context, steps: int, repeat: int | None, end: bool, as_j
 
 
 def _running(server: Server, *, quiet: bool) -> tuple[Server, bool]:
-    """The server that is named or runs, else one that is started on the data directory; and whether it was started."""
+    """Returns the server that is named or runs, otherwise one that it starts on the data directory; and True if it
+    started one."""
     if server.address is not None and (server.is_named or read_notice(server.data) is not None):
         ask_health(server)
         return server, False

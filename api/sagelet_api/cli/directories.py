@@ -24,7 +24,7 @@ class AnotherDirectory(SettingsError):
 
 
 def known_directory(server: Server) -> Path:
-    """The server's data directory, to be read. Raises AnotherDirectory if nothing says which that is."""
+    """Returns the server's data directory, to be read. Raises AnotherDirectory if nothing says which that is."""
     if not server.knows_data:
         raise AnotherDirectory(
             f"{server.words} is the server, and nothing says which data directory it has: name that with --data"
@@ -33,16 +33,17 @@ def known_directory(server: Server) -> Path:
 
 
 def own_directory(server: Server) -> Path:
-    """The server's data directory, to be written; a server need not run on it.
+    """Returns the server's data directory, to be written.
 
-    Raises AnotherDirectory if the server is another one than that of the directory.
+    No server need run on it. Raises AnotherDirectory if the server that answers serves another directory.
     """
     _served(server)
     return server.data
 
 
 def served_directory(server: Server) -> Path:
-    """The server's data directory, to be written while the server runs. Raises AnotherDirectory, also if none runs."""
+    """Returns the server's data directory, to be written while the server runs. Raises AnotherDirectory, also if no
+    server runs."""
     if not _served(server):
         raise AnotherDirectory(
             f"No server runs on {server.data}, so no job would see what is written there: start one "
@@ -52,7 +53,7 @@ def served_directory(server: Server) -> Path:
 
 
 def _served(server: Server) -> bool:
-    """Whether the server runs on its directory; if not, none does. Raises AnotherDirectory."""
+    """True if the server runs on its directory, False if no server runs. Raises AnotherDirectory."""
     data = known_directory(server)
     notice, instance = read_notice(data), _instance(server)
     if notice is None and instance is None:
@@ -65,7 +66,7 @@ def _served(server: Server) -> bool:
 
 
 def _instance(server: Server) -> str | None:
-    """The name of the server's present start, or None if no server answers."""
+    """Returns the name of the server's present start, or None if no server answers."""
     if server.address is None:
         return None
     try:

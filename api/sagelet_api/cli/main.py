@@ -108,7 +108,7 @@ class Sectioned(Suggesting):
 
 
 def _with_server(error: SageletError, context: click.Context) -> str:
-    """The message; one of a server's says which server that was."""
+    """Returns the message. An error of a server's answer also names the server."""
     from sagelet_api.cli.control_client import ServerRefused
     from sagelet_api.cli.options import SERVER, TOLD
 

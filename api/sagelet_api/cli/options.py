@@ -19,7 +19,7 @@ from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.variants import TorchBuild
 
 F = TypeVar("F", bound=Callable[..., Any])
-#: In a click context's `meta`: the server that the command means, and whether that was said.
+#: Key in a click context's `meta`: the server that the command means, and True if the user was told which one it is.
 SERVER, TOLD = "sagelet.server", "sagelet.told"
 
 
@@ -121,7 +121,7 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def endpoint_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--context, --endpoint and --data, as `server: Server`: for what is no account's."""
+    """Adds --context, --endpoint and --data, as `server: Server`: for what does not belong to one account."""
     return _with_server(command, context_option, endpoint_option, data_option)
 
 
@@ -145,7 +145,8 @@ _NAMES: dict[Any, str] = {
 
 
 def _with_server(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[..., Any]:
-    """`command` with options, which the rule makes a server of. The command says which one, where that is news."""
+    """Adds the options to `command`. The rule (`servers/rule.py`) makes a server of them. The command names the server
+    if the user did not."""
 
     @functools.wraps(command)
     def with_server(*args: Any, **others: Any) -> Any:
@@ -166,12 +167,13 @@ def _with_server(command: Callable[..., Any], *options: Callable[[Any], Any]) ->
 
 
 def server_in(context: click.Context) -> Server:
-    """Returns the server that a command line means, also an incomplete one (completion). Raises SettingsError."""
+    """Returns the server that a command line means, even an incomplete one (completion). Raises SettingsError."""
     return choose(given_in(context))
 
 
 def given_in(context: click.Context) -> Given:
-    """What the command line itself names. What click found in the environment is for the rule to find there."""
+    """Returns what the command line itself names. Values that click took from the environment are left to the rule,
+    which reads the environment itself."""
 
     def typed(name: str) -> Any:
         is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -185,7 +187,7 @@ def absolute(_context: click.Context, _parameter: click.Parameter, value: Path |
 
 
 def checked(check: Callable[[str], str]) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """A callback of an option: what `check` raises is wrong usage."""
+    """Makes an option's callback. What `check` raises becomes click's error for wrong usage."""
 
     def checked_value(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
         try:

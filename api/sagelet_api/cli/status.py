@@ -59,7 +59,7 @@ def _health(server: Server) -> tuple[JsonObject | None, str]:
 
 
 def _notice(server: Server, health: JsonObject | None) -> Notice | None:
-    """What the server that answers has left in the data directory, if it is that directory's."""
+    """Returns the notice in the data directory, if it was left by the server that answers."""
     notice = read_notice(server.data)
     return notice if notice and health and notice.instance == health["instance"] else None
 

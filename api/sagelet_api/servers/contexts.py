@@ -19,7 +19,7 @@ from sagelet_api.servers.values import checked_account, checked_endpoint, checke
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.base.keys import write_private
 
-#: The context that no file holds: the server that commands mean where nothing names one.
+#: The context that is in no file: the server that commands mean if nothing names one.
 DEFAULT = "default"
 FILE = "contexts.json"
 #: Seconds that another program may take for its change, and between looks at whether it has ended.
@@ -28,7 +28,7 @@ _PATIENCE, _EVERY = 10.0, 0.02
 
 @dataclass(frozen=True)
 class Context:
-    """A server that has a name. At least `endpoint` or `data` is there."""
+    """A server with a name. It has an `endpoint`, a `data` directory, or both."""
 
     name: str
     endpoint: str | None = None
@@ -40,7 +40,7 @@ class Context:
     ca: Path | None = None
 
     def to_json(self) -> dict[str, str]:
-        """Its members that are there, without the name."""
+        """Returns the members that are set, without the name."""
         return {name: str(value) for name, value in asdict(self).items() if value is not None and name != "name"}
 
 
@@ -53,7 +53,7 @@ class Contexts:
     named: dict[str, Context] = field(default_factory=dict)
 
     def get(self, name: str) -> Context | None:
-        """None for the default. Raises SettingsError for a name that is not there."""
+        """Returns a context. None for the default. Raises SettingsError for an unknown name."""
         if name == DEFAULT:
             return None
         if name not in self.named:
@@ -67,7 +67,7 @@ class Contexts:
 
 
 def contexts_file(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the contexts are. Raises SettingsError if this user has no home directory."""
+    """Returns the path of the file of contexts. Raises SettingsError if this user has no home directory."""
     if named := environ.get("SAGELET_CONTEXTS"):
         return Path(named).expanduser().absolute()
     configured = Path(environ.get("XDG_CONFIG_HOME", ""))
@@ -80,9 +80,10 @@ def contexts_file(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_contexts(environ: Mapping[str, str] = os.environ) -> Contexts:
-    """What the file says. Where there is no file, or no home directory, there are no contexts.
+    """Returns the content of the file.
 
-    Raises SettingsError for a file that cannot be read or is damaged.
+    Without a file, or without a home directory, there are no contexts. Raises SettingsError for a file that cannot be
+    read or is damaged.
     """
     try:
         path = contexts_file(environ)
@@ -93,7 +94,7 @@ def read_contexts(environ: Mapping[str, str] = os.environ) -> Contexts:
 
 @contextmanager
 def changed_contexts(environ: Mapping[str, str] = os.environ) -> Iterator[Contexts]:
-    """The contexts, to be changed; they are written at the end. Raises SettingsError."""
+    """Gives the contexts to be changed, and writes them at the end of the block. Raises SettingsError."""
     # The file may be a link, as of people who keep all such files in one place: what it leads to is replaced.
     path = contexts_file(environ).resolve()
     with _locked(path):
@@ -183,7 +184,7 @@ def made_context(
     region: str | None = None,
     ca: str | None = None,
 ) -> Context:
-    """Raises SettingsError for a value that cannot be one."""
+    """Makes a context. Raises SettingsError for an invalid value."""
     if not endpoint and not data:
         raise SettingsError(f"context {name}: names no server: it needs an endpoint, a data directory, or both")
     for what, path in (("data directory", data), ("certificate authority", ca)):

@@ -42,7 +42,8 @@ class Given:
 
 @dataclass(frozen=True)
 class _Naming:
-    """One of the places that may name a server, where it does. Without endpoint and data it names the default."""
+    """What one place (command line, environment, current context) names. Without endpoint and data it means the default
+    server."""
 
     by: str
     endpoint: str | None = None
@@ -53,9 +54,9 @@ class _Naming:
 
 
 def choose(given: Given, environ: Mapping[str, str] = os.environ, *, as_aws: bool = True) -> Server:
-    """The server that is meant; whether it answers is not asked. Raises SettingsError.
+    """Returns the server that is meant, without asking whether it answers.
 
-    `as_aws`: account and region of AWS's own variables and configuration count, as for commands.
+    Raises SettingsError. `as_aws`: account and region of AWS's own variables and configuration count, as for commands.
     """
     naming = next(_namings(given, environ), _Naming(""))
     beside = _data_beside(naming, environ)
@@ -95,7 +96,7 @@ def directory_to_serve(given: Given, environ: Mapping[str, str] = os.environ) ->
 
 
 def _namings(given: Given, environ: Mapping[str, str]) -> Iterator[_Naming]:
-    """In the order in which they count. Raises SettingsError."""
+    """Yields what each place names, in the order in which the places count. Raises SettingsError."""
     yield from _named_by(given, _OPTIONS, environ, is_given=True)
     context, endpoint, data = (environ.get(name) or None for name in _VARIABLES)
     path = Path(data).expanduser().resolve() if data else None
@@ -110,7 +111,7 @@ def _namings(given: Given, environ: Mapping[str, str]) -> Iterator[_Naming]:
 def _named_by(
     given: Given, names: Sequence[str], environ: Mapping[str, str], *, is_given: bool = False
 ) -> Iterator[_Naming]:
-    """`names`: what context, endpoint and data directory are called there."""
+    """Yields what a place names. `names`: what context, endpoint and data directory are called there."""
     values = (given.context, given.endpoint, given.data)
     said = [name for name, value in zip(names, values, strict=True) if value is not None]
     if given.context is not None:
@@ -125,20 +126,21 @@ def _named_by(
 
 
 def _of_context(context: Context | None, by: str, *, is_given: bool = False, is_current: bool = False) -> _Naming:
-    """`context`: None for the default."""
+    """Returns what a context names. `context`: None for the default."""
     if context is None:
         return _Naming(by, is_given=is_given)
     return _Naming(by, context.endpoint, context.data, context, is_given, is_current)
 
 
 def _data_beside(naming: _Naming, environ: Mapping[str, str]) -> Path | None:
-    """SAGELET_DATA, where the command line names only an endpoint."""
+    """Returns SAGELET_DATA if the command line names only an endpoint."""
     is_option = naming.is_given and naming.context is None and naming.endpoint is not None
     return Path(environ["SAGELET_DATA"]).expanduser().resolve() if is_option and environ.get("SAGELET_DATA") else None
 
 
 def _address_on(data: Path, naming: _Naming, environ: Mapping[str, str]) -> str | None:
-    """The endpoint of the server that runs on a directory; if none runs, what else names one, or None."""
+    """Returns the endpoint of the server that runs on a directory. If no server runs there, returns the endpoint that
+    something else names, or None."""
     if (notice := read_notice(data)) is not None:
         return notice.endpoint
     if naming.data is None:
@@ -153,7 +155,7 @@ def _default_at(data: Path) -> str:
 
 
 def _is_default(found: Server) -> bool:
-    """Whether it is the server that is meant where nothing is named."""
+    """True if this is the server that is meant when nothing names one."""
     data = default_data_directory().expanduser().resolve()
     return found.address is not None and found.data == data and is_same_address(found.address, _default_at(data))
 
@@ -173,7 +175,7 @@ def _region(given: Given, naming: _Naming, context: Context, environ: Mapping[st
 
 
 def _configured_region(environ: Mapping[str, str]) -> str:
-    """The region of the AWS profile in use; else sagelet's default."""
+    """Returns the region of the AWS profile in use, otherwise sagelet's default."""
     if not Path(environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser().is_file():
         return DEFAULT_REGION
     from botocore.exceptions import BotoCoreError

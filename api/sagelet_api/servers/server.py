@@ -17,24 +17,24 @@ class NoServer(SageletError, ConnectionError):
 class Server:
     """`rule.choose` makes it."""
 
-    #: None: no server runs on `data`.
+    #: None if no server runs on `data`.
     address: str | None
-    #: Its data directory. Where nothing says which that is, the one whose key pair and certificate are tried.
+    #: Its data directory. If nothing says which directory that is: the one whose key pair and certificate are tried.
     data: Path
     account: str
     region: str
     #: What has named it, for people: `SAGELET_DATA`, `context ci`. Empty for the default server, and for one whose
     #: endpoint was typed.
     named_by: str = ""
-    #: Whether something names it; if not, it is the default server.
+    #: True if something names it. If not, it is the default server.
     is_named: bool = True
-    #: Whether `data` is known to be the server's own.
+    #: True if `data` is known to be the server's own directory.
     knows_data: bool = True
-    #: Whether something names `data`: it is known, or SAGELET_DATA.
+    #: True if something names `data`: the directory is known, or SAGELET_DATA names it.
     names_data: bool = True
     #: The certificate authority that a context names.
     ca: Path | None = None
-    #: Whether the command line itself has named it, or it is the default one: nobody needs to be told.
+    #: True if the user need not be told which server it is: the command line itself names it, or it is the default one.
     is_expected: bool = True
 
     @property
@@ -56,12 +56,12 @@ class Server:
 
     @property
     def keys(self) -> KeyPair | None:
-        """What signs requests. Raises SettingsError for a file that is no key pair."""
+        """Returns the key pair that signs requests. Raises SettingsError if the file holds no key pair."""
         return read_key_pair(self.data)
 
     @property
     def authority(self) -> Path | None:
-        """The file of the certificate authority to trust for https, or None for those that Python trusts anyway."""
+        """Returns the file of the certificate authority to trust for https, or None for Python's own authorities."""
         if not self.endpoint.startswith("https:"):
             return None
         if self.ca is not None:
@@ -72,13 +72,13 @@ class Server:
         return Path(bundle) if bundle else None
 
     def at(self, address: str) -> "Server":
-        """The same one, now that it runs."""
+        """Returns the same server with the endpoint at which it runs now."""
         return replace(self, address=address)
 
     def control_url(self, path: str) -> str:
         return f"{self.endpoint}/_sagelet/{path}"
 
     def job_path(self, name: str, what: str) -> str:
-        """Below /_sagelet/."""
+        """Returns the path of a job's control endpoint, below /_sagelet/."""
         query = urlencode({"account": self.account, "region": self.region})
         return f"jobs/{quote(name, safe='')}/{what}?{query}"

@@ -14,7 +14,7 @@ _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
 
 
 def checked_endpoint(endpoint: str) -> str:
-    """The endpoint without a slash at its end. Raises SettingsError for what is no URL of a server."""
+    """Returns the endpoint without a slash at its end. Raises SettingsError for a text that is no URL of a server."""
     try:
         parts = urlsplit(endpoint)
         port = parts.port
@@ -57,7 +57,7 @@ def checked_region(region: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """Raises SettingsError for what is no name of a context."""
+    """Returns the name. Raises SettingsError for a text that cannot name a context."""
     if not _NAME.fullmatch(name):
         raise SettingsError(
             f"context: {name!r} is no name: it has letters, digits, `-`, `_` and `.`, 63 at most, "
@@ -67,7 +67,7 @@ def checked_name(name: str) -> str:
 
 
 def is_same_address(one: str, other: str) -> bool:
-    """Whether two endpoints are the same port of the same host. All names of the loopback address are one."""
+    """True if two endpoints are the same port of the same host. All names of the loopback address count as one host."""
     return _address(one) == _address(other)
 
 

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 #: Entries of a level that a page shows.
 LIMIT = 500
-#: Archives whose members are remembered: an object's file never changes.
+#: Number of archives whose members are remembered. An object's file never changes, so they stay true.
 MOST_REMEMBERED = 32
 _CHUNK = 256 * 1024
 
 
 class Archives:
-    """Lists of members, the last ones remembered: to list a large archive takes seconds."""
+    """Lists members of archives. It remembers the last lists, because listing a large archive takes seconds."""
 
     def __init__(self, site: Site) -> None:
         self._objects = site.objects
         self._known: OrderedDict[str, Contents] = OrderedDict()
 
     def contents(self, uri: S3Uri) -> Contents:
-        """Raises NoSuchKey, DamagedObject."""
+        """Returns the archive's members. Raises NoSuchKey, DamagedObject."""
         stored, data = self._objects.open(uri.bucket, uri.key)
         with data:
             known = self._known.get(stored.file_id)
@@ -50,7 +50,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("")
     def page() -> str:
-        """`?uri=s3://BUCKET/KEY&path=`: one level."""
+        """Shows one level of an archive. `?uri=s3://BUCKET/KEY&path=`."""
         path = request.args.get("path", "")
         with asked_for(site, request.args.get("uri", "")) as uri:
             found = archives.contents(uri)
@@ -62,7 +62,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/file")
     def download() -> "Response":
-        """`?uri=&member=INDEX`. Always as a file, as an object is."""
+        """Returns a member of an archive. `?uri=&member=INDEX`. It is always saved as a file, as an object is."""
         stack = ExitStack()
         with asked_for(site, request.args.get("uri", "")) as uri:
             member, content = stack.enter_context(_member(site, uri))
@@ -70,7 +70,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/text")
     def preview() -> str:
-        """`?uri=&member=INDEX`: its beginning as text."""
+        """Returns the beginning of a member as text. `?uri=&member=INDEX`."""
         with asked_for(site, request.args.get("uri", "")) as uri, _member(site, uri) as (member, content):
             text, cut = text_of(content)
         return render_template("preview.html", uri=uri, name=member.name, member=member, text=text, cut=cut)
@@ -80,7 +80,7 @@ def blueprint(site: Site) -> "Blueprint":
 
 @contextmanager
 def _member(site: Site, uri: S3Uri) -> Iterator[tuple[Member, BinaryIO]]:
-    """The member that the request asks for. Raises werkzeug's NotFound."""
+    """Returns the member that the request asks for. Raises werkzeug's NotFound."""
     from flask import request
     from werkzeug.exceptions import NotFound
 

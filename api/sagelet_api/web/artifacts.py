@@ -16,9 +16,9 @@ from sagelet_engine.s3.errors import DamagedObject, NoSuchKey
 if TYPE_CHECKING:
     from flask import Blueprint
 
-#: Entries of each place. The folder's own page has all.
+#: Entries of each place that the page shows. The folder's own page has all.
 MOST = 100
-#: Bytes of an archive that is opened without being asked for.
+#: The most bytes of an archive that the page opens by itself.
 MOST_OPENED = 256 * 1024 * 1024
 
 
@@ -73,7 +73,7 @@ def _place(site: Site, archives: Archives, job: TrainingJob, title: str, uri: S3
 
 
 def _opened(archives: Archives, bucket: str, entry: Entry) -> OpenedArchive | None:
-    """None if it is no archive, or too large to be opened unasked, or gone meanwhile."""
+    """Returns the archive's members. None if it is no archive, is too large to open unasked, or is gone."""
     if entry.is_folder or not entry.is_archive or (entry.size or 0) > MOST_OPENED:
         return None
     uri = S3Uri(bucket, entry.key)

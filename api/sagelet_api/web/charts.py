@@ -17,7 +17,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/curves")
     def of_job(name: str) -> dict[str, list[Chart]]:
-        """Specifications of charts for `charts.js`, by section: metrics, compiler, instances."""
+        """Returns the charts for `charts.js`, by section: metrics, compiler, instances."""
         return charts(curves(site.engine, site.job(name)))
 
     return routes

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from flask import Response
     from werkzeug.datastructures import MultiDict
 
-#: Of the query, and of the cookie that remembers the last choice.
+#: Name in the query, and name of the cookie that remembers the last choice.
 NAME = "columns"
-#: Columns that a list can have beside name and status, and bytes that a browser remembers of them.
+#: The most columns that a list can have beside name and status, and the most bytes that a browser remembers of them.
 MOST, MOST_BYTES = 20, 2000
-#: Hyperparameters, metrics and tags that the form offers, of each.
+#: The most hyperparameters, metrics and tags (of each) that the form offers.
 MOST_OFFERED = 40
 REMEMBERED_SECONDS = 365 * 86_400
 
@@ -37,7 +37,7 @@ FIXED: Mapping[str, str] = {
     "image": "Image",
 }
 DEFAULT = ("created", "ran", "cost", "compiled", "instances")
-#: Properties as Search names them, and the headings under which the form offers them.
+#: Properties, named as in Search, and the headings under which the form offers them.
 PROPERTIES: Mapping[str, str] = {"HyperParameters": "Hyperparameters", "Metrics": "Final metrics", "Tags": "Tags"}
 _NUMBERS = frozenset({"ran", "billable", "cost"})
 
@@ -58,7 +58,8 @@ class Column:
 
 
 def chosen(query: "MultiDict[str, str]", cookies: Mapping[str, str]) -> tuple[Column, ...]:
-    """What the query asks for (`?columns=cost&columns=Tags.team`); else what was chosen last; else DEFAULT."""
+    """Returns the columns of the query (`?columns=cost&columns=Tags.team`), otherwise those of the last choice,
+    otherwise DEFAULT."""
     asked: Sequence[Any] = query.getlist(NAME) if NAME in query else _remembered(cookies.get(_cookie(), ""))
     keys = [key for key in dict.fromkeys(asked) if isinstance(key, str) and _exists(key)]
     return tuple(Column(key) for key in keys[:MOST])
@@ -80,7 +81,7 @@ def _remembered(cookie: str) -> Sequence[Any]:
 
 
 def _cookie() -> str:
-    """A browser sends cookies to every port of a host: two servers must not take each other's."""
+    """Returns the cookie's name. A browser sends cookies to every port of a host, so each server has its own."""
     from flask import request
 
     return f"sagelet-columns-{request.host.rpartition(':')[2]}"
@@ -97,14 +98,15 @@ def _exists(key: str) -> bool:
 
 @dataclass(frozen=True)
 class Offer:
-    """A group of columns: heading, and the columns of it."""
+    """A group of columns with its heading."""
 
     heading: str
     columns: tuple[Column, ...]
 
 
 def offers(jobs: Sequence[TrainingJob], chosen: Iterable[Column]) -> list[Offer]:
-    """All fixed columns, the hyperparameters, metrics and tags of these jobs, and whatever is chosen already."""
+    """Returns all fixed columns, the hyperparameters, metrics and tags of these jobs, and the columns that are chosen
+    already."""
     keys = [column.key for column in chosen]
     made = [Offer("Job", tuple(Column(key) for key in FIXED))]
     for kind, heading in PROPERTIES.items():
@@ -152,7 +154,8 @@ def _cells(engine: Engine, job: TrainingJob, columns: Sequence[Column]) -> Itera
 
 
 def compiled_text(job: TrainingJob) -> str:
-    """Whether the job was compiled, and what for; why not if it asked for it."""
+    """Says whether the job was compiled, and for which platform. If it asked for the compiler and was not compiled,
+    says why."""
     found = job.compilation
     if found is not None:
         return f"yes ({found.platform})" if found.compiled else f"no: {found.reason}"
@@ -177,7 +180,7 @@ def instances_text(job: TrainingJob) -> str:
 
 
 def _reason(_engine: Engine, job: TrainingJob) -> str:
-    """FailureReason; of a job that was stopped, the message of its last status."""
+    """Returns the FailureReason. For a stopped job, returns the message of its last status."""
     if job.failure_reason or not job.terminal or job.status.value == "Completed":
         return job.failure_reason or ""
     return job.transitions[-1].message

@@ -34,7 +34,8 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get(f"{PREFIX}/compare")
     def page() -> Any:
-        """`?job=A&job=B&first=B&anyway=1`; with `pick`, or without two jobs, the picker: `&q=&status=&token=`."""
+        """Shows the comparison. `?job=A&job=B&first=B&anyway=1`. With `pick`, or without two jobs, shows the picker:
+        `&q=&status=&token=`."""
         jobs = _jobs(site)
         values: TemplateValues = {**_picker(site, jobs), "picking": len(jobs) < 2 or "pick" in request.args}
         status = 200
@@ -45,7 +46,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get(f"{PREFIX}/compare/curves")
     def drawn() -> dict[str, Any]:
-        """Charts of all jobs' metrics for `charts.js`. `?over=`: time, sample, or a metric of progress."""
+        """Returns charts of all jobs' metrics for `charts.js`. `?over=`: time, sample, or a metric of progress."""
         jobs = _jobs(site)[:MOST_JOBS]
         found = [
             replace(curve, job=name, rank=rank)
@@ -61,7 +62,7 @@ def blueprint(site: Site) -> "Blueprint":
 
 
 def _jobs(site: Site) -> list[TrainingJob]:
-    """The jobs asked for, `first` in front. Raises a 404 for a missing job."""
+    """Returns the jobs of the request, `first` in front. Raises a 404 for a missing job."""
     from flask import request
 
     jobs = [site.engine.jobs.get(key) for key in dict.fromkeys(keys_asked_for(site.engine))]
@@ -70,7 +71,7 @@ def _jobs(site: Site) -> list[TrainingJob]:
 
 
 def _figures(site: Site, keys: Sequence[JobKey]) -> tuple[TemplateValues, int]:
-    """The comparison, or why there is none, and the answer's status."""
+    """Returns the comparison or the reason why there is none, and the answer's status."""
     from flask import request
 
     try:
@@ -84,7 +85,7 @@ def _figures(site: Site, keys: Sequence[JobKey]) -> tuple[TemplateValues, int]:
 
 
 def _picker(site: Site, jobs: Sequence[TrainingJob]) -> TemplateValues:
-    """The jobs that are chosen, and those that a search finds beside them."""
+    """Returns the jobs that are chosen, and those that a search finds beside them."""
     from flask import request
 
     asked = Asked.of(request.args)
@@ -106,7 +107,7 @@ def _is_here(job: TrainingJob) -> bool:
 
 
 def _names(jobs: Sequence[TrainingJob]) -> list[str]:
-    """The jobs' names; with account and region where two have the same name."""
+    """Returns the jobs' names, with account and region if two have the same name."""
     names = [job.key.name for job in jobs]
     return [
         job.key.name if names.count(job.key.name) == 1 else f"{job.key.name} ({job.key.account}, {job.key.region})"

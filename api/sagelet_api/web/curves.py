@@ -11,7 +11,7 @@ from sagelet_engine.engine import Engine
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.telemetry.compiler.points import FIGURES, PREFIX, Figure
 
-#: Samples of a curve, more than a chart has columns.
+#: The most samples of a curve. A chart has fewer columns of pixels.
 MOST = 1000
 #: In the order of the page: what the job measures, what the compiler does, what the instances do.
 METRICS, COMPILER, INSTANCES = "metrics", "compiler", "instances"
@@ -49,7 +49,7 @@ class Curve:
 
 
 def curves(engine: Engine, job: TrainingJob) -> list[Curve]:
-    """All curves of a job: its own metrics in the order of their definitions, the compiler's, the instances'."""
+    """Returns all curves of a job: its metrics in the order of their definitions, the compiler's, the instances'."""
     return [curve for curve in (*_own(engine, job), *_sampled(engine, job)) if curve.xs]
 
 
@@ -64,7 +64,7 @@ def _own(engine: Engine, job: TrainingJob) -> Iterator[Curve]:
 
 
 def _sampled(engine: Engine, job: TrainingJob) -> Iterator[Curve]:
-    """What is sampled while the job runs: the compile report's figures, and what its hosts use."""
+    """Yields the curves that sagelet samples while the job runs: the compile report's figures, the hosts' usage."""
     by_name: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for point in engine.metrics.of_hosts(job):
         by_name.setdefault((point.name, point.host), []).append((point.time_ms, point.value))
@@ -78,14 +78,14 @@ def _sampled(engine: Engine, job: TrainingJob) -> Iterator[Curve]:
 
 
 def _held(engine: Engine, job: TrainingJob, samples: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """With a last sample as of now: a point is made only when the value changes."""
+    """Adds a last sample as of now, because sagelet stores a point only when the value changes."""
     end_ms = engine.now_ms() if job.training_end_ms is None else job.training_end_ms
     last_ms, value = samples[-1]
     return _thinned(samples) + ([(end_ms, value)] if end_ms > last_ms else [])
 
 
 def _thinned(samples: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """One a minute: of a job of weeks, each n-th."""
+    """Returns at most MOST samples: every n-th one. A job of weeks has a sample a minute, which is too many."""
     return samples[:: -(-len(samples) // MOST)]
 
 
@@ -101,7 +101,8 @@ def _curve(
 
 
 def axes(curves: Iterable[Curve]) -> list[str]:
-    """What the curves can be drawn over: time, the number of the sample, and metrics of progress that every job has."""
+    """Returns what the curves can be drawn over: time, the number of the sample, and metrics of progress that every job
+    has."""
     jobs: dict[str, set[str]] = {}
     for curve in curves:
         names = jobs.setdefault(curve.job, set())
@@ -112,7 +113,7 @@ def axes(curves: Iterable[Curve]) -> list[str]:
 
 
 def over(curves: Sequence[Curve], axis: str) -> list[Curve]:
-    """The curves with other `xs`. Only a job's own metrics have samples by number, epoch or step."""
+    """Returns the curves with other `xs`. Only a job's own metrics have samples by number, epoch or step."""
     if axis == TIME:
         return list(curves)
     own = [curve for curve in curves if curve.section == METRICS and curve.name != axis]
@@ -124,7 +125,7 @@ def over(curves: Sequence[Curve], axis: str) -> list[Curve]:
 
 
 def _over(curve: Curve, progress: Curve) -> Curve:
-    """Each sample at the progress that the job had made by then. Samples before the first progress are left out."""
+    """Puts each sample at the progress that the job had made by then. Leaves out samples before the first progress."""
     pairs = []
     for x, y in zip(curve.xs, curve.ys, strict=True):
         before = bisect_right(progress.xs, x)
@@ -168,7 +169,7 @@ class Chart(TypedDict):
 
 
 def charts(curves: Sequence[Curve], axis: str = TIME) -> dict[str, list[Chart]]:
-    """The charts of each section, for `charts.js`: one a metric, all over the same stretch of the horizontal axis."""
+    """Returns the charts of each section for `charts.js`: one for each metric, all with the same horizontal axis."""
     grouped: dict[tuple[str, str], list[Curve]] = {}
     for curve in curves:
         grouped.setdefault((curve.section, curve.name), []).append(curve)

@@ -7,7 +7,7 @@ from sagelet_api.web.columns import compiled_text, instances_text, tags_text
 from sagelet_engine.model.spec import unquoted
 from sagelet_engine.model.training import TrainingJob
 
-#: Hyperparameters of the SDK's own begin so. They are of the job's files and not of the experiment.
+#: Beginning of the SDK's own hyperparameters. They are about the job's files, not about the experiment.
 OWN = "sagemaker_"
 
 

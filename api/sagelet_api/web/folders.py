@@ -16,12 +16,12 @@ class Entry:
     """A folder, or a file. `name` is relative to the level that is shown; a folder's ends with a slash."""
 
     name: str
-    #: Bytes; of a folder of an archive, those of the files in it.
+    #: Bytes. For a folder of an archive: those of the files in it.
     size: int | None = None
     modified_ms: int | None = None
     #: The object's key (a folder's prefix), or the folder's path in an archive.
     key: str = ""
-    #: Of a member of an archive, where it is; None for a folder, and for what cannot be read.
+    #: Position of the member in the archive. None for a folder, and for an entry that cannot be read.
     index: int | None = None
     #: `link to ...`, `12 files`.
     note: str = ""
@@ -44,13 +44,14 @@ class Crumb:
 
 
 def crumbs(path: str) -> list[Crumb]:
-    """`a/b/c` -> `a/`, `a/b/`. What stands after the last slash is no folder."""
+    """Splits `a/b/c` into `a/`, `a/b/`. The part after the last slash is not a folder."""
     ends = [place + 1 for place, character in enumerate(path) if character == "/"]
     return [Crumb(path[start:end], path[:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def objects_at(catalog: Catalog, uri: S3Uri, after: str, limit: int) -> tuple[list[Entry], str]:
-    """A level of the objects under a prefix, and the key or folder to go on after; empty: there are no more."""
+    """Returns a level of the objects under a prefix, and the key or folder after which to continue. That is empty at
+    the end."""
     above = uri.key.rfind("/") + 1
     start, inclusive = _behind(after)
     entries: list[Entry] = []
@@ -74,7 +75,7 @@ def objects_at(catalog: Catalog, uri: S3Uri, after: str, limit: int) -> tuple[li
 
 
 def _folder(key: str, after: int) -> str:
-    """The key up to its first slash after the prefix, or empty if it has none there."""
+    """Returns the key up to its first slash after the prefix. Empty if it has no slash there."""
     slash = key.find("/", after)
     return key[: slash + 1] if slash >= 0 else ""
 
@@ -87,7 +88,7 @@ def _behind(key: str) -> tuple[bytes, bool]:
 
 
 def members_at(members: Iterable[Member], path: str) -> list[Entry]:
-    """A level of an archive: the folders, with what is in them, then the files."""
+    """Returns a level of an archive: first the folders, with the sizes of what is in them, then the files."""
     folders: dict[str, tuple[int, int]] = {}
     files: list[Entry] = []
     for member in members:
@@ -111,6 +112,6 @@ def members_at(members: Iterable[Member], path: str) -> list[Entry]:
 
 
 def _plain(member: Member) -> str:
-    """`./a//b` -> `a/b`; a directory ends with a slash."""
+    """Returns a member's name in its plain form: `./a//b` -> `a/b`. A directory's name ends with a slash."""
     parts = [part for part in member.name.split("/") if part not in ("", ".")]
     return "/".join(parts) + ("/" if member.kind == "directory" else "")

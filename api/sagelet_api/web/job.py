@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flask import Blueprint
 
 
-#: Parts that a page which is shown already asks for anew.
+#: Parts of the page that its script fetches again while the page is open.
 PARTS = {"head": "_job_head.html", "timeline": "_timeline.html", "facts": "_job_facts.html"}
 
 
@@ -26,7 +26,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("")
     def overview(name: str) -> str:
-        """`part=`: one of PARTS alone."""
+        """Shows the job. `part=`: only this one of PARTS."""
         job = site.job(name)
         template = PARTS.get(request.args.get("part", ""), "job.html")
         return render_template(template, **_facts(site, job), tab="overview")

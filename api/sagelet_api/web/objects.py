@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Objects of a page.
 LIMIT = 200
-#: Bytes of a text that a page shows, and the share of them that may be no UTF-8.
+#: Bytes of a text that a page shows, and the share of them that may be invalid UTF-8.
 MOST_SHOWN, MOST_STRANGE = 256 * 1024, 0.02
 
 
@@ -31,14 +31,15 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/objects")
     def listed() -> str:
-        """`?uri=s3://BUCKET/PREFIX&after=KEY`: one level."""
+        """Shows one level under a prefix. `?uri=s3://BUCKET/PREFIX&after=KEY`."""
         with asked_for(site, request.args.get("uri", "")) as uri:
             entries, more = objects_at(site.objects.catalog, uri, request.args.get("after", ""), LIMIT)
         return render_template("objects.html", uri=uri, crumbs=crumbs(uri.key), entries=entries, more=more)
 
     @routes.get("/object")
     def download() -> "Response":
-        """`?uri=s3://BUCKET/KEY`. Always as a file: nothing of it is shown in the pages' own origin."""
+        """Returns an object. `?uri=s3://BUCKET/KEY`. It is always saved as a file: nothing of it is shown in the pages'
+        own origin."""
         with asked_for(site, request.args.get("uri", "")) as uri:
             stored, data = site.objects.open(uri.bucket, uri.key)
         body = FileBody(data, 0, stored.size)
@@ -48,7 +49,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/text")
     def preview() -> str:
-        """`?uri=s3://BUCKET/KEY`: its beginning as text."""
+        """Returns the beginning of an object as text. `?uri=s3://BUCKET/KEY`."""
         with asked_for(site, request.args.get("uri", "")) as uri:
             _, data = site.objects.open(uri.bucket, uri.key)
         with data:
@@ -57,7 +58,8 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/show")
     def shown() -> "WerkzeugResponse":
-        """`?uri=s3://BUCKET/KEY`. In the browser, on the objects' own origin; as a file where there is none."""
+        """Shows an object in the browser, on the objects' own origin. `?uri=s3://BUCKET/KEY`. Saves it as a file if
+        there is no such origin."""
         with asked_for(site, request.args.get("uri", "")) as uri:
             site.objects.head(uri.bucket, uri.key)
         host = objects_host(request.host)
@@ -71,7 +73,7 @@ def blueprint(site: Site) -> "Blueprint":
 
 
 def attached(body: Any, name: str, size: int) -> "Response":
-    """An answer that a browser saves and never shows."""
+    """Returns an answer that a browser saves and never shows."""
     from flask import Response
 
     answer = Response(body, mimetype="application/octet-stream", direct_passthrough=True)
@@ -82,7 +84,8 @@ def attached(body: Any, name: str, size: int) -> "Response":
 
 
 def _named(name: str) -> dict[str, str]:
-    """The parameters that name a file (RFC 6266): in ASCII, and as it is, without characters that cannot be seen."""
+    """Returns the parameters that name a file (RFC 6266): the name in ASCII, and the name itself without invisible
+    characters."""
     seen = "".join(character if character.isprintable() else "_" for character in name)
     plain = unicodedata.normalize("NFKD", seen).encode("ascii", "ignore").decode()
     named = {"filename": plain}
@@ -92,7 +95,7 @@ def _named(name: str) -> dict[str, str]:
 
 
 def text_of(content: BinaryIO) -> tuple[str | None, bool]:
-    """The beginning of a file as text, None if it is none, and whether the file goes on."""
+    """Returns the beginning of a file as text (None if it is not text), and True if the file goes on."""
     data = content.read(MOST_SHOWN + 1)
     if b"\0" in data:
         return None, False
@@ -104,7 +107,7 @@ def text_of(content: BinaryIO) -> tuple[str | None, bool]:
 
 @contextmanager
 def asked_for(site: Site, text: str) -> Iterator[S3Uri]:
-    """The URI; a bucket of another account is not there, as for a job."""
+    """Gives the URI that the request names. A bucket of another account counts as missing, as it does for a job."""
     from werkzeug.exceptions import BadRequest, NotFound
 
     try:
@@ -120,7 +123,7 @@ def asked_for(site: Site, text: str) -> Iterator[S3Uri]:
 
 
 def size_of(site: Site, account: str, uri: str) -> int | None:
-    """Bytes of an object that is there."""
+    """Returns the size of an existing object in bytes."""
     parsed: Any = S3Uri.parse(uri)
     try:
         return site.objects.head(parsed.bucket, parsed.key).size if is_accounts(site, account, parsed.bucket) else None
@@ -129,7 +132,7 @@ def size_of(site: Site, account: str, uri: str) -> int | None:
 
 
 def is_accounts(site: Site, account: str, bucket: str) -> bool:
-    """Whether the account has a bucket of this name."""
+    """True if the account has a bucket of this name."""
     try:
         return bool(site.objects.catalog.bucket(bucket).account == account)
     except NoSuchBucket:

@@ -18,7 +18,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get("/")
     def jobs() -> Any:
-        """`?q=&status=&sort=&order=&columns=&token=`; `part=rows`: the table alone."""
+        """Shows the list. `?q=&status=&sort=&order=&columns=&token=`; `part=rows`: only the table."""
         asked = Asked.of(request.args)
         shown = listing(site.engine, context(), asked)
         chosen = columns.chosen(request.args, request.cookies)
@@ -54,7 +54,7 @@ def _list_values(site: Site, asked: Asked) -> TemplateValues:
         places.append((here.account, here.region))
 
     def kept(*left_out: str) -> dict[str, list[str]]:
-        """The query of a link that changes some of it and keeps the rest."""
+        """Returns the query of a link that changes some parameters and keeps the others."""
         return {
             name: values
             for name, values in request.args.to_dict(flat=False).items()

@@ -28,7 +28,7 @@ class Place:
 
     @property
     def query(self) -> dict[str, Any]:
-        """What a link needs to stay in this place: nothing in the default one."""
+        """Returns the query that keeps a link in this place. Empty for the default place."""
         whole = {"account": (self.account, DEFAULT_ACCOUNT), "region": (self.region, DEFAULT_REGION)}
         return {name: value for name, (value, default) in whole.items() if value != default}
 
@@ -46,13 +46,13 @@ class Site:
     sessions: Sessions
 
     def job(self, name: str) -> TrainingJob:
-        """The job of the request's place. Raises werkzeug's NotFound."""
+        """Returns the job in the request's place. Raises werkzeug's NotFound."""
         with found(name):
             return self.engine.jobs.get(place().key(name))
 
 
 def place() -> Place:
-    """Of the request under way: `?account=&region=`."""
+    """Returns the place of the current request: `?account=&region=`."""
     from flask import request
 
     return Place(request.args.get("account", DEFAULT_ACCOUNT), request.args.get("region", DEFAULT_REGION))
@@ -60,7 +60,7 @@ def place() -> Place:
 
 @contextmanager
 def found(name: str) -> Iterator[None]:
-    """A missing job becomes a 404."""
+    """Turns the error for a missing job into a 404."""
     from werkzeug.exceptions import NotFound
 
     try:
@@ -71,7 +71,7 @@ def found(name: str) -> Iterator[None]:
 
 
 def context() -> Context:
-    """The caller of an operation: the owner, in the place that the page is about."""
+    """Returns the caller of an operation: the owner, in the place that the page is about."""
     here = place()
     return Context(here.account, here.region, "", here.account)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sagelet_engine.telemetry.compiler.report import CompilerReport
 from sagelet_engine.telemetry.compiler.worker import Span, WorkerReport
 
-#: Workers that are drawn. More tell nothing more: they take the same steps.
+#: Workers that are drawn. More of them would show nothing new, because all take the same steps.
 MOST_LANES = 8
 WAIT, COMPILE, EXECUTE, REST = "wait", "compile", "execute", "rest"
 TITLES = {
@@ -49,7 +49,7 @@ class StepsView:
 
 
 def steps_view(report: CompilerReport) -> StepsView | None:
-    """None if no worker has told of a step."""
+    """Returns the view, or None if no worker has reported a step."""
     workers = [worker for worker in report.workers if worker.timeline]
     if not workers:
         return None
@@ -69,10 +69,10 @@ def steps_view(report: CompilerReport) -> StepsView | None:
 
 
 def parts(span: Span, *, compiled: bool) -> dict[str, float]:
-    """The seconds of a span by kind; together they are the span's.
+    """Returns the seconds of a span by kind.
 
-    Programs run on the device beside the script, so what is left of the span bounds their share. A native worker does
-    not tell when it executes: all but waiting is `rest`.
+    Their sum is the span's. Programs run on the device beside the script, so the rest of the span limits their share. A
+    native worker does not report when it executes, so all but waiting is `rest`.
     """
     wait = min(span.wait_seconds, span.seconds)
     compiling = min(span.compile_seconds, span.seconds - wait)
@@ -82,7 +82,7 @@ def parts(span: Span, *, compiled: bool) -> dict[str, float]:
 
 
 def _begin(worker: WorkerReport) -> float:
-    """Seconds since the epoch."""
+    """Returns when a worker's timeline begins, in seconds since the epoch."""
     return worker.started_ms / 1000 + worker.timeline[0].start_seconds
 
 

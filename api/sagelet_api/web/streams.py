@@ -29,7 +29,7 @@ GAP = 0.4
 #: Milliseconds after which a browser asks again.
 RETRY_MS = 2000
 
-#: What there is now: a name of this state, and what to tell of it.
+#: The name of the present state, and the data to send about it.
 Look = Callable[[], tuple[str, JsonObject]]
 
 
@@ -39,7 +39,8 @@ class Streams:
         self._slots = threading.BoundedSemaphore(SLOTS)
 
     def answer(self, look: Look) -> "Response":
-        """News for the request under way. `seen` in its address, or Last-Event-ID: the state that it knows."""
+        """Sends news for the current request. `seen` in its address, or Last-Event-ID: the state that the browser
+        knows."""
         from flask import Response, request
 
         seen = request.headers.get("Last-Event-ID") or request.args.get("seen", "")

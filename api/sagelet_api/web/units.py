@@ -1,9 +1,9 @@
-"""Units of metrics: what a name says of its unit, and the unit in which numbers are short enough for an axis."""
+"""Units of metrics: the unit that a metric's name tells, and the unit that gives short numbers on an axis."""
 
 import re
 from typing import NamedTuple
 
-#: Units of names' last words. Of other names the unit is not known, and none is shown.
+#: Units by the last word of a metric's name. For other names the unit is unknown, and none is shown.
 _WORDS = {
     "seconds": "s", "secs": "s", "sec": "s", "runtime": "s", "ms": "ms", "milliseconds": "ms",
     "bytes": "B", "kb": "kB", "mb": "MB", "gb": "GB", "kib": "KiB", "mib": "MiB", "gib": "GiB",
@@ -14,7 +14,7 @@ _RATE = re.compile(r"(?:.*[^a-z])?([a-z]+)[^a-z]+per[^a-z]+(?:second|sec|s)", re
 #: `step time (ms)`
 _IN_BRACKETS = re.compile(r".*[^\s(].*\(([^()]{1,12})\)\s*")
 
-#: Each unit's steps: from how much on, the unit shown, and by how much a number is divided.
+#: The steps of each unit: the number from which a step applies, the unit shown, and the divisor.
 _STEPS = {
     "s": ((7200.0, "h", 3600.0), (300.0, "min", 60.0), (1.0, "s", 1.0), (1e-3, "ms", 1e-3), (0.0, "µs", 1e-6)),
     "B": (
@@ -33,7 +33,7 @@ class Unit(NamedTuple):
 
 
 def unit_of(metric: str) -> str:
-    """The unit that a metric's name ends with: `train_runtime` is in `s`. Empty if it says none."""
+    """Returns the unit that a metric's name ends with: `train_runtime` is in `s`. Empty if the name tells none."""
     found = _IN_BRACKETS.fullmatch(metric)
     if found:
         return found[1].strip()
@@ -45,7 +45,7 @@ def unit_of(metric: str) -> str:
 
 
 def fitting(unit: str, highest: float) -> Unit:
-    """The unit in which a number of this size is read best: 5.3e9 B are read as GiB, 0.04 s as ms."""
+    """Returns the unit in which a number of this size is easiest to read: GiB for 5.3e9 B, ms for 0.04 s."""
     for least, name, divisor in _STEPS.get(unit, ()):
         if abs(highest) >= least:
             return Unit(name, divisor)
@@ -53,5 +53,5 @@ def fitting(unit: str, highest: float) -> Unit:
 
 
 def heading(title: str, unit: str) -> str:
-    """The title with its unit, which a name may have already: `step time (ms)`."""
+    """Returns the title with its unit, which a name may have already: `step time (ms)`."""
     return title if not unit or title.rstrip().endswith(f"({unit})") else f"{title} ({unit})"

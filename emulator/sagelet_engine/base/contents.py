@@ -1,4 +1,5 @@
-"""What is in an archive, without unpacking it. It is untrusted: nothing is written, and the work is bounded."""
+"""Lists what is in an archive, without unpacking it. The archive is untrusted: nothing is written, and the work is
+bounded."""
 
 import gzip
 import tarfile
@@ -9,7 +10,7 @@ from typing import BinaryIO
 
 from sagelet_engine.base.members import Reader, Stream, as_tar_error, size_of
 
-#: Members that are listed, and bytes that are unpacked on the way, at most.
+#: The most members that are listed, and the most bytes that are unpacked on the way.
 MOST_MEMBERS, MOST_BYTES = 5_000, 1 << 30
 
 
@@ -17,28 +18,28 @@ MOST_MEMBERS, MOST_BYTES = 5_000, 1 << 30
 class Member:
     """One entry of an archive. Names are the archive's, and may be anything."""
 
-    #: Its place in the archive, from 0: names may come twice.
+    #: Its position in the archive, from 0. A name may occur twice.
     index: int
     name: str
     size: int
     #: file, directory, link or special.
     kind: str
     modified_ms: int
-    #: Where a link leads.
+    #: The target of a link.
     target: str = ""
 
 
 @dataclass(frozen=True)
 class Contents:
     members: tuple[Member, ...]
-    #: False if the archive goes on: it has more members or more bytes than are looked at.
+    #: False if the archive has more members or more bytes than this module looks at.
     whole: bool = True
     #: Why the rest cannot be read, or empty.
     damage: str = ""
 
 
 class _Enough(Exception):
-    """As many bytes were unpacked as may be."""
+    """The limit of unpacked bytes was reached."""
 
 
 class _Limited:
@@ -57,7 +58,8 @@ class _Limited:
 
 
 def contents(archive: BinaryIO, *, most_members: int = MOST_MEMBERS, most_bytes: int = MOST_BYTES) -> Contents:
-    """The members of a tar file, plain or compressed by gzip; of a damaged one those before the damage."""
+    """Returns the members of a tar file, plain or compressed by gzip. For a damaged one, returns those before the
+    damage."""
     found: list[Member] = []
     try:
         for member, _ in _walk(archive, most_bytes):
@@ -73,7 +75,7 @@ def contents(archive: BinaryIO, *, most_members: int = MOST_MEMBERS, most_bytes:
 
 @contextmanager
 def member_at(archive: BinaryIO, index: int) -> Iterator[tuple[Member, BinaryIO]]:
-    """A file of the archive and its bytes. Raises KeyError if it is no file or not there, and tarfile.TarError."""
+    """Gives a file of the archive and its bytes. Raises KeyError if there is no such file, and tarfile.TarError."""
     for number, (member, content) in enumerate(_walk(archive, None)):
         if number == index:
             if content is None:
@@ -107,7 +109,8 @@ def _described(index: int, member: tarfile.TarInfo) -> Member:
 
 
 def _text(name: str) -> str:
-    """The name with U+FFFD for each byte that is no UTF-8: tarfile has surrogates for them, which nothing can print."""
+    """Returns the name with U+FFFD for each byte that is not UTF-8. tarfile has surrogates for them, which cannot be
+    printed."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

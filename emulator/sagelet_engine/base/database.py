@@ -41,7 +41,7 @@ class Flusher:
         self._counting = threading.Lock()
         self._asked = 0
         self._flushing = threading.Lock()
-        #: What everybody wrote who asked before this flush is on the disk now.
+        #: Number of the last request that is done: what was written before it is on the disk.
         self._flushed = 0
 
     def flush(self) -> None:

@@ -36,7 +36,7 @@ def batch_name(direction: str, number: int) -> str:
 
 
 @dataclass(frozen=True)
-class ParcelKey:
+class BatchKey:
     """The parts of a batch's key."""
 
     launch_id: str
@@ -45,7 +45,7 @@ class ParcelKey:
     number: int
 
     @classmethod
-    def parse(cls, key: str) -> "ParcelKey | None":
+    def parse(cls, key: str) -> "BatchKey | None":
         """Returns the batch that a key names, or None if it names none."""
         found = _KEY.fullmatch(key)
         return None if found is None else cls(found[1], found[2], found[3], int(found[4]))
@@ -53,5 +53,5 @@ class ParcelKey:
 
 def job_may(action: str, key: str, launch_id: str) -> bool:
     """True if a job's credentials may do `action` (such as `s3:GetObject`) on a key of its account's staging bucket."""
-    found = ParcelKey.parse(key)
+    found = BatchKey.parse(key)
     return found is not None and found.launch_id == launch_id and _RIGHTS[found.direction] == action

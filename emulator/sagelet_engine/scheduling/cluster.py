@@ -20,7 +20,7 @@ from sagelet_engine.model import lifecycle, verdict
 from sagelet_engine.model.cluster import AllocationRequest, AllocationStatus, Cluster, Place, Refused
 from sagelet_engine.model.job import SecondaryStatus, StopCause, Verdict
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.scheduling.pool_keeper import PoolKeeper
+from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.store.jobs import StaleRecord, Store
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class ClusterScheduler(threading.Thread):
         cluster: Cluster,
         gpus: ClusterGpus,
         start: Callable[[TrainingJob], None],
-        warm: PoolKeeper,
+        warm: WarmPools,
         refusal: Callable[[TrainingJob], Verdict | None],
         *,
         grace_seconds: int,

@@ -15,7 +15,7 @@ from sagelet_engine.instances.gpus import GpuPool, Lease, NoCapacity
 from sagelet_engine.model import lifecycle, verdict, warm_pools
 from sagelet_engine.model.job import SecondaryStatus, StopCause, Verdict
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.scheduling.pool_keeper import PoolKeeper
+from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.store.jobs import StaleRecord, Store
 
 
@@ -80,7 +80,7 @@ class LocalScheduler(threading.Thread):
         pool: GpuPool,
         max_jobs: int,
         start: Callable[[TrainingJob], None],
-        warm: PoolKeeper,
+        warm: WarmPools,
         refusal: Callable[[TrainingJob], Verdict | None],
         *,
         max_hosts: int,

@@ -70,7 +70,7 @@ class Library:
 
     @cached_property
     def needed(self) -> list[str]:
-        """The names of the libraries that the linker loads with this one, in its order."""
+        """Returns the names of the libraries that the linker loads with this one, in its order."""
         return [
             self._text(section, value)
             for section in self._of_kind(SHT_DYNAMIC)
@@ -80,7 +80,7 @@ class Library:
 
     @cached_property
     def symbols(self) -> list[Symbol]:
-        """The dynamic symbols: what the library offers and what it wants of others."""
+        """Returns the dynamic symbols: what the library offers and what it needs from others."""
         versions = [value for section in self._of_kind(SHT_VERSYM) for value in self._words(section)]
         wanted = dict(self._wanted_versions())
         found = list(self._symbols(SHT_DYNSYM))
@@ -106,7 +106,8 @@ class Library:
         return [named.get(slot) or names.get(functions.get(slot, -1)) for slot in range(found[0].size // 8)]
 
     def _pointers(self, data: Symbol) -> tuple[dict[int, int], dict[int, str]]:
-        """By word of `data`: the addresses in this library that it holds, and the symbols whose addresses it holds."""
+        """Returns, by word of `data`, the addresses in this library that it holds, and the symbols whose addresses it
+        holds."""
         addresses: dict[int, int] = {}
         names: dict[int, str] = {}
         for section in self._of_kind(SHT_RELA):

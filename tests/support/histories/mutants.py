@@ -80,12 +80,12 @@ def _believes_any_end_of_lines() -> Any:
 
 
 def _drops_notes_before_it_tells() -> Any:
-    def announce(announcer: Outbox) -> bool:
-        notes = announcer._store.noted_statuses(BATCH)
+    def announce(outbox: Outbox) -> bool:
+        notes = outbox._store.noted_statuses(BATCH)
         if notes:
-            announcer._store.drop_noted_statuses(notes[-1][0])
+            outbox._store.drop_noted_statuses(notes[-1][0])
         for _, job in notes:
-            announcer._sink.announce(job)
+            outbox._sink.announce(job)
         return bool(notes)
 
     return mock.patch.object(Outbox, "_announce_batch", announce)

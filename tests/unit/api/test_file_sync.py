@@ -14,7 +14,7 @@ from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.model.batch_keys import staging_bucket
 from sagelet_engine.runtimes.slurm.file_sync.s3 import Batches, EndpointRefuses, Ticket
 from support.api_world import ACCOUNT, REGION, ApiWorld
-from support.parcels import Remote
+from support.batches import Remote
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def remote(world: ApiWorld, tmp_path: Path) -> Remote:
 
 def test_a_directory_goes_to_the_node_and_what_changes_comes_back(remote: Remote) -> None:
     remote.begin()
-    carrier = remote.launch()
+    syncing = remote.launch()
     remote.collected(lambda: remote.text("opt-ml/checkpoints/new"))
     assert json.loads(remote.text("run/started.json"))["started_ms"] == 1
     assert remote.text("run/output.log") == "from the server\n"
@@ -40,7 +40,7 @@ def test_a_directory_goes_to_the_node_and_what_changes_comes_back(remote: Remote
     remote.file_sync = remote.restarted()
     remote.tell("T")
     remote.collected(lambda: remote.text("run/exit.json"))
-    assert carrier.wait(120) == 3
+    assert syncing.wait(120) == 3
     assert json.loads(remote.text("run/exit.json"))["exit_code"] == 3
     assert remote.text("run/output.log") == "from the server\ntold T\n"
     assert (remote.root / "opt-ml/model/net/weights").read_bytes() == b"w" * 3_000_000
@@ -51,9 +51,9 @@ def test_a_directory_goes_to_the_node_and_what_changes_comes_back(remote: Remote
     assert list(remote.world.s3.objects.list(ACCOUNT, REGION, staging_bucket(ACCOUNT), "")) == []
 
 
-def test_parcels_that_come_twice_or_were_sent_by_a_killed_server_change_nothing(remote: Remote) -> None:
+def test_batches_that_come_twice_or_were_sent_by_a_killed_server_change_nothing(remote: Remote) -> None:
     remote.begin()
-    carrier = remote.launch()
+    syncing = remote.launch()
     remote.collected(lambda: remote.text("run/output.log"))
     before, output = remote.state().read_text(), remote.text("run/output.log")
     remote.tell("T")
@@ -63,12 +63,12 @@ def test_parcels_that_come_twice_or_were_sent_by_a_killed_server_change_nothing(
     names = [found.key for found in remote.world.s3.objects.list(ACCOUNT, REGION, staging_bucket(ACCOUNT), "")]
     assert [name.rpartition("/")[2] for name in names if "/down/" in name] == ["00000002.tar", "00000003.tar"]
     remote.collected(lambda: remote.text("run/exit.json"))
-    carrier.wait(120)
+    syncing.wait(120)
     assert remote.text("run/output.log").startswith(output)
     assert remote.text("run/output.log").count("from the server") == 1
 
 
-def test_a_host_reaches_its_own_parcels_only(remote: Remote, world: ApiWorld, tmp_path: Path) -> None:
+def test_a_host_reaches_its_own_batches_only(remote: Remote, world: ApiWorld, tmp_path: Path) -> None:
     other = Remote(world, tmp_path, "two")
     other.begin()
     mine = Ticket(**{key: value for key, value in remote.ticket().items() if key not in ("root", "allocation")})
@@ -82,7 +82,7 @@ def test_a_host_reaches_its_own_parcels_only(remote: Remote, world: ApiWorld, tm
         Batches(replace(mine, bucket=staging_bucket(ACCOUNT), prefix="")).get("")
 
 
-def test_a_parcel_that_would_leave_the_directory_ends_its_host(remote: Remote, tmp_path: Path) -> None:
+def test_a_batch_that_would_leave_the_directory_ends_its_host(remote: Remote, tmp_path: Path) -> None:
     made = tmp_path / "evil.tar"
     with tarfile.open(made, "w") as archive:
         member = tarfile.TarInfo("../../escaped")
@@ -97,7 +97,7 @@ def test_a_parcel_that_would_leave_the_directory_ends_its_host(remote: Remote, t
 
 
 def test_names_of_any_bytes_go_up_and_those_that_no_system_has_stay(remote: Remote) -> None:
-    carrier = remote.agent()
+    syncing = remote.agent()
     node, odd = remote.node / remote.base / "opt-ml/model", os.fsdecode(b"\xff\n")
     (node / odd).write_text("1")
     above = os.open(node, os.O_RDONLY)
@@ -107,7 +107,7 @@ def test_names_of_any_bytes_go_up_and_those_that_no_system_has_stay(remote: Remo
         os.close(above)
         above = below
     os.close(above)
-    carrier.send(last=True)
+    syncing.send(last=True)
     assert remote.file_sync.collect() == 1
     assert remote.text(f"opt-ml/model/{odd}") == "1"
     assert remote.state().exists()
@@ -116,13 +116,13 @@ def test_names_of_any_bytes_go_up_and_those_that_no_system_has_stay(remote: Remo
 
 def test_whatever_takes_anothers_place_arrives(remote: Remote) -> None:
     """A directory where a file or a link was, and the other way round; a file that grows; one with two names."""
-    carrier, model = remote.agent(), remote.node / remote.base / "opt-ml/model"
+    syncing, model = remote.agent(), remote.node / remote.base / "opt-ml/model"
     (model / "d").mkdir()
     (model / "d/f").write_text("1")
     (model / "f").write_text("2")
     (model / "l").symlink_to("d/f")
     os.link(model / "f", model / "same")
-    carrier.send(last=True)
+    syncing.send(last=True)
     remote.file_sync.collect()
     assert [remote.text(f"opt-ml/model/{name}") for name in ("d/f", "f", "l", "same")] == ["1", "2", "1", "2"]
     (model / "d/f").unlink()
@@ -132,7 +132,7 @@ def test_whatever_takes_anothers_place_arrives(remote: Remote) -> None:
         (model / name).unlink()
         (model / name).mkdir()
         (model / name / "x").write_text(name)
-    carrier.send(last=True)
+    syncing.send(last=True)
     remote.file_sync.collect()
     assert [remote.text(f"opt-ml/model/{name}") for name in ("d", "f/x", "l/x")] == ["file", "f", "l"]
     assert not remote.text("run/exit.json")

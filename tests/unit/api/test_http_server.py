@@ -9,8 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from sagelet_api.http import connection_manager as arrivals
-from sagelet_api.http import connection_manager as connection_module
+from sagelet_api.http import connection_manager
 from sagelet_api.http.connection_manager import IDLE, Connection
 from sagelet_api.http.server import MAX_HEADER_BYTES, THREADS, TIMEOUT, AddressInUse, Server
 from sagelet_api.http.streams import ResponseWriter
@@ -276,8 +275,7 @@ class Shifted:
 @pytest.fixture
 def shifted(monkeypatch: pytest.MonkeyPatch) -> Shifted:
     clock = Shifted()
-    for module in (arrivals, connection_module):
-        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(connection_manager, "time", clock)
     return clock
 
 

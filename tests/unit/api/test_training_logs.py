@@ -243,8 +243,8 @@ def test_ten_thousand_streams_are_looked_up_by_index(world: ApiWorld) -> None:
     statements: list[str] = []
     world.stream("one", ["a"])
     # A thread that uses the store at the same time may have the connection that is traced.
-    world.engine._announcer.close()
-    world.engine._announcer.join()
+    world.engine._outbox.close()
+    world.engine._outbox.join()
     with world.engine._store._connection() as db:
         db.set_trace_callback(statements.append)
     for _ in range(3):

@@ -14,7 +14,7 @@ from sagelet_engine.model.cluster import AllocationRequest, AllocationStatus, Cl
 from sagelet_engine.model.job import JobStatus, SecondaryStatus, StopCause, Verdict
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.scheduling.cluster import ClusterScheduler
-from sagelet_engine.scheduling.pool_keeper import PoolKeeper
+from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.settings import GpuPolicy
 from sagelet_engine.store.jobs import Store
 from support.fakes import FakeClock
@@ -68,7 +68,7 @@ class Stage:
         self.refusals: dict[str, Verdict] = {}
         self.scheduler = ClusterScheduler(
             self.store, self.clock, self.cluster, ClusterGpus(policy), self.started.append,
-            PoolKeeper(self.store, root), lambda job: self.refusals.get(job.key.name), grace_seconds=120,
+            WarmPools(self.store, root), lambda job: self.refusals.get(job.key.name), grace_seconds=120,
         )  # fmt: skip
 
     def add(self, name: str, instance_type: str = "ml.m5.large", hosts: int = 1, **changes: Any) -> TrainingJob:

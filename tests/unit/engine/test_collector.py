@@ -9,7 +9,7 @@ from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.data.removal import DirectoryStays
 from sagelet_engine.reports import code_digest
 from sagelet_engine.retention import gc as collector
-from sagelet_engine.retention import thread as tidying
+from sagelet_engine.retention import thread as retention
 from sagelet_engine.retention.gc import Collected, Keep
 from support.world import World, key, request, until
 
@@ -172,7 +172,7 @@ def test_what_a_crash_cut_short_goes_with_the_next_look(world: World, monkeypatc
 
 
 def test_a_server_tidies_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tidying, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retention, "PAUSE_SECONDS", 0.01)
     world = World(tmp_path, keep_files_seconds=0)
     try:
         world.create("one")

@@ -60,8 +60,8 @@ def consult(
     """Findings by rule; `hosts`: how they ended."""
     ended = {name.replace("_", "-"): host for name, host in hosts.items()}
     end = End(Verdict(SecondaryStatus.FAILED), ended) if ended else None
-    consultation = DoctorInputs(world.engine._store, world.settings.data)
-    found = consultation.findings(job, report or CompilerReport(), world.clock.now_ms(), end)
+    inputs = DoctorInputs(world.engine._store, world.settings.data)
+    found = inputs.findings(job, report or CompilerReport(), world.clock.now_ms(), end)
     assert json.loads(json.dumps(found)) == list(found)
     return {finding["rule"]: finding for finding in found}
 

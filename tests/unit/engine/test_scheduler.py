@@ -15,7 +15,7 @@ from sagelet_engine.model.job import JobStatus, SecondaryStatus, StopCause, Verd
 from sagelet_engine.model.spec import InstanceGroup
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.scheduling.local import TOLD_AT_ONCE, LocalScheduler
-from sagelet_engine.scheduling.pool_keeper import PoolKeeper
+from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.settings import GpuPolicy
 from sagelet_engine.store.jobs import Store
 from support.fakes import FakeClock
@@ -40,7 +40,7 @@ class Stage:
             self.pool,
             max_jobs,
             self.started.append,
-            PoolKeeper(self.store, root),
+            WarmPools(self.store, root),
             lambda job: self.refusals.get(job.key.name),
             max_hosts=max_hosts,
         )

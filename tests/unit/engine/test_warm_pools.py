@@ -16,7 +16,7 @@ from sagelet_engine.model.job import PoolStatus, SecondaryStatus, StopCause
 from sagelet_engine.model.runtime import WARM_POOL_CACHE
 from sagelet_engine.model.training import TrainingJob, create
 from sagelet_engine.scheduling.local import LocalScheduler
-from sagelet_engine.scheduling.pool_keeper import PoolKeeper
+from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.settings import GpuPolicy
 from sagelet_engine.store.jobs import StaleRecord, Store
 from support.fakes import FakeClock, FakeHost
@@ -252,11 +252,11 @@ class Stage:
     def __init__(self, root: Path) -> None:
         self.store = Store(root / "sagelet.db")
         self.clock = FakeClock()
-        self.keeper = PoolKeeper(self.store, root)
+        self.pools = WarmPools(self.store, root)
         self.started: list[TrainingJob] = []
         pool = GpuPool(("GPU-1",), GpuPolicy.REQUIRE)
         self.scheduler = LocalScheduler(
-            self.store, self.clock, pool, 4, self.started.append, self.keeper, _never, max_hosts=8
+            self.store, self.clock, pool, 4, self.started.append, self.pools, _never, max_hosts=8
         )
         self.end("one", kept(600))
 
@@ -348,13 +348,13 @@ def test_a_job_that_was_stopped_as_its_pool_went_does_not_wait_for_a_place(
     stage.add("next", OTHER)
     stage.add("two", kept(600))
 
-    def gone(keeper: PoolKeeper, job: TrainingJob, now_ms: int) -> None:
+    def gone(pools: WarmPools, job: TrainingJob, now_ms: int) -> None:
         ended = stage.store.update(warm_pools.terminate(stage.job("one"), now_ms))
         stage.scheduler.ended(ended)
         stage.store.update(lifecycle.request_stop(job, StopCause.USER, now_ms))
         assert not stage.scheduler.withdraw("id-two")
 
-    monkeypatch.setattr(PoolKeeper, "reuse", gone)
+    monkeypatch.setattr(WarmPools, "reuse", gone)
     stage.look()
     assert stage.names() == ["other-0", "other-1", "other-2", "two"]
     stage.scheduler.release("id-two")
@@ -393,7 +393,7 @@ def test_word_of_a_pool_that_is_gone_does_no_harm(stage: Stage) -> None:
     stage.look()
     assert stage.names() == ["two"]
     assert (stage.job("two").warm_pool, stage.job("two").gpus) == (None, ("GPU-1",))
-    assert stage.keeper.keys() == []
+    assert stage.pools.keys() == []
 
 
 def test_a_client_may_be_quicker_than_the_thread_of_the_job_that_ended(

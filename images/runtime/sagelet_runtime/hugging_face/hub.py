@@ -88,7 +88,7 @@ def install_evaluate(module: Any) -> None:
     @functools.wraps(own)
     def request(*given: Any, **named: Any) -> Any:
         response = own(*given, **named)
-        # A missing revision is none of the script's: evaluate asks for that of its own version, and then for main.
+        # The script did not ask for a missing revision: evaluate asks for that of its own version, and then for main.
         if response.headers.get("X-Error-Code") == "RepoNotFound":
             _tell(response.headers)
         return response

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Spans kept, at most. Beyond it each two become one.
+#: The most spans that are kept. When there are more, each pair of neighbours becomes one.
 MOST = 128
-#: Seconds that a span has at least, if it compiled nothing: to read torch_xla's metrics takes a part of a millisecond.
+#: Seconds of the shortest span that compiled nothing. Reading torch_xla's metrics takes a part of a millisecond.
 LEAST = 0.1
 
 #: Seconds of compiling and of executing so far.

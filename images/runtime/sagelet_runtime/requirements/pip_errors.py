@@ -11,8 +11,8 @@ from sagelet_runtime.requirements import library_bounds
 
 #: A variable of the job's Environment. With `exact`, pip installs what requirements.txt says, whatever that breaks.
 PINS, EXACT = "SAGELET_PINS", "exact"
-#: Of pip's output, an ErrorMessage has at most this many lines, this many characters of one line, and this many of all.
-#: The remedy follows them.
+#: The most lines of pip's output in an ErrorMessage, the most characters of one line, and of all. The remedy follows
+#: them.
 _MOST, _LONGEST, _ROOM = 6, 240, ERROR_BUDGET - 400
 #: pip's own errors, and the indented last error of a build.
 _ERROR = re.compile(r"^\s*(?:ERROR|error): (?P<said>\S.*)$")

@@ -22,14 +22,14 @@ from tempfile import TemporaryDirectory
 
 from sagelet_engine.base import json_files, packing
 from sagelet_engine.base.database import StoreUnavailable
-from sagelet_engine.model.batch_keys import ALLOCATION, DOWN, UP, ParcelKey, batch_name, staging_bucket
+from sagelet_engine.model.batch_keys import ALLOCATION, DOWN, UP, BatchKey, batch_name, staging_bucket
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound, ObjectStore
 from sagelet_engine.model.session import SessionKey
 from sagelet_engine.runtimes.node import host_files
-from sagelet_engine.runtimes.slurm.file_sync import unpacking as parcel_unpacking
+from sagelet_engine.runtimes.slurm.file_sync import unpacking as batch_unpacking
 from sagelet_engine.runtimes.slurm.file_sync.batches import MANIFEST, Manifest, allocation_manifest
 from sagelet_engine.runtimes.slurm.file_sync.s3 import Ticket
-from sagelet_engine.runtimes.slurm.file_sync.unpacking import BadParcel
+from sagelet_engine.runtimes.slurm.file_sync.unpacking import BadBatch
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ class FileSyncServer:
                 bucket = staging_bucket(account)
                 # As a list, since unpacked batches are deleted.
                 for key in [found.key for found in self._listed(account, region, bucket)]:
-                    named = ParcelKey.parse(key)
+                    named = BatchKey.parse(key)
                     where = (bucket, "" if named is None else f"{named.launch_id}/{named.host}/")
                     try:
                         if named is None or where not in routes:
@@ -186,12 +186,12 @@ class FileSyncServer:
     def _received(self, route: Route, key: str, number: int) -> Route:
         try:
             if number > route.received + 1:
-                raise BadParcel(f"batch {number} came before batch {route.received + 1}")
+                raise BadBatch(f"batch {number} came before batch {route.received + 1}")
             with TemporaryDirectory(dir=self._state) as scratch:
                 archive = Path(scratch, "batch.tar")
                 self._objects.download(route.account, route.region, route.bucket, key, archive)
-                parcel_unpacking.unpack(archive, self._data, route.manifest)
-        except BadParcel as error:
+                batch_unpacking.unpack(archive, self._data, route.manifest)
+        except BadBatch as error:
             return self._fail(route, f"what the node of {route.host} sent cannot be taken: {error}")
         except (OSError, StoreUnavailable, ObjectNotFound):
             raise

@@ -27,21 +27,21 @@ from sagelet_engine.runtimes.slurm.file_sync.batches import (
 _MOST_DIGITS = 18
 
 
-class BadParcel(Exception):
+class BadBatch(Exception):
     """No host of sagelet sends such a batch. The message tells the job's owner what is wrong."""
 
 
 def unpack(archive: Path, data: Path, manifest: Manifest) -> None:
-    """Unpacks a batch; may be repeated. Raises BadParcel, or OSError if the fault is this machine's."""
+    """Unpacks a batch; may be repeated. Raises BadBatch, or OSError if the fault is this machine's."""
     base = data / manifest.base
     delivery = _Delivery(base, manifest)
     try:
         with archive.open("rb") as packed:
             members.extract(members.Reader(packed), base, room(data).for_jobs, delivery.take)
     except members.TooLarge as error:
-        raise BadParcel(f"{error}: that is what the disk of the data directory has left") from error
+        raise BadBatch(f"{error}: that is what the disk of the data directory has left") from error
     except tarfile.TarError as error:
-        raise BadParcel(str(error)) from error
+        raise BadBatch(str(error)) from error
 
 
 class _Delivery:
@@ -52,7 +52,7 @@ class _Delivery:
         self._manifest = manifest
 
     def take(self, parts: Parts, member: tarfile.TarInfo, content: BinaryIO | None) -> bool:
-        """See `members.Divert`. Raises BadParcel."""
+        """See `members.Divert`. Raises BadBatch."""
         name, manifest = "/".join(parts), self._manifest
         if name == OUTPUT_PART:
             self._append_output(member, _whole(name, content, MOST_OUTPUT))
@@ -66,7 +66,7 @@ class _Delivery:
             # Nodes of earlier servers send the space reserved for the end.
             return True
         elif not manifest.carries(parts):
-            raise BadParcel(f"{name!r} is not what a host sends")
+            raise BadBatch(f"{name!r} is not what a host sends")
         else:
             self._check_kind(parts, member)
             return False
@@ -74,20 +74,20 @@ class _Delivery:
 
     def _check_kind(self, parts: Parts, member: tarfile.TarInfo) -> None:
         if member.issym() and not self._manifest.takes_link(parts, member.linkname):
-            raise BadParcel(f"{member.name!r} is a link that leads out of the host's files: {member.linkname!r}")
+            raise BadBatch(f"{member.name!r} is a link that leads out of the host's files: {member.linkname!r}")
         if not (member.isreg() or member.isdir() or member.issym()):
-            raise BadParcel(f"{member.name!r} is no file, directory or symbolic link")
+            raise BadBatch(f"{member.name!r} is no file, directory or symbolic link")
 
     def _append_output(self, member: tarfile.TarInfo, part: bytes) -> None:
         """Writes the part at its offset, so that writing it again changes nothing."""
         said = str(member.pax_headers.get(OFFSET, ""))
         if not (said.isascii() and said.isdigit() and len(said) <= _MOST_DIGITS):
-            raise BadParcel(f"its output has no {OFFSET}")
+            raise BadBatch(f"its output has no {OFFSET}")
         if not self._manifest.output:
-            raise BadParcel("it has output, of a host that has none")
+            raise BadBatch("it has output, of a host that has none")
         with nofollow.update(self._base, self._manifest.output) as output:
             if int(said) > os.fstat(output.fileno()).st_size:
-                raise BadParcel(f"its output is that from byte {said} on: what comes before is missing")
+                raise BadBatch(f"its output is that from byte {said} on: what comes before is missing")
             output.seek(int(said))
             output.write(part)
 
@@ -95,7 +95,7 @@ class _Delivery:
         """Removes files, and directories that are empty. Names that a host may not send stay."""
         names = _json(DELETED, listing)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise BadParcel(f"{DELETED} is no list of names")
+            raise BadBatch(f"{DELETED} is no list of names")
         for name in sorted(names, reverse=True):
             parts = members.parts_of(name)
             if self._manifest.carries(parts):
@@ -106,7 +106,7 @@ class _Delivery:
         try:
             host_end.parsed(written)
         except ValueError as error:
-            raise BadParcel(host_end.damaged(error)) from error
+            raise BadBatch(host_end.damaged(error)) from error
         nofollow.write(self._base, self._manifest.end, json.dumps(written).encode())
 
     def _word(self, parts: Parts, member: tarfile.TarInfo, content: BinaryIO | None) -> None:
@@ -120,7 +120,7 @@ class _Delivery:
 def _whole(name: str, content: BinaryIO | None, most: int) -> bytes:
     data = None if content is None else content.read(most + 1)
     if data is None or len(data) > most:
-        raise BadParcel(f"{name!r} is no file of up to {most} bytes")
+        raise BadBatch(f"{name!r} is no file of up to {most} bytes")
     return data
 
 
@@ -128,4 +128,4 @@ def _json(name: str, data: bytes) -> Any:
     try:
         return nofollow.parsed(data, MOST_DELETED)
     except ValueError as error:
-        raise BadParcel(f"{name} is no JSON: {error}") from error
+        raise BadBatch(f"{name} is no JSON: {error}") from error

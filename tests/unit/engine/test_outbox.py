@@ -54,9 +54,9 @@ def test_each_status_once_with_the_record_as_of_then(world: World, sink: FakeSta
 
 
 def test_what_was_not_told_is_told_after_a_restart(world: World, sink: FakeStatuses) -> None:
-    """As after kill -9: the statuses are in the store, and the announcer has not announced them."""
-    world.engine._announcer.close()
-    world.engine._announcer.join()
+    """As after kill -9: the statuses are in the store, and the outbox has not announced them."""
+    world.engine._outbox.close()
+    world.engine._outbox.join()
     world.create("one")
     world.host("one").end(0)
     world.ended("one")
@@ -144,8 +144,8 @@ def test_a_sink_that_hangs_holds_no_job_up(world: World, sink: FakeStatuses, mon
 
 
 def test_a_deleted_job_is_told_of_with_its_tags(world: World, sink: FakeStatuses) -> None:
-    world.engine._announcer.close()
-    world.engine._announcer.join()
+    world.engine._outbox.close()
+    world.engine._outbox.join()
     world.engine.jobs.create(key("one"), request("one"), {"team": "blue"})
     world.host("one").end(0)
     world.ended("one")

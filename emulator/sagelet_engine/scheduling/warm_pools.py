@@ -21,7 +21,7 @@ from sagelet_engine.store.jobs import StaleRecord, Store
 log = logging.getLogger(__name__)
 
 
-class PoolKeeper:
+class WarmPools:
     """The warm pools of one server. Thread-safe."""
 
     def __init__(self, store: Store, data: Path) -> None:

@@ -16,13 +16,13 @@ from botocore.exceptions import ClientError
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.model import verdict
-from sagelet_engine.model.batch_keys import ParcelKey, job_may, staging_bucket
+from sagelet_engine.model.batch_keys import BatchKey, job_may, staging_bucket
 from sagelet_engine.runtimes.node import host_end
 from sagelet_engine.runtimes.slurm.file_sync import agent as agent
 from sagelet_engine.runtimes.slurm.file_sync.batches import allocation_manifest
 from sagelet_engine.runtimes.slurm.file_sync.s3 import EndpointAway
 from support.api_world import ACCOUNT, REGION, ApiWorld
-from support.parcels import Made, Remote, end, file, link, output, packed, special
+from support.batches import Made, Remote, end, file, link, output, packed, special
 from support.server import SageletProcess, until
 from support.slurm_cluster import SlurmCluster
 from support.slurm_server import SlurmJobs
@@ -109,13 +109,13 @@ def test_a_job_writes_what_comes_up_and_reads_what_goes_down_and_no_more(attacke
      "algo-1/../algo-1/up/00000001.tar", "algo-1/sideways/00000001.tar", "algo-1/up/00000001.tar ", "x",
      "algo-1/up/\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0661.tar"],
 )  # fmt: skip
-def test_what_is_no_name_of_a_parcel_is_nobodys_to_write(attacker: Remote, name: str) -> None:
-    assert ParcelKey.parse(attacker.key(name)) is None
+def test_what_is_no_name_of_a_batch_is_nobodys_to_write(attacker: Remote, name: str) -> None:
+    assert BatchKey.parse(attacker.key(name)) is None
     assert not job_may("s3:PutObject", attacker.key(name), attacker.job.launch_id)
     assert code(attacker.client().put_object, Bucket=attacker.bucket, Key=attacker.key(name), Body=b"") != ""
 
 
-def test_parcels_of_another_job_and_another_account_are_out_of_reach(attacker: Remote, other: Remote) -> None:
+def test_batches_of_another_job_and_another_account_are_out_of_reach(attacker: Remote, other: Remote) -> None:
     s3, theirs = attacker.client(), other.key("algo-1/up/00000001.tar")
     assert code(s3.put_object, Bucket=attacker.bucket, Key=theirs, Body=b"") == "AccessDenied"
     elsewhere = staging_bucket("999999999999")
@@ -145,7 +145,7 @@ def test_a_chain_of_links_leads_to_no_file_of_the_servers(attacker: Remote) -> N
     assert "cannot be taken" in reason(attacker)
 
 
-def test_links_of_several_parcels_lead_nowhere_together(attacker: Remote) -> None:
+def test_links_of_several_batches_lead_nowhere_together(attacker: Remote) -> None:
     """Each alone stays within; a directory of the first becomes a link by the second."""
     attacker.post(1, special("opt-ml/model/d", tarfile.DIRTYPE), link("opt-ml/model/l", "d/../../../../../credentials"))
     attacker.file_sync.collect()
@@ -207,7 +207,7 @@ BAD: dict[str, tuple[Made, ...]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_parcel_fails_its_own_job_and_others_go_on(attacker: Remote, other: Remote, case: str) -> None:
+def test_a_bad_batch_fails_its_own_job_and_others_go_on(attacker: Remote, other: Remote, case: str) -> None:
     attacker.post(1, *BAD[case])
     _taken_by_others(attacker, other)
 
@@ -284,25 +284,25 @@ def test_a_script_sends_what_it_knows_of_its_nodes_and_nothing_else(
 
 
 @pytest.fixture
-def carrier(attacker: Remote) -> agent.FileSyncAgent:
+def syncing(attacker: Remote) -> agent.FileSyncAgent:
     """A node that has its inputs, and on which the job can write."""
     made = attacker.agent()
     (attacker.node / "secret").write_text(SECRET)
     return made
 
 
-def test_what_comes_down_is_not_written_through_a_link(attacker: Remote, carrier: agent.FileSyncAgent) -> None:
+def test_what_comes_down_is_not_written_through_a_link(attacker: Remote, syncing: agent.FileSyncAgent) -> None:
     run = attacker.node / attacker.base / "run"
     assert (run / "plan.json").read_text() == "{}"
     run.rename(run.with_name("gone"))
     run.symlink_to(attacker.node)
     attacker.tell("T")
     with pytest.raises(EndpointAway, match="not a directory"):
-        carrier.receive()
+        syncing.receive()
     assert not (attacker.node / "control").exists()
 
 
-def test_what_goes_up_is_not_read_through_a_link(attacker: Remote, carrier: agent.FileSyncAgent) -> None:
+def test_what_goes_up_is_not_read_through_a_link(attacker: Remote, syncing: agent.FileSyncAgent) -> None:
     host = attacker.node / attacker.base
     (host / "run/output.log").unlink()
     (host / "run/output.log").symlink_to(attacker.node / "secret")
@@ -311,7 +311,7 @@ def test_what_goes_up_is_not_read_through_a_link(attacker: Remote, carrier: agen
     (host / "opt-ml/model").symlink_to(attacker.node)
     (host / "opt-ml/checkpoints/l").symlink_to("../up/../../../secret")
     (host / "opt-ml/up").symlink_to("checkpoints")
-    carrier.send(last=True)
+    syncing.send(last=True)
     attacker.file_sync.collect()
     for path in attacker.root.rglob("*"):
         assert not path.is_file() or SECRET not in path.read_text()
@@ -325,7 +325,7 @@ def test_the_node_and_the_server_go_by_one_list() -> None:
 
 # --- over a cluster -------------------------------------------------------------------------------------------------
 
-#: Within a job, from a channel: what its own credentials let it do with its parcels.
+#: Within a job, from a channel: what its own credentials let it do with its batches.
 PROGRAM = """
 import boto3, io, os, tarfile, time
 s3, launch = boto3.client("s3"), os.environ["SAGELET_JOB_ID"]
@@ -375,7 +375,7 @@ def server(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sag
 
 
 @pytest.mark.slurm
-def test_a_job_that_forges_its_parcels_fails_and_the_others_of_the_cluster_go_on(
+def test_a_job_that_forges_its_batches_fails_and_the_others_of_the_cluster_go_on(
     server: SageletProcess, tmp_path: Path
 ) -> None:
     jobs, go = SlurmJobs(server), tmp_path / "go"
