@@ -187,3 +187,11 @@ def test_spellings_of_an_endpoint(home: Home) -> None:
     for wrong in ("http://ci:4599?", "http://ci:4599#", "http://ci:4599/?a=b"):
         with pytest.raises(SettingsError, match="HOST:PORT alone"):
             home.choose(Given(endpoint=wrong))
+
+
+@pytest.mark.parametrize("endpoint", [f"{HERE}/foo", f"{HERE}/_sagelet/ui/", f"{HERE}//x"])
+def test_an_endpoint_with_a_path_is_refused(home: Home, endpoint: str) -> None:
+    for refused in (lambda: home.choose(Given(endpoint=endpoint)), lambda: home.choose(SAGELET_ENDPOINT=endpoint)):
+        with pytest.raises(SettingsError, match=r"has a path.*write http://HOST:PORT alone"):
+            refused()
+    assert home.choose(Given(endpoint=f"{HERE}/")).endpoint == HERE
