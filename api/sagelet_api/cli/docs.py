@@ -42,7 +42,7 @@ def docs(name: str | None) -> None:
 
 
 def all_pages() -> dict[str, Path]:
-    """Returns the pages by name, in the order of their directories. A name that is taken has its directory before it."""
+    """Returns the pages by name, by directory. A name that is taken has its directory before it."""
     root = _root()
     found: dict[str, Path] = {}
     for folder in _FOLDERS:

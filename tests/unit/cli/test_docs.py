@@ -54,8 +54,8 @@ def test_no_page_hides_another_of_its_name() -> None:
 
 
 def test_each_page_that_a_text_names_is_there() -> None:
-    named = {name for path in sources() for name in re.findall(r"`sagelet docs ([a-z0-9-]+)`", path.read_text())}
-    assert {"hub", "packages", "gpu"} <= named
+    named = {name for path in sources() for name in re.findall(r"`sagelet docs ([a-z0-9/-]+)`", path.read_text())}
+    assert {"hub", "reference/packages", "gpu"} <= named
     assert named - {"list", *all_pages()} == set()
 
 

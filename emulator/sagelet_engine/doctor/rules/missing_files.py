@@ -62,7 +62,7 @@ def _unstarted(case: Case) -> re.Match[str] | None:
 
 _PROGRAM = (
     "Correct the program's name, or put the package that brings it into the requirements.txt of the source directory; "
-    "`sagelet docs packages` says what the image has."
+    "`sagelet docs reference/packages` says what the image has."
 )
 _SCRIPT = (
     "Look whether the archive has the file at this path. If it has, its first line (#!) names a program that is not "

@@ -33,7 +33,7 @@ PACKAGES = {
 NOWHERE = ("apex", "deepspeed", "flash_attn", "horovod", "smclarify", "smdebug", "smdistributed")
 #: Modules that were in Python's library until recently.
 FORMER = ("asynchat", "asyncore", "distutils", "imp")
-TABLE = "`sagelet docs packages` says what the image has and what it lacks"
+TABLE = "`sagelet docs reference/packages` says what the image has and what it lacks"
 THEN = (
     "Take the new name, or run the script in an image of its day: `sagelet image build --variant py39`, "
     "`sagelet docs images-of-their-day`."
