@@ -27,7 +27,7 @@ from sagelet_engine.model.series import Sample
 from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.reports import compile_reports
+from sagelet_engine.reports import compile_reports, other_runs
 from sagelet_engine.reports.comparison_inputs import ComparisonInputs
 from sagelet_engine.reports.doctor_inputs import DoctorInputs
 from sagelet_engine.retention.gc import Collector
@@ -337,7 +337,9 @@ class Reports:
         now_ms = self._clock.now_ms()
         measurements = ComparisonInputs(self._store, self._data, self._objects)
         jobs = [self._store.get(key) for key in keys]
-        return comparing.compare([measurements.of(job, now_ms) for job in jobs], anyway=anyway)
+        runs = other_runs.candidates(self._store, jobs[0], jobs) if jobs else ()
+        facts, others = ([measurements.of(job, now_ms) for job in some] for some in (jobs, runs))
+        return comparing.compare(facts, others, anyway=anyway)
 
     def bill(self, job: TrainingJob) -> Bill:
         """Returns what AWS would charge for the job, as of now."""

@@ -3,6 +3,7 @@
 Uses Docker where an engine answers (and builds the training image first, once), plain processes otherwise.
 """
 
+import argparse
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import docker
 from docker.errors import DockerException
 
 import sagelet
+from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 
 ROOT = Path(__file__).resolve().parents[2]
 SAGELET = Path(sys.executable).with_name("sagelet")
@@ -59,7 +61,18 @@ def submit(environment: dict[str, str]) -> list[str]:
     return line.split()[-2:]
 
 
+def pairs() -> int | None:
+    """Returns how often both jobs are trained again. None if once is enough."""
+    parser = argparse.ArgumentParser(description="Trains a GPT-2 natively and compiled, and compares the two.")
+    allowed = range(FEWEST_PAIRS, MOST_PAIRS + 1)
+    text = f"then train both N times more, in turn, for a verdict: {FEWEST_PAIRS} to {MOST_PAIRS}"
+    parser.add_argument("--repeat", type=int, choices=allowed, metavar="N", help=text)
+    found: int | None = parser.parse_args().repeat
+    return found
+
+
 def main() -> None:
+    repeat = pairs()
     if has_docker():
         stage("the training image: 3 GB of disk and about 4 minutes, once; nothing where it is up to date")
         subprocess.run([SAGELET, "image", "build"], check=True)
@@ -75,6 +88,10 @@ def main() -> None:
         stage("their comparison")
         comparison = sagelet.compare(native, compiled, endpoint=endpoint, data=DATA)
         print(f"\n{comparison}\nreport: {comparison.to_html(DATA / 'compare.html')}", flush=True)
+        if repeat is not None:
+            stage(f"both trained {repeat} times more, in turn: about {2 * repeat} minutes on two CPU cores")
+            where = ["--endpoint", endpoint, "--data", DATA]
+            subprocess.run([SAGELET, "compare", native, compiled, "--repeat", str(repeat), *where], check=True)
     finally:
         server.send_signal(signal.SIGTERM)
         print(server.communicate(timeout=60)[0], end="")

@@ -34,13 +34,20 @@ def way_to_page(call: Call, origin: str) -> Reply:
     """Returns the answer to a path that has no page. `origin`: of the pages, `http://localhost:4599`."""
     path = call.path.encode("latin-1", "replace").decode("utf-8", "replace")
     at_root = path == "/"
-    first = "sagelet runs here." if at_root else f"sagelet has no page at {_shown(path)}."
+    first = "sagelet runs here." if at_root else f"sagelet has no page at {shown(path)}."
     return _text(
         HTTPStatus.OK if at_root else HTTPStatus.NOT_FOUND,
+        page_text(first, origin),
+    )
+
+
+def page_text(first: str, origin: str) -> str:
+    """Returns a text that begins with a line and names the page. `origin`: as in `way_to_page`."""
+    return (
         f"{first}\n\n"
         f"The web page, for a browser:  {origin}/\n"
         f"Whether the server is well:   {origin}/_sagelet/health\n"
-        f"AWS's API, signed requests:   AWS_ENDPOINT_URL={origin}, or `sagelet run -- COMMAND`",
+        f"AWS's API, signed requests:   AWS_ENDPOINT_URL={origin}, or `sagelet run -- COMMAND`"
     )
 
 
@@ -54,7 +61,7 @@ def _text(status: int, text: str) -> Reply:
     )
 
 
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
     """Returns the text with `[U+001B]` for characters that a terminal obeys or that reverse the direction of text."""
     cut = path if len(path) <= _LONGEST else f"{path[:_LONGEST]}..."
     return "".join(char if char.isprintable() else f"[U+{ord(char):04X}]" for char in cut)

@@ -14,7 +14,7 @@ from sagelet_engine.base.errors import SageletError
 
 #: The sections of `sagelet --help`.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "The server": ("up", "down", "status", "doctor", "context"),
+    "The server": ("up", "down", "status", "doctor", "context", "docs"),
     "Programs that use it": ("demo", "run", "env"),
     "Training jobs": (
         "submit",

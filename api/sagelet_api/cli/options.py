@@ -158,6 +158,8 @@ def _with_server(command: Callable[..., Any], *options: Callable[[Any], Any]) ->
         if not server.is_expected and not others.get("as_json"):
             context.meta[TOLD] = True
             say(f"Server: {server.words}", err=True)
+        if server.doubt:
+            say(f"Warning: {server.doubt}.", err=True)
         return command(*args, server=server, **others)
 
     made: Callable[..., Any] = with_server

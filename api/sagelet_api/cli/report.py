@@ -27,7 +27,7 @@ def report(name: str, as_json: bool, server: Server) -> None:
     """Show what compiling did for a job.
 
     Compilations, steps, transfers, graph breaks, by worker and by line of the script; also while it runs. --json gives
-    the report as docs/reference/compiler-report.md describes it.
+    the report as `sagelet docs compiler-report` describes it.
     """
     answer = ask(server, "GET", server.job_path(name, "compiler-report"))
     if as_json:

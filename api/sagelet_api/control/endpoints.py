@@ -4,13 +4,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from sagelet_api.auth.people import page_text, shown
 from sagelet_api.control.throttling import Throttling
 from sagelet_api.loading import LOADING
 from sagelet_api.protocol.calls import WsgiApp
 from sagelet_engine.base.wire import JsonObject
 
 if TYPE_CHECKING:
-    from flask import Blueprint, Flask
+    from flask import Blueprint, Flask, Response
 
     from sagelet_engine.engine import Engine
 
@@ -35,7 +36,7 @@ def control_app(engine: "Engine", throttling: Throttling, *parts: Callable[[], "
 
 
 def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") -> "Flask":
-    from flask import Flask, request
+    from flask import Flask, Response, request
     from werkzeug.exceptions import HTTPException, NotFound
 
     from sagelet_api.control import compare, faults, jobs
@@ -57,9 +58,13 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
         )
         return {**found, "error": "Service Unavailable", "message": remedy}, 503
 
-    def refuse(error: HTTPException) -> tuple[JsonObject, int]:
+    def refuse(error: HTTPException) -> "tuple[JsonObject, int] | Response":
         if isinstance(request.routing_exception, NotFound):
-            where = f"{request.path} is not a control endpoint (docs/reference/control-api.md)"
+            if request.method in ("GET", "HEAD") and "text/html" in request.headers.get("Accept", ""):
+                # Somebody has typed the path into a browser: the text is the one of any other path.
+                text = page_text(f"sagelet has no page at {shown(request.path)}.", request.host_url.rstrip("/"))
+                return Response(text, 404, {"Cache-Control": "no-store"}, content_type="text/plain; charset=utf-8")
+            where = f"{request.path} is not a control endpoint (`sagelet docs control-api`)"
             return {"error": error.name, "message": f"{where}. The web page is {request.host_url}"}, 404
         return {"error": error.name, "message": error.description}, error.code or 500
 

@@ -73,6 +73,7 @@ def choose(given: Given, environ: Mapping[str, str] = os.environ, *, as_aws: boo
         knows_data=known,
         names_data=known or beside is not None,
         ca=context.ca,
+        at_data=_another_at(naming.endpoint, naming.data or beside),
     )
     return replace(found, is_expected=naming.is_given or not naming.by or _is_default(found))
 
@@ -147,6 +148,12 @@ def _address_on(data: Path, naming: _Naming, environ: Mapping[str, str]) -> str 
         return DEFAULT_ENDPOINT
     beside = environ.get("AWS_ENDPOINT_URL") if naming.by == "SAGELET_DATA" else None
     return checked_endpoint(beside) if beside else None
+
+
+def _another_at(endpoint: str | None, data: Path | None) -> str:
+    """Returns the endpoint of the server that runs on a named directory. Empty if it is the named one."""
+    notice = read_notice(data) if endpoint is not None and data is not None else None
+    return notice.endpoint if endpoint and notice and not is_same_address(endpoint, notice.endpoint) else ""
 
 
 def _default_at(data: Path) -> str:

@@ -34,6 +34,8 @@ class Server:
     names_data: bool = True
     #: The certificate authority that a context names.
     ca: Path | None = None
+    #: The endpoint of another server that seems to run on `data`, or empty: two names may mean two servers.
+    at_data: str = ""
     #: True if the user need not be told which server it is: the command line itself names it, or it is the default one.
     is_expected: bool = True
 
@@ -53,6 +55,20 @@ class Server:
         """`http://ci:4599 (context ci)`, for people."""
         place = self.address or f"none runs on {self.data}"
         return f"{place} ({self.named_by})" if self.named_by else place
+
+    @property
+    def doubt(self) -> str:
+        """What to tell people if the endpoint and the data directory may be of two servers. Else empty.
+
+        It is no error: an address of this machine may lead to another port of it (a container's, a tunnel's).
+        """
+        if not self.at_data:
+            return ""
+        return (
+            f"The endpoint is {self.address}, but the server that runs on the data directory {self.data} is "
+            f"{self.at_data}. Requests go to {self.address}, with the keys of {self.data}. Unless both addresses lead "
+            "to one server, name only one of the two (SAGELET_ENDPOINT or --endpoint, SAGELET_DATA or --data)"
+        )
 
     @property
     def keys(self) -> KeyPair | None:

@@ -26,6 +26,11 @@ def checked_endpoint(endpoint: str) -> str:
         raise SettingsError(
             f"endpoint: write {parts.scheme}://HOST:PORT alone. Keys come from the data directory, not from the URL"
         )
+    if parts.path.strip("/"):
+        raise SettingsError(
+            f"endpoint: {endpoint!r} has a path, and sagelet answers at the root of its port: "
+            f"write {parts.scheme}://HOST:PORT alone"
+        )
     # The scheme decides whether a certificate is looked at, and may be typed in capitals.
     return f"{parts.scheme}{endpoint[len(parts.scheme) :]}".rstrip("/")
 

@@ -10,7 +10,7 @@ from sagelet_api.web import PREFIX
 from sagelet_api.web.folders import crumbs, members_at
 from sagelet_api.web.objects import asked_for, attached, text_of
 from sagelet_api.web.site import Site
-from sagelet_engine.base.contents import Contents, Member, contents, member_at
+from sagelet_engine.base.contents import MOST_BYTES, Contents, Member, contents, member_at
 from sagelet_engine.model.objects import S3Uri
 
 if TYPE_CHECKING:
@@ -30,13 +30,18 @@ class Archives:
         self._objects = site.objects
         self._known: OrderedDict[str, Contents] = OrderedDict()
 
-    def contents(self, uri: S3Uri) -> Contents:
-        """Returns the archive's members. Raises NoSuchKey, DamagedObject."""
+    def contents(self, uri: S3Uri, *, most_bytes: int = MOST_BYTES) -> Contents:
+        """Returns what is in an archive, as far as unpacking at most so many bytes shows it.
+
+        Only an answer that more bytes would not change is remembered. Raises NoSuchKey, DamagedObject.
+        """
         stored, data = self._objects.open(uri.bucket, uri.key)
         with data:
             known = self._known.get(stored.file_id)
             if known is None:
-                known = self._known[stored.file_id] = contents(data)
+                known = contents(data, most_bytes=most_bytes)
+                if known.unpacked <= most_bytes or most_bytes == MOST_BYTES:
+                    self._known[stored.file_id] = known
                 while len(self._known) > MOST_REMEMBERED:
                     self._known.popitem(last=False)
         return known

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 
 #: Entries of each place that the page shows. The folder's own page has all.
 MOST = 100
-#: The most bytes of an archive that the page opens by itself.
-MOST_OPENED = 256 * 1024 * 1024
+#: Archives that a page opens without being asked for, and bytes that it unpacks of all of them together. The page links
+#: to what is in the others.
+MOST_ARCHIVES = 4
+MOST_UNPACKED = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class OpenedArchive:
     name: str
     uri: str
-    found: Contents
+    #: None if the page has opened enough others.
+    found: Contents | None
     entries: list[Entry]
 
 
@@ -51,7 +54,8 @@ def blueprint(site: Site) -> "Blueprint":
     @routes.get("/artifacts")
     def page(name: str) -> str:
         job = site.job(name)
-        places = [_place(site, archives, job, title, uri) for title, uri in _uris(job)]
+        opening = _Opening(archives)
+        places = [_place(site, opening, job, title, uri) for title, uri in _uris(job)]
         return render_template("artifacts.html", job=job, places=places, tab="artifacts")
 
     return routes
@@ -64,21 +68,33 @@ def _uris(job: TrainingJob) -> list[tuple[str, S3Uri]]:
     return found
 
 
-def _place(site: Site, archives: Archives, job: TrainingJob, title: str, uri: S3Uri) -> Place:
+def _place(site: Site, opening: "_Opening", job: TrainingJob, title: str, uri: S3Uri) -> Place:
     if not is_accounts(site, job.key.account, uri.bucket):
         return Place(title, str(uri), uri.bucket, [], False, [])
     entries, more = objects_at(site.objects.catalog, uri, "", MOST)
-    opened = [found for entry in entries if (found := _opened(archives, uri.bucket, entry)) is not None]
+    opened = [found for entry in entries if (found := opening.of(uri.bucket, entry)) is not None]
     return Place(title, str(uri), uri.bucket, entries, bool(more), opened)
 
 
-def _opened(archives: Archives, bucket: str, entry: Entry) -> OpenedArchive | None:
-    """Returns the archive's members. None if it is no archive, is too large to open unasked, or is gone."""
-    if entry.is_folder or not entry.is_archive or (entry.size or 0) > MOST_OPENED:
-        return None
-    uri = S3Uri(bucket, entry.key)
-    try:
-        found = archives.contents(uri)
-    except (NoSuchKey, DamagedObject):
-        return None
-    return OpenedArchive(entry.name, str(uri), found, members_at(found.members, "")[:LIMIT])
+class _Opening:
+    """What one request opens, within its bounds."""
+
+    def __init__(self, archives: Archives) -> None:
+        self._archives = archives
+        self._opened = 0
+        self._left = MOST_UNPACKED
+
+    def of(self, bucket: str, entry: Entry) -> OpenedArchive | None:
+        """Returns None if it is no archive, or gone meanwhile."""
+        if entry.is_folder or not entry.is_archive:
+            return None
+        uri = S3Uri(bucket, entry.key)
+        if self._opened == MOST_ARCHIVES or self._left <= 0 or (entry.size or 0) > MOST_UNPACKED:
+            return OpenedArchive(entry.name, str(uri), None, [])
+        try:
+            found = self._archives.contents(uri, most_bytes=self._left)
+        except (NoSuchKey, DamagedObject):
+            return None
+        self._opened += 1
+        self._left -= found.unpacked
+        return OpenedArchive(entry.name, str(uri), found, members_at(found.members, "")[:LIMIT])

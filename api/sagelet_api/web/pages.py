@@ -38,7 +38,7 @@ def blueprint(site: Site) -> "Blueprint":
 
     @routes.get(f"{PREFIX}/")
     def home() -> Any:
-        return redirect(url_for("pages.jobs", **place().query))
+        return redirect(url_for("pages.jobs", **{**request.args.to_dict(flat=False), **place().query}))
 
     return routes
 

@@ -36,6 +36,8 @@ class Contents:
     whole: bool = True
     #: Why the rest cannot be read, or empty.
     damage: str = ""
+    #: Bytes that were unpacked to learn it.
+    unpacked: int = 0
 
 
 class _Enough(Exception):
@@ -47,12 +49,13 @@ class _Limited:
 
     def __init__(self, stream: Stream, most: int) -> None:
         self._stream = stream
-        self._left = most
+        self._most = most
+        self.unpacked = 0
 
     def read(self, size: int = -1, /) -> bytes:
         data = self._stream.read(size)
-        self._left -= len(data)
-        if self._left < 0:
+        self.unpacked += len(data)
+        if self.unpacked > self._most:
             raise _Enough
         return data
 
@@ -61,22 +64,25 @@ def contents(archive: BinaryIO, *, most_members: int = MOST_MEMBERS, most_bytes:
     """Returns the members of a tar file, plain or compressed by gzip. For a damaged one, returns those before the
     damage."""
     found: list[Member] = []
+    stream = _Limited(_opened(archive), most_bytes)
+    whole, damage = True, ""
     try:
-        for member, _ in _walk(archive, most_bytes):
+        for member, _ in _walk(stream):
             if len(found) == most_members:
-                return Contents(tuple(found), whole=False)
+                whole = False
+                break
             found.append(_described(len(found), member))
     except _Enough:
-        return Contents(tuple(found), whole=False)
+        whole = False
     except (tarfile.TarError, OSError) as error:
-        return Contents(tuple(found), whole=False, damage=str(error))
-    return Contents(tuple(found))
+        whole, damage = False, str(error)
+    return Contents(tuple(found), whole, damage, stream.unpacked)
 
 
 @contextmanager
 def member_at(archive: BinaryIO, index: int) -> Iterator[tuple[Member, BinaryIO]]:
     """Gives a file of the archive and its bytes. Raises KeyError if there is no such file, and tarfile.TarError."""
-    for number, (member, content) in enumerate(_walk(archive, None)):
+    for number, (member, content) in enumerate(_walk(_opened(archive))):
         if number == index:
             if content is None:
                 break
@@ -85,11 +91,15 @@ def member_at(archive: BinaryIO, index: int) -> Iterator[tuple[Member, BinaryIO]
     raise KeyError(index)
 
 
-def _walk(archive: BinaryIO, most_bytes: int | None) -> Iterator[tuple[tarfile.TarInfo, "BinaryIO | None"]]:
+def _opened(archive: BinaryIO) -> Stream:
+    """Returns the tar file that an archive is, or that gzip has compressed."""
     zipped = archive.read(2) == b"\x1f\x8b"
     archive.seek(0)
-    stream: Stream = gzip.GzipFile(fileobj=archive) if zipped else archive
-    reader = Reader(stream if most_bytes is None else _Limited(stream, most_bytes))
+    return gzip.GzipFile(fileobj=archive) if zipped else archive
+
+
+def _walk(stream: Stream) -> Iterator[tuple[tarfile.TarInfo, "BinaryIO | None"]]:
+    reader = Reader(stream)
     with as_tar_error(), tarfile.open(fileobj=reader, mode="r:") as opened:  # type: ignore[call-overload]
         while (member := opened.next()) is not None:
             # tarfile keeps what it read, which would grow with the number of members.

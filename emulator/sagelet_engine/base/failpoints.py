@@ -184,7 +184,7 @@ def _parsed(word: str) -> tuple[Failpoint, int]:
     try:
         found = Failpoint(name)
     except ValueError as error:
-        raise SettingsError(f"{VARIABLE}: there is no failpoint {name!r}; see docs/reliability.md") from error
+        raise SettingsError(f"{VARIABLE}: there is no failpoint {name!r}; see `sagelet docs reliability`") from error
     if kind != "kill" or not (number or "1").isdecimal() or int(number or 1) < 1:
         raise SettingsError(f"{VARIABLE}: {word!r}: must be {name}=kill or {name}=kill:N, with N from 1")
     return found, int(number or 1)

@@ -1,14 +1,15 @@
 """The rules of a comparison: facts of two or more jobs become their comparison. The first job is the baseline."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison import sentences
 from sagelet_engine.comparison.comparable import Difference, differences, instances_text
 from sagelet_engine.comparison.facts import JobFacts
+from sagelet_engine.comparison.losses import LossAgreement, agreement, is_shorter
 from sagelet_engine.comparison.measured import Value, measure
-from sagelet_engine.comparison.result import BreakEven, Comparison, Job, Row
+from sagelet_engine.comparison.result import BreakEven, Comparison, Job, Row, Sentence
 from sagelet_engine.comparison.side import Side
 from sagelet_engine.instances.catalogue import PRICES_REGION
 
@@ -29,8 +30,12 @@ class NotComparable(SageletError):
         super().__init__(f"Not comparable. {reasons}.")
 
 
-def compare(jobs: Sequence[JobFacts], *, anyway: bool = False) -> Comparison:
-    """Compares jobs. `anyway`: even if their differences make that meaningless. Raises NotComparable, CannotCompare."""
+def compare(jobs: Sequence[JobFacts], runs: Sequence[JobFacts] = (), *, anyway: bool = False) -> Comparison:
+    """Compares jobs.
+
+    `runs`: other runs of the first job, whose spread is the tolerance of losses. `anyway`: even if the jobs'
+    differences make that meaningless. Raises NotComparable, CannotCompare.
+    """
     _check(jobs)
     found = [one for other in jobs[1:] for one in differences(jobs[0], other)]
     blocking = [one for one in found if one.blocks]
@@ -39,14 +44,38 @@ def compare(jobs: Sequence[JobFacts], *, anyway: bool = False) -> Comparison:
     named = zip(jobs, labels(jobs), _names(jobs), strict=True)
     sides = [Side(job, measure(job), label, name) for job, label, name in named]
     evens = {side.label: even for side in sides[1:] if (even := break_even(sides[0], side)) is not None}
+    losses = {one.label: one for one in _losses(sides, runs)}
     return Comparison(
         tuple(_job(side) for side in sides),
         tuple(_rows(sides)),
-        tuple(line for side in sides[1:] for line in sentences.of(sides[0], side, evens.get(side.label))),
+        tuple(line for side in sides[1:] for line in _sentences(sides[0], side, evens, losses)),
         tuple(found),
         tuple(evens.values()),
+        tuple(losses.values()),
         tuple(_remarks(sides)),
     )
+
+
+def is_another_run(baseline: JobFacts, other: JobFacts) -> bool:
+    """True if both are the same training: nothing differs but chance, the machine's load, and names."""
+    alike = baseline.compiled == other.compiled and baseline.image == other.image
+    return alike and not differences(baseline, other)
+
+
+def _losses(sides: Sequence[Side], runs: Sequence[JobFacts]) -> Iterator[LossAgreement]:
+    own = sides[0].measured.losses
+    known = [measure(one).losses for one in runs if is_another_run(sides[0].facts, one)]
+    # A run that printed fewer losses would hide points of the jobs that are compared.
+    curves = [own, *(curve for curve in known if not is_shorter(curve, own))]
+    for side in sides[1:]:
+        if found := agreement(side.facts.name, side.label, curves, [side.measured.losses]):
+            yield found
+
+
+def _sentences(
+    baseline: Side, side: Side, evens: Mapping[str, BreakEven], losses: Mapping[str, LossAgreement]
+) -> Iterator[Sentence]:
+    return sentences.of(baseline, side, evens.get(side.label), losses.get(side.label))
 
 
 def _check(jobs: Sequence[JobFacts]) -> None:

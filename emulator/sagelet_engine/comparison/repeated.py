@@ -6,21 +6,18 @@ machine slows both. The interval is Student's, at 95 %, of the logarithms of the
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.comparison.measured import LossPoint
+from sagelet_engine.comparison.losses import DISSIMILAR, SIMILAR, LossAgreement, agreement, figures
+from sagelet_engine.comparison.losses import NOISY as TOO_NOISY
 from sagelet_engine.comparison.result import Comparison, Row
+from sagelet_engine.comparison.student import quantile
 
 #: Fewer pairs give no meaningful interval. More pairs take too long.
 FEWEST_PAIRS = 3
 MOST_PAIRS = 20
-#: 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom.
-_T = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093,
-)  # fmt: skip
 #: The figures of the verdict, the most significant first.
 KEYS = ("throughput", "steady_throughput", "runtime", "training_seconds", "billable_seconds", "usd")
 #: AWS gives these figures in whole seconds, or computes them from whole seconds. So half a second on either side is
@@ -32,9 +29,7 @@ _WHOLE_SECONDS = {
 }
 #: A smaller change counts as none, whatever the interval.
 EQUAL = 0.01
-#: A difference of two loss curves up to this share of the native loss's fall does not matter.
-SLIGHT = 0.01
-BETTER, WORSE, SAME, NOISY = "better", "worse", "the same", "too noisy to say"
+BETTER, WORSE, SAME, NOISY = "better", "worse", "the same", TOO_NOISY
 
 
 @dataclass(frozen=True)
@@ -57,27 +52,6 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Losses:
-    """The loss curves of all runs. Losses are in the unit that the script prints."""
-
-    #: Points that all curves have.
-    points: int
-    #: The fall of the first job's median loss from the first point to the last.
-    fall: float
-    #: Largest difference of two runs of the first job at one point.
-    spread: float
-    #: Largest distance of the second job's median loss from the first one's at one point.
-    distance: float
-    #: Points at which this distance exceeds the tolerance: the spread of the first job's runs there, or 1 % of the fall
-    #: if that is more.
-    outside: int
-
-    @property
-    def agree(self) -> bool:
-        return self.outside == 0
-
-
-@dataclass(frozen=True)
 class Verdict:
     """The result of several pairs."""
 
@@ -86,7 +60,7 @@ class Verdict:
     pairs: int
     figures: tuple[Figure, ...]
     #: None if a run printed no losses, or the runs printed them at different places.
-    losses: Losses | None
+    losses: LossAgreement | None
     #: Load of the machine before each run (tasks that need a CPU, over the last minute), in order. Empty if unknown.
     load: tuple[float, ...] = ()
     #: Median frequency of the CPUs in MHz before each run, in order. Empty if unknown.
@@ -100,9 +74,11 @@ def judge(pairs: Sequence[Comparison], load: Sequence[float] = (), frequency: Se
     """Judges comparisons of one run of each job. Raises ValueError for fewer pairs than FEWEST_PAIRS, or too many."""
     if not FEWEST_PAIRS <= len(pairs) <= MOST_PAIRS:
         raise ValueError(f"A verdict needs {FEWEST_PAIRS} to {MOST_PAIRS} pairs, not {len(pairs)}")
-    curves = [[_curve(pair.jobs[side].losses) for pair in pairs] for side in (0, 1)]
-    labels = (pairs[0].jobs[0].label, pairs[0].jobs[1].label)
-    return Verdict(labels, len(pairs), tuple(_figures(pairs)), _losses(*curves), tuple(load), tuple(frequency))
+    first, second = pairs[0].jobs
+    curves = [[pair.jobs[side].losses for pair in pairs] for side in (0, 1)]
+    losses = agreement(second.name, second.label, *curves)
+    labels = (first.label, second.label)
+    return Verdict(labels, len(pairs), tuple(_figures(pairs)), losses, tuple(load), tuple(frequency))
 
 
 def _figures(pairs: Sequence[Comparison]) -> Iterator[Figure]:
@@ -131,7 +107,7 @@ def _figure(row: Row, values: Sequence[tuple[float, float]], unknown: float) -> 
     first, second = (statistics.median(one[side] for one in values) for side in (0, 1))
     logarithms = [math.log(after / before) for before, after in values]
     mean = statistics.fmean(logarithms)
-    error = _T[len(values) - 2] * statistics.stdev(logarithms) / math.sqrt(len(values)) + unknown
+    error = quantile(len(values) - 1) * statistics.stdev(logarithms) / math.sqrt(len(values)) + unknown
     ratio = math.exp(statistics.median(logarithms))
     low, high = math.exp(mean - error), math.exp(mean + error)
     verdict = _verdict(low, high, higher_is_better=row.better == "higher")
@@ -146,37 +122,17 @@ def _verdict(low: float, high: float, *, higher_is_better: bool) -> str:
     return BETTER if (low > 1) is higher_is_better else WORSE
 
 
-def _curve(points: Sequence[LossPoint]) -> Mapping[float, float]:
-    """Returns the losses by epoch, or by number if a point does not have its epoch."""
-    if all(point.epoch is not None for point in points):
-        return {round(point.epoch or 0.0, 4): point.loss for point in points}
-    return {float(number): point.loss for number, point in enumerate(points)}
-
-
-def _losses(first: Sequence[Mapping[float, float]], second: Sequence[Mapping[float, float]]) -> Losses | None:
-    places = sorted(set.intersection(*(set(curve) for curve in (*first, *second))))
-    if not places:
-        return None
-    middle = [statistics.median(curve[place] for curve in first) for place in places]
-    spreads = [_spread([curve[place] for curve in first]) for place in places]
-    distances = [
-        abs(statistics.median(curve[place] for curve in second) - loss)
-        for place, loss in zip(places, middle, strict=True)
-    ]
-    fall = abs(middle[0] - middle[-1])
-    tolerances = [max(spread, SLIGHT * fall) for spread in spreads]
-    outside = sum(not distance <= tolerance for distance, tolerance in zip(distances, tolerances, strict=True))
-    return Losses(len(places), fall, max(spreads), max(distances), outside)
-
-
-def _spread(values: Sequence[float]) -> float:
-    return max(values) - min(values)
+_LOSSES = {
+    SIMILAR: "The losses agree",
+    DISSIMILAR: "The losses do NOT agree",
+    TOO_NOISY: "Whether the losses agree is too noisy to say",
+}
 
 
 def in_sentences(verdict: Verdict) -> Iterator[str]:
     """Yields the result in words: the losses first, because a faster way to another result is not faster."""
     if verdict.losses is not None:
-        yield _of_losses(verdict.losses, *verdict.labels)
+        yield f"{_LOSSES[verdict.losses.verdict]}: {figures(verdict.losses, verdict.labels[0])}."
     yield "Seconds, throughput and ratios are this machine's. They are no forecast for a GPU of AWS."
     if verdict.load:
         load = f"{min(verdict.load):.1f} to {max(verdict.load):.1f}"
@@ -185,13 +141,3 @@ def in_sentences(verdict: Verdict) -> Iterator[str]:
 
 def _frequencies(mhz: Sequence[float]) -> str:
     return f"; CPU frequency: {min(mhz):.0f} to {max(mhz):.0f} MHz" if mhz else ""
-
-
-def _of_losses(losses: Losses, first: str, second: str) -> str:
-    figures = (
-        f"over {losses.points} points {second} is at most {losses.distance:.4g} away from {first}, whose runs differ "
-        f"by up to {losses.spread:.4g} among themselves; the loss falls by {losses.fall:.4g}"
-    )
-    if losses.agree:
-        return f"The losses agree: {figures}."
-    return f"The losses do NOT agree at {losses.outside} of {losses.points} points: {figures}."

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.comparison.comparable import Difference
 from sagelet_engine.comparison.decoding import build
+from sagelet_engine.comparison.losses import LossAgreement
 from sagelet_engine.comparison.measured import LossPoint
 
 VERSION = 1
@@ -87,6 +88,8 @@ class Comparison:
     sentences: tuple[Sentence, ...]
     differences: tuple[Difference, ...] = ()
     break_evens: tuple[BreakEven, ...] = ()
+    #: One for each job but the first whose losses can be compared.
+    losses: tuple[LossAgreement, ...] = ()
     #: Notes on the whole comparison, for people.
     remarks: tuple[str, ...] = ()
     version: int = VERSION

@@ -12,21 +12,18 @@ pair other than a native and a compiled job gets the jobs' names instead of the 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from sagelet_engine.comparison import losses as losses_of
+from sagelet_engine.comparison.losses import LossAgreement
 from sagelet_engine.comparison.result import BreakEven, Sentence
 from sagelet_engine.comparison.side import Side
 
-#: The mean difference of two loss curves that still counts as similar, as a share of the first job's mean loss. One
-#: point of two equal trainings may differ by more, because the losses of single batches are noise.
-SIMILAR = 0.05
 
-
-def of(baseline: Side, side: Side, even: BreakEven | None) -> Iterator[Sentence]:
+def of(baseline: Side, side: Side, even: BreakEven | None, losses: LossAgreement | None) -> Iterator[Sentence]:
     """Yields sentences about `side` compared with `baseline`. Unknown figures have no sentence."""
     texts = {
         "throughput": _throughput(baseline, side),
-        "loss": _loss(baseline, side),
+        "loss": _loss(baseline, side, losses),
         "runtime": _runtime(baseline, side),
         "billable": _billable(baseline, side),
         "cost": _cost(baseline, side),
@@ -101,60 +98,17 @@ def _cost(baseline: Side, side: Side) -> str:
     return f"{side.name} costs ${after:.4f}, {how} than {baseline.name} (${before:.4f})."
 
 
-def _loss(baseline: Side, side: Side) -> str:
-    difference = loss_difference(baseline, side)
-    if difference is None:
+def _loss(baseline: Side, side: Side, losses: LossAgreement | None) -> str:
+    if losses is None:
         return ""
-    mean, most = _percent(difference.mean), _percent(difference.most)
-    figures = f"the curves differ by {mean} on average, by {most} at most, over {difference.points} points"
-    if difference.points == 1:
-        figures = f"they differ by {mean} at the only place that both have"
-    if difference.mean <= SIMILAR:
+    figures = losses_of.figures(losses, baseline.name)
+    if losses.verdict == losses_of.SIMILAR:
         words = "with and without SageMaker Training Compiler" if is_pair(baseline, side) else "in both jobs"
         return f"The decrease in training loss is similar {words}: {figures}."
+    if losses.verdict == losses_of.NOISY:
+        names = f"{baseline.name} and {side.name}"
+        return f"Whether the training losses of {names} are similar is too noisy to say: {figures}."
     return f"The training losses of {baseline.name} and {side.name} are not similar: {figures}."
-
-
-def _percent(share: float) -> str:
-    return f"{share:.2%}" if share >= 0.00005 else "less than 0.01%"
-
-
-@dataclass(frozen=True)
-class LossDifference:
-    """The distance of two loss curves, as shares of the first one's mean loss over the same places."""
-
-    mean: float
-    most: float
-    points: int
-
-
-def loss_difference(baseline: Side, side: Side) -> LossDifference | None:
-    """Compares the losses at the places that both curves have, or returns None if there is no such place.
-
-    Places are epochs. If a job does not tell them, they are the numbers of its points, if both jobs have as many.
-    """
-    one, two = (_by_epoch(job) for job in (baseline, side))
-    if not one or not two:
-        one, two = (_by_number(job) for job in (baseline, side))
-        if len(one) != len(two):
-            return None
-    places = sorted(one.keys() & two.keys())
-    scale = sum(abs(one[place]) for place in places) / len(places) if places else 0.0
-    if not scale:
-        return None
-    apart = [abs(two[place] - one[place]) / scale for place in places]
-    return LossDifference(sum(apart) / len(apart), max(apart), len(apart))
-
-
-def _by_epoch(side: Side) -> dict[float, float]:
-    """Returns loss by epoch. Empty if a point has no epoch."""
-    points = side.measured.losses
-    found = {round(point.epoch, 4): point.loss for point in points if point.epoch is not None}
-    return found if len(found) == len(points) else {}
-
-
-def _by_number(side: Side) -> dict[float, float]:
-    return {float(number): point.loss for number, point in enumerate(side.measured.losses)}
 
 
 def _compilation(side: Side) -> str:

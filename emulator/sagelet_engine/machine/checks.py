@@ -66,7 +66,7 @@ def check_docker(facts: DockerFacts | None) -> Check:
             "docker",
             False,
             "no Docker Engine answers",
-            "start it, or let DOCKER_HOST name one, such as Podman's service (docs/how-to/other-engines.md); "
+            "start it, or let DOCKER_HOST name one, such as Podman's service (`sagelet docs other-engines`); "
             "without it jobs are processes of this machine",
             needed=False,
         )
@@ -77,7 +77,7 @@ def check_docker(facts: DockerFacts | None) -> Check:
             f"{facts.name}. sagelet's images are {PLATFORM}, because PyTorch/XLA has no other wheels: the engine "
             "emulates them, slowly",
             "if a container says `exec format error`, turn on Rosetta in Docker Desktop, or install QEMU's binfmt "
-            "(docs/how-to/other-engines.md)",
+            "(`sagelet docs other-engines`)",
             needed=False,
         )
     return Check("docker", True, facts.name)
@@ -94,7 +94,7 @@ def check_way_back(facts: DockerFacts | None) -> list[Check]:
             "endpoint",
             False,
             f"containers of {facts.name} do not reach a server that listens on 127.0.0.1 alone",
-            "where a script calls S3 or SageMaker: `sagelet up --host 0.0.0.0 --auth` (docs/how-to/other-engines.md)",
+            "where a script calls S3 or SageMaker: `sagelet up --host 0.0.0.0 --auth` (`sagelet docs other-engines`)",
             needed=False,
         )
     ]
@@ -127,7 +127,7 @@ def check_image_of_then(images: Sequence[LocalImage]) -> list[Check]:
             "old scripts",
             False,
             f"{PY39.reference} is not there, so scripts of 2021 to 2023 run with the libraries of today",
-            "if their pins do not install, `sagelet image build --variant py39` (docs/how-to/images-of-their-day.md)",
+            "if their pins do not install, `sagelet image build --variant py39` (`sagelet docs images-of-their-day`)",
             needed=False,
         )
     ]

@@ -13,7 +13,7 @@ from sagelet_engine.machine.runtimes import gpu_variants
 from sagelet_engine.runtimes.docker.engine import DockerFacts
 
 QUERY = ("--query-gpu=uuid,name,driver_version,memory.total", "--format=csv,noheader")
-INSTALL_DRIVER = "where it has a GPU, install NVIDIA's driver, so that `nvidia-smi` lists it (docs/how-to/gpu.md)"
+INSTALL_DRIVER = "where it has a GPU, install NVIDIA's driver, so that `nvidia-smi` lists it (`sagelet docs gpu`)"
 NO_TOOL = "no NVIDIA GPU: nvidia-smi is not on PATH, and CPU workers stand in"
 #: CUDA 12.8, with which torch 2.8.0 and the plugin are built. NVIDIA's minor version compatibility begins here.
 OLDEST_DRIVER = 525
@@ -105,7 +105,7 @@ def check_engine(facts: DockerFacts | None) -> Check:
             False,
             f"{facts.name} knows neither the runtime `nvidia` nor CDI devices of NVIDIA's",
             "install the NVIDIA Container Toolkit, run `nvidia-ctk runtime configure --runtime=docker`, "
-            "and restart the engine (docs/how-to/gpu.md)",
+            "and restart the engine (`sagelet docs gpu`)",
             needed=False,
         )
     return Check("gpu docker", True, f"{facts.name} gives containers GPUs")

@@ -78,6 +78,18 @@ def both(world: ApiWorld) -> None:
     train(world, "fast", 31, compiled=True)
 
 
+def test_other_native_runs_of_the_server_give_the_tolerance_of_losses(world: ApiWorld) -> None:
+    both(world)
+    assert json.loads(run(world, "plain", "fast", "--json").stdout)["losses"][0]["runs"] == 1
+    train(world, "plain-again", 52, compiled=False)
+    train(world, "other-script", 52, compiled=False, script="train(faster=True)")
+    answers = [json.loads(run(world, "plain", "fast", "--json").stdout)["losses"] for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+    assert (answers[0][0]["runs"], answers[0][0]["verdict"]) == (2, "similar")
+    # A job that is compared gives no tolerance for itself.
+    assert json.loads(run(world, "plain", "plain-again", "--json").stdout)["losses"][0]["runs"] == 1
+
+
 def test_a_native_and_a_compiled_job(world: ApiWorld, tmp_path: Path) -> None:
     both(world)
     answer = json.loads(run(world, "plain", "fast", "--json").stdout)

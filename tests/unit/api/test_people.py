@@ -102,3 +102,14 @@ def test_a_control_endpoint_that_is_none_tells_the_way_to_the_page(tmp_path: Pat
         assert (status, kind) == (404, "application/json")
         assert json.loads(text)["message"].endswith(f"The web page is http://localhost:{world.port}/")
         assert "has no training job" in ask(world.port, "/_sagelet/jobs/x/compilation", CURL)[2]
+
+
+@pytest.mark.parametrize("path", ["/_sagelet/nothing", "/_sagelet/jobs/a/nothing"])
+def test_a_browser_at_an_unknown_control_path_learns_the_way_to_the_page(server: Front, path: str) -> None:
+    status, kind, text = ask(server.port, path, BROWSER)
+    assert (status, kind) == (404, "text/plain; charset=utf-8")
+    assert text.startswith(f"sagelet has no page at {path}.\n")
+    assert f"http://localhost:{server.port}/\n" in text
+    status, kind, text = ask(server.port, path, CURL)
+    assert (status, kind) == (404, "application/json")
+    assert f"{path} is not a control endpoint (`sagelet docs control-api`)" in json.loads(text)["message"]

@@ -7,13 +7,14 @@ import tarfile
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web.folders import crumbs, members_at, objects_at
-from sagelet_engine.base.contents import Member, contents, member_at
+from sagelet_engine.base.contents import Contents, Member, contents, member_at
 from sagelet_engine.model.objects import S3Uri
 from support.api_world import ApiWorld
 from support.world import request
@@ -226,3 +227,37 @@ def test_other_accounts_archives_are_not_there(world: ApiWorld, path: str) -> No
     answer = world.page(f"/_sagelet/ui{path}?uri={quote('s3://theirs/m.tar.gz')}&member=0")
     assert answer.status == 404
     assert b"config.json" not in answer.data
+
+
+def test_a_page_opens_some_archives_and_links_to_the_others(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.sagemaker.create_training_job(**request("train", OutputDataConfig={"S3OutputPath": "s3://out/models"}))
+    for number in range(9):
+        put(world, f"models/train/output/{number}.tar.gz", archive({f"file-{number}": b"x"}))
+    asked: list[int] = []
+
+    def counted(data: BinaryIO, *, most_bytes: int) -> Contents:
+        asked.append(most_bytes)
+        return contents(data, most_bytes=most_bytes)
+
+    monkeypatch.setattr("sagelet_api.web.archives.contents", counted)
+    text = page(world, "/_sagelet/ui/jobs/train/artifacts")
+    assert list(dict.fromkeys(re.findall(r"file-\d", text))) == [f"file-{number}" for number in range(4)]
+    assert re.findall(r">Show the files in (\d)", text) == list("45678")
+    assert len(asked) == 4
+    # All of them share one bound.
+    assert asked == sorted(set(asked), reverse=True)
+    page(world, "/_sagelet/ui/jobs/train/artifacts")
+    assert len(asked) == 4, "what was found is remembered"
+    assert "file-8" in page(world, f"{INSIDE}?uri=s3://out/models/train/output/8.tar.gz")
+
+
+def test_a_bomb_costs_a_page_its_bound_and_no_more(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sagelet_api.web.artifacts.MOST_UNPACKED", 1_000_000)
+    world.sagemaker.create_training_job(**request("train", OutputDataConfig={"S3OutputPath": "s3://out/models"}))
+    for name in ("a", "b"):
+        put(world, f"models/train/output/{name}.tar.gz", archive({name: b"1", "zeros": bytes(3_000_000), "end": b"2"}))
+    text = page(world, "/_sagelet/ui/jobs/train/artifacts")
+    assert "The archive is large: this is its beginning" in text
+    assert ">Show the files in b.tar.gz<" in text
+    # Asked for, all of it is shown: a page's bound is not remembered as the archive's end.
+    assert "The archive is large" not in page(world, f"{INSIDE}?uri=s3://out/models/train/output/a.tar.gz")

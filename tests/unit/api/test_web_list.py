@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -92,3 +93,11 @@ def test_other_sites_get_no_page(world: ApiWorld) -> None:
         shown = world.page("/", **headers)
         assert shown.status == 403
         assert b"<html" not in shown.data
+
+
+def test_the_old_address_of_the_list_keeps_its_query(world: ApiWorld) -> None:
+    answer = world.page("/_sagelet/ui/?q=abc&status=Failed&account=999999999999&region=eu-west-1")
+    assert answer.status == 302
+    query = parse_qs(urlsplit(answer.headers["Location"]).query)
+    wanted = {"q": ["abc"], "status": ["Failed"], "account": ["999999999999"], "region": ["eu-west-1"]}
+    assert query == wanted

@@ -87,7 +87,7 @@ def test_scripts_of_then_have_an_image_of_their_day() -> None:
     assert (absent.good, absent.needed) == (False, False)
     assert "2021 to 2023" in absent.found
     assert "`sagelet image build --variant py39`" in absent.remedy
-    assert "docs/how-to/images-of-their-day.md" in absent.remedy
+    assert "`sagelet docs images-of-their-day`" in absent.remedy
     assert [one.good for one in checks.check_image_of_then([here, then])] == [True]
     # Who trains in processes has none.
     assert checks.check_image_of_then([]) == []

@@ -63,7 +63,7 @@ def test_a_version_that_has_no_build_here_is_sent_to_the_image_of_its_day(report
     finding = of(UNKNOWN + reported)["failed-install"]
     assert '"No matching distribution found for tokenizers<0.13"' in finding.seen.text
     assert "`sagelet image build --variant py39`" in instead(finding)
-    assert "docs/how-to/images-of-their-day.md" in instead(finding)
+    assert "`sagelet docs images-of-their-day`" in instead(finding)
     assert "In the process runtime install sagelet into Python 3.10" in instead(finding)
 
 
@@ -197,7 +197,7 @@ def test_a_package_that_is_not_here_can_be_asked_for(error: str, name: str) -> N
     assert finding.seen.place is not None
     assert (finding.seen.place.file, finding.seen.place.line) == ("train.py", 2)
     assert f"Put `{name}` into the requirements.txt" in instead(finding)
-    assert "docs/reference/packages.md" in instead(finding)
+    assert "`sagelet docs reference/packages`" in instead(finding)
 
 
 def test_a_worker_that_mpiruns_launcher_names() -> None:
@@ -237,7 +237,7 @@ def test_a_package_that_another_one_has_moved_is_held_by_a_line_more(error: str,
 def test_what_cannot_be_had_is_not_asked_for(name: str) -> None:
     finding = of(traceback(f"ModuleNotFoundError: No module named '{name}'"))["missing-package"]
     assert "requirements.txt" not in instead(finding)
-    assert "docs/reference/packages.md" in instead(finding)
+    assert "`sagelet docs reference/packages`" in instead(finding)
 
 
 @pytest.mark.parametrize(

@@ -187,3 +187,31 @@ def test_spellings_of_an_endpoint(home: Home) -> None:
     for wrong in ("http://ci:4599?", "http://ci:4599#", "http://ci:4599/?a=b"):
         with pytest.raises(SettingsError, match="HOST:PORT alone"):
             home.choose(Given(endpoint=wrong))
+
+
+@pytest.mark.parametrize("endpoint", [f"{HERE}/foo", f"{HERE}/_sagelet/ui/", f"{HERE}//x"])
+def test_an_endpoint_with_a_path_is_refused(home: Home, endpoint: str) -> None:
+    with pytest.raises(SettingsError, match=r"has a path.*write http://HOST:PORT alone"):
+        home.choose(Given(endpoint=endpoint))
+    with pytest.raises(SettingsError, match="has a path"):
+        home.choose(SAGELET_ENDPOINT=endpoint)
+    assert home.choose(Given(endpoint=f"{HERE}/")).endpoint == HERE
+
+
+def test_an_endpoint_and_a_directory_of_two_servers_are_told(home: Home) -> None:
+    data = home.serve(home.root / "one", THERE)
+    both = {"SAGELET_ENDPOINT": CI, "SAGELET_DATA": str(data)}
+    said = home.choose(**both).doubt
+    assert CI in said
+    assert f"the server that runs on the data directory {data} is {THERE}" in said
+    assert home.choose(Given(endpoint=CI), SAGELET_DATA=str(data)).doubt == said
+    assert home.choose(Given(endpoint=CI, data=data)).doubt == said
+
+
+def test_an_endpoint_and_a_directory_of_one_server_or_of_none_are_not_doubted(home: Home) -> None:
+    data = home.serve(home.root / "one", THERE)
+    named = THERE.replace("127.0.0.1", "localhost")
+    assert home.choose(SAGELET_ENDPOINT=named, SAGELET_DATA=str(data)).doubt == ""
+    assert home.choose(SAGELET_ENDPOINT=CI, SAGELET_DATA=str(home.root / "nobody")).doubt == ""
+    assert home.choose(SAGELET_ENDPOINT=CI).doubt == ""
+    assert home.choose(SAGELET_DATA=str(data)).doubt == ""

@@ -37,7 +37,7 @@ KEPT = (
 )
 THEN = (
     "Ask for a version that has a build for this Python; pip's line says which there are. Pins of 2021 to 2023 "
-    "install in an image of their day: `sagelet image build --variant py39`, docs/how-to/images-of-their-day.md. In "
+    "install in an image of their day: `sagelet image build --variant py39`, `sagelet docs images-of-their-day`. In "
     "the process runtime install sagelet into Python 3.10."
 )
 INVALID = (r"\bInvalid requirement\b", r"\bCould not open requirements file\b", r"\bInvalid URL\b")
@@ -102,7 +102,7 @@ RULE = Rule(
     name="failed-install",
     why="A job starts its script after all of requirements.txt is installed. Old packages have no builds for today's "
     "Python. torch_xla works with one version of torch only, so sagelet makes pip keep that version.",
-    instead="Install the same requirements by hand, in the image, and pin what works (docs/how-to/packages.md).",
+    instead="Install the same requirements by hand, in the image, and pin what works (`sagelet docs packages`).",
     section=Section.LIBRARIES,
     check=check,
 )

@@ -60,7 +60,7 @@ TIME_LIMIT = Rule(
     why="A job that runs longer than StoppingCondition allows is stopped. It gets SIGTERM first, and what is in "
     "SM_MODEL_DIR by then is kept.",
     instead="Raise MaxRuntimeInSeconds (`max_run` of the estimator), or save checkpoints to /opt/ml/checkpoints, so "
-    "that the next job goes on from there (docs/how-to/checkpoints-and-spot.md).",
+    "that the next job goes on from there (`sagelet docs checkpoints-and-spot`).",
     section=Section.DESCRIBE,
     check=time_limit,
 )

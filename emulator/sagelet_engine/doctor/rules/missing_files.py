@@ -62,7 +62,7 @@ def _unstarted(case: Case) -> re.Match[str] | None:
 
 _PROGRAM = (
     "Correct the program's name, or put the package that brings it into the requirements.txt of the source directory; "
-    "docs/reference/packages.md says what the image has."
+    "`sagelet docs reference/packages` says what the image has."
 )
 _SCRIPT = (
     "Look whether the archive has the file at this path. If it has, its first line (#!) names a program that is not "
@@ -189,7 +189,7 @@ UNWRITABLE = Rule(
     why="What a job may write is /opt/ml, /tmp and its home directory. The rest of a container is read-only here; on "
     "AWS it is lost when the job ends.",
     instead="Write the model to os.environ['SM_MODEL_DIR'], other results to os.environ['SM_OUTPUT_DATA_DIR'], and "
-    "what is in passing to /tmp (docs/reference/containers.md).",
+    "what is in passing to /tmp (`sagelet docs containers`).",
     section=Section.STORAGE,
     check=unwritable,
     last_resort=True,

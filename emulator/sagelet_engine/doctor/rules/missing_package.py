@@ -33,10 +33,10 @@ PACKAGES = {
 NOWHERE = ("apex", "deepspeed", "flash_attn", "horovod", "smclarify", "smdebug", "smdistributed")
 #: Modules that were in Python's library until recently.
 FORMER = ("asynchat", "asyncore", "distutils", "imp")
-TABLE = "docs/reference/packages.md says what the image has and what it lacks"
+TABLE = "`sagelet docs reference/packages` says what the image has and what it lacks"
 THEN = (
     "Take the new name, or run the script in an image of its day: `sagelet image build --variant py39`, "
-    "docs/how-to/images-of-their-day.md."
+    "`sagelet docs images-of-their-day`."
 )
 
 

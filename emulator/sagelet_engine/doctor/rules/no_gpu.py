@@ -43,7 +43,7 @@ RULE = Rule(
     "and there is no CUDA device. SM_NUM_GPUS is 0. Only in jobs with a distribution or the compiler it is the "
     "instance type's number, which is that of the workers.",
     instead="Use torch.device('cuda' if torch.cuda.is_available() else 'cpu'), not SM_NUM_GPUS, to choose the device. "
-    "Do not divide by SM_NUM_GPUS. `--gpus require` refuses such a job at its start instead (docs/how-to/gpu.md).",
+    "Do not divide by SM_NUM_GPUS. `--gpus require` refuses such a job at its start instead (`sagelet docs gpu`).",
     section=Section.ENABLE,
     check=check,
     last_resort=True,

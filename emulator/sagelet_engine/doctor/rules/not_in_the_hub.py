@@ -27,7 +27,7 @@ _KINDS = {"model": "model", "dataset": "data set", "space": "space"}
 _FLAGS = {"model": "", "dataset": " --dataset", "space": " --space"}
 _ELSE = (
     "A job with a network asks the real Hub by Environment={'HF_ENDPOINT': 'https://huggingface.co'} "
-    "(docs/how-to/hub.md)."
+    "(`sagelet docs hub`)."
 )
 
 
@@ -78,7 +78,7 @@ RULE = Rule(
     "what was added to it.",
     instead="Add it to the hub of the data directory: `sagelet hub add DIR --as NAME`; jobs find that hub in "
     "HF_ENDPOINT unless the server has --no-hub, their Environment sets HF_ENDPOINT, or they have "
-    "EnableNetworkIsolation: then bring the files in a channel (docs/how-to/hub.md).",
+    "EnableNetworkIsolation: then bring the files in a channel (`sagelet docs hub`).",
     section=Section.HUB,
     check=check,
 )

@@ -27,7 +27,7 @@ _REMEDIES = (
         r"^TypeError: .*got an unexpected keyword argument '",
         "Look up the argument's name: libraries rename arguments from one version to the next. A script of 2021 to "
         "2023 runs unchanged in an image of its day: `sagelet image build --variant py39`, "
-        "docs/how-to/images-of-their-day.md.",
+        "`sagelet docs images-of-their-day`.",
     ),
     (
         r"\(most likely due to a circular import\)",
@@ -191,7 +191,7 @@ ERROR = Rule(
     why="A script that raises an error ends with exit code 1, and its job fails. FailureReason has the first 1,024 "
     "characters of what AWS's toolkit collects; the log has all of it.",
     instead="Correct the script at this place. `sagelet logs` shows the whole traceback, and a debugger can wait there "
-    "(docs/how-to/debug.md).",
+    "(`sagelet docs debug`).",
     section=Section.DESCRIBE,
     check=error,
     last_resort=True,

@@ -25,10 +25,10 @@ _COPY = (
     "`sagelet run`. A job's calls of AWS go to sagelet, not to AWS, so it sees only what is here."
 )
 _RIGHTS = (
-    "Let the role of the job do it: its policies count here as on AWS (docs/how-to/access-control.md). In another "
+    "Let the role of the job do it: its policies count here as on AWS (`sagelet docs access-control`). In another "
     "account's bucket the bucket's policy has to permit it, too."
 )
-_SERVICE = "docs/explanation/differences-from-aws.md says which services and operations sagelet answers."
+_SERVICE = "`sagelet docs differences-from-aws` says which services and operations sagelet answers."
 
 
 def network(case: Case) -> Iterator[Seen]:

@@ -7,7 +7,10 @@ from typing import Any
 
 from sagelet_runtime.base.say import say
 
-say("smdebug is a stand-in here: its names are there, no tensor is saved and no rule runs (docs/reference/packages.md)")
+say(
+    "smdebug is a stand-in here: its names are there, no tensor is saved, no rule runs "
+    "(`sagelet docs reference/packages`)"
+)
 
 
 class modes(Enum):
