@@ -63,9 +63,9 @@ def compile_all(front_path: str, programs: list[str]) -> dict[str, Any]:
         asked = Compile(c.sizeof(Compile), None, None, c.pointer(source), options, len(options))
         error = call(found.contents.function[20])(c.addressof(asked))
         made.append("error" if error else c.string_at(asked.executable).decode())
-    options = Text(c.sizeof(Text))
-    run = Two(c.sizeof(Two), None, None, c.addressof(options))
-    executed = not call(found.contents.function[55])(c.addressof(run)) and run.to == c.addressof(options)
+    execute_options = Text(c.sizeof(Text))
+    run = Two(c.sizeof(Two), None, None, c.addressof(execute_options))
+    executed = not call(found.contents.function[55])(c.addressof(run)) and run.to == c.addressof(execute_options)
     status = front.sagelet_pjrt_front_status().contents
     counts = {name: getattr(status, name) for name in ("hits", "misses", "written", "failures", "enabled")}
     counts |= {name: c.c_int.in_dll(plugin, f"fake_{name}").value for name in ("compilations", "alive", "errors")}
