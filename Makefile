@@ -58,6 +58,8 @@ endif
 	@$(MAKE_ENVIRONMENT)
 	@"$(ENVIRONMENT)"/bin/python images/training/install_torch.py >"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@$(PIP) install -e '.[xla,dev]' >>"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@# XLA's CPU plugin. Without what it depends on: that is jax, which only runs what jax exports.
+	@$(PIP) install --no-deps lammps-jax-pjrt-cpu==0.11.2 >>"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@touch $@
 
 .venv-sdk/.ready: tests/clients-requirements.txt

@@ -20,7 +20,7 @@ parser.add_argument("--kib", type=int, required=True)
 parser.add_argument("--fail", type=int, default=0)
 args = parser.parse_args()
 
-plugin = gpu.Plugin(gpu.ROUTES["2.8"], str(Path("plugin.so").resolve()))
+plugin = gpu.Plugin(gpu.ROUTES["2.8"], str(Path("plugin.so").resolve()), "jax-cuda12-pjrt")
 os.environ |= plugin.environment(os.environ)
 front = os.environ.get(gpu.FRONT)
 if front is None:

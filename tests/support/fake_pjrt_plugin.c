@@ -37,7 +37,17 @@ static char *executable(const char *how, const char *code, size_t size) {
   return made;
 }
 
+/* A plugin of a later API refuses structs that are shorter than its own (FAKE_API, the minor version). */
+static int newer(void) { return getenv("FAKE_API") ? atoi(getenv("FAKE_API")) : 70; }
+static int shorter(size_t size, size_t own) { return newer() > 75 && size < own + 64; }
+
+typedef struct { size_t size; void *extension; void *loaded; One *options; } Execute;
+static void *execute(Execute *a) {
+  return shorter(a->size, sizeof *a) || shorter(a->options->size, sizeof *a->options) || ((char *)a)[sizeof *a] ? error() : NULL;
+}
+
 static void *compile(Compile *a) {
+  if (shorter(a->size, sizeof *a)) return error();
   const char *lasts = getenv("FAKE_COMPILE_MS");
   fake_compilations++;
   if (lasts) usleep(1000 * atoi(lasts));
@@ -57,7 +67,7 @@ static void *serialize(Serialize *a) {
 }
 
 static void *load(Load *a) {
-  if (cannot("load")) return error();
+  if (cannot("load") || shorter(a->size, sizeof *a)) return error();
   a->loaded = executable("loaded ", a->bytes, a->length);
   return NULL;
 }
@@ -70,9 +80,9 @@ static void *description(Two *a) { a->to = a->from; return NULL; }
 
 const void *GetPjrtApi(void) {
   api.size = cannot("grow") ? offsetof(__typeof__(api), function) + 12 * sizeof(void *) : sizeof api;
-  api.version.size = sizeof api.version, api.version.minor = 70;
+  api.version.size = sizeof api.version, api.version.minor = newer();
   api.function[0] = error_destroy, api.function[12] = name, api.function[14] = version, api.function[15] = devices;
   api.function[20] = compile, api.function[26] = kind, api.function[29] = description, api.function[40] = destroy;
-  api.function[49] = serialize, api.function[50] = destroy, api.function[51] = get_executable, api.function[56] = load;
+  api.function[49] = serialize, api.function[50] = destroy, api.function[51] = get_executable, api.function[56] = load, api.function[55] = execute;
   return &api;
 }

@@ -34,10 +34,14 @@ class Text(c.Structure):
     _fields_ = [*HEAD, ("client", c.c_void_p), ("text", c.c_char_p), ("length", c.c_size_t)]
 
 
+class Two(c.Structure):
+    _fields_ = [*HEAD, ("object", c.c_void_p), ("to", c.c_void_p)]
+
+
 class Status(c.Structure):
     _fields_ = [
         ("hits", c.c_int64), ("misses", c.c_int64), ("written", c.c_int64), ("failures", c.c_int64),
-        ("enabled", c.c_int32), ("reason", c.c_char * 256),
+        ("enabled", c.c_int32), ("reason", c.c_char * 256), ("major", c.c_int32), ("minor", c.c_int32),
     ]  # fmt: skip
 
 
@@ -59,10 +63,20 @@ def compile_all(front_path: str, programs: list[str]) -> dict[str, Any]:
         asked = Compile(c.sizeof(Compile), None, None, c.pointer(source), options, len(options))
         error = call(found.contents.function[20])(c.addressof(asked))
         made.append("error" if error else c.string_at(asked.executable).decode())
+    execute_options = Text(c.sizeof(Text))
+    run = Two(c.sizeof(Two), None, None, c.addressof(execute_options))
+    executed = not call(found.contents.function[55])(c.addressof(run)) and run.to == c.addressof(execute_options)
     status = front.sagelet_pjrt_front_status().contents
     counts = {name: getattr(status, name) for name in ("hits", "misses", "written", "failures", "enabled")}
     counts |= {name: c.c_int.in_dll(plugin, f"fake_{name}").value for name in ("compilations", "alive", "errors")}
-    return {"name": text.text.decode(), "made": made, "reason": status.reason.decode(), **counts}
+    return {
+        "name": text.text.decode(),
+        "made": made,
+        "reason": status.reason.decode(),
+        "executed": executed,
+        "api": status.minor,
+        **counts,
+    }
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ PLACE = "sagelet/compile-cache"
 WITHIN = 3
 #: The mtime in s of a copy that no worker has read. Reading a copy sets it to the present (pjrt_front.c).
 UNREAD = 1
+#: The variable with which a job chooses XLA's client on CPUs, and the default (images/runtime, gpu/device.py).
+CLIENT, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", "builtin"
 
 
 class Lending:
@@ -37,8 +39,12 @@ class Lending:
         self._guard = threading.Lock()
 
     def serves(self, job: TrainingJob) -> bool:
-        """True if the job gets a cache. XLA's CPU client could not read one (xla: see docs/how-to/compile-cache.md)."""
-        return bool(self.store.limit and job.gpus and asks_for_compiler(job.spec))
+        """True if the job gets a cache. torch_xla's built-in CPU client could not read one.
+
+        docs/how-to/compile-cache.md says why.
+        """
+        client = job.spec.environment.get(CLIENT) or DEFAULT_CLIENT
+        return bool(self.store.limit and (job.gpus or client == "plugin") and asks_for_compiler(job.spec))
 
     def populate(self, job: TrainingJob, directories: JobDirectories) -> None:
         """Puts copies where the job's hosts find them. If repeated, it begins anew."""

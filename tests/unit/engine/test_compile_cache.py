@@ -321,3 +321,16 @@ def test_copies_are_marked_unread(cached: Cached) -> None:
     copy = cached.place(second) / named("step")
     assert copy.stat().st_mtime == UNREAD
     assert copy.stat().st_ino != (cached.store.directory(ACCOUNT, IMAGE) / named("step")).stat().st_ino
+
+
+@pytest.mark.parametrize(("client", "has_one"), [("plugin", True), ("builtin", False), (None, False)])
+def test_a_job_on_cpus_has_a_cache_if_its_client_can_read_one(
+    make_world: Callable[..., World], client: str | None, has_one: bool
+) -> None:
+    world = make_world()
+    variables = {} if client is None else {"SAGELET_XLA_CLIENT": client}
+    on_cpus = {"ResourceConfig": {**GPU["ResourceConfig"], "InstanceType": "ml.m5.large"}, "Environment": variables}
+    key = JobKey(ACCOUNT, "us-east-1", "cpu")
+    job = world.engine.jobs.create(key, request("cpu", **{**GPU, **on_cpus}), {})
+    host: FakeHost = until(lambda: world.runtime.hosts.get(f"{job.id}/algo-1"))
+    assert ("SAGELET_COMPILE_CACHE" in host.plan.environment) is has_one

@@ -27,37 +27,35 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plugin_version(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
-    have = {gpu.DISTRIBUTION: version, "torch": "2.8.0", "torch_xla": "2.8.1"}
+    have = {"jax-cuda12-pjrt": version, "torch": "2.8.0", "torch_xla": "2.8.1"}
     monkeypatch.setattr(installed, "version", have.get)
 
 
-@pytest.mark.parametrize(
-    ("torch_xla", "plugin", "kind"),
-    [("2.8.1", "0.6.2", "CUDA"), ("2.8.0", "0.6.2", "CUDA"), ("2.9.0", "0.7.1", "XLAGPU")],
-)
-def test_a_plugin_fits_the_torch_xla_of_its_api(
-    site: Path, monkeypatch: pytest.MonkeyPatch, torch_xla: str, plugin: str, kind: str
+@pytest.mark.parametrize(("torch_xla", "kind"), [("2.8.1", "CUDA"), ("2.9.0", "XLAGPU")])
+@pytest.mark.parametrize(("plugin", "folder"), gpu.CUDA_PLUGINS.items())
+def test_any_installed_plugin_is_used(
+    site: Path, monkeypatch: pytest.MonkeyPatch, torch_xla: str, kind: str, plugin: str, folder: str
 ) -> None:
-    plugin_version(monkeypatch, plugin)
+    have = {plugin: "99.0", "torch": "2.9.0"}
+    monkeypatch.setattr(installed, "version", have.get)
+    (site / "jax_plugins" / folder).mkdir(exist_ok=True)
+    (site / "jax_plugins" / folder / "xla_cuda_plugin.so").touch()
     found = gpu.find_plugin(torch_xla)
-    assert found.route.device == kind
-    assert found.path == str(site / "jax_plugins/xla_cuda12/xla_cuda_plugin.so")
+    assert (found.route.device, found.name) == (kind, f"{plugin} 99.0")
+    assert found.path == str(site / "jax_plugins" / folder / "xla_cuda_plugin.so")
 
 
 @pytest.mark.parametrize(
-    ("torch_xla", "plugin", "why"),
+    ("torch_xla", "why"),
     [
-        ("2.9.0", None, "jax-cuda12-pjrt is not installed, and torch_xla 2.9.0 needs jax-cuda12-pjrt==0.7.1"),
-        ("2.9.0", "0.6.2", "jax-cuda12-pjrt 0.6.2 is installed, and torch_xla 2.9.0 needs jax-cuda12-pjrt==0.7.1"),
-        ("2.10.0", "0.7.1", "no plugin is known to fit torch_xla 2.10.0"),
+        ("2.9.0", "neither jax-cuda13-pjrt nor jax-cuda12-pjrt is installed"),
+        ("2.10.0", "no plugin is known to fit torch_xla 2.10.0"),
     ],
 )
-def test_one_that_does_not_fit_says_what_would(
-    site: Path, monkeypatch: pytest.MonkeyPatch, torch_xla: str, plugin: str | None, why: str
+def test_without_a_plugin_the_job_is_on_the_cpu(
+    site: Path, monkeypatch: pytest.MonkeyPatch, torch_xla: str, why: str
 ) -> None:
-    plugin_version(monkeypatch, plugin)
-    with pytest.raises(gpu.PluginUnavailable, match=why):
-        gpu.find_plugin(torch_xla)
+    plugin_version(monkeypatch, None)
     choice = choose_device(ONE_GPU, 1, torch_xla)
     assert (choice.kind, choice.compiled) == ("CPU", True)
     assert why in choice.reason
@@ -66,18 +64,15 @@ def test_one_that_does_not_fit_says_what_would(
 def test_processes_of_the_plugin_find_it_and_ptxas(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin_version(monkeypatch, "0.6.2")
     found = gpu.find_plugin("2.8.1")
-    assert found.environment({}) == {
-        "PJRT_DEVICE": "CUDA",
-        "SAGELET_PJRT_PLUGIN": found.path,
-        "PJRT_DYNAMIC_PLUGINS": "1",
-    }
+    added = found.environment({})
+    assert (added["PJRT_DEVICE"], added["SAGELET_PJRT_PLUGIN"], added["SAGELET_PJRT_NAME"]) == ("CUDA", found.path, "")
     nvcc = site / "nvidia/cuda_nvcc"
     nvcc.mkdir(parents=True)
     assert found.environment({"XLA_FLAGS": "--a=1"})["XLA_FLAGS"] == f"--a=1 --xla_gpu_cuda_data_dir={nvcc}"
     assert "XLA_FLAGS" not in found.environment({"XLA_FLAGS": "--xla_gpu_cuda_data_dir=/mine"})
 
 
-def test_a_renamed_plugin_needs_its_front(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_needs_its_front(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin_version(monkeypatch, "0.7.1")
     monkeypatch.setattr(pjrt_front, "BUILT_IN", site / "jax_plugins/xla_cuda12/xla_cuda_plugin.so")
     added = gpu.find_plugin("2.9.0").environment({})
@@ -89,6 +84,26 @@ def test_a_renamed_plugin_needs_its_front(site: Path, monkeypatch: pytest.Monkey
     choice = choose_device(ONE_GPU, 1, "2.9.0")
     assert choice.kind == "CPU"
     assert "there is no C compiler" in choice.reason
+
+
+def test_the_cpu_s_client_is_the_job_s_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "version", {}.get)
+    assert choose_device({}, 0, "2.9.0").kind == "CPU"
+    missing = choose_device({"SAGELET_XLA_CLIENT": "plugin"}, 0, "2.9.0")
+    assert missing.kind == "CPU"
+    assert "the built-in one, since lammps-jax-pjrt-cpu is not installed" in missing.reason
+    monkeypatch.setattr(installed, "version", {gpu.CPU_PLUGIN: "0.11.2"}.get)
+    library = tmp_path / gpu.CPU_MODULE / "pjrt_c_api_cpu_plugin.so"
+    library.parent.mkdir()
+    library.touch()
+    (library.parent / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for asked in ({}, {"PJRT_DEVICE": "CPU"}):
+        found = choose_device({"SAGELET_XLA_CLIENT": "plugin", **asked}, 0, "2.9.0")
+        assert (found.kind, found.environment["SAGELET_PJRT_PLUGIN"]) == ("CPU_PLUGIN", str(library))
+        assert "lammps-jax-pjrt-cpu 0.11.2" in found.reason
+    with pytest.raises(device.UnknownClient, match="'best'; use plugin or builtin"):
+        choose_device({"SAGELET_XLA_CLIENT": "best"}, 0, "2.9.0")
 
 
 def test_a_worker_takes_the_gpu_of_its_local_rank() -> None:

@@ -149,6 +149,15 @@ def test_the_platform_has_another_name_where_one_is_asked_for(machine: Machine) 
     assert machine.compile(SAGELET_PJRT_NAME="xlagpu")["name"] == "xlagpu"
 
 
+@pytest.mark.parametrize("api", ["70", "75", "116"])
+def test_a_plugin_of_a_later_api_gets_structs_of_its_size(machine: Machine, api: str) -> None:
+    """As XLA's plugins, which refuse a shorter struct: `Unexpected PJRT_ExecuteOptions size: expected 112, got 80`."""
+    cold = machine.compile("step", FAKE_API=api)
+    assert (cold["made"], cold["executed"], cold["errors"], cold["api"]) == (["compiled step"], True, 0, int(api))
+    assert machine.compile("step", FAKE_API=api)["made"] == ["loaded step"]
+    assert machine.compile("step", FAKE_API="117")["made"] == ["compiled step"]
+
+
 def test_a_plugin_that_is_none_is_refused(machine: Machine, libraries: tuple[Path, Path]) -> None:
     assert machine.compile("step", FAKE_PLUGIN="grow") == {"api": None}
 

@@ -3,13 +3,14 @@
 import os
 from typing import Any
 
+from sagelet_runtime.base.variables import on_cpu
 from sagelet_runtime.collectives.layout import read_layout
 
 
 def install(torch_xla: Any) -> None:
     """Patches torch_xla. Raises an error if the variables or this torch_xla do not fit: a worker would train alone."""
     layout = read_layout(os.environ)
-    if layout is None or os.environ.get("PJRT_DEVICE") != "CPU":
+    if layout is None or not on_cpu(os.environ):
         return
     import torch_xla.core.xla_model as xm
     import torch_xla.runtime as xr

@@ -6,7 +6,7 @@ from sagelet_runtime.base.wire import JsonObject
 from sagelet_runtime.gpu import pjrt_front
 from sagelet_runtime.gpu import plugin as gpu
 
-CPU_REASON = "XLA's CPU client writes executables that it cannot read back"
+CPU_REASON = "XLA's built-in CPU client writes executables that it cannot read back"
 NONE_REASON = "no cache was given to this job"
 
 

@@ -15,6 +15,14 @@ from sagelet_runtime.gpu import probe
 POOLS = ("OMP_NUM_THREADS", "PJRT_NPROC")
 
 
+#: Which of XLA's clients a job uses on CPUs: `builtin` is torch_xla's own, `plugin` is today's (gpu/plugin.py).
+CLIENT, CLIENTS, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", ("plugin", "builtin"), "builtin"
+
+
+class UnknownClient(Exception):
+    """SAGELET_XLA_CLIENT has an unknown value."""
+
+
 @dataclass(frozen=True)
 class DeviceChoice:
     #: The value of PJRT_DEVICE.
@@ -34,20 +42,38 @@ def choose_device(environ: Mapping[str, str], gpus: int, torch_xla: str) -> Devi
     """
     asked = environ.get("PJRT_DEVICE", "")
     if asked and (asked != "CUDA" or not gpus):
-        return DeviceChoice(asked, "PJRT_DEVICE is set in the job's environment")
+        reason = "PJRT_DEVICE is set in the job's environment"
+        return _on_cpu(environ, reason) if asked == "CPU" else DeviceChoice(asked, reason)
     if not gpus:
-        return DeviceChoice("CPU", "this host has no GPU")
+        return _on_cpu(environ, "this host has no GPU")
     try:
         plugin = gpu.find_plugin(torch_xla)
         added = plugin.environment(environ)
     except gpu.PluginUnavailable as error:
         unused = f"{gpus} GPU(s) stay unused, since torch_xla {torch_xla} has no CUDA client"
-        return DeviceChoice("CPU", f"{unused}: {error}")
-    named = f"{gpu.DISTRIBUTION} {plugin.route.plugin}"
+        return _on_cpu(environ, f"{unused}: {error}")
+    named = plugin.name
     problem = probe.probe({**environ, **added})
     if problem is not None:
         return DeviceChoice(plugin.route.device, f"{named} does not work here: {problem}", compiled=False)
     return DeviceChoice(plugin.route.device, f"{gpus} GPU(s) through {named}, which passed its trial", added)
+
+
+def _on_cpu(environ: Mapping[str, str], reason: str) -> DeviceChoice:
+    """Returns the CPU through the client that the job asks for. Raises UnknownClient.
+
+    The built-in client stands in for a plugin that is not installed.
+    """
+    client = environ.get(CLIENT) or DEFAULT_CLIENT
+    if client not in CLIENTS:
+        raise UnknownClient(f"{CLIENT} is {client!r}; use {' or '.join(CLIENTS)}")
+    if client == "builtin":
+        return DeviceChoice("CPU", reason)
+    try:
+        plugin = gpu.find_cpu_plugin()
+        return DeviceChoice(gpu.CPU_DEVICE, f"{reason}; XLA's client is {plugin.name}", plugin.environment(environ))
+    except gpu.PluginUnavailable as error:
+        return DeviceChoice("CPU", f"{reason}; XLA's client is the built-in one, since {error}")
 
 
 def thread_limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:

@@ -1,5 +1,7 @@
-/* A PJRT plugin in front of another one. It forwards everything and changes two things:
+/* A PJRT plugin in front of another one. It forwards everything and changes three things:
  *
+ * - the size of argument structs: torch_xla 2.9.0 knows API 0.75, and a newer plugin refuses its shorter structs ("Unexpected
+ *   PJRT_ExecuteOptions size: expected 112, got 80"). Every call gets a copy that is padded with zeros, which mean "not given",
  * - the platform's name (torch_xla 2.9 aborts on a platform called "cuda" and accepts any unknown name), and
  * - what PJRT_Client_Compile costs: programs compiled before are read back from a directory.
  *
@@ -7,7 +9,7 @@
  * client does not have (pytorch/xla #9094, open in 2.9). This file uses PJRT_Executable_Serialize and
  * DeserializeAndLoad, as JAX's cache does.
  *
- * Layouts are the stable heads of xla/pjrt/c/pjrt_c_api.h, API 0.33 to 0.76: PJRT_Api and argument structs only grow at
+ * Layouts are the stable heads of xla/pjrt/c/pjrt_c_api.h, API 0.33 to 0.116: PJRT_Api and argument structs only grow at
  * their end. Environment, read once:
  *   SAGELET_PJRT_PLUGIN   the plugin behind this one
  *   SAGELET_PJRT_NAME     the platform's name; unset: the plugin's own
@@ -41,28 +43,28 @@ typedef struct {
   size_t struct_size; void *extension; const void *executable; const char *bytes; size_t size;
   void *serialized; void (*deleter)(void *);
 } SerializeArgs;
-/* Includes the two members of API 0.66 (overridden_serialized_compile_options and its size). struct_size tells whether
- * they are there. */
-typedef struct {
-  size_t struct_size; void *extension; void *client; const char *bytes; size_t size; void *loaded;
-  const char *overridden; size_t overridden_size;
-} LoadArgs;
+typedef struct { size_t struct_size; void *extension; void *client; const char *bytes; size_t size; void *loaded; } LoadArgs;
+typedef struct { size_t struct_size; void *extension; void *executable; void *options; } ExecuteArgs;
 typedef struct { size_t struct_size; void *extension; void *object; } DestroyArgs;
 
 enum {
   ERROR_DESTROY = 0, CLIENT_CREATE = 10, PLATFORM_NAME = 12, PLATFORM_VERSION = 14, CLIENT_DEVICES = 15,
   CLIENT_COMPILE = 20, DESCRIPTION_KIND = 26, DEVICE_DESCRIPTION = 29, EXECUTABLE_DESTROY = 40,
-  EXECUTABLE_SERIALIZE = 49, LOADED_DESTROY = 50, GET_EXECUTABLE = 51, DESERIALIZE_AND_LOAD = 56, LAST = 57
+  EXECUTABLE_SERIALIZE = 49, LOADED_DESTROY = 50, GET_EXECUTABLE = 51, LOADED_EXECUTE = 55,
+  DESERIALIZE_AND_LOAD = 56, LAST = 57
 };
-enum { LOAD_SIZE_OLD = offsetof(LoadArgs, overridden), MINOR_WITH_OVERRIDE = 66 };
+/* What torch_xla 2.9.0 knows: the minor version and its functions. */
+enum { KNOWN_MINOR = 75, KNOWN = 115 };
+/* Bytes of a padded struct: more than any argument struct has. */
+enum { ROOM = 1024 };
 
 typedef void *(*Call)(void *);
 
 /* Read by sagelet_runtime through ctypes. */
-typedef struct { int64_t hits, misses, written, failures; int32_t enabled; char reason[256]; } Status;
+typedef struct { int64_t hits, misses, written, failures; int32_t enabled; char reason[256]; int32_t major, minor; } Status;
 
 static Api *wrapped;
-static Call real[LAST];
+static Call real[KNOWN];
 static Status status;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static const char *directory, *platform;
@@ -214,30 +216,63 @@ static int write_entry(const char *path, const char *bytes, size_t size) {
 
 /* --- calls of the plugin behind -------------------------------------------------------------------------------- */
 
+/* Copies a struct into `room` and fills the rest with zeros. Returns `given` itself if it is larger than the room. */
+static void *padded(void *given, char *room) {
+  size_t size = *(size_t *)given;
+  if (size > ROOM) return given;
+  memcpy(room, given, size);
+  memset(room + size, 0, ROOM - size);
+  *(size_t *)room = ROOM;
+  return room;
+}
+
+/* Calls the plugin with padded structs, and copies back what it answers. */
+static void *forward(int which, void *given) {
+  _Alignas(16) char room[ROOM], inner[ROOM];
+  size_t size = *(size_t *)given;
+  void *args = padded(given, room);
+  if (which == LOADED_EXECUTE && ((ExecuteArgs *)args)->options)
+    ((ExecuteArgs *)args)->options = padded(((ExecuteArgs *)args)->options, inner);
+  void *options = which == LOADED_EXECUTE ? ((ExecuteArgs *)given)->options : NULL;
+  void *error = real[which](args);
+  if (args != given) memcpy((char *)given + sizeof size, (char *)args + sizeof size, size - sizeof size);
+  if (which == LOADED_EXECUTE) ((ExecuteArgs *)given)->options = options;
+  return error;
+}
+
+/* One function for each of the plugin's: torch_xla's call does not say which function it is of. */
+#define EACH(X) TEN(X, ) TEN(X, 1) TEN(X, 2) TEN(X, 3) TEN(X, 4) TEN(X, 5) TEN(X, 6) TEN(X, 7) TEN(X, 8) TEN(X, 9) TEN(X, 10) \
+  X(110) X(111) X(112) X(113) X(114)
+#define TEN(X, d) X(d##0) X(d##1) X(d##2) X(d##3) X(d##4) X(d##5) X(d##6) X(d##7) X(d##8) X(d##9)
+#define DEFINE(n) static void *forward##n(void *args) { return forward(n, args); }
+#define NAME(n) forward##n,
+EACH(DEFINE)
+static const Call forwards[KNOWN] = { EACH(NAME) };
+
 static int failed(void *error) {
   if (!error) return 0;
   ErrorArgs args = {sizeof args, NULL, error};
-  real[ERROR_DESTROY](&args);
+  forward(ERROR_DESTROY, &args);
   return 1;
 }
 
 static void destroy(int which, void *object) {
   DestroyArgs args = {sizeof args, NULL, object};
-  failed(real[which](&args));
+  failed(forward(which, &args));
 }
 
 static void add_text(Sha *s, int which, void *object) {
   TextArgs args = {sizeof args, NULL, object, NULL, 0};
-  if (!failed(real[which](&args))) sha_part(s, args.text, args.size);
+  if (!failed(forward(which, &args))) sha_part(s, args.text, args.size);
 }
 
 static void add_devices(Sha *s, void *client) {
   ListArgs list = {sizeof list, NULL, client, NULL, 0};
-  if (failed(real[CLIENT_DEVICES](&list))) return;
+  if (failed(forward(CLIENT_DEVICES, &list))) return;
   sha_part(s, &list.count, sizeof list.count);
   for (size_t i = 0; i < list.count; i++) {
     ObjectArgs one = {sizeof one, NULL, list.items[i], NULL};
-    if (!failed(real[DEVICE_DESCRIPTION](&one))) add_text(s, DESCRIPTION_KIND, one.to);
+    if (!failed(forward(DEVICE_DESCRIPTION, &one))) add_text(s, DESCRIPTION_KIND, one.to);
   }
 }
 
@@ -246,7 +281,7 @@ static void name_entry(CompileArgs *args, char *path, size_t size) {
   unsigned char sum[32];
   Sha s;
   sha_begin(&s);
-  sha_part(&s, &wrapped->version.minor, sizeof wrapped->version.minor);
+  sha_part(&s, &status.minor, sizeof status.minor);
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
     const char *value = getenv(variables[i]);
     sha_part(&s, value, value ? strlen(value) : 0);
@@ -263,17 +298,16 @@ static void name_entry(CompileArgs *args, char *path, size_t size) {
 }
 
 static void *loaded(void *client, const char *bytes, size_t size) {
-  LoadArgs args = {sizeof args, NULL, client, bytes, size, NULL, NULL, 0};
-  if (wrapped->version.minor < MINOR_WITH_OVERRIDE) args.struct_size = LOAD_SIZE_OLD;
-  return failed(real[DESERIALIZE_AND_LOAD](&args)) ? NULL : args.loaded;
+  LoadArgs args = {sizeof args, NULL, client, bytes, size, NULL};
+  return failed(forward(DESERIALIZE_AND_LOAD, &args)) ? NULL : args.loaded;
 }
 
 /* Serializes what was just compiled. The first entry of a process is read back before any entry is trusted. */
 static void keep(CompileArgs *args, const char *path) {
   ObjectArgs inner = {sizeof inner, NULL, args->executable, NULL};
-  if (failed(real[GET_EXECUTABLE](&inner))) return count(&status.failures);
+  if (failed(forward(GET_EXECUTABLE, &inner))) return count(&status.failures);
   SerializeArgs out = {sizeof out, NULL, inner.to, NULL, 0, NULL, NULL};
-  if (failed(real[EXECUTABLE_SERIALIZE](&out))) {
+  if (failed(forward(EXECUTABLE_SERIALIZE, &out))) {
     give_up("the plugin cannot serialize executables");
   } else {
     if (!trusted) {
@@ -290,7 +324,7 @@ static void keep(CompileArgs *args, const char *path) {
 static void *compile(CompileArgs *args) {
   char path[4160];
   size_t size = 0;
-  if (!status.enabled) return real[CLIENT_COMPILE](args);
+  if (!status.enabled) return forward(CLIENT_COMPILE, args);
   name_entry(args, path, sizeof path);
   char *data = read_entry(path, &size);
   if (data) {
@@ -306,13 +340,13 @@ static void *compile(CompileArgs *args) {
     unlink(path);
   }
   count(&status.misses);
-  void *error = real[CLIENT_COMPILE](args);
+  void *error = forward(CLIENT_COMPILE, args);
   if (!error) keep(args, path);
   return error;
 }
 
 static void *platform_name(TextArgs *args) {
-  void *error = real[PLATFORM_NAME](args);
+  void *error = forward(PLATFORM_NAME, args);
   if (!error) args->text = platform, args->size = strlen(platform);
   return error;
 }
@@ -343,9 +377,17 @@ const void *GetPjrtApi(void) {
     } else if (api->struct_size < sizeof(Api) + LAST * sizeof(void *)) {
       fprintf(stderr, "sagelet: the PJRT plugin %s has an older API than this can stand before\n", path);
     } else {
-      Api *copy = malloc(api->struct_size);
-      memcpy(copy, api, api->struct_size);
-      memcpy(real, api->function, sizeof real);
+      size_t functions = (api->struct_size - sizeof(Api)) / sizeof(void *);
+      if (functions > KNOWN) functions = KNOWN;
+      Api *copy = malloc(sizeof(Api) + functions * sizeof(void *));
+      *copy = *api;
+      copy->struct_size = sizeof(Api) + functions * sizeof(void *);
+      if (copy->version.minor > KNOWN_MINOR) copy->version.minor = KNOWN_MINOR;
+      for (size_t i = 0; i < functions; i++) {
+        real[i] = (Call)api->function[i];
+        copy->function[i] = real[i] ? (void *)forwards[i] : NULL;
+      }
+      status.major = api->version.major, status.minor = api->version.minor;
       platform = getenv("SAGELET_PJRT_NAME");
       if (platform && *platform) copy->function[PLATFORM_NAME] = (void *)platform_name;
       copy->function[CLIENT_COMPILE] = (void *)compile;

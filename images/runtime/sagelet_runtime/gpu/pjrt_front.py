@@ -33,6 +33,8 @@ class Status(ctypes.Structure):
         ("failures", ctypes.c_int64),
         ("enabled", ctypes.c_int32),
         ("reason", ctypes.c_char * 256),
+        ("major", ctypes.c_int32),
+        ("minor", ctypes.c_int32),
     ]
 
 

@@ -1,7 +1,7 @@
-"""torch_xla on NVIDIA GPUs, through a CUDA PJRT plugin from the package index. torch_xla itself no longer has one.
+"""torch_xla on a PJRT plugin from the package index: CUDA's for GPUs, or XLA's for CPUs.
 
-A plugin fits if its C API has the version that torch_xla was built for. The fitting pairs were read from both:
-torch_xla prints the versions with TF_CPP_MIN_LOG_LEVEL=0. docs/how-to/gpu.md lists what has not run on a GPU yet.
+Any plugin fits whose C API is at least as new as torch_xla's: the library before it (`pjrt_front.c`) makes up for the
+difference. docs/how-to/gpu.md lists what has not run on a GPU yet.
 """
 
 import os
@@ -13,6 +13,7 @@ from typing import Any
 
 from sagelet_runtime.base import installed
 from sagelet_runtime.base.say import ranks_line, say
+from sagelet_runtime.base.variables import on_cpu
 from sagelet_runtime.gpu import pjrt_front
 
 PLUGIN = "SAGELET_PJRT_PLUGIN"
@@ -20,22 +21,24 @@ FRONT = "SAGELET_PJRT_FRONT"
 NAME = "SAGELET_PJRT_NAME"
 KEY = "SAGELET_COMPILE_KEY"
 COORDINATOR_PORT = "XLA_COORDINATOR_PORT"
-DISTRIBUTION = "jax-cuda12-pjrt"
+#: The directory of each CUDA plugin in the package jax_plugins. The first one that is installed is used.
+CUDA_PLUGINS = {"jax-cuda13-pjrt": "xla_cuda13", "jax-cuda12-pjrt": "xla_cuda12"}
+#: XLA's CPU client of today, and its module. Its platform's name begins with CPU_, which torch_xla takes for a CPU.
+CPU_PLUGIN, CPU_MODULE, CPU_DEVICE = "lammps-jax-pjrt-cpu", "lammps_jax_pjrt_cpu", "CPU_PLUGIN"
 
 
 @dataclass(frozen=True)
 class Route:
-    """A pair of torch_xla and plugin that speak the same PJRT C API."""
+    """How a torch_xla uses a plugin."""
 
-    plugin: str
     #: The value of PJRT_DEVICE, which is torch_xla's name of the platform.
     device: str
     #: The name that the plugin must report. torch_xla 2.9 aborts at the first tensor of a platform called `cuda`.
     renamed: str = ""
 
 
-#: Routes by the first two numbers of torch_xla's version.
-ROUTES = {"2.8": Route("0.6.2", "CUDA"), "2.9": Route("0.7.1", "XLAGPU", "xlagpu")}
+#: Routes to GPUs by the first two numbers of torch_xla's version.
+ROUTES = {"2.8": Route("CUDA"), "2.9": Route("XLAGPU", "xlagpu")}
 
 
 class PluginUnavailable(Exception):
@@ -47,6 +50,12 @@ class Plugin:
     route: Route
     #: The plugin's shared library.
     path: str
+    distribution: str = ""
+
+    @property
+    def name(self) -> str:
+        """`jax-cuda13-pjrt 0.12.0`, for messages."""
+        return f"{self.distribution} {installed.version(self.distribution)}"
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Returns the variables of every process that uses the plugin. Raises PluginUnavailable."""
@@ -60,22 +69,24 @@ class Plugin:
         Empty if the user's flags name a path, or if the package is not installed.
         """
         flags = environ.get("XLA_FLAGS", "")
-        directory = Path(self.path).parents[2] / "nvidia" / "cuda_nvcc"
-        if "xla_gpu_cuda_data_dir" in flags or not directory.is_dir():
+        if "xla_gpu_cuda_data_dir" in flags or self.route.device == CPU_DEVICE:
             return ""
-        return f"{flags} --xla_gpu_cuda_data_dir={directory}".strip()
+        packages = Path(self.path).parents[2] / "nvidia"
+        # CUDA 13 has one directory for all its packages.
+        parts = {"jax-cuda13-pjrt": "cu13"}
+        directory = packages / parts.get(self.distribution, "cuda_nvcc")
+        return f"{flags} --xla_gpu_cuda_data_dir={directory}".strip() if directory.is_dir() else ""
 
     def _front(self, environ: Mapping[str, str]) -> dict[str, str]:
-        wanted = bool(self.route.renamed or environ.get("SAGELET_COMPILE_CACHE"))
-        if not wanted:
-            return {}
         try:
             library = str(pjrt_front.library())
         except (pjrt_front.FrontUnavailable, OSError) as error:
-            if self.route.renamed:
-                raise PluginUnavailable(f"the library that renames the plugin cannot be made: {error}") from error
-            return {"SAGELET_COMPILE_CACHE": ""}
-        versions = [f"{name} {installed.version(name)}" for name in ("torch", "torch_xla", DISTRIBUTION)]
+            raise PluginUnavailable(f"the library before the plugin cannot be made: {error}") from error
+        versions = [f"{name} {installed.version(name)}" for name in ("torch", "torch_xla")]
+        facts = Path(self.path).stat()
+        versions += [self.name, f"{facts.st_size} bytes of {facts.st_mtime_ns}"]
+        if self.route.device == CPU_DEVICE:
+            versions += [_processor(), f"{len(os.sched_getaffinity(0))} CPUs", environ.get("PJRT_NPROC", "")]
         return {FRONT: library, NAME: self.route.renamed, KEY: ", ".join(versions)}
 
 
@@ -84,19 +95,31 @@ def find_plugin(torch_xla: str) -> Plugin:
     route = ROUTES.get(".".join(torch_xla.split(".")[:2]))
     if route is None:
         raise PluginUnavailable(f"no plugin is known to fit torch_xla {torch_xla} (known: {', '.join(ROUTES)})")
-    found = installed.version(DISTRIBUTION)
-    if found != route.plugin:
-        have = f"{DISTRIBUTION} {found} is installed" if found else f"{DISTRIBUTION} is not installed"
-        raise PluginUnavailable(f"{have}, and torch_xla {torch_xla} needs {DISTRIBUTION}=={route.plugin}")
-    return Plugin(route, str(_library()))
+    for name, folder in CUDA_PLUGINS.items():
+        if installed.version(name):
+            return Plugin(route, _library(name, "jax_plugins", f"{folder}/xla_cuda_plugin.so"), name)
+    raise PluginUnavailable(f"neither {' nor '.join(CUDA_PLUGINS)} is installed")
 
 
-def _library() -> Path:
-    spec = util.find_spec("jax_plugins")
+def find_cpu_plugin() -> Plugin:
+    """Returns XLA's CPU plugin. Raises PluginUnavailable."""
+    if not installed.version(CPU_PLUGIN):
+        raise PluginUnavailable(f"{CPU_PLUGIN} is not installed")
+    return Plugin(Route(CPU_DEVICE), _library(CPU_PLUGIN, CPU_MODULE, "pjrt_c_api_cpu_plugin.so"), CPU_PLUGIN)
+
+
+def _library(distribution: str, module: str, name: str) -> str:
+    spec = util.find_spec(module)
     for directory in (spec.submodule_search_locations or ()) if spec is not None else ():
-        for path in sorted(Path(directory).glob("xla_cuda12/xla_cuda_plugin.so")):
-            return path
-    raise PluginUnavailable(f"{DISTRIBUTION} is installed without its library: install it again")
+        if (path := Path(directory, name)).is_file():
+            return str(path)
+    raise PluginUnavailable(f"{distribution} is installed without its library: install it again")
+
+
+def _processor() -> str:
+    """Returns the model and the features of this machine's processor, which XLA's CPU programs are compiled for."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return ", ".join(sorted({line for line in lines if line.startswith(("model", "vendor_id", "flags", "stepping"))}))
 
 
 def gpu_count(environ: Mapping[str, str], listed: int) -> int:
@@ -116,14 +139,14 @@ def install(_torch_xla: Any) -> None:
         # torch_xla's own default is a fixed port. Hosts that are processes share this machine's ports with other jobs.
         os.environ.setdefault(COORDINATOR_PORT, str(int(os.environ["MASTER_PORT"]) + 1))
     rank, size = _world(os.environ)
-    if size > 1:
+    if size > 1 and not on_cpu(os.environ):
         say(ranks_line("NCCL is to join the workers", rank, size))
     plugins.use_dynamic_plugins()
     plugins.register_plugin(os.environ["PJRT_DEVICE"], _device_plugin(plugins.DevicePlugin, path))
 
 
 def _device_plugin(base: type[Any], path: str) -> Any:
-    class CudaPlugin(base):  # type: ignore[misc]
+    class Plugin(base):  # type: ignore[misc]
         def library_path(self) -> str:
             return os.environ.get(FRONT) or path
 
@@ -134,13 +157,14 @@ def _device_plugin(base: type[Any], path: str) -> Any:
             """Does nothing: one process uses its one device as it is."""
 
         def client_create_options(self) -> dict[str, Any]:
-            return client_options(os.environ)
+            # With more devices a CPU plugin hangs at the second execution.
+            return {"cpu_device_count": 1} if on_cpu(os.environ) else client_options(os.environ)
 
         def requires_xla_coordinator(self) -> bool:
             """True if torch_xla's key-value store is needed. Through it NCCL's processes find each other."""
-            return _world(os.environ)[1] > 1
+            return _world(os.environ)[1] > 1 and not on_cpu(os.environ)
 
-    return CudaPlugin()
+    return Plugin()
 
 
 def client_options(environ: Mapping[str, str]) -> dict[str, Any]:

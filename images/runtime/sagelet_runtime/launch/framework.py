@@ -170,6 +170,7 @@ def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
     except (
         compiler.CompilerConfigurationError,
         installed.TorchXlaUnavailable,
+        device.UnknownClient,
         device_consensus.HostsDisagree,
     ) as error:
         raise errors.ClientError(str(error)) from error

@@ -11,6 +11,7 @@ from sagelet_runtime.base.say import say_for_all
 #: bfloat16 ones at 160. XLAGPU is the renamed GPU of torch_xla 2.9, which has no GradScaler for float16.
 WITHOUT_HALF = {
     "CPU": "on XLA's CPU device, where float16 is 250 times slower",
+    "CPU_PLUGIN": "on XLA's CPU device, where float16 is slow",
     "XLAGPU": "on this GPU plugin, as torch_xla 2.9 has no gradient scaling",
 }
 

@@ -4,13 +4,14 @@ import os
 from typing import Any
 
 from sagelet_runtime.base.say import say_once
+from sagelet_runtime.base.variables import on_cpu
 
 
 def install(torch_xla: Any) -> None:
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     register_optimizer_step_pre_hook(_unfuse)
-    if os.environ.get("PJRT_DEVICE") == "CPU" and os.environ.get("SAGELET_XLA_CUT", "1") != "0":
+    if on_cpu(os.environ) and os.environ.get("SAGELET_XLA_CUT", "1") != "0":
         register_optimizer_step_pre_hook(_cut(torch_xla))
 
 

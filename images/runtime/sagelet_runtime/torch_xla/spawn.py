@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from sagelet_runtime.base.say import say_once
-from sagelet_runtime.base.variables import NOT_COMPILED
+from sagelet_runtime.base.variables import NOT_COMPILED, on_cpu
 
 #: Variables with the number of workers, for a script that names none. The first one that is set counts.
 _COUNTS = ("GPU_NUM_DEVICES", "CPU_NUM_DEVICES")
@@ -27,7 +27,7 @@ def install(torch_xla: Any) -> None:
     import torch_xla.distributed.xla_multiprocessing as xmp
 
     torch_xla.launch = make_launch(torch_xla.launch)
-    xmp.spawn = make_spawn(xmp.spawn, starts_workers=os.environ.get("PJRT_DEVICE") == "CPU")
+    xmp.spawn = make_spawn(xmp.spawn, starts_workers=on_cpu(os.environ))
 
 
 def make_launch(original: Callable[..., Any]) -> Callable[..., Any]:

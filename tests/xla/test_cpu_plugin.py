@@ -1,0 +1,65 @@
+"""A compiled job on XLA's CPU plugin: trains as on the built-in client, and compiles each program once."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.training_host import TrainingHost
+
+pytestmark = pytest.mark.xla
+
+SCRIPT = """
+    import torch
+    import torch_xla.core.xla_model as xm
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    device = xm.xla_device()
+    sizes = dict(n_layer=2, n_embd=64, n_head=2, vocab_size=300, n_positions=32)
+    model = GPT2LMHeadModel(GPT2Config(**sizes, attn_pdrop=0, resid_pdrop=0, embd_pdrop=0)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tokens, losses = torch.randint(0, 300, (4, 32)).to(device), []
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+        xm.optimizer_step(optimizer)
+        xm.mark_step()
+        losses.append(loss.item())
+    print("losses=" + str(losses))
+    print("hardware=" + xm.xla_device_hw(device))
+    """
+
+
+def train(base: Path, client: str, cache: Path, **variables: str) -> tuple[list[float], dict[str, Any], str]:
+    """Runs a job in a directory of its own. Returns its losses, what its cache did, and its log."""
+    host = TrainingHost(base, instance_type="ml.m5.large")
+    host.environment = {"SAGELET_XLA_CLIENT": client, "SAGELET_COMPILE_CACHE": str(cache), **variables}
+    host.script(SCRIPT)
+    ended = host.run({"sagemaker_training_compiler_enabled": "true"})
+    assert ended.code == 0, ended.log
+    assert "hardware=CPU" in ended.log
+    (losses,) = re.findall(r"^losses=(.+)$", ended.log, re.MULTILINE)
+    reports = [json.loads(file.read_text()) for file in (base / "output/sagelet").glob("*.json")]
+    (told,) = [one["cache"] for one in reports if "cache" in one]
+    return json.loads(losses), told, ended.log
+
+
+def test_the_plugin_trains_as_the_built_in_client_and_compiles_once(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    own, off, _ = train(tmp_path / "builtin", "builtin", cache)
+    assert (off["enabled"], list(cache.iterdir())) == (False, [])
+    cold, first, log = train(tmp_path / "cold", "plugin", cache)
+    assert "PJRT_DEVICE=CPU_PLUGIN: this host has no GPU; XLA's client is lammps-jax-pjrt-cpu" in log
+    assert cold == pytest.approx(own, rel=1e-5)
+    assert (first["enabled"], first["hits"]) == (True, 0)
+    assert first["misses"] > 0
+    warm, second, _ = train(tmp_path / "warm", "plugin", cache)
+    assert warm == cold
+    assert (second["hits"], second["misses"]) == (first["misses"], 0)
+    _, changed, _ = train(tmp_path / "flags", "plugin", cache, XLA_FLAGS="--xla_cpu_prefer_vector_width=128")
+    assert changed["hits"] == 0
