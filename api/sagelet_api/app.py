@@ -4,15 +4,14 @@
 on it.
 """
 
-import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from sagelet_api.auth import permissions
 from sagelet_api.auth.objects_origin import move
 from sagelet_api.auth.people import error_text, is_person, way_to_page
-from sagelet_api.auth.permissions import action_of, resource_of
-from sagelet_api.auth.request_guard import RequestGuard, accepts_page, guarded
+from sagelet_api.auth.request_guard import RequestGuard, accepts_page
 from sagelet_api.hub.service import PREFIX as HUB_PREFIX
 from sagelet_api.hub.service import Hub
 from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
@@ -27,8 +26,16 @@ from sagelet_api.protocol.calls import (
     read_body,
     rewind,
 )
-from sagelet_api.protocol.operation_names import Routes, form_fields, name_operation, no_routes
-from sagelet_api.protocol.operations import Context, Operations, RestOperation, SharedOperation
+from sagelet_api.protocol.operation_names import Routes, name_operation, no_routes
+from sagelet_api.protocol.operations import (
+    MAX_BODY,
+    Context,
+    Operations,
+    OwnProtocol,
+    RefusedOperation,
+    RestOperation,
+    SharedOperation,
+)
 from sagelet_api.protocol.query import QUERY_SERVICES, parse_form, query_reply, read_form
 from sagelet_api.protocol.replies import error_reply, json_reply, send
 from sagelet_api.protocol.validation import validate
@@ -36,11 +43,18 @@ from sagelet_api.web import PREFIX as PAGE_PREFIX
 from sagelet_engine.base.concurrency import COMPUTING
 from sagelet_engine.base.errors import SageletError
 
-#: More bytes than any accepted request of SageMaker itself has.
-_MAX_BODY = 5 * 1024 * 1024
+_log = logging.getLogger(__name__)
+
+CONTROL_PREFIX = "/_sagelet/"
+#: Open to everybody, so that a program can wait for a server.
+HEALTH = "/_sagelet/health"
+#: Answers a request, or returns None for one that is another handler's. Raises AwsError.
+Handler = Callable[[Call, Environ, StartResponse], Iterable[bytes] | None]
+#: Yields IAM's actions and their resources, all of which must be allowed to the caller.
+Needs = Callable[[Call, Environ], Iterable[tuple[str, str]]]
 
 
-def authorize(call: Call, environ: Environ) -> None:
+def authorize(call: Call, environ: Environ, needs: Needs) -> None:
     """Raises AwsError for what the caller may not do. An owner may do everything."""
     if call.permit is None:
         return
@@ -49,72 +63,28 @@ def authorize(call: Call, environ: Environ) -> None:
         raise UnknownOperationException(
             f"{call.service} {call.operation or f'{call.method} {call.path}'} is not an operation that sagelet knows."
         )
-    for action, resource in _needs(call, environ):
+    for action, resource in needs(call, environ):
         call.permit(action, resource)
-
-
-def _needs(call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
-    """Yields IAM's actions and their resources, all of which must be allowed to the caller."""
-    if call.service == "s3":
-        from sagelet_api.protocol.s3 import request
-        from sagelet_api.services.s3 import permissions
-
-        yield from permissions.needs(call.operation, environ[request.PARSED])
-        return
-    role = _assumed(call, environ)
-    yield action_of(call.service, call.operation), role or resource_of(call)
-    if passed := _passed(call, environ):
-        yield "iam:PassRole", passed
-
-
-def _assumed(call: Call, environ: Environ) -> str:
-    """Returns the role that a caller wants to assume."""
-    if call.service != "sts" or not call.operation.startswith("AssumeRole"):
-        return ""
-    return {**call.query, **dict(form_fields(environ))}.get("RoleArn", "")
-
-
-def _passed(call: Call, environ: Environ) -> str:
-    """Returns the role that a caller passes to a new job, unless it is its own."""
-    if (call.service, call.operation) != ("sagemaker", "CreateTrainingJob"):
-        return ""
-    body = read_body(environ, _MAX_BODY)
-    rewind(environ, body)
-    try:
-        role = json.loads(body).get("RoleArn")
-    except (ValueError, AttributeError, RecursionError):
-        return ""  # The handler reports what is wrong with it.
-    own = call.session.role if call.session else call.job.request["RoleArn"] if call.job else ""
-    return role if isinstance(role, str) and role != own else ""
-
-
-_log = logging.getLogger(__name__)
-
-#: sagelet's own operations hold a body in memory. 100 hyperparameters of 2,500 characters are far below this limit.
-MAX_BODY = 5 * 1024 * 1024
-CONTROL_PREFIX = "/_sagelet/"
-#: Open to everybody, so that a program can wait for a server.
-HEALTH = "/_sagelet/health"
 
 
 class Application:
     """The WSGI application.
 
     `services` maps a signing name (`sagemaker`, `logs`, `sts`) to its operations; `rest` are operations with a path of
-    their own; `control` answers CONTROL_PREFIX; `checks` raise for calls that are refused whatever is in them; `apps`
-    answer all requests of a service (`s3`), `fallback` (moto) every other signed one; both find their Call in
-    `environ[CALL]`. `pages` are for browsers, `hub` is for clients of Hugging Face's, `routes` knows the
-    paths of the other REST services.
+    their own; `control` answers CONTROL_PREFIX; `checks` raise for calls of a service that are refused whatever is in
+    them; `protocols` are services with a protocol of their own (`s3`); `fallback` (moto) answers every other signed
+    request, and finds its Call in `environ[CALL]`. `pages` are for browsers, `hub` is for clients of Hugging Face's,
+    `routes` knows the paths of the other REST services.
     """
 
     def __init__(
         self,
         door: RequestGuard,
         control: WsgiApp,
-        checks: Sequence[Callable[[Call], None]],
+        checks: Mapping[str, Callable[[Call], None]],
         services: Mapping[str, Operations],
         fallback: WsgiApp,
-        apps: Mapping[str, WsgiApp] = MappingProxyType({}),
+        protocols: Mapping[str, OwnProtocol] = MappingProxyType({}),
         rest: Iterable[RestOperation] = (),
         pages: WsgiApp | None = None,
         routes: Routes = no_routes,
@@ -127,41 +97,39 @@ class Application:
         self._checks = checks
         self._services = services
         self._fallback = fallback
-        self._apps = apps
+        self._protocols = protocols
         self._routes = routes
         self._rest = {(one.signing_name, one.method, one.path): one for one in rest}
-        self._handlers = (
-            self._check,
-            self._authorize,
-            self._serve_own,
-            self._serve_query,
-            self._serve_own_rest,
-            self._serve_others,
+        #: sagelet's own paths, and browsers, which sign nothing. Objects have other origins than these.
+        self._unsigned: tuple[Handler, ...] = (
+            self._serve_page,
+            self._serve_hub,
+            self._serve_control,
+            self._lead_person,
+            self._move_browser,
         )
+        own = (self._check, self._authorize, self._serve_own, self._serve_own_rest, self._serve_others)
+        #: Signed requests, by signing name.
+        self._signed: dict[str, tuple[Handler, ...]] = {
+            **dict.fromkeys({*services, *(one.signing_name for one in self._rest.values())}, own),
+            **dict.fromkeys(QUERY_SERVICES, (self._authorize, self._serve_query, self._serve_others)),
+            **dict.fromkeys(protocols, (self._authorize_by_protocol, self._serve_by_protocol)),
+        }
+        self._others: tuple[Handler, ...] = (self._authorize, self._serve_others)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         call = environ[CALL] = parse_call(environ)
-        start = guarded(call, start_response, file=self._door.shows_here(call))
+        start = self._door.guarded(call, start_response)
         try:
             self._door.check_origin(call)
-            if self._pages is not None and self._is_for_page(call):
-                self._door.check_page(call, environ)
-                return self._pages(environ, start)
-            if self._hub is not None and call.path.startswith(HUB_PREFIX) and not self._door.is_apart(call):
-                return self._hub(call, environ, start)
-            if call.path.startswith(CONTROL_PREFIX) and not self._door.is_apart(call):
-                return self._serve_control(call, environ, start)
-            if is_person(call) and not self._door.is_apart(call):
-                return send(call, way_to_page(call, f"{environ['wsgi.url_scheme']}://{call.headers['host']}"), start)
-            if (host := self._door.elsewhere(call)) is not None:
-                return move(environ, host, start)
-            call = self._door.admit(call, environ)
-            call = environ[CALL] = name_operation(call, environ, self._rest, self._routes)
-            for handle in self._handlers:
-                answer = handle(call, environ, start)
-                if answer is not None:
-                    return answer
-            raise InternalFailure("No handler answered the request.")
+            answer = None if self._door.is_apart(call) else _first(self._unsigned, call, environ, start)
+            if answer is None:
+                call = environ[CALL] = self._door.admit(call, environ)
+                call = environ[CALL] = self._name(call, environ)
+                answer = _first(self._signed.get(call.service, self._others), call, environ, start)
+            if answer is None:
+                raise InternalFailure("No handler answered the request.")
+            return answer
         except AwsError as error:
             return send(call, error_text(error) if is_person(call) else error_reply(call, error), start)
         except SageletError as error:
@@ -173,35 +141,57 @@ class Application:
             failure = InternalFailure(f"sagelet failed; its log has the traceback under request {call.request_id}.")
             return send(call, error_reply(call, failure), start)
 
-    def _is_for_page(self, call: Call) -> bool:
-        """True for the page. For signed requests, and for programs other than browsers, `/` is S3's list of buckets.
+    def _serve_page(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        if self._pages is None or not _is_for_page(call):
+            return None
+        self._door.check_page(call, environ)
+        return self._pages(environ, start)
 
-        Objects have other origins.
-        """
-        if self._door.is_apart(call):
-            return False
-        if call.path == "/":
-            return call.credential is None and accepts_page(call)
-        return call.path == PAGE_PREFIX or call.path.startswith(f"{PAGE_PREFIX}/")
+    def _serve_hub(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        if self._hub is None or not call.path.startswith(HUB_PREFIX):
+            return None
+        return self._hub(call, environ, start)
 
-    def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+    def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        if not call.path.startswith(CONTROL_PREFIX):
+            return None
         self._door.check_control(call, environ, public=(call.method, call.path) == ("GET", HEALTH))
         return self._control(environ, start)
 
+    def _lead_person(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        if not call.is_read or not is_person(call):
+            return None
+        return send(call, way_to_page(call, f"{environ['wsgi.url_scheme']}://{call.headers['host']}"), start)
+
+    def _move_browser(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+        host = self._door.elsewhere(call) if call.is_read else None
+        return None if host is None else move(environ, host, start)
+
+    def _name(self, call: Call, environ: Environ) -> Call:
+        if (protocol := self._protocols.get(call.service)) is not None:
+            return protocol.name_operation(call, environ)
+        return name_operation(call, environ, self._rest, self._routes)
+
     def _check(self, call: Call, _environ: Environ, _start: StartResponse) -> None:
-        for check in self._checks:
+        if (check := self._checks.get(call.service)) is not None:
             check(call)
 
     def _authorize(self, call: Call, environ: Environ, _start: StartResponse) -> None:
-        authorize(call, environ)
+        authorize(call, environ, permissions.needs)
+
+    def _authorize_by_protocol(self, call: Call, environ: Environ, _start: StartResponse) -> None:
+        authorize(call, environ, self._protocols[call.service].needs)
+
+    def _serve_by_protocol(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        return self._protocols[call.service].answer(call, environ, start)
 
     def _serve_own(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
-        if call.service in QUERY_SERVICES:
-            return None
         operation = self._services.get(call.service, {}).get(call.operation)
         if operation is None:
             _refuse_nameless(call, self._services)
             return None
+        if isinstance(operation, RefusedOperation):
+            raise UnknownOperationException(operation.reason)
         if (call.method, call.path) != ("POST", "/") or "x-amz-target" not in call.headers:
             # moto would answer from training jobs of its own.
             raise UnknownOperationException(
@@ -223,7 +213,7 @@ class Application:
 
     def _serve_query(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         """Does the same for services whose requests are forms. The form names the operation."""
-        if call.service not in QUERY_SERVICES or call.path != "/":
+        if call.path != "/":
             return None
         name = call.operation
         if not name:
@@ -231,6 +221,8 @@ class Application:
         operation = self._services.get(call.service, {}).get(name)
         if operation is None:
             return None
+        if isinstance(operation, RefusedOperation):
+            raise UnknownOperationException(operation.reason)
         context, parameters = _context(call), parse_form(call.service, name, read_form(call, environ))
         if isinstance(operation, SharedOperation):
             if not operation.is_ours(context, parameters):
@@ -247,8 +239,24 @@ class Application:
         result = one.handler(_context(call), parameters)
         return send(call, json_reply(call, result), start)
 
-    def _serve_others(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
-        return self._apps.get(call.service, self._fallback)(environ, start)
+    def _serve_others(self, _call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        return self._fallback(environ, start)
+
+
+def _first(handlers: Iterable[Handler], call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
+    """Returns the answer of the first handler that has one, or None."""
+    for handle in handlers:
+        answer = handle(call, environ, start)
+        if answer is not None:
+            return answer
+    return None
+
+
+def _is_for_page(call: Call) -> bool:
+    """True for the page. For signed requests, and for programs other than browsers, `/` is S3's list of buckets."""
+    if call.path == "/":
+        return call.credential is None and accepts_page(call)
+    return call.path == PAGE_PREFIX or call.path.startswith(f"{PAGE_PREFIX}/")
 
 
 def _refuse_nameless(call: Call, services: Mapping[str, Operations]) -> None:

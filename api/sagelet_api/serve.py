@@ -14,10 +14,10 @@ from sagelet_api.http.server import Server
 from sagelet_api.http.tls import server_certificate
 from sagelet_api.hub.readers import JobReaders
 from sagelet_api.hub.service import Hub
+from sagelet_api.services import not_run
 from sagelet_api.services.iam.identity import Identity
 from sagelet_api.services.logs.service import TrainingLogs
 from sagelet_api.services.moto.bridge import MotoBridge
-from sagelet_api.services.not_run import refuse_what_is_not_run
 from sagelet_api.services.s3.service import open_s3
 from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
 from sagelet_api.services.sagemaker.service import TrainingJobs, any_role
@@ -101,15 +101,15 @@ class Sagelet:
             control_app(
                 self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset, self._collect)
             ),
-            (throttling.check,) if settings.stubs else (throttling.check, refuse_what_is_not_run),
+            throttling.checks(),
             {
-                "sagemaker": jobs.operations(),
+                "sagemaker": {**jobs.operations(), **({} if settings.stubs else not_run.operations())},
                 "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
                 **Identity(bridge.iam, self.engine.keys).services(),
             },
             bridge.requests.wsgi,
             routes=bridge.requests.route,
-            apps={"s3": self._s3.wsgi},
+            protocols={"s3": self._s3.service},
             rest=SageMakerMetrics(self.engine, bridge.has_trial_component).operations(),
             hub=Hub(
                 self._repositories,

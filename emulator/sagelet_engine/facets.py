@@ -207,18 +207,15 @@ class Inputs:
     """Checks whether this server has what a request names: images, buckets, objects, file systems, hosts."""
 
     def __init__(self, settings: Settings, objects: ObjectStore, images: ImageChoice) -> None:
-        self._settings = settings
+        #: The most hosts that one job can have.
+        self.host_limit = settings.host_limit
+        self._file_systems = settings.file_systems
         self._objects = objects
         self._images = images
 
-    @property
-    def host_limit(self) -> int:
-        """Returns the most hosts that one job can have."""
-        return self._settings.host_limit
-
     def check_file_system(self, source: FileSystemSource) -> None:
         """Raises ClientFault if no directory stands in for the file system that a channel names."""
-        directory_of(source, self._settings.file_systems)
+        directory_of(source, self._file_systems)
 
     def has_objects(self, key: JobKey, uri: S3Uri) -> bool:
         """True if there is an object under an S3 prefix."""

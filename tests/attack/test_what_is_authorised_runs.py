@@ -68,8 +68,8 @@ class Watched:
                           self._handler("BatchGetMetrics")),
         ]  # fmt: skip
         self._app = Application(
-            Door(self.asked), lambda *_: [], (), services if own else {}, bridge.requests.wsgi,
-            apps={"s3": service.S3Service(Anything(), Anything(), Forwarded(self.ran)).wsgi} if own else {},
+            Door(self.asked), lambda *_: [], {}, services if own else {}, bridge.requests.wsgi,
+            protocols={"s3": service.S3Service(Anything(), Anything(), Forwarded(self.ran))} if own else {},
             rest=rest if own else (), routes=bridge.requests.route,
         )  # fmt: skip
 

@@ -16,10 +16,10 @@ from sagelet_api.auth.callers import Callers
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.control.endpoints import control_app
 from sagelet_api.control.throttling import Throttling
+from sagelet_api.services import not_run
 from sagelet_api.services.iam.identity import Identity
 from sagelet_api.services.logs.service import TrainingLogs
 from sagelet_api.services.moto.bridge import MotoBridge
-from sagelet_api.services.not_run import refuse_what_is_not_run
 from sagelet_api.services.s3.service import open_s3
 from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
 from sagelet_api.services.sagemaker.service import TrainingJobs, any_role
@@ -50,7 +50,7 @@ class ApiWorld(World):
         roles = bridge.iam.may_assume if self.settings.enforce_iam else any_role
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
         services = {
-            "sagemaker": jobs.operations(),
+            "sagemaker": {**jobs.operations(), **({} if self.settings.stubs else not_run.operations())},
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
             **Identity(bridge.iam, self.engine.keys).services(),
         }
@@ -59,20 +59,18 @@ class ApiWorld(World):
         self.s3 = open_s3(self.settings, self.clock, bridge.buckets)
         throttling = Throttling()
         control = control_app(self.engine, throttling)
-        apps = {"s3": self.s3.wsgi}
         rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=self.settings.enforce_iam)
         door = RequestGuard((), Authentication(callers, everywhere=self.settings.auth))
-        checks = (throttling.check,) if self.settings.stubs else (throttling.check, refuse_what_is_not_run)
         self.sessions = Sessions(self.engine.keys)
         pages = web_app(lambda: Site(self.engine, jobs, self.s3.store, self.sessions))
         self._application = Application(
             door,
             control,
-            checks,
+            throttling.checks(),
             services,
             bridge.requests.wsgi,
-            apps=apps,
+            protocols={"s3": self.s3.service},
             rest=rest,
             pages=pages,
             routes=bridge.requests.route,

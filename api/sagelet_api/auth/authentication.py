@@ -16,7 +16,6 @@ from sagelet_api.auth.signatures import check, check_time, read_claim
 from sagelet_api.auth.signed_bodies import payload_of, protect
 from sagelet_api.protocol.aws_errors import AccessDenied, MissingAuthenticationToken
 from sagelet_api.protocol.calls import FROM_CONTAINERS, FROM_PAGE, MAX_BODY, NEEDS_LOGIN, Call, Environ
-from sagelet_api.protocol.credentials import is_session_token
 from sagelet_engine.model.job import Job
 
 _log = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ class Authentication:
 
     def admit(self, call: Call, environ: Environ) -> Call:
         """Returns the call with its account and its permissions. Raises AwsError for an invalid signature."""
-        if not (self._checks(environ) or is_session_token(call.token)):
+        if not (self._checks(environ) or call.is_session):
             return call
         secret = self._verified(call, environ)
         known = replace(call, account=secret.account, job=secret.job, session=secret.session)
@@ -48,7 +47,7 @@ class Authentication:
 
     def admit_to_control(self, call: Call, environ: Environ, *, public: bool) -> None:
         """Admits the owner to the control endpoints. `public`: an endpoint that everybody may see. Raises AwsError."""
-        if is_session_token(call.token):
+        if call.is_session:
             raise AccessDenied("The credentials of a training job or a role do not reach sagelet's control endpoints.")
         if not self._checks(environ) or (public and call.credential is None):
             return
@@ -64,7 +63,7 @@ class Authentication:
         """Admits the owner to the pages. A browser does not sign, so it has to log in where signatures are checked.
         Raises AwsError.
         """
-        if is_session_token(call.token):
+        if call.is_session:
             raise AccessDenied("The credentials of a training job or a role do not reach sagelet's pages.")
         environ[NEEDS_LOGIN] = self._checks(environ)
 
@@ -82,7 +81,7 @@ class Authentication:
                 "the right one; it is in the data directory's file `credentials`.",
                 call.request_id,
             )
-            if is_session_token(token):
+            if call.is_session:
                 raise errors.invalid_token(call, access_key)
             raise errors.unknown_key(call, access_key)
         self._check_signature(call, environ, secret)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sagelet_api.auth.permissions import TRAINING_POLICY, TRAINING_POLICY_TEXT, Policy, allows
-from sagelet_api.protocol import credentials
-from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, Credential, StsSession, is_sts_token
+from sagelet_api.protocol import sts_sessions
+from sagelet_api.protocol.calls import DEFAULT_ACCOUNT, Credential
+from sagelet_api.protocol.sts_sessions import StsSession, is_sts_token
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.model.batch_keys import is_staging_bucket, job_may, staging_bucket
 from sagelet_engine.model.job import Job
@@ -122,7 +123,7 @@ class Callers:
         return Secret(session.key.secret, token, job.key.account, job.terminal, job=job)
 
     def _of_sts(self, credential: Credential, token: str) -> Secret | None:
-        found = credentials.read(self._keys, token)
+        found = sts_sessions.read(self._keys, token)
         if found is None or found[1].access_key != credential.access_key:
             return None
         session, key = found

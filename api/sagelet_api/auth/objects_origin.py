@@ -19,14 +19,13 @@ _PAGE_NAMES = ("localhost", "127.0.0.1", "[::1]")
 LIFETIME = 60
 #: Every browser sends this when it opens an address, and no program does. Java sends `text/html` for everything.
 _NAVIGATION = "application/xhtml+xml"
-_READS = ("GET", "HEAD")
 
 
 def is_read_by_browser(call: Call) -> bool:
     """True if a browser follows the URL of an object. A browser cannot sign; a signature in a header is a program's."""
     return (
         call.service == "s3"
-        and call.method in _READS
+        and call.is_read
         and "authorization" not in call.headers
         and ("sec-fetch-site" in call.headers or _NAVIGATION in call.headers.get("accept", ""))
     )
@@ -55,7 +54,7 @@ def signed_hosts(call: Call, headers: Mapping[str, str]) -> list[str]:
     page's origin.
     """
     host = headers.get("host", "")
-    if host_name(host) != NAME or call.method not in _READS:
+    if host_name(host) != NAME or not call.is_read:
         return [host]
     return [host, *(f"{name}{host_port(host)}" for name in _PAGE_NAMES)]
 

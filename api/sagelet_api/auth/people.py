@@ -23,7 +23,7 @@ def is_person(call: Call) -> bool:
     names = (name.lower() for source in (call.headers, call.query) for name in source)
     return (
         call.credential is None
-        and call.method in ("GET", "HEAD")
+        and call.is_read
         and "authorization" not in call.headers
         and (accepts_page(call) or call.headers.get("user-agent", "").lower().startswith(_PROGRAMS))
         and not any(name.startswith(_OF_AWS) for name in names)

@@ -6,12 +6,14 @@ denial counts if it names all resources.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sagelet_api.protocol.calls import Call
+from sagelet_api.protocol.calls import Call, Environ, read_body, rewind
+from sagelet_api.protocol.operation_names import form_fields
+from sagelet_api.protocol.operations import MAX_BODY
 from sagelet_engine.base.wire import JsonObject
 
 #: Services whose name in policies differs from their signing name.
@@ -108,6 +110,34 @@ def action_of(service: str, operation: str) -> str:
 def resource_of(call: Call) -> str:
     """Returns the resource of an operation of any service but S3, as policies see it: all that the account has."""
     return f"arn:aws:{call.service}:{call.region}:{call.account}:*"
+
+
+def needs(call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
+    """Yields IAM's actions and their resources, all of which must be allowed to the caller, for any service but S3."""
+    yield action_of(call.service, call.operation), _assumed(call, environ) or resource_of(call)
+    if passed := _passed(call, environ):
+        yield "iam:PassRole", passed
+
+
+def _assumed(call: Call, environ: Environ) -> str:
+    """Returns the role that a caller wants to assume."""
+    if call.service != "sts" or not call.operation.startswith("AssumeRole"):
+        return ""
+    return {**call.query, **dict(form_fields(environ))}.get("RoleArn", "")
+
+
+def _passed(call: Call, environ: Environ) -> str:
+    """Returns the role that a caller passes to a new job, unless it is its own."""
+    if (call.service, call.operation) != ("sagemaker", "CreateTrainingJob"):
+        return ""
+    body = read_body(environ, MAX_BODY)
+    rewind(environ, body)
+    try:
+        role = json.loads(body).get("RoleArn")
+    except (ValueError, AttributeError, RecursionError):
+        return ""  # The handler reports what is wrong with it.
+    own = call.session.role if call.session else call.job.request["RoleArn"] if call.job else ""
+    return role if isinstance(role, str) and role != own else ""
 
 
 def allows(policies: Sequence[Policy], action: str, resource: str) -> bool:

@@ -88,11 +88,31 @@ class RequestGuard:
         if self._authentication is not None:
             self._authentication.admit_to_page(call, environ)
 
+    def guarded(self, call: Call, start_response: StartResponse) -> StartResponse:
+        """Returns a start_response that gives every answer a request id and drops CORS headers.
+
+        moto adds those for S3 buckets with a CORS configuration. An object that a browser shows (in S3, behind a
+        presigned URL) is in a sandbox and runs no scripts. If it is of the pages' origin, the browser saves it instead
+        of showing it.
+        """
+
+        def start(status: str, headers: list[tuple[str, str]], *rest: object) -> object:
+            kept = [one for one in headers if not one[0].lower().startswith("access-control-")]
+            names = {name.lower() for name, _ in kept}
+            if call.is_read and _POLICY not in names and (accepts_page(call) or is_read_by_browser(call)):
+                kept += [("Content-Security-Policy", _SANDBOX), ("X-Content-Type-Options", "nosniff")]
+                kept = as_file(status, kept) if self._shows_here(call) else kept
+            if not names & _REQUEST_IDS:
+                kept.append(("x-amzn-RequestId", call.request_id))
+            return start_response(status, kept, *rest)
+
+        return start
+
     def elsewhere(self, call: Call) -> str | None:
         """Returns the host that a browser is sent to for an object, or None if the request is answered here."""
-        return objects_host(call.headers.get("host", "")) if self.shows_here(call) else None
+        return objects_host(call.headers.get("host", "")) if self._shows_here(call) else None
 
-    def shows_here(self, call: Call) -> bool:
+    def _shows_here(self, call: Call) -> bool:
         """True if a browser would show an object on the origin of the pages."""
         return is_read_by_browser(call) and not self.is_apart(call)
 
@@ -114,25 +134,4 @@ class RequestGuard:
 
 def accepts_page(call: Call) -> bool:
     """True if a browser asks for something to show. It says so, and no SDK does."""
-    return call.method in ("GET", "HEAD") and "text/html" in call.headers.get("accept", "")
-
-
-def guarded(call: Call, start_response: StartResponse, *, file: bool) -> StartResponse:
-    """Returns a start_response that gives every answer a request id and drops CORS headers.
-
-    moto adds those for S3 buckets with a CORS configuration. An object that a browser shows (in S3, behind a presigned
-    URL) is in a sandbox and runs no scripts. `file`: it would be of the pages' origin, so the browser saves it instead
-    of showing it.
-    """
-
-    def start(status: str, headers: list[tuple[str, str]], *rest: object) -> object:
-        kept = [one for one in headers if not one[0].lower().startswith("access-control-")]
-        names = {name.lower() for name, _ in kept}
-        if (accepts_page(call) or is_read_by_browser(call)) and _POLICY not in names:
-            kept += [("Content-Security-Policy", _SANDBOX), ("X-Content-Type-Options", "nosniff")]
-            kept = as_file(status, kept) if file else kept
-        if not names & _REQUEST_IDS:
-            kept.append(("x-amzn-RequestId", call.request_id))
-        return start_response(status, kept, *rest)
-
-    return start
+    return call.is_read and "text/html" in call.headers.get("accept", "")

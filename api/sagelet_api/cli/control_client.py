@@ -8,7 +8,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
-from sagelet_api.protocol.credentials import DEFAULT_REGION
+from sagelet_api.protocol.calls import DEFAULT_REGION
 from sagelet_api.servers.server import NoServer, Server
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.keys import KeyPair

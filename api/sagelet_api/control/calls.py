@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
+from sagelet_api.protocol.calls import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.model.job import JobKey
 

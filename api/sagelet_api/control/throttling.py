@@ -5,12 +5,12 @@ It is set at the control endpoint and kept in memory: a restart of the server fo
 
 import re
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sagelet_api.protocol.aws_errors import RATE_EXCEEDED, ThrottlingException
-from sagelet_api.protocol.calls import Call
-from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
+from sagelet_api.protocol.calls import DEFAULT_ACCOUNT, DEFAULT_REGION, Call
 from sagelet_api.protocol.validation import rule_book
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.wire import JsonObject
@@ -22,6 +22,10 @@ ANY = "*"
 #: A larger number would be a typing error.
 MOST_CALLS = 1_000_000
 _ACCOUNT = re.compile(r"\d{12}", re.ASCII)
+
+
+#: The members of a request, besides the number of calls.
+_MEMBERS = ("service", "operation", "account", "region")
 
 
 class ThrottlingRefused(SageletError):
@@ -43,20 +47,19 @@ class Throttled:
         """Reads `{"operation": ..., "calls": N}`, optionally with service, account and region. Raises
         ThrottlingRefused.
         """
-        fields: dict[str, Any] = {
-            "service": "sagemaker",
-            "operation": None,
-            "account": DEFAULT_ACCOUNT,
-            "region": DEFAULT_REGION,
-        }
-        if not isinstance(body, dict) or not body.keys() <= {*fields, "calls"}:
+        if not isinstance(body, dict) or not body.keys() <= {*_MEMBERS, "calls"}:
             raise ThrottlingRefused(
-                f"Give a JSON object with operation and calls, and any of {[*fields]} that differs from the default"
+                f"Give a JSON object with operation and calls, and any of {[*_MEMBERS]} that differs from the default"
             )
         calls = body.get("calls")
         if type(calls) is not int or not 1 <= calls <= MOST_CALLS:
             raise ThrottlingRefused(f"calls: {calls!r} is not a number of calls between 1 and {MOST_CALLS}")
-        which = cls(**{name: body.get(name, default) for name, default in fields.items()})
+        which = cls(
+            body.get("service", "sagemaker"),
+            body.get("operation", ""),
+            body.get("account", DEFAULT_ACCOUNT),
+            body.get("region", DEFAULT_REGION),
+        )
         which._check()
         return which, calls
 
@@ -94,6 +97,10 @@ class Throttling:
         """Returns the calls that are still to be throttled, ready for JSON."""
         with self._guard:
             return [{**vars(which), "calls": calls} for which, calls in self._left.items()]
+
+    def checks(self) -> Mapping[str, Callable[[Call], None]]:
+        """Returns the check of each service that can be throttled, by its signing name."""
+        return dict.fromkeys(SERVICES, self.check)
 
     def check(self, call: Call) -> None:
         """Raises ThrottlingException for a call that is to be throttled, and counts it."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from sagelet_api.auth.request_guard import RequestGuard, guarded
+from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.ending import EndRequests
 from sagelet_api.http.server import Server
 from sagelet_api.hub.readers import Anybody
@@ -29,7 +29,7 @@ class HubAlone:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         call = parse_call(environ)
-        start = guarded(call, start_response, file=self._door.shows_here(call))
+        start = self._door.guarded(call, start_response)
         try:
             self._door.check_origin(call)
             if not call.path.startswith(PREFIX) or self._door.is_apart(call):

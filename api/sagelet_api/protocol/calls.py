@@ -1,7 +1,11 @@
-"""Turns a WSGI request into a `Call`: who calls which operation of which service, in which protocol."""
+"""Turns a WSGI request into a `Call`: who calls which operation of which service, in which protocol.
+
+The caller is read from the SigV4 credential scope. `auth/authentication.py` checks whether that is true.
+"""
 
 import io
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from sagelet_api.protocol.aws_errors import IncompleteBody, RequestEntityTooLarge, SerializationException
-from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION, Credential, StsSession, find_credential
+from sagelet_api.protocol.sts_sessions import StsSession, is_session_token
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.job import Job
 
@@ -47,6 +51,16 @@ FROM_PAGE = "sagelet.from_page"
 NEEDS_LOGIN = "sagelet.needs_login"
 #: The largest body of a request that is not for S3. ECR's layer parts are 20 MB in base64.
 MAX_BODY = 32 * 1024 * 1024
+#: Who calls, and where, unless the request says otherwise.
+DEFAULT_ACCOUNT = "123456789012"
+DEFAULT_REGION = "us-east-1"
+
+#: The names that S3 gave regions in its first years. s3cmd signs for US until a server names another region.
+_FORMER_NAMES = {"US": "us-east-1", "EU": "eu-west-1"}
+_SCOPE = re.compile(r"AWS4-(?P<algorithm>HMAC|ECDSA)\S*\s.*?Credential=(?P<scope>[^,\s]+)", re.DOTALL)
+_V2 = re.compile(r"AWS (?P<key>[^:\s]+):\S")
+_ACCOUNT = re.compile(r"\d{12}", re.ASCII)
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}", re.IGNORECASE)
 
 
 class Protocol(Enum):
@@ -56,6 +70,27 @@ class Protocol(Enum):
     CBOR = "rpc-v2-cbor"
     S3 = "s3"
     QUERY = "query"
+
+
+@dataclass(frozen=True)
+class Credential:
+    """The parts of a credential scope that route a request."""
+
+    access_key: str
+    #: As the client signed it, in lower case: `sagemaker`, `s3`, `monitoring`, ...
+    service: str
+    region: str
+
+    @property
+    def account(self) -> str:
+        """Returns the account. A 12-digit access key names it, as with LocalStack; every other key means the default
+        account.
+        """
+        return self.access_key if self.names_account else DEFAULT_ACCOUNT
+
+    @property
+    def names_account(self) -> bool:
+        return _ACCOUNT.fullmatch(self.access_key) is not None
 
 
 @dataclass(frozen=True)
@@ -88,9 +123,19 @@ class Call:
     routed: bool = False
 
     @property
+    def is_read(self) -> bool:
+        """True for the methods by which a browser, or a person, is shown something."""
+        return self.method in ("GET", "HEAD")
+
+    @property
     def token(self) -> str:
         """Returns the session token that came with the request. Empty if none did."""
         return self.headers.get("x-amz-security-token") or self.query.get("X-Amz-Security-Token", "")
+
+    @property
+    def is_session(self) -> bool:
+        """True if the token looks like one that was given out here, to a job or by STS."""
+        return self.token != "" and is_session_token(self.token)
 
     @property
     def job_token(self) -> str:
@@ -131,16 +176,19 @@ def read_body(environ: Environ, limit: int) -> bytes:
     length = int(environ.get("CONTENT_LENGTH") or 0)
     if not length and not environ.get("wsgi.input_terminated"):
         return b""
-    too_large = RequestEntityTooLarge(f"The request body is larger than the {limit} bytes that this operation takes.")
     if length > limit:
-        raise too_large
+        raise _too_large(limit)
     try:
         body: bytes = environ["wsgi.input"].read(length or limit + 1)
     except (OSError, ValueError) as error:
         raise IncompleteBody(f"The request body did not arrive whole: {error}") from error
     if len(body) > limit:
-        raise too_large
+        raise _too_large(limit)
     return body
+
+
+def _too_large(limit: int) -> RequestEntityTooLarge:
+    return RequestEntityTooLarge(f"The request body is larger than the {limit} bytes that this operation takes.")
 
 
 def rewind(environ: Environ, body: bytes) -> None:
@@ -190,3 +238,44 @@ def _protocol(service: str, headers: Mapping[str, str], query: Mapping[str, str]
         return Protocol.JSON
     is_form = headers.get("content-type", "").strip().lower().startswith("application/x-www-form-urlencoded")
     return Protocol.QUERY if is_form or "Action" in query else Protocol.JSON
+
+
+def find_credential(headers: Mapping[str, str], query: Mapping[str, str]) -> Credential | None:
+    """Returns the credential of a signed or presigned request, or None if it is missing or unreadable.
+
+    `headers` has lower-case names. Knows SigV4, SigV4A (its scope names no region) and S3's SigV2.
+    """
+    authorization = headers.get("authorization")
+    if authorization is not None:
+        return _from_header(authorization)
+    if "X-Amz-Credential" in query and "X-Amz-Signature" in query:
+        return _from_scope(query["X-Amz-Credential"], "ECDSA" in query.get("X-Amz-Algorithm", ""))
+    if "AWSAccessKeyId" in query and "Signature" in query:
+        return Credential(query["AWSAccessKeyId"], "s3", DEFAULT_REGION)
+    return None
+
+
+def _from_header(authorization: str) -> Credential | None:
+    if match := _SCOPE.match(authorization):
+        return _from_scope(match["scope"], match["algorithm"] == "ECDSA")
+    if match := _V2.match(authorization):
+        return Credential(match["key"], "s3", DEFAULT_REGION)
+    return None
+
+
+def _from_scope(scope: str, without_region: bool) -> Credential | None:
+    if without_region:
+        scope = _insert_region(scope)
+    parts = scope.rsplit("/", 4)
+    if len(parts) != 5 or parts[4] != "aws4_request":
+        return None
+    access_key, _, region, service, _ = parts
+    if not access_key or not _NAME.fullmatch(region) or not _NAME.fullmatch(service):
+        return None
+    return Credential(access_key, service.lower(), _FORMER_NAMES.get(region, region))
+
+
+def _insert_region(scope: str) -> str:
+    head, _, tail = scope.partition("/")
+    date, _, rest = tail.partition("/")
+    return f"{head}/{date}/{DEFAULT_REGION}/{rest}"

@@ -1,4 +1,5 @@
 """Finds which operation a request names. This is done once, so authorization and execution use the same answer.
+S3's requests are named by `protocol/s3/request.py`.
 
 AWS's protocols put the name into a header (AWS JSON), the path (CBOR), method and path (REST, S3), the query string or
 a form (Query). A request that names an operation in two of these places would mean one thing to the check and another
@@ -81,8 +82,6 @@ def name_operation(call: Call, environ: Environ, rest: RestTable, routes: Routes
 
     Raises AwsError for a request that names two operations, or an operation that the service does not have.
     """
-    if call.service == "s3":
-        return _of_s3(call, environ)
     models = models_of(call.service)
     named = [*_names(call, environ)]
     routed = _route(call, environ, rest, models, routes, named=bool(named))
@@ -171,19 +170,6 @@ def _refuse_repeated(environ: Environ) -> None:
     for name, times in Counter(name for name, _ in fields).items():
         if times > 1:
             raise MalformedQueryString(f"The parameter {name} occurs {times} times.")
-
-
-def _of_s3(call: Call, environ: Environ) -> Call:
-    """Returns the call with S3's operation. S3's routes look at the query and at headers, too."""
-    from sagelet_api.protocol.s3 import request
-    from sagelet_api.protocol.s3.errors import method_not_allowed
-    from sagelet_api.protocol.s3.request import find_operation
-
-    environ[request.PARSED] = asked = request.parse(call, environ)
-    operation = find_operation(call.method, asked.bucket, asked.key, asked.query, asked.headers)
-    if operation is None:
-        raise method_not_allowed()
-    return replace(call, model="s3", operation=operation)
 
 
 def form_fields(environ: Environ) -> list[tuple[str, str]]:

@@ -1,11 +1,12 @@
 """The form of a service of sagelet, as the application sees it: a table of small handlers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from sagelet_api.protocol.credentials import StsSession
+from sagelet_api.protocol.calls import Call, Environ, StartResponse
 from sagelet_api.protocol.members import Parameters
+from sagelet_api.protocol.sts_sessions import StsSession
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,17 @@ class SharedOperation:
     is_ours: Callable[[Context, Parameters], bool]
 
 
-Operations = Mapping[str, Handler | SharedOperation]
+@dataclass(frozen=True)
+class RefusedOperation:
+    """An operation that is refused with UnknownOperationException, whatever its parameters are."""
+
+    reason: str
+
+
+Operations = Mapping[str, Handler | SharedOperation | RefusedOperation]
+
+#: sagelet's own operations hold a body in memory. 100 hyperparameters of 2,500 characters are far below this limit.
+MAX_BODY = 5 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,22 @@ class RestOperation:
     model: str
     operation: str
     handler: Handler
+
+
+class OwnProtocol(Protocol):
+    """A service whose requests are of a protocol of its own, such as S3's."""
+
+    def name_operation(self, call: Call, environ: Environ) -> Call:
+        """Returns the call with its `operation` and `model`. Raises AwsError for a request that names none, or two."""
+        ...
+
+    def needs(self, call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
+        """Yields IAM's actions and their resources, all of which must be allowed to the caller. Raises AwsError."""
+        ...
+
+    def answer(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Runs the operation. Raises AwsError."""
+        ...
 
 
 def owned_where(member: str, prefix: str) -> Callable[[Context, Parameters], bool]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sagelet_api.protocol.credentials import DEFAULT_REGION
+from sagelet_api.protocol.calls import DEFAULT_REGION
 from sagelet_api.servers.contexts import DEFAULT, Context, read_contexts
 from sagelet_api.servers.server import Server
 from sagelet_api.servers.values import DEFAULT_ACCOUNT, DEFAULT_ENDPOINT, checked_endpoint, is_account, is_same_address

@@ -4,13 +4,10 @@ moto answers them with success (a processing job is Completed at birth, an endpo
 a pipeline would take that for a result. With `--stubs` they are passed to moto.
 """
 
-import re
-
-from sagelet_api.protocol.aws_errors import UnknownOperationException
-from sagelet_api.protocol.calls import Call
+from sagelet_api.protocol.operations import Operations, RefusedOperation
 
 #: Operations that moto 5.2 answers with success. moto refuses the others itself.
-OPERATIONS = frozenset(
+NAMES = frozenset(
     {
         "CreateAutoMLJobV2",
         "CreateCluster",
@@ -22,21 +19,20 @@ OPERATIONS = frozenset(
         "CreateTransformJob",
         "StartNotebookInstance",
         "StartPipelineExecution",
+        # These are of sagemaker-runtime, which has SageMaker's signing name.
+        "InvokeEndpoint",
+        "InvokeEndpointAsync",
+        "InvokeEndpointWithResponseStream",
     }
 )
-#: InvokeEndpoint and the like, of sagemaker-runtime.
-_INVOCATION = re.compile(r"/endpoints/[^/]+/(?:async-)?invocations(?:-response-stream)?")
 
 
-def refuse_what_is_not_run(call: Call) -> None:
-    """Raises UnknownOperationException."""
-    if call.service != "sagemaker":
-        return
-    name = call.operation if call.operation in OPERATIONS else ""
-    if _INVOCATION.fullmatch(call.path):
-        name = "InvokeEndpoint"
-    if name:
-        raise UnknownOperationException(
+def operations() -> Operations:
+    """Returns the operations for the application, with the reason of each."""
+    return {
+        name: RefusedOperation(
             f"sagelet runs training jobs only: {name} would compute nothing. To have it recorded and answered with "
             "success all the same, as moto does, start the server with --stubs"
         )
+        for name in NAMES
+    }

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sagelet_api.protocol.credentials import DEFAULT_ACCOUNT, DEFAULT_REGION
+from sagelet_api.protocol.calls import DEFAULT_ACCOUNT, DEFAULT_REGION
 from sagelet_api.protocol.operations import Context
 from sagelet_api.services.sagemaker.service import TrainingJobs
 from sagelet_api.web.sessions import Sessions
@@ -17,6 +17,8 @@ from sagelet_engine.s3.store import S3Store
 
 #: What a template is rendered with, by the names that it uses.
 TemplateValues = dict[str, Any]
+#: Values of a URL's query, as Flask's `url_for` takes them.
+UrlValues = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Place:
     region: str
 
     @property
-    def query(self) -> dict[str, Any]:
+    def query(self) -> UrlValues:
         """Returns the query that keeps a link in this place. Empty for the default place."""
         whole = {"account": (self.account, DEFAULT_ACCOUNT), "region": (self.region, DEFAULT_REGION)}
         return {name: value for name, (value, default) in whole.items() if value != default}

@@ -4,7 +4,7 @@ import shutil
 import tarfile
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from sagelet_engine.base import tarballs
 from sagelet_engine.base.errors import ClientFault
@@ -15,8 +15,7 @@ from sagelet_engine.data.layout import HostDirectories
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
 from sagelet_engine.model.file_systems import NO_FILE_SYSTEMS, directory_of
 from sagelet_engine.model.objects import ObjectDamaged, ObjectNotFound, ObjectStore, S3Uri
-from sagelet_engine.model.runtime import WARM_POOL_CACHE
-from sagelet_engine.model.spec import CHECKPOINTS, Channel, CheckpointSpec, InputMode
+from sagelet_engine.model.spec import Channel, CheckpointSpec, InputMode
 from sagelet_engine.model.training import TrainingJob
 
 
@@ -110,18 +109,4 @@ class Stager:
 
 def checkpoint_directory(host: HostDirectories, checkpoint: CheckpointSpec) -> Path:
     """Returns CheckpointConfig.LocalPath on this side of the mount. Raises ClientFault."""
-    return host.opt_ml.joinpath(*check_checkpoint_path(checkpoint))
-
-
-def check_checkpoint_path(checkpoint: CheckpointSpec) -> tuple[str, ...]:
-    """Returns the parts of CheckpointConfig.LocalPath below /opt/ml. Raises ClientFault for a path elsewhere."""
-    local = checkpoint.local_path
-    parts = PurePosixPath(local).parts
-    if parts[:3] != ("/", "opt", "ml") or len(parts) == 3 or ".." in parts or "\0" in local:
-        raise ClientFault(f"CheckpointConfig.LocalPath {local!r}: sagelet keeps checkpoints under /opt/ml only")
-    if PurePosixPath(*parts[3:]).is_relative_to(WARM_POOL_CACHE):
-        raise ClientFault(
-            f"CheckpointConfig.LocalPath {local!r} is in the persistent cache of warm pools, which is never synced: "
-            f"choose another directory, {CHECKPOINTS} for example"
-        )
-    return parts[3:]
+    return host.opt_ml.joinpath(*checkpoint.path())

@@ -7,10 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.model.file_systems import FileSystemSource
 from sagelet_engine.model.objects import S3Uri
+from sagelet_engine.model.runtime import WARM_POOL_CACHE
 
 #: AWS's name for the one group of a job without InstanceGroups (seen in resourceconfig.json).
 HOMOGENEOUS = "homogeneousCluster"
@@ -102,6 +105,19 @@ class CheckpointSpec:
         """Returns the S3 directory: its key is empty or ends with a slash."""
         uri = S3Uri.parse(self.url)
         return S3Uri(uri.bucket, f"{uri.key.rstrip('/')}/" if uri.key.strip("/") else "")
+
+    def path(self) -> tuple[str, ...]:
+        """Returns the parts of LocalPath below /opt/ml. Raises ClientFault for a path elsewhere."""
+        local = self.local_path
+        parts = PurePosixPath(local).parts
+        if parts[:3] != ("/", "opt", "ml") or len(parts) == 3 or ".." in parts or "\0" in local:
+            raise ClientFault(f"CheckpointConfig.LocalPath {local!r}: sagelet keeps checkpoints under /opt/ml only")
+        if PurePosixPath(*parts[3:]).is_relative_to(WARM_POOL_CACHE):
+            raise ClientFault(
+                f"CheckpointConfig.LocalPath {local!r} is in the persistent cache of warm pools, which is never "
+                f"synced: choose another directory, {CHECKPOINTS} for example"
+            )
+        return parts[3:]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """S3's own handlers over a real store, called without HTTP and XML. They give what a server's clients get."""
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sagelet_api.protocol.calls import Call, Environ, Protocol, StartResponse
@@ -9,6 +10,7 @@ from sagelet_api.protocol.s3.errors import translated
 from sagelet_api.protocol.s3.request import S3Request
 from sagelet_api.services.s3.context import Context
 from sagelet_api.services.s3.service import HANDLERS
+from sagelet_engine.base.errors import SageletError
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.s3.store import S3Store
@@ -64,6 +66,17 @@ class _Rest:
         pass
 
 
+@contextmanager
+def _s3_errors() -> Iterator[None]:
+    """Turns the store's errors into S3's, as S3's service does."""
+    try:
+        yield
+    except SageletError as error:
+        if (known := translated(error)) is None:
+            raise
+        raise known from error
+
+
 class Face:
     def __init__(self, schedule: Schedule, store: S3Store) -> None:
         self._schedule = schedule
@@ -85,11 +98,11 @@ class Face:
         request = S3Request(call, {"wsgi.input": Body(self._schedule, body)}, bucket, key, {}, sent)
         context = Context(request, self.store, self._uploads, _Rest())
         given = {name: value for name, value in parameters.items() if value is not None}
-        with translated():
+        with _s3_errors():
             return HANDLERS[operation](context, given).members
 
     def abort_as_garbage(self, bucket: str, key: str, upload_id: str) -> None:
         """Aborts an upload as `sagelet gc` does, without the handlers. Raises AwsError."""
-        with translated():
+        with _s3_errors():
             self.store.catalog.bucket(bucket)
             Uploads(self.store).abort(self.store.catalog.upload(bucket, key, upload_id))

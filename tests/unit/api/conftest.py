@@ -45,14 +45,13 @@ def s3(tmp_path: Path, bridge: MotoBridge) -> Iterator[S3]:
 def server(jobs: FakeJobs, bridge: MotoBridge, s3: S3) -> Iterator[Front]:
     throttling = Throttling()
     control = control_app(FakeEngine(), throttling)
-    checks = (throttling.check,)
     app = Application(
         RequestGuard(),
         control,
-        checks,
+        throttling.checks(),
         jobs.services(),
         bridge.requests.wsgi,
-        {"s3": s3.wsgi},
+        {"s3": s3.service},
         routes=bridge.requests.route,
     )
     with front(app) as running:

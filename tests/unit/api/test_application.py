@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagelet_api.app import MAX_BODY
+from sagelet_api.protocol.operations import MAX_BODY
 from support.fake_jobs import CREATED, ROLE, FakeJobs
 from support.front import Front
 

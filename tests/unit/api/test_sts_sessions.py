@@ -11,8 +11,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sagelet_api.protocol import credentials
-from sagelet_api.protocol.credentials import StsSession
+from sagelet_api.protocol import sts_sessions
+from sagelet_api.protocol.sts_sessions import StsSession
 from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ACCOUNT, REGION, ApiWorld
 from support.world import request
@@ -122,7 +122,7 @@ def test_it_lives_as_long_as_was_asked(world: ApiWorld) -> None:
 
 def test_one_that_is_over_opens_nothing(world: ApiWorld) -> None:
     ended = StsSession(ACCOUNT, f"arn:aws:sts::{ACCOUNT}:assumed-role/a/b", "AROA:b", "", expires_ms=1)
-    key = credentials.give_out(world.engine.keys, ended)
+    key = sts_sessions.give_out(world.engine.keys, ended)
     given = {"AccessKeyId": key.access_key, "SecretAccessKey": key.secret, "SessionToken": key.token}
     assert code(of(world, given, "sts").get_caller_identity) == "ExpiredToken"
     assert code(of(world, given, "sagemaker").list_training_jobs) == "ExpiredTokenException"

@@ -159,7 +159,7 @@ def test_a_wrong_option_is_named(options: list[str], named: str) -> None:
 def endpoint() -> Iterator[str]:
     throttling = Throttling()
     control = control_app(FakeEngine(), throttling)
-    app = Application(RequestGuard(), control, (throttling.check,), FakeJobs().services(), MotoBridge().requests.wsgi)
+    app = Application(RequestGuard(), control, throttling.checks(), FakeJobs().services(), MotoBridge().requests.wsgi)
     with Server(app, "127.0.0.1", 0) as server:
         yield server.endpoint
 

@@ -91,7 +91,7 @@ def received() -> list[str]:
 def endpoint(received: list[str]) -> Iterator[str]:
     throttling = Throttling()
     control = control_app(FakeEngine(), throttling)
-    app = Application(RequestGuard(), control, (throttling.check,), FakeJobs().services(), MotoBridge().requests.wsgi)
+    app = Application(RequestGuard(), control, throttling.checks(), FakeJobs().services(), MotoBridge().requests.wsgi)
     with Server(_noting(app, received), "127.0.0.1", 0) as server:
         yield server.endpoint
 

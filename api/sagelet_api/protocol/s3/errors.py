@@ -2,8 +2,7 @@
 store.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sagelet_api.protocol.aws_errors import AwsError, InternalFailure
@@ -121,13 +120,7 @@ _TRANSLATIONS: dict[type[SageletError], Callable[..., AwsError]] = {
 }
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turns the store's errors into S3's."""
-    try:
-        yield
-    except SageletError as error:
-        translate = _TRANSLATIONS.get(type(error))
-        if translate is None:
-            raise
-        raise translate(error) from error
+def translated(error: SageletError) -> AwsError | None:
+    """Returns S3's error for an error of the store, or None for an error that S3 does not have."""
+    translate = _TRANSLATIONS.get(type(error))
+    return None if translate is None else translate(error)

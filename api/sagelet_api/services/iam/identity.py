@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
-from sagelet_api.protocol import credentials
+from sagelet_api.protocol import sts_sessions
 from sagelet_api.protocol.aws_errors import (
     AccessDenied,
     MalformedPolicyDocument,
@@ -21,9 +21,9 @@ from sagelet_api.protocol.aws_errors import (
     NotImplementedOperation,
     ValidationException,
 )
-from sagelet_api.protocol.credentials import StsSession
 from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation
+from sagelet_api.protocol.sts_sessions import StsSession
 from sagelet_api.services.iam import execution_role
 from sagelet_api.services.iam.trust import Caller, trusts
 from sagelet_engine.base.keys import KeyPair
@@ -210,7 +210,7 @@ class Identity:
 
     def _give_out(self, context: Context, session: StsSession, seconds: int) -> Output:
         expires_ms = (int(self._now().timestamp()) + seconds) * 1000
-        key = credentials.give_out(self._keys, replace(session, expires_ms=expires_ms, job_token=context.job_token))
+        key = sts_sessions.give_out(self._keys, replace(session, expires_ms=expires_ms, job_token=context.job_token))
         return {
             "AccessKeyId": key.access_key,
             "SecretAccessKey": key.secret,

@@ -1,25 +1,24 @@
-"""The object store of a server and its two interfaces: the port that jobs use, and S3 as a WSGI app.
+"""The object store of a server and its two interfaces: the port that jobs use, and S3's API.
 
-The app finds the operation and its handler. Requests that are not about objects go to moto.
+The API finds the operation and its handler. Requests that are not about objects go to moto.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from sagelet_api.protocol.aws_errors import AwsError
-from sagelet_api.protocol.calls import CALL, Call, Environ, StartResponse, rewind
-from sagelet_api.protocol.replies import Reply, error_reply, send
+from sagelet_api.protocol.calls import Call, Environ, StartResponse, rewind
+from sagelet_api.protocol.replies import Reply, send
 from sagelet_api.protocol.s3 import codec, request, xml
 from sagelet_api.protocol.s3.codec import Result
-from sagelet_api.protocol.s3.errors import NotModified, not_implemented, translated
-from sagelet_api.services.s3 import acls, buckets, encryption, listings, reading, uploading, writing
+from sagelet_api.protocol.s3.errors import NotModified, method_not_allowed, not_implemented, translated
+from sagelet_api.services.s3 import acls, buckets, encryption, listings, permissions, reading, uploading, writing
 from sagelet_api.services.s3.context import Context, Handler, Rest
 from sagelet_api.services.s3.encryption import by_default
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.base.errors import SageletError, SettingsError
 from sagelet_engine.s3.job_objects import JobObjectStore, plain
 from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import StoredObject
@@ -28,13 +27,13 @@ from sagelet_engine.settings import Settings
 
 
 class S3:
-    """`objects` for the engine, `wsgi` for clients."""
+    """`objects` for the engine, `service` for clients."""
 
     def __init__(self, store: S3Store, rest: Rest) -> None:
         self.store = store
         self._rest = rest
         self.objects = JobObjectStore(store, self._tell, self._described)
-        self.wsgi = S3Service(store, Uploads(store), rest).wsgi
+        self.service = S3Service(store, Uploads(store), rest)
 
     def recover(self) -> None:
         """Completes and cleans up after a crash; see S3Store.recover."""
@@ -102,24 +101,37 @@ HANDLERS: dict[str, Handler] = {
 
 
 class S3Service:
-    """Answers signed S3 requests. `rest` keeps the configuration of buckets."""
+    """S3's protocol (an OwnProtocol). `rest` keeps the configuration of buckets."""
 
     def __init__(self, store: S3Store, uploads: Uploads, rest: Rest) -> None:
         self._store = store
         self._uploads = uploads
         self._rest = rest
 
-    def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        call: Call = environ[CALL]
+    def name_operation(self, call: Call, environ: Environ) -> Call:
+        """Returns the call with its operation. S3's routes look at the query and at headers, too. Raises S3Error."""
+        environ[request.PARSED] = asked = request.parse(call, environ)
+        operation = request.find_operation(call.method, asked.bucket, asked.key, asked.query, asked.headers)
+        if operation is None:
+            raise method_not_allowed()
+        return replace(call, model="s3", operation=operation)
+
+    def needs(self, call: Call, environ: Environ) -> Iterator[tuple[str, str]]:
+        """See `permissions.needs`."""
+        return permissions.needs(call.operation, environ[request.PARSED])
+
+    def answer(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Runs the operation. Raises AwsError, and the store's errors that S3 does not have."""
         try:
-            with translated():
-                return self._answer(call, environ, start_response)
+            return self._answer(call, environ, start_response)
         except NotModified as unchanged:
             status, headers, _ = codec.write("HeadObject", Result(unchanged.members, 304), call.request_id)
             start_response(_line(status), headers)
             return []
-        except AwsError as error:
-            return send(call, error_reply(call, error), start_response)
+        except SageletError as error:
+            if (known := translated(error)) is None:
+                raise
+            raise known from error
 
     def _answer(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         asked: request.S3Request = environ[request.PARSED]

@@ -13,7 +13,6 @@ from sagelet_api.protocol.members import Request
 from sagelet_api.protocol.shapes import NOT_NULL
 from sagelet_api.protocol.validation import constraint_error, validation_errors
 from sagelet_engine.base.errors import ClientFault, FaultError, ScheduleError
-from sagelet_engine.data import staging
 from sagelet_engine.data.channels.sources import no_objects
 from sagelet_engine.images.resolve import explain_unmapped
 from sagelet_engine.model import aws_texts, faults, interruptions
@@ -201,7 +200,7 @@ def _uris(request: Request) -> Iterator[str]:
 
 def _checkpoints(request: Request) -> Iterator[str]:
     try:
-        staging.check_checkpoint_path(CheckpointSpec.of(request.get("CheckpointConfig", {})))
+        CheckpointSpec.of(request.get("CheckpointConfig", {})).path()
     except ClientFault as error:
         yield str(error)
 
