@@ -13,6 +13,8 @@ from typing import Any
 from botocore.loaders import Loader
 from botocore.model import ServiceModel
 
+from sagelet_engine.base.wire import JsonObject
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -168,8 +170,8 @@ def service_model() -> ServiceModel:
     return ServiceModel(Loader().load_service_model("sagemaker", "service-2"))
 
 
-def classification() -> dict[str, Any]:
-    data: dict[str, Any] = tomllib.loads(DATA.read_text(encoding="utf-8"))
+def classification() -> JsonObject:
+    data: JsonObject = tomllib.loads(DATA.read_text(encoding="utf-8"))
     return data
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from sagelet.testing.faults import Faults
 from sagelet.testing.job import Job
 from sagelet.testing.settings import settings_from
+from sagelet_api.protocol.members import Output
 from sagelet_api.serve import Sagelet
 from sagelet_engine.base.errors import ClientFault, SageletError
 from sagelet_engine.machine.runtimes import Choice
@@ -165,7 +166,7 @@ class FastForward:
 
         return take if function is None else take(function)
 
-    def wait(self, job_name: str, *statuses: str, seconds: float = 60, region: str = REGION) -> dict[str, Any]:
+    def wait(self, job_name: str, *statuses: str, seconds: float = 60, region: str = REGION) -> Output:
         """Waits until the job has one of the statuses, primary or secondary. Returns DescribeTrainingJob's answer.
 
         Without statuses, waits for the job's end. Raises NotInTime, also if the job ended otherwise.
@@ -173,7 +174,7 @@ class FastForward:
         sagemaker = self._client("sagemaker", region)
         wanted, deadline = statuses or ENDED, time.monotonic() + seconds
         while True:
-            answer: dict[str, Any] = sagemaker.describe_training_job(TrainingJobName=job_name)
+            answer: Output = sagemaker.describe_training_job(TrainingJobName=job_name)
             seen = (answer["TrainingJobStatus"], answer["SecondaryStatus"])
             if set(seen) & set(wanted):
                 return answer

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.simulation.functions import FunctionHost
 from sagelet_engine.simulation.functions import Terminated as Terminated
@@ -123,8 +124,8 @@ class Job:
         """Does nothing more until the job is stopped, interrupted or out of time. Then raises Terminated."""
         self._host.sleep(float("inf"))
 
-    def _config(self, name: str) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((self.opt_ml / f"input/config/{name}.json").read_text())
+    def _config(self, name: str) -> JsonObject:
+        content: JsonObject = json.loads((self.opt_ml / f"input/config/{name}.json").read_text())
         return content
 
 

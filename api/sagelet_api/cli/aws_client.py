@@ -4,12 +4,15 @@ import os
 import time
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sagelet_api.cli.control_client import ServerRefused, unreachable
 from sagelet_api.protocol.members import Output
 from sagelet_api.redirect.environment import SECRET
 from sagelet_api.servers.server import Server
+
+if TYPE_CHECKING:
+    from botocore.client import BaseClient
 
 #: Tries of a throttled call (`sagelet throttle`), and seconds between them.
 _TRIES, _PAUSE = 5, 0.5
@@ -20,7 +23,7 @@ class Aws:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[str, BaseClient] = {}
 
     def call(self, service: str, operation: str, **parameters: Any) -> Output:
         """Returns the answer without its metadata. Raises ServerRefused with AWS's code, NoServer."""
@@ -51,7 +54,7 @@ class Aws:
                 return
             parameters[token] = answer[token]
 
-    def _client(self, service: str) -> Any:
+    def _client(self, service: str) -> "BaseClient":
         if service not in self._clients:
             self._clients[service] = self._make(service)
         return self._clients[service]

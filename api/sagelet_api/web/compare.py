@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import quote, urlencode
 
 from sagelet_api.comparison.view import view
 from sagelet_api.control.compare import anyway_asked_for, keys_asked_for
 from sagelet_api.web import PREFIX
-from sagelet_api.web.curves import TIME, axes, charts, curves, over
+from sagelet_api.web.curves import TIME, Chart, axes, charts, curves, over
 from sagelet_api.web.differences import side_by_side
 from sagelet_api.web.listing import Asked, listing
 from sagelet_api.web.site import Place, Site, TemplateValues, context, place
@@ -19,6 +19,16 @@ from sagelet_engine.model.training import TrainingJob
 
 if TYPE_CHECKING:
     from flask import Blueprint
+
+
+class Drawn(TypedDict):
+    """What `charts.js` draws."""
+
+    #: What the horizontal axis may count, and what it counts.
+    axes: list[str]
+    axis: str
+    #: By section.
+    charts: dict[str, list[Chart]]
 
 
 def blueprint(site: Site) -> "Blueprint":
@@ -45,7 +55,7 @@ def blueprint(site: Site) -> "Blueprint":
         return render_template("compare.html", **values), status
 
     @routes.get(f"{PREFIX}/compare/curves")
-    def drawn() -> dict[str, Any]:
+    def drawn() -> Drawn:
         """Returns charts of all jobs' metrics for `charts.js`. `?over=`: time, sample, or a metric of progress."""
         jobs = _jobs(site)[:MOST_JOBS]
         found = [

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from sagelet_runtime.base import installed
 from sagelet_runtime.base.say import ranks_line, say
@@ -145,6 +145,22 @@ def install(_torch_xla: Any) -> None:
     plugins.register_plugin(os.environ["PJRT_DEVICE"], _device_plugin(plugins.DevicePlugin, path))
 
 
+class ClientOptions(TypedDict, total=False):
+    """Options of PJRT's clients."""
+
+    platform_name: str
+    allocator: str
+    #: Ordinals of GPUs, among those that CUDA lets the process see.
+    visible_devices: list[int]
+    node_id: int
+    num_nodes: int
+    #: The share of the GPU's memory, from 0 to 1.
+    memory_fraction: float
+    preallocate: bool
+    #: Of the CPU's client; the others are the GPU's.
+    cpu_device_count: int
+
+
 def _device_plugin(base: type[Any], path: str) -> Any:
     class Plugin(base):  # type: ignore[misc]
         def library_path(self) -> str:
@@ -156,7 +172,7 @@ def _device_plugin(base: type[Any], path: str) -> Any:
         def configure_single_process(self) -> None:
             """Does nothing: one process uses its one device as it is."""
 
-        def client_create_options(self) -> dict[str, Any]:
+        def client_create_options(self) -> ClientOptions:
             # With more devices a CPU plugin hangs at the second execution.
             return {"cpu_device_count": 1} if on_cpu(os.environ) else client_options(os.environ)
 
@@ -167,7 +183,7 @@ def _device_plugin(base: type[Any], path: str) -> Any:
     return Plugin()
 
 
-def client_options(environ: Mapping[str, str]) -> dict[str, Any]:
+def client_options(environ: Mapping[str, str]) -> ClientOptions:
     """Returns the options of PJRT's GPU client (xla/pjrt/c/pjrt_c_api_gpu_internal.cc).
 
     The PJRT_ALLOCATOR_* names are torch_xla's. A worker uses the GPU of its LOCAL_RANK, counted among those that CUDA
@@ -176,7 +192,7 @@ def client_options(environ: Mapping[str, str]) -> dict[str, Any]:
     rank, world = _world(environ)
     local = int(environ.get("LOCAL_RANK", environ.get("PJRT_LOCAL_PROCESS_RANK", "0")))
     cuda_async = environ.get("PJRT_ALLOCATOR_CUDA_ASYNC", "0").lower() in ("1", "true")
-    options: dict[str, Any] = {
+    options: ClientOptions = {
         "platform_name": "cuda",
         "allocator": "cuda_async" if cuda_async else "default",
         "visible_devices": [local],

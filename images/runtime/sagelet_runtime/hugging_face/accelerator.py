@@ -10,14 +10,14 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from sagelet_runtime.base.wire import Arguments
+
 #: Arguments that became fields of DataLoaderConfiguration.
 OF_LOADERS = ("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler")
 RENAMED = {"logging_dir": "project_dir"}
 
 
-def translated(
-    given: Mapping[str, Any], known: Iterable[str], configuration: Callable[..., Any] | None
-) -> dict[str, Any]:
+def translated(given: Mapping[str, Any], known: Iterable[str], configuration: Callable[..., Any] | None) -> Arguments:
     """Returns arguments of `Accelerator` under today's names.
 
     `configuration`: the class DataLoaderConfiguration, or None in a release without it.

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from sagelet_runtime.base.say import say_once
+from sagelet_runtime.base.wire import Arguments
 
 RENAMED = {"evaluation_strategy": "eval_strategy"}
 #: Arguments without a meaning today, and why the training is the same without them.
@@ -53,10 +54,10 @@ def new_value(name: str, value: Any) -> Any:
     return VALUES.get(name, {}).get(text, value)
 
 
-def translated(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+def translated(given: Mapping[str, Any], known: Iterable[str]) -> Arguments:
     """Returns keyword arguments with today's names and values. An argument given under both names still fails."""
     known = set(known)
-    found: dict[str, Any] = {}
+    found: Arguments = {}
     for name, value in given.items():
         new = new_name(name, known)
         if new is not None:

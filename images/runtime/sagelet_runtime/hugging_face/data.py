@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sagelet_runtime.base.say import say_once
+from sagelet_runtime.base.wire import Arguments
 
 #: Arguments removed in 3.0 and 4.0, together with what they controlled.
 _DROPPED = ("task", "ignore_verifications", "trust_remote_code", "use_auth_token")
 _LOADERS = ("load_dataset", "load_dataset_builder")
 
 
-def translated(given: Mapping[str, Any]) -> dict[str, Any]:
+def translated(given: Mapping[str, Any]) -> Arguments:
     """Returns arguments of load_dataset under today's names."""
     found = {name: value for name, value in given.items() if name not in _DROPPED}
     if given.get("use_auth_token") is not None:

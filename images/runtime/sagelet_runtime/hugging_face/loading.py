@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from sagelet_runtime.base.say import say_for_all
+from sagelet_runtime.base.wire import Attributes
 
 #: The module to patch once a script imports it.
 MODULE = "accelerate.data_loader"
@@ -49,7 +50,7 @@ def install(module: ModuleType) -> None:
     wrapper.__iter__ = __iter__
 
 
-def _synchronized(module: ModuleType, loader: Any) -> dict[str, Any]:
+def _synchronized(module: ModuleType, loader: Any) -> Attributes:
     """Makes the workers' random generators equal, as a new pass does. Returns the state in which the loader does not.
 
     Accelerate before 0.27 does it in the loader, so in torch_xla's thread. There a collective fails or comes too late.
@@ -66,7 +67,7 @@ class _Change:
     """What a loader changed between two batches."""
 
     #: New values of its attributes.
-    state: dict[str, Any] = field(default_factory=dict)
+    state: Attributes = field(default_factory=dict)
     #: Methods of accelerate's GradientState that it called, with their arguments.
     calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
 

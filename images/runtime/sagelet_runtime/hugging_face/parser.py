@@ -9,6 +9,7 @@ from dataclasses import fields
 from types import ModuleType
 from typing import Any
 
+from sagelet_runtime.base.wire import Arguments
 from sagelet_runtime.hugging_face import arguments
 
 #: A field that only TrainingArguments has. Other dataclasses are left alone.
@@ -49,7 +50,7 @@ def install(module: ModuleType) -> None:
         return parse_known_args(self, args, *rest, **more)
 
     @functools.wraps(parse_dict)
-    def with_old_keys(self: Any, args: dict[str, Any], *rest: Any, **more: Any) -> Any:
+    def with_old_keys(self: Any, args: Arguments, *rest: Any, **more: Any) -> Any:
         known = {field.name for kind in self.dataclass_types for field in fields(kind)}
         return parse_dict(self, arguments.translated(args, known) if _OURS in known else args, *rest, **more)
 

@@ -2,7 +2,7 @@
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sagelet_runtime.reporting.recorder import Recorder
@@ -58,7 +58,7 @@ def _note(optimizer: Any, recorder: Recorder) -> None:
         recorder.failed(error)
 
 
-def _rate(group: dict[str, Any]) -> float:
+def _rate(group: Mapping[str, object]) -> float:
     """Returns the learning rate, or 0 if it is a tensor: reading a tensor would run the graph."""
     rate = group.get("initial_lr", group.get("lr"))
     return float(rate) if isinstance(rate, (int, float)) else 0.0

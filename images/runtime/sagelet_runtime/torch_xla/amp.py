@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from sagelet_runtime.base.say import say_for_all
+from sagelet_runtime.base.wire import StateDict
 
 #: Devices on which float16 becomes bfloat16, and why. XLA's CPU code multiplies float16 matrices at 0.5 GFLOP/s, and
 #: bfloat16 ones at 160. XLAGPU is the renamed GPU of torch_xla 2.9, which has no GradScaler for float16.
@@ -80,7 +81,7 @@ def _turn_scaling_off(torch: Any) -> None:
 def _accepting_nothing(original: Any) -> Any:
     """Wraps load_state_dict: a scaler that was off saved an empty state, and a resumed job's scaler is still on."""
 
-    def load_state_dict(self: Any, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self: Any, state_dict: StateDict) -> None:
         if not state_dict:
             self._enabled = False
         original(self, state_dict)

@@ -14,6 +14,8 @@ import functools
 from types import ModuleType
 from typing import Any
 
+from sagelet_runtime.base.wire import StateDict
+
 #: The modules to patch once a script imports them.
 MODULE = "transformers.modeling_utils"
 TRAINER = "transformers.trainer"
@@ -38,7 +40,7 @@ def is_on_xla(model: Any) -> bool:
     return any(parameter.device.type == "xla" for parameter in model.parameters())
 
 
-def on_cpu(model: Any) -> dict[str, Any]:
+def on_cpu(model: Any) -> StateDict:
     """Returns the model's state dict, copied to the CPU. Shared weights stay shared: Transformers writes them once."""
     import torch_xla.core.xla_model as xm
 
