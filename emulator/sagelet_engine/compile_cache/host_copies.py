@@ -26,7 +26,7 @@ UNREAD = 1
 CLIENT, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", "builtin"
 
 
-class Lending:
+class HostCopies:
     """Gives hosts copies of their account's entries for their image, and takes what successful jobs have compiled.
 
     An account's jobs share entries and trust each other. No other account sees them. A job that fails or is stopped
