@@ -239,7 +239,7 @@ class Engine:
         try:
             return [job for job in self._store.unfinished() if job.launched]
         except StoreUnavailable as error:
-            log.warning("it is not known which jobs run on: %s", error)
+            log.warning("the jobs that still run could not be read: %s", error)
             return []
         finally:
             self._store.close()

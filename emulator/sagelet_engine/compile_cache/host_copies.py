@@ -89,7 +89,7 @@ class HostCopies:
                     self.store.use(account, image, file.name, now)
                 elif not there and not self.store.publish(account, image, file, now, WITHIN):
                     log.warning(
-                        "%s: %s of %s is no whole entry of the compile cache", job.key.name, file.name, host.root
+                        "%s: %s of %s is not a complete entry of the compile cache", job.key.name, file.name, host.root
                     )
             for entry in self.store.trim():
                 log.info("the compile cache is full: %s of %s is dropped", entry.name, entry.image)

@@ -37,7 +37,7 @@ class RetentionThread(threading.Thread):
                 self._logs.expire()
                 done = self._collector.collect(self._keep)
             except StoreUnavailable as error:
-                log.warning("what is too old stays for now: %s", error)
+                log.warning("old files and jobs could not be removed now: %s", error)
             else:
                 for message in done.stays:
                     log.warning("%s", message)

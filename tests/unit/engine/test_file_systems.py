@@ -63,8 +63,8 @@ def test_a_path_is_taken_from_the_root_of_the_file_system(files: Path, path: str
         ("/out", "is a link that leaves it"),
         ("/out/deep", "is a link that leaves it"),
         ("/root", "is a link that leaves it"),
-        ("/nowhere", "is no directory of the file system"),
-        ("/deep/a", "is no directory of the file system"),
+        ("/nowhere", "is not a directory of the file system"),
+        ("/deep/a", "is not a directory of the file system"),
     ],
 )
 def test_no_path_leads_out_of_the_file_system(files: Path, path: str, why: str) -> None:
