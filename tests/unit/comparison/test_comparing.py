@@ -288,7 +288,7 @@ def test_what_makes_a_comparison_meaningless_refuses_it(what: str, text: str, ch
             "compiled": False, "reason": "no plugin", "report": report(False)
         }),
         ("spot", "fast is managed spot training", {"spot": True}),
-        ("attempts", "its seconds are of 2 attempts", {"attempt": 2}),
+        ("attempts", "its seconds include 2 attempts", {"attempt": 2}),
         ("account", "it is of account 210987654321 in eu-west-1", {"account": "210987654321", "region": "eu-west-1"}),
         ("data", "were written after fast had started", {"channels": (replace(CHANNEL, newest_ms=1500),)}),
     ],

@@ -120,5 +120,5 @@ def test_a_directory_that_is_gone_when_the_job_starts_fails_it(world: World, fil
     world.create("one", InputDataConfig=[channel("/later")])
     until(lambda: world.job("one").terminal)
     assert (world.ended("one").failure_reason or "").startswith(
-        "ClientError: The DirectoryPath '/later' is no directory"
+        "ClientError: The DirectoryPath '/later' is not a directory"
     )

@@ -60,7 +60,7 @@ def test_where_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ('{"contexts": {}, "current": 1}', "`current` must be a name"),
         ('{"contexts": {"a": 1}}', "'a' is not a context"),
         ('{"contexts": {"default": {"data": "/x"}}}', "'default' is not a context"),
-        ('{"contexts": {"a b": {"data": "/x"}}}', "'a b' is no name"),
+        ('{"contexts": {"a b": {"data": "/x"}}}', "'a b' is not a name"),
         ('{"contexts": {"a": {}}}', "names no server"),
         ('{"contexts": {"a": {"data": 1}}}', "is not a text"),
         ('{"contexts": {"a": {"data": "x"}}}', "must be absolute"),
