@@ -16,20 +16,22 @@ _INTRODUCTION = """\
 
 Made by `make docs` from the commands in `api/sagelet_api/cli`; do not edit. `sagelet COMMAND --help` says the same.
 
-The first of these that names a server decides which one a command means ([several servers](../how-to/contexts.md)):
+The first of these that names a server decides which server a command means ([several
+servers](../how-to/contexts.md)):
 `--context`, or `--endpoint` and `--data`; SAGELET_CONTEXT, or SAGELET_ENDPOINT and SAGELET_DATA, else AWS_ENDPOINT_URL;
 the current context; the default, which is the server on the default data directory, else http://127.0.0.1:4599. A
-command says on stderr which one it is, unless that is the default one, or one that the command line names, and not with
-`--json`. It uses the account and region of the context, or those that the environment names for boto3, and needs no AWS
-credentials.
+command prints on stderr which server it uses. It does not do so for the default server, for one that the command line
+names, or with `--json`. It uses the account and region of the context, or those that boto3 finds in the environment.
+It needs no AWS credentials.
 
 On a terminal, output has tables and colours (not with `NO_COLOR`), and a status line while something takes long. In a
-pipe a row is a line with tabs between its cells: no padding and no colour, also with `FORCE_COLOR`. A list has no
-heading there; the tables of a report have theirs. With `--json` the output is one JSON document (`logs`: one object a
+pipe each row is a line with tabs between its cells, without padding and without colour, also with `FORCE_COLOR`.
+There a list has no heading, but the tables of a report have theirs. With `--json` the output is one JSON document
+(`logs`: one object a
 line). Results go to stdout, remarks and errors to stderr. Times in JSON and in pipes are UTC.
 
-A command ends without an error when nobody reads its output any more (`sagelet jobs | head -1`), with 0. `wait` waits
-on, and ends with the code of its jobs.
+If nobody reads a command's output any more (`sagelet jobs | head -1`), the command ends without an error, with 0.
+`wait` goes on waiting, and ends with the code of its jobs.
 """
 
 

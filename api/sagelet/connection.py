@@ -74,7 +74,7 @@ def _health(server: Server, authority: str | None) -> Mapping[str, Any]:
     except (OSError, HTTPException, ValueError) as error:
         raise NoServer(f"No sagelet server answers at {server.words}: {error}. {_remedy(error)}") from error
     if not isinstance(health, dict) or "version" not in health:
-        raise NoServer(f"{server.words} is no sagelet server. {_remedy(None)}")
+        raise NoServer(f"{server.words} is not a sagelet server. {_remedy(None)}")
     return health
 
 

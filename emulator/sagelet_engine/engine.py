@@ -15,7 +15,7 @@ from sagelet_engine.base.clock import Clock, SteadyClock
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import ca_file, key_pair, make_own_private
-from sagelet_engine.compile_cache.lending import Lending
+from sagelet_engine.compile_cache.host_copies import HostCopies
 from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.execution.disk_watch import DiskWatch
 from sagelet_engine.execution.job_context import SupervisorDeps
@@ -108,7 +108,7 @@ class Engine:
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
         self._warm = WarmPools(self._store, settings.data)
         self._scheduler = self._make_scheduler()
-        self._cache = Lending(CacheStore(settings.data, settings.compile_cache_bytes), steady)
+        self._cache = HostCopies(CacheStore(settings.data, settings.compile_cache_bytes), steady)
         self._cache.store.recover()
         self._cache.store.trim()
         self._outbox = Outbox(self._store, statuses)
@@ -239,7 +239,7 @@ class Engine:
         try:
             return [job for job in self._store.unfinished() if job.launched]
         except StoreUnavailable as error:
-            log.warning("it is not known which jobs run on: %s", error)
+            log.warning("the jobs that still run could not be read: %s", error)
             return []
         finally:
             self._store.close()

@@ -31,7 +31,7 @@ from sagelet_engine.reports import compile_reports, other_runs
 from sagelet_engine.reports.comparison_inputs import ComparisonInputs
 from sagelet_engine.reports.doctor_inputs import DoctorInputs
 from sagelet_engine.retention.gc import Collector
-from sagelet_engine.retention.logs import LogKeeper
+from sagelet_engine.retention.logs import LogGroupActions
 from sagelet_engine.scheduling.contract import Scheduler
 from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.settings import Settings
@@ -239,7 +239,7 @@ class Logs:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         #: The log group as a whole: retention, tags, deletion.
-        self.groups = LogKeeper(store, clock)
+        self.groups = LogGroupActions(store, clock)
 
     def stream(self, account: str, region: str, name: str) -> LogStream | None:
         return self._store.stream(account, region, name)
@@ -332,10 +332,10 @@ class Reports:
     def compare(self, keys: Sequence[JobKey], *, anyway: bool = False) -> Comparison:
         """Compares jobs with the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
         now_ms = self._clock.now_ms()
-        measurements = ComparisonInputs(self._store, self._data, self._objects)
+        inputs = ComparisonInputs(self._store, self._data, self._objects)
         jobs = [self._store.get(key) for key in keys]
         runs = other_runs.candidates(self._store, jobs[0], jobs) if jobs else ()
-        facts, others = ([measurements.of(job, now_ms) for job in some] for some in (jobs, runs))
+        facts, others = ([inputs.of(job, now_ms) for job in some] for some in (jobs, runs))
         return comparing.compare(facts, others, anyway=anyway)
 
     def bill(self, job: TrainingJob) -> Bill:

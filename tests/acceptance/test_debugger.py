@@ -77,5 +77,5 @@ def test_what_is_no_port_is_said_and_the_script_runs(jobs: Jobs) -> None:
     name = jobs.submit("print('trained')", Environment={"SAGELET_DEBUGPY": "yes"})
     assert jobs.ended(name)["TrainingJobStatus"] == "Completed"
     lines = log(jobs, name)
-    assert "sagelet: SAGELET_DEBUGPY=yes is no port: give a number from 0 (any that is free) to 65535" in lines
+    assert "sagelet: SAGELET_DEBUGPY=yes is not a port: give a number from 0 (any that is free) to 65535" in lines
     assert "trained" in lines

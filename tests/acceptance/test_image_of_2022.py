@@ -60,7 +60,7 @@ def _losses(jobs: Jobs, image: str, compiled: bool, workers: int) -> list[float]
     name = jobs.submit(files, image=image, hyperparameters=hyperparameters, instance_type=kind)
     job, log = jobs.ended(name), jobs.log(name)
     assert job["TrainingJobStatus"] == "Completed", (job.get("FailureReason"), log[-40:])
-    assert any("stood in for by Python 3.9" in line and "Transformers 4.21.1" in line for line in log), log[:10]
+    assert any("the job has Python 3.9" in line and "Transformers 4.21.1" in line for line in log), log[:10]
     assert any("***** Running training *****" in line for line in log), "Transformers' level of then"
     (device,) = {line for line in log if line.startswith("device=")}
     assert device == ('device="xla:0"' if compiled else 'device="cpu"')

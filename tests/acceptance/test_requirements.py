@@ -125,6 +125,6 @@ def test_a_job_that_brings_its_own_transformers_has_what_that_needs(jobs: Jobs) 
 def test_a_pin_that_transformers_cannot_be_used_with_is_named_with_the_remedy(jobs: Jobs) -> None:
     reason = jobs.ended(submit_sets(jobs, "sets-for-test==2.0\n"))["FailureReason"]
     assert "sets-for-test 2.0 depends on huggingface-hub>=99" in reason
-    assert "sagelet keeps huggingface-hub<1.0,>=0.34.0, which the Transformers that is here needs" in reason
+    assert "sagelet keeps huggingface-hub<1.0,>=0.34.0, which the installed Transformers needs" in reason
     assert "SAGELET_PINS=exact in Environment" in reason
     assert "torch_xla is built for" not in reason

@@ -120,7 +120,7 @@ SCHEMAS = {
         "PRAGMA foreign_keys = OFF; DROP TABLE throttled_calls; CREATE VIEW throttled_calls AS"
         " SELECT 1 AS job_id, 2 AS calls"
     ),
-    "a row of a text that is no JSON": "UPDATE jobs SET record = '[]'",
+    "a row of a text that is not JSON": "UPDATE jobs SET record = '[]'",
     "an id that leads out": "UPDATE jobs SET record = json_set(record, '$.id', '../../../../evil')",
     "a region that leads out": "UPDATE jobs SET record = json_set(record, '$.key.region', '..')",
 }

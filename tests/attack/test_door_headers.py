@@ -119,7 +119,7 @@ def test_a_host_that_only_looks_like_ours_is_refused(server: SageletProcess, hos
     for path, more in (("/", SIGNED), ("/_sagelet/health", ()), ("/_sagelet/ui/", ())):
         status, text = asked(server, *more, host=host, path=path)
         assert status == 403, text
-        assert "is no name of this sagelet server" in text
+        assert "is not a name of this sagelet server" in text
 
 
 @pytest.mark.parametrize(

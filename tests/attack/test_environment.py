@@ -352,11 +352,11 @@ def killed_hosts(world: World) -> list[int]:
         for path in world.server.data.glob("jobs/*/*/*/algo-1/run/started.json")
         if not (path.parent / "exit.json").exists()
     ]
-    keeper = json.loads(started.read_text())["pid"]
-    below = host_files.descendants(keeper)
-    for pid in (keeper, *below):
+    shim = json.loads(started.read_text())["pid"]
+    below = host_files.descendants(shim)
+    for pid in (shim, *below):
         os.kill(pid, signal.SIGKILL)
-    return [keeper, *below]
+    return [shim, *below]
 
 
 def test_what_is_kept_goes_with_the_garbage_unless_it_is_used(world: World) -> None:

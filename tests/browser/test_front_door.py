@@ -103,7 +103,7 @@ def test_the_page_reads_nothing_of_sagelet(reports: dict[str, Any], page: str) -
     if page == "sagelet-rebound":
         # Its own origin, as the browser sees it: it reads that it is refused.
         assert {result["status"] for result in read.values()} == {403}
-        assert all("is no name of this sagelet server" in result["text"] for result in read.values())
+        assert all("is not a name of this sagelet server" in result["text"] for result in read.values())
     else:
         assert set(read.values()) == {"refused: TypeError"}
 

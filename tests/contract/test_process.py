@@ -41,7 +41,7 @@ def started(handle: Handle) -> dict[str, object]:
     return content
 
 
-def keeper_of(handle: Handle) -> int:
+def shim_of(handle: Handle) -> int:
     return int(str(started(handle)["pid"]))
 
 
@@ -100,11 +100,11 @@ def test_without_namespaces_pip_installs_for_the_host(tmp_path: Path) -> None:
     host.clean_up()
 
 
-def test_packages_of_a_host_whose_keeper_was_killed_go_when_it_is_reaped(process_host: Harness) -> None:
+def test_packages_of_a_host_whose_shim_was_killed_go_when_it_is_reaped(process_host: Harness) -> None:
     handle = process_host.start("exec sleep 600")
     packages = Path(handle.ref, "packages")
     assert packages.exists()
-    os.kill(keeper_of(handle), signal.SIGKILL)
+    os.kill(shim_of(handle), signal.SIGKILL)
     process_host.end(handle)
     process_host.clean_up()
     assert not packages.exists()
@@ -126,13 +126,13 @@ def test_machine_is_untouched_and_opt_keeps_its_other_children(process_host: Har
 
 
 @pytest.mark.parametrize("script", ["exec sleep 600", "sleep 600 & setsid sleep 600 & sleep 600; true"])
-def test_killed_keeper_leaves_no_orphan_and_is_told(process_host: Harness, script: str) -> None:
+def test_killed_shim_leaves_no_orphan_and_is_told(process_host: Harness, script: str) -> None:
     handle = process_host.start(f"echo ready; {script}")
     process_host.read_until(handle, "ready")
-    keeper = keeper_of(handle)
-    wait_for("the host's processes", lambda: host_files.descendants(keeper))
-    below = host_files.descendants(keeper)
-    os.kill(keeper, signal.SIGKILL)
+    shim = shim_of(handle)
+    wait_for("the host's processes", lambda: host_files.descendants(shim))
+    below = host_files.descendants(shim)
+    os.kill(shim, signal.SIGKILL)
     end = process_host.end(handle)
     assert end.exit_code is None
     assert "shim" in (end.error or "")
@@ -141,21 +141,21 @@ def test_killed_keeper_leaves_no_orphan_and_is_told(process_host: Harness, scrip
     assert process_host.make().observe(handle) == end
 
 
-def test_host_whose_keeper_died_is_not_started_again(process_host: Harness) -> None:
+def test_host_whose_shim_died_is_not_started_again(process_host: Harness) -> None:
     plan = process_host.plan("echo once >> /opt/ml/runs; exec sleep 600")
     handle = process_host.launch(plan)
     runs = plan.hosts[0].opt_ml / "runs"
     wait_for("the start", lambda: runs.exists() and runs.read_text())
-    os.kill(keeper_of(handle), signal.SIGKILL)
+    os.kill(shim_of(handle), signal.SIGKILL)
     process_host.end(handle)
     assert process_host.make().launch(plan) == [handle]
     assert not process_host.runtime.observe(handle).running
     assert runs.read_text() == "once\n"
 
 
-def test_process_id_of_a_dead_keeper_that_was_used_again_is_left_alone(process_host: Harness) -> None:
+def test_process_id_of_a_dead_shim_that_was_used_again_is_left_alone(process_host: Harness) -> None:
     handle = process_host.start("exec sleep 600")
-    os.kill(keeper_of(handle), signal.SIGKILL)
+    os.kill(shim_of(handle), signal.SIGKILL)
     with subprocess.Popen(["sleep", "600"]) as stranger:
         json_files.write_json(Path(handle.ref, host_files.STARTED), {**started(handle), "pid": stranger.pid})
         process_host.end(handle)
@@ -198,7 +198,7 @@ def test_host_outlives_the_server_that_started_it(process_host: Harness) -> None
     assert process_host.end(handle).exit_code == 8
 
 
-def test_keepers_that_start_at_the_same_time_run_the_command_once(process_host: Harness) -> None:
+def test_shims_that_start_at_the_same_time_run_the_command_once(process_host: Harness) -> None:
     plan = process_host.plan("echo once >> /opt/ml/runs; exec sleep 600")
     runtimes = [process_host.make() for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:

@@ -134,6 +134,6 @@ def go_through(mortal: Mortal, capsys: pytest.CaptureFixture[str]) -> None:
     doubled = {host: count for host, count in mortal.starts().items() if count != 1}
     assert doubled == {}
     until(lambda: list((mortal.server.data / "s3" / ".staged").iterdir()) == [])
-    until(lambda: mortal.keepers() == [])
+    until(lambda: mortal.shims() == [])
     with capsys.disabled():
         print(f"\n{mortal.figures}; {len(mortal.starts())} hosts, none started twice; {len(checks)} jobs, none lost")

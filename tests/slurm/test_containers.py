@@ -153,7 +153,7 @@ def test_a_killed_shim_leaves_no_container(jobs: ContainerJobs, slurm_cluster: S
         os.kill(shim, signal.SIGKILL)
     job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Failed"
-    assert "without a word of the host" in jobs.message(name) + job["FailureReason"]
+    assert "without a note from the host" in jobs.message(name) + job["FailureReason"]
     jobs.gone(name)
 
 

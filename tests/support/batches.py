@@ -25,7 +25,7 @@ from support.world import until
 
 #: A stand-in for the shim, as the file sync agent sees it: prints, writes and ends when told to. Its argument is its
 #: directory.
-KEEPER = """
+SHIM = """
 import json, os, pathlib, sys, time
 root = pathlib.Path(sys.argv[1]); ml, run = root / "opt-ml", root / "run"
 (run / "started.json").write_text(json.dumps({"started_ms": 1, "pid": os.getpid()}))
@@ -123,8 +123,8 @@ class Remote:
         return {**ticket, "root": str(self.node)}
 
     def launch(self) -> "subprocess.Popen[bytes]":
-        keeper = [sys.executable, "-c", KEEPER, str(self.node / self.base)]
-        program = [sys.executable, "-I", "-S", agent.__file__, "host", *keeper]
+        shim = [sys.executable, "-c", SHIM, str(self.node / self.base)]
+        program = [sys.executable, "-I", "-S", agent.__file__, "host", *shim]
         text = base64.b64encode(json.dumps(self.ticket()).encode()).decode()
         environment = {"PATH": os.environ["PATH"], "SLURM_NODEID": "0", agent.TICKET: text}
         return subprocess.Popen(program, env=environment, cwd=self.node, stderr=subprocess.PIPE)

@@ -97,10 +97,10 @@ class Mortal:
     def close(self) -> None:
         """Ends the server and everything that a failed test has left running."""
         self.server.stop()
-        for process in self.keepers():
+        for process in self.shims():
             process.kill()
 
-    def keepers(self) -> list[psutil.Process]:
+    def shims(self) -> list[psutil.Process]:
         """Returns the shims of hosts that run as processes. A shim's argument is its host's directory."""
         data = str(self.server.data)
         found = ((process, " ".join(process.info["cmdline"] or ())) for process in psutil.process_iter(["cmdline"]))

@@ -308,7 +308,7 @@ MISTAKES = (
         _shell("#!/bin/bash\r\npython train.py\r\n"),
         "missing-entry-point",
         "could not start the script",
-        "line end of Windows",
+        "Windows line end",
         _AS_SHELL,
     ),
     Mistake(

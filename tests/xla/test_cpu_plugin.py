@@ -8,7 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from sagelet_engine.compile_cache import lending
+from sagelet_engine.compile_cache import host_copies
 from sagelet_runtime.gpu import device
 from support.jobs import Jobs
 from support.server import ACCOUNT, COMPILED, SageletProcess
@@ -93,5 +93,5 @@ def _cache_of_a_job(jobs: Jobs) -> dict[str, Any]:
 
 def test_server_and_container_have_the_same_default() -> None:
     """The container's package is a distribution of its own, so each has the constant."""
-    assert (lending.CLIENT, lending.DEFAULT_CLIENT) == (device.CLIENT, device.DEFAULT_CLIENT)
-    assert lending.DEFAULT_CLIENT in device.CLIENTS
+    assert (host_copies.CLIENT, host_copies.DEFAULT_CLIENT) == (device.CLIENT, device.DEFAULT_CLIENT)
+    assert host_copies.DEFAULT_CLIENT in device.CLIENTS

@@ -122,7 +122,7 @@ def test_torch_xla_s_names_train_natively(broken_plugin: TrainingHost) -> None:
     # The trial is the other test's.
     broken_plugin.environment |= {"SAGELET_GPU_PROBE_SECONDS": "0.01"}
     ended = run(broken_plugin, MORE)
-    assert "it was not done after 0.01 s" in ended.log
+    assert "the trial did not end within 0.01 s" in ended.log
     assert value(ended, "device") in ("cpu", "cuda:0")
     assert value(ended, "reduced") == [[0.5, 0.5], 3]
     assert value(ended, "rendezvous") == 1

@@ -145,7 +145,7 @@ def test_figures_of_one_collective(ranks: list[dict[str, Any]]) -> None:
         ("split sizes", "NotImplementedError", "pad the parts to one size"),
         ("partial groups", "ValueError", "groups=[[0]] must hold each of the 2 ordinals exactly once"),
         ("overlapping groups", "ValueError", "must hold each of the 2 ordinals exactly once"),
-        ("reduce type", "ValueError", "'average' is none of sum, mul, and, or, min, max"),
+        ("reduce type", "ValueError", "'average' is not one of sum, mul, and, or, min, max"),
         ("float and", "TypeError", "is for integers and bool, not torch.float32"),
         ("shards", "ValueError", "cannot be split into 2 equal parts"),
         ("shard count", "ValueError", "shard_count=3 must be the number of workers in the group, 2"),

@@ -56,7 +56,7 @@ def test_a_port_of_another_program_is_named(taken_port: int) -> None:
 def test_workers_that_do_not_come_are_named() -> None:
     first = layout(0, free_port(), size=3, seconds=1)
     opened = store.open_store(first, agent_serves=False)
-    says = "ranks 1, 2 did not come to the world of 3 workers within 1 s.*SAGELET_WORLD_JOIN_TIMEOUT"
+    says = "ranks 1, 2 did not join the world of 3 workers within 1 s.*SAGELET_WORLD_JOIN_TIMEOUT"
     with pytest.raises(WorkerLost, match=says):
         store.meet(opened, first, peers.this_worker(0, "127.0.0.1"))
 

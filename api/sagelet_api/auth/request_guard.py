@@ -46,7 +46,7 @@ class RequestGuard:
         name = host_name(host)
         if not self._is_ours(name):
             raise AccessDenied(
-                f"Host {host!r} is no name of this sagelet server. Use localhost, or start the server with "
+                f"Host {host!r} is not a name of this sagelet server. Use localhost, or start the server with "
                 f"--allow-host {name or 'NAME'} (SAGELET_ALLOW_HOST)."
             )
         apart = self.is_apart(call)
@@ -83,7 +83,7 @@ class RequestGuard:
         """
         if call.method not in ("GET", "HEAD") and "origin" not in call.headers:
             raise AccessDenied(
-                "Only sagelet's own pages may ask for this: a request without Origin comes from no page."
+                "Only sagelet's own pages may ask for this: a request without Origin does not come from a page."
             )
         if self._authentication is not None:
             self._authentication.admit_to_page(call, environ)

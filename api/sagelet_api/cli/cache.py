@@ -32,7 +32,7 @@ COLUMNS: Sequence[Column[Entry]] = (
 def cache() -> None:
     """Compiled programs that outlive their jobs.
 
-    Of a data directory, whose server may run meanwhile.
+    They belong to a data directory. Its server may run meanwhile.
     """
 
 

@@ -21,8 +21,9 @@ from sagelet_engine.state.checking.report import Finding, Report
 def check(context: click.Context, repair: bool, as_json: bool, server: Server) -> None:
     """Check the data directory.
 
-    All bytes of objects by their checksums and ETags, the catalogue against files, jobs against their directories, the
-    files of the hub, and both databases by SQLite's own check. Each problem is one line with its remedy. Exits with 1
+    Checks all bytes of objects by their checksums and ETags, the catalogue against files, jobs against their
+    directories, the files of the hub, and both databases by SQLite's own check. Each problem is one line with its
+    remedy. Exits with 1
     if a problem is left to repair. No server may run on the directory (`sagelet down`). Beside a server, `sagelet
     doctor` and /_sagelet/health check the databases.
 

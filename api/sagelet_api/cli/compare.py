@@ -29,7 +29,7 @@ from sagelet_engine.comparison.result import Comparison
     metavar="N",
     help="Train copies of both jobs N times, in turn, and give a verdict with intervals.",
 )
-@click.option("--anyway", is_flag=True, help="Also jobs that are not comparable; the answer says why they are not.")
+@click.option("--anyway", is_flag=True, help="Compare jobs that are not comparable, too, and say why they are not.")
 @json_option
 @server_options
 def compare(
@@ -47,8 +47,9 @@ def compare(
     ARNs for those of other accounts and regions. Jobs that are not comparable are refused, with the reasons: other data
     or instances, or one that has not completed.
 
-    One run of each does not say how far runs vary. --repeat trains both again, alternating, and says better, worse, the
-    same, or "too noisy to say" of each figure, and whether the loss curves agree within what native runs differ.
+    One run of each does not say how far runs vary. --repeat trains both again, alternating. For each figure it says
+    better, worse, the same, or "too noisy to say". It also says whether the loss curves differ by no more than native
+    runs do.
     """
     if repeat is not None:
         _repeat(jobs, repeat, html or png, anyway=anyway, as_json=as_json, server=server)

@@ -19,7 +19,7 @@ SETUP = {
 def completion(context: click.Context, shell: str) -> None:
     """Print the shell code that completes sagelet's commands.
 
-    Commands, options and their values, and the names of jobs, which it asks the server for.
+    It completes commands, options and their values, and the names of jobs, which come from the server.
     """
     found = get_completion_class(shell)
     assert found is not None

@@ -22,7 +22,7 @@ _FIRST = ("SAGELET_CONTEXT", "SAGELET_ENDPOINT", "SAGELET_DATA", "AWS_ENDPOINT_U
 
 @click.group(cls=Suggesting)
 def context() -> None:
-    """Names for servers; commands mean the current one.
+    """Names for servers; commands use the current one.
 
     A context holds an endpoint, a data directory, or both, and may hold account, region and certificate authority. The
     context `default` is always there: the server on the default data directory, else http://127.0.0.1:4599.

@@ -51,7 +51,7 @@ def ask(server: Server, method: str, path: str, body: Any = None) -> JsonObject:
 
 
 def _another_program(server: Server) -> NoServer:
-    return NoServer(f"{server.words} is no sagelet server. {_REMEDY}")
+    return NoServer(f"{server.words} is not a sagelet server. {_REMEDY}")
 
 
 def ask_health(server: Server) -> JsonObject:

@@ -56,7 +56,7 @@ class NoDemo(SageletError):
     metavar="N",
     help="Then train both N times more, in turn, for a verdict with intervals.",
 )
-@click.option("--down", "end", is_flag=True, help="End the server afterwards, where the demo has started it.")
+@click.option("--down", "end", is_flag=True, help="End the server afterwards if the demo has started it.")
 @json_option
 @click.pass_context
 @server_options

@@ -29,7 +29,8 @@ Pairs = Iterator[tuple[str, "str | Text"]]
 def describe(job: str, as_json: bool, server: Server) -> None:
     """Show everything about a job.
 
-    Status and why, what to do about a failure, times, bill, inputs, outputs, metrics, and what the compiler does.
+    Shows the status and its reason, what to do about a failure, times, bill, inputs, outputs, metrics, and what the
+    compiler does.
     --json gives the answer of DescribeTrainingJob. Its member Sagelet says whether the job is compiled, what a training
     job does now, and what the doctor found.
     """

@@ -86,7 +86,8 @@ def stop_server(data: Path, seconds: float = STOP_SECONDS) -> Notice | None:
         return None
     if notice is None:
         raise NotStopped(
-            f"Process {owner} uses {data}, and is no `sagelet up` that is ready: wait until it is, or end that program"
+            f"Process {owner} uses {data}, and is not a `sagelet up` that is ready: wait until it is, or end that "
+            "program"
         )
     try:
         os.kill(notice.pid, signal.SIGTERM)

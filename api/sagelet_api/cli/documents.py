@@ -74,7 +74,7 @@ def request_from(document: JsonObject, what: str) -> Parameters:
         raise BadDocument(f"{what} contains itself (a YAML anchor)") from error
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
-        raise BadDocument(f"{what} is no {OPERATION} request:\n{lines}")
+        raise BadDocument(f"{what} is not a valid {OPERATION} request:\n{lines}")
     found: Parameters = typed
     return found
 
@@ -106,7 +106,7 @@ def _yaml(text: str) -> Any:
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             names = [self.construct_object(name, deep=True) for name, _ in node.value]
             if unnamed := [name for name in names if not isinstance(name, str)]:
-                raise ValueError(f"{unnamed[0]} is no name of a member")
+                raise ValueError(f"{unnamed[0]} is not the name of a member")
             _once([(name, None) for name in names])
             made: dict[Any, Any] = super().construct_mapping(node, deep)
             return made

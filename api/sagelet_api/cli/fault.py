@@ -12,7 +12,7 @@ from sagelet_api.servers.server import Server
 @click.command()
 @click.argument("name", metavar="JOB", type=JobName())
 @click.argument("words", nargs=-1)
-@click.option("--clear", is_flag=True, help="The job meets no more faults.")
+@click.option("--clear", is_flag=True, help="Remove the job's faults.")
 @json_option
 @server_options
 def fault(name: str, words: tuple[str, ...], clear: bool, as_json: bool, server: Server) -> None:
@@ -49,7 +49,7 @@ def fault(name: str, words: tuple[str, ...], clear: bool, as_json: bool, server:
 @click.argument("operation", required=False)
 @click.argument("calls", type=int, default=1)
 @click.option("--service", default="sagemaker", show_default=True, help="sagemaker or logs.")
-@click.option("--clear", is_flag=True, help="Nothing is throttled any more, in any account.")
+@click.option("--clear", is_flag=True, help="End all throttling, in all accounts.")
 @json_option
 @server_options
 def throttle(operation: str | None, calls: int, service: str, clear: bool, as_json: bool, server: Server) -> None:

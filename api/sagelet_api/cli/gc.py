@@ -26,7 +26,7 @@ from sagelet_engine.state.garbage import Garbage, Rules, collect_stopped
 @click.option("--keep-jobs", default="forever", show_default=True, type=Age(), help="Ended jobs, logs and metrics.")
 @click.option("--keep-uploads", default="7d", show_default=True, type=Age(), help="Multipart uploads under way.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--yes", is_flag=True, help="Do not ask, where jobs are to be forgotten.")
+@click.option("--yes", is_flag=True, help="Do not ask before jobs are removed.")
 @json_option
 @endpoint_options
 def gc(

@@ -42,7 +42,7 @@ def hub() -> None:
 def _kind_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --dataset and --space, of which at most one is allowed."""
     for name, what in (("space", "a metric of `evaluate`"), ("dataset", "a data set")):
-        command = click.option(f"--{name}", is_flag=True, help=f"It is {what}, and no model.")(command)
+        command = click.option(f"--{name}", is_flag=True, help=f"It is {what}, not a model.")(command)
     return command
 
 

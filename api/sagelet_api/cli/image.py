@@ -124,7 +124,7 @@ def list_(as_json: bool) -> None:
 @json_option
 @directory_options
 def resolve(uri: str, image_rules: Path | None, as_json: bool, server: Server) -> None:
-    """Which local image stands in for URI."""
+    """Show which local image stands in for URI."""
     from sagelet_engine.images.resolve import Resolver
 
     found = Resolver(image_rules, known_directory(server)).resolve(uri)
@@ -143,13 +143,13 @@ def resolve(uri: str, image_rules: Path | None, as_json: bool, server: Server) -
 @image.command("map")
 @click.argument("uri", required=False)
 @click.argument("local", metavar="[LOCAL_IMAGE]", required=False)
-@click.option("--remove", is_flag=True, help="Nothing is mapped for URI any more.")
+@click.option("--remove", is_flag=True, help="Remove the mapping of URI.")
 @json_option
 @directory_options
 def map_(uri: str | None, local: str | None, remove: bool, as_json: bool, server: Server) -> None:
     """Let a local image stand in for this URI only.
 
-    The mapping is durable, is for the jobs of this data directory, and a running server uses it at once. It comes
+    The mapping is durable and is for the jobs of this data directory. A running server uses it at once. It comes
     before the rules of --image-rules. Without arguments, list the mappings.
     """
     from sagelet_engine.images.rules import mappings, put_mapping, remove_mapping

@@ -10,7 +10,8 @@ from sagelet_api.cli.options import torch_build_option
 def install_torch(torch_build: str) -> None:
     """Install what jobs of the process runtime need: torch, torch_xla.
 
-    With the other packages of the extra `xla`. They go into the Python that runs sagelet. Without CUDA that is 1.6 GB.
+    It also installs the other packages of the extra `xla`. All go into the Python that runs sagelet. Without CUDA that
+    is 1.6 GB.
     With it (`--torch-build cuda`, or `pip install` with the extra `xla`) it is 7.7 GB. With Docker this is not needed:
     the training image has them.
     """

@@ -49,7 +49,7 @@ class Since(click.ParamType[datetime]):
         try:
             return datetime.fromisoformat(value.replace("Z", "+00:00")).astimezone(timezone.utc)
         except ValueError:
-            self.fail(f"{value!r} is no time; write 30m, 12h, 7d or 2026-11-21T08:00", param, ctx)
+            self.fail(f"{value!r} is not a time; write 30m, 12h, 7d or 2026-11-21T08:00", param, ctx)
 
 
 def _status(job: Job) -> Text:
@@ -89,9 +89,9 @@ COLUMNS: Sequence[Column[Job]] = (
 @click.option("--name-contains", default="", help="Only jobs whose name contains this.")
 @click.option("--since", type=Since(), help="Only jobs made since then: 30m, 12h, 7d, or 2026-11-21T08:00.")
 @click.option("--compiled/--native", default=None, help="Only jobs that ask for the Training Compiler, or that do not.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="How many, the newest first.")
 @click.option("--all", "everything", is_flag=True, help="No limit.")
-@click.option("-w", "--watch", is_flag=True, help="Go on showing them until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Show them again and again until Ctrl-C.")
 @json_option
 @server_options
 def jobs(
@@ -128,7 +128,7 @@ def jobs(
 def _remark(found: Sequence[Job], wanted: Wanted, most: int | None, server: Server) -> None:
     """Prints a remark beside the table, to a terminal only."""
     if not found:
-        what = "no such job" if wanted != Wanted() else "no jobs yet"
+        what = "no matching job" if wanted != Wanted() else "no jobs yet"
         click.echo(f"{what} of account {server.account} in {server.region} on {server.endpoint}", err=True)
     elif most is not None and len(found) == most:
         click.echo(f"the newest {most}; --limit or --all shows more", err=True)

@@ -156,8 +156,8 @@ class Printer:
 @click.argument("name", metavar="JOB", type=JobName())
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("--host", type=click.IntRange(min=1), help="Only the host algo-N.")
-@click.option("--tail", type=click.IntRange(1, PAGE), help="Begin with the last so many lines of each host.")
-@click.option("-t", "--timestamps", is_flag=True, help="Before each line, when it was printed (UTC).")
+@click.option("--tail", type=click.IntRange(1, PAGE), help="Begin with this many last lines of each host.")
+@click.option("-t", "--timestamps", is_flag=True, help="Print the time (UTC) of each line before it.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a line: timestamp (ms), host, message.")
 @server_options
 def logs(

@@ -26,8 +26,8 @@ _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
 def open_(job: str | None, as_json: bool, server: Server) -> None:
     """Open the web page of a job.
 
-    Without JOB, the list of jobs. It prints the address, too; where there is no browser, and in a pipe, it does only
-    that.
+    Without JOB, opens the list of jobs. It also prints the address. Without a browser, and in a pipe, it only prints
+    the address.
     """
     health = ask_health(server)
     if job is not None:
@@ -40,7 +40,7 @@ def open_(job: str | None, as_json: bool, server: Server) -> None:
     if health.get("auth"):
         click.echo("The page asks for a login: `sagelet up` printed a link, or enter the key pair", err=True)
     if _is_terminal() and not _show(url):
-        click.echo("No browser is here: open the address in yours", err=True)
+        click.echo("This machine has no browser: open the address in yours", err=True)
 
 
 def page_of(server: Server, job: str | None) -> str:

@@ -241,7 +241,7 @@ def iso(moment: datetime) -> str:
 def _jsonable(value: object) -> str:
     if isinstance(value, datetime):
         return iso(value)
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _cell(column: Column[R], row: R) -> Text:

@@ -18,7 +18,7 @@ class Size(click.types.StringParamType):
             return value
         text = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", str(value).strip(), re.IGNORECASE)
         if text is None:
-            self.fail(f"{value!r} is no size; write 0, 500M or 5G", param, ctx)
+            self.fail(f"{value!r} is not a size; write 0, 500M or 5G", param, ctx)
         return int(float(text[1]) * 1024 ** " KMGT".index(text[2].upper() or " "))
 
 
@@ -32,5 +32,5 @@ class Age(click.types.StringParamType):
             return None if value == "forever" else value
         text = re.fullmatch(r"(\d+)\s*([smhd]?)", str(value).strip(), re.IGNORECASE)
         if text is None:
-            self.fail(f"{value!r} is no age; write 90s, 12h, 7d or forever", param, ctx)
+            self.fail(f"{value!r} is not an age; write 90s, 12h, 7d or forever", param, ctx)
         return int(text[1]) * _SECONDS[text[2].lower() or "s"]

@@ -26,7 +26,8 @@ MOST = 10
 def report(name: str, as_json: bool, server: Server) -> None:
     """Show what compiling did for a job.
 
-    Compilations, steps, transfers, graph breaks, by worker and by line of the script; also while it runs. --json gives
+    Shows compilations, steps, transfers and graph breaks, by worker and by line of the script, also while it runs.
+    --json gives
     the report as `sagelet docs compiler-report` describes it.
     """
     answer = ask(server, "GET", server.job_path(name, "compiler-report"))

@@ -26,9 +26,9 @@ _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 
 
 def hub_option(command: F) -> F:
-    return click.option(
-        "--hub", is_flag=True, help="Bring clients of the Hugging Face Hub to what `sagelet hub` has, too."
-    )(command)
+    return click.option("--hub", is_flag=True, help="Send clients of the Hugging Face Hub to sagelet's hub, too.")(
+        command
+    )
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

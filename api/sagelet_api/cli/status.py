@@ -99,9 +99,9 @@ def _disk(data: Path) -> dict[str, int] | None:
 @json_option
 @directory_options
 def down(as_json: bool, server: Server) -> None:
-    """End the server; jobs run on.
+    """End the server; jobs go on.
 
-    It is the server of the data directory. The next `sagelet up` on it adopts the jobs.
+    Ends the server of the data directory. The next `sagelet up` on that directory adopts the jobs.
     """
     data = known_directory(server)
     unfinished = _unfinished(server)
@@ -129,4 +129,4 @@ def _left(unfinished: int | None) -> str:
     if not unfinished:
         return "no job was under way"
     what = "1 job is" if unfinished == 1 else f"{unfinished} jobs are"
-    return f"{what} under way: what runs runs on, and the next `sagelet up` on this directory takes all up again"
+    return f"{what} under way: they go on, and the next `sagelet up` on this directory adopts all of them"

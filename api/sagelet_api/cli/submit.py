@@ -51,7 +51,12 @@ DAY = 86_400
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--name", help="The job's name. Default: that of the document, else made of FILE and the time.")
 @click.option(
-    "-p", "--hyperparameter", "hyperparameters", multiple=True, metavar="NAME=VALUE", help="Also over a document's own."
+    "-p",
+    "--hyperparameter",
+    "hyperparameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Overrides the document's, too.",
 )
 @click.option(
     "--source-dir",
@@ -73,7 +78,7 @@ DAY = 86_400
 @click.option("--role", help="The RoleArn. Default: the execution role that every account has.")
 @click.option("--output", metavar="S3://BUCKET[/PREFIX]", help="Default: s3://sagemaker-REGION-ACCOUNT/.")
 @click.option("--max-runtime", type=click.IntRange(min=1), default=DAY, show_default=True, help="Seconds.")
-@click.option("--wait", "waits", is_flag=True, help="Until the job has ended; exit codes as of `sagelet wait`.")
+@click.option("--wait", "waits", is_flag=True, help="Wait until the job has ended; exit codes as of `sagelet wait`.")
 @click.option("-f", "--follow", is_flag=True, help="Print the job's log until it has ended; exit codes as with --wait.")
 @json_option
 @click.pass_context
@@ -91,8 +96,8 @@ def submit(
 ) -> None:
     """Start a training job from a file.
 
-    FILE is a CreateTrainingJob request in YAML or JSON (job.yaml, job.json), or a script (train.py, train.sh). A
-    request is checked whole before anything is sent, and each wrong member is named. A script is packed and uploaded to
+    FILE is a CreateTrainingJob request in YAML or JSON (job.yaml, job.json), or a script (train.py, train.sh). The
+    whole request is checked before anything is sent, and each wrong member is named. A script is packed and uploaded to
     the account's bucket sagemaker-REGION-ACCOUNT, which is made if it is not there.
 
     In a pipe the output is the job's name alone: `name=$(sagelet submit train.py)`. With --follow it is the job's log.

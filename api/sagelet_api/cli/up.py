@@ -53,8 +53,8 @@ GARBAGE_THRESHOLD = 20_000
 def up(detach: bool, log_level: str, as_json: bool, context_name: str | None, **options: Any) -> None:  # noqa: ARG001
     """Start the server.
 
-    Ctrl-C or SIGTERM ends it; running jobs run on and are adopted by the next start. --detach leaves it running when
-    the terminal is closed, with its output in DATA/server.log. --json, with --detach, tells endpoint and process.
+    Ctrl-C or SIGTERM ends it. Running jobs go on, and the next start adopts them. --detach leaves it running when the
+    terminal is closed, with its output in DATA/server.log. --json, with --detach, prints endpoint and process.
     """
     if as_json and not detach:
         raise click.UsageError("--json goes with --detach")
@@ -117,7 +117,7 @@ def _check_still_owned(server: "Sagelet") -> None:
 
 def _give_up(lost: str) -> NoReturn:
     """Ends at once, as `kill -9` does. An ordinary end would write into the directory that is there now."""
-    click.echo(f"Error: {lost}: this one ends. What runs goes on, and is adopted when a server starts there", err=True)
+    click.echo(f"Error: {lost}: this server ends. Running jobs go on, and the next server there adopts them", err=True)
     sys.stdout.flush()
     os._exit(ERROR)
 

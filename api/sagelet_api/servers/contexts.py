@@ -168,11 +168,11 @@ def _parsed(said: Any) -> Contexts:
 
 def _context(name: str, members: Any) -> Context:
     if name == DEFAULT or not isinstance(members, dict):
-        raise TypeError(f"{name!a} is no context")
+        raise TypeError(f"{name!a} is not a context")
     if unknown := members.keys() - _MEMBERS:
         raise ValueError(f"context {name!a} has a member {min(unknown)!a} that this sagelet does not know")
     if any(not isinstance(value, str) for value in members.values()):
-        raise TypeError(f"a member of context {name!a} is no text")
+        raise TypeError(f"a member of context {name!a} is not a text")
     return made_context(name, **members)
 
 

@@ -40,13 +40,13 @@ def _is_garbled(text: str) -> bool:
 
 
 def _no_endpoint(endpoint: str) -> SettingsError:
-    return SettingsError(f"endpoint: {endpoint!r} is no http:// or https:// URL, such as {DEFAULT_ENDPOINT}")
+    return SettingsError(f"endpoint: {endpoint!r} is not an http:// or https:// URL, such as {DEFAULT_ENDPOINT}")
 
 
 def checked_account(account: str) -> str:
     """Raises SettingsError."""
     if not is_account(account):
-        raise SettingsError(f"account: {account!r} is no account number: it has 12 digits")
+        raise SettingsError(f"account: {account!r} is not an account number: that has 12 digits")
     return account
 
 
@@ -57,7 +57,7 @@ def is_account(text: str) -> bool:
 def checked_region(region: str) -> str:
     """Raises SettingsError."""
     if not _REGION.fullmatch(region):
-        raise SettingsError(f"region: {region!r} is no region, such as us-east-1")
+        raise SettingsError(f"region: {region!r} is not a region, such as us-east-1")
     return region
 
 
@@ -65,7 +65,7 @@ def checked_name(name: str) -> str:
     """Returns the name. Raises SettingsError for a text that cannot name a context."""
     if not _NAME.fullmatch(name):
         raise SettingsError(
-            f"context: {name!r} is no name: it has letters, digits, `-`, `_` and `.`, 63 at most, "
+            f"context: {name!r} is not a name: a name has letters, digits, `-`, `_` and `.`, 63 at most, "
             "and begins with a letter or digit"
         )
     return name

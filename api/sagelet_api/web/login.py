@@ -38,7 +38,7 @@ def blueprint(site: Site) -> "Blueprint":
             return render_template("login.html")
         session = site.sessions.by_link(token)
         if session is None:
-            message = "This link was used already, or is too old. Take the key pair, or start sagelet again."
+            message = "This link was used already, or is too old. Use the key pair, or start sagelet again."
             return render_template("login.html", message=message), 403
         return _entered(session)
 

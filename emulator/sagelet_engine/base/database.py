@@ -304,7 +304,7 @@ def foreign_schema(db: sqlite3.Connection, migrations: Sequence[str]) -> str | N
     for kind, name in sorted(wanted.keys() - found.keys()):
         return f"its {kind} {name!r} is missing"
     for kind, name in sorted(one for one in wanted if wanted[one] != found[one]):
-        return f"its {kind} {name!r} is not as sagelet makes it"
+        return f"its {kind} {name!r} differs from the one that sagelet makes"
     return None
 
 

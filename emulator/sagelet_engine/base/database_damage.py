@@ -37,7 +37,7 @@ def damage_of(path: Path, migrations: Sequence[str], *, quick: bool = False) -> 
             found = [] if found == ["ok"] else found
             if not quick:
                 found += [
-                    f"a row of {table} belongs to one of {parent} that is not there"
+                    f"a row of {table} refers to a row of {parent} that does not exist"
                     for table, _, parent, _ in db.execute("PRAGMA foreign_key_check").fetchmany(_MOST)
                 ]
             return [" ".join(one.split()) for one in found]

@@ -129,12 +129,13 @@ def _work(baseline: JobFacts, other: JobFacts) -> Iterator[Difference]:
     one, two = measure(baseline).samples.number, measure(other).samples.number
     if one and two:
         if abs(two - one) > OTHER_WORK * max(one, two):
-            text = f"it trained on {two:g} samples, not {one:g}: seconds and dollars are of other amounts of work"
+            text = f"it trained on {two:g} samples, not {one:g}, so seconds and dollars are for different amounts of "
+            text += "work"
             yield Difference(other.name, "work", text)
         return
     for changed in _changed(baseline, other):
         if any(part in changed.name.lower() for part in _WORK):
-            text = f"{changed.text}: seconds and dollars are of other amounts of work"
+            text = f"{changed.text}, so seconds and dollars are for different amounts of work"
             yield Difference(other.name, "work", text)
 
 
@@ -182,8 +183,8 @@ def _circumstances(baseline: JobFacts, other: JobFacts) -> Iterator[Difference]:
         yield Difference(other.name, "spot", text)
     for job in (baseline, other):
         if job.attempt > 1:
-            text = f"{job.name} was interrupted and started again: its seconds are of {job.attempt} attempts"
-            yield Difference(other.name, "attempts", f"{text}, its other figures of the last one")
+            text = f"{job.name} was interrupted and started again: its seconds include {job.attempt} attempts"
+            yield Difference(other.name, "attempts", f"{text}, its other figures only the last one")
     if (baseline.account, baseline.region) != (other.account, other.region):
         place = f"account {other.account} in {other.region}, not {baseline.account} in {baseline.region}"
-        yield Difference(other.name, "account", f"it is of {place}; prices are us-east-1's")
+        yield Difference(other.name, "account", f"it ran in {place}; prices are those of us-east-1")

@@ -123,7 +123,7 @@ ROWS = (
     ("steady_throughput", "Throughput without the time of compiling", "samples/s", "higher"),
     ("runtime", "Training loop (train_runtime)", "s", "lower"),
     ("training_seconds", "Training time (TrainingTimeInSeconds)", "s", "lower"),
-    ("outside", "Of it before and after the loop", "s", ""),
+    ("outside", "Training time before and after the loop", "s", ""),
     ("billable_seconds", "Billable time (BillableTimeInSeconds)", "s", "lower"),
     ("usd", "Cost", "USD", "lower"),
     ("compile_seconds", "Compiling", "s", ""),

@@ -46,12 +46,12 @@ def _fit(hint: Any, value: object) -> Any:
         return float(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool) == isinstance(value, bool):
         return value
-    raise OtherVersion(f"{value!r:.80} is no {hint}")
+    raise OtherVersion(f"{value!r:.80} is not {hint}")
 
 
 def _dataclass(kind: Any, value: object) -> Any:
     if not isinstance(value, Mapping):
-        raise OtherVersion(f"{value!r:.80} is no {kind.__name__}")
+        raise OtherVersion(f"{value!r:.80} is not a {kind.__name__}")
     hints = _hints(cast(Hashable, kind))
     given = {one.name: _fit(hints[one.name], value[one.name]) for one in fields(kind) if one.name in value}
     missing = [one.name for one in fields(kind) if one.name not in given and one.default is MISSING]

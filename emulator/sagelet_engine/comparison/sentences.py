@@ -116,7 +116,7 @@ def _compilation(side: Side) -> str:
     if not side.facts.compiled or seconds is None:
         return ""
     share = f" of the {runtime:.1f} s of training" if runtime else ""
-    return f"{side.name} compiled for {seconds:.1f} s{share}, once; a longer training compiles no longer."
+    return f"{side.name} compiled for {seconds:.1f} s{share}, once; a longer training does not compile for longer."
 
 
 def _break_even(name: str, even: BreakEven) -> str:
@@ -125,7 +125,7 @@ def _break_even(name: str, even: BreakEven) -> str:
             f"The steps of {name} that compile nothing are no faster than native ones here, so the time that "
             "compiling took is never won back."
         )
-    long_run = f"a long training comes near {int(even.long_run_percent)}% less time"
+    long_run = f"a long training approaches {int(even.long_run_percent)}% less time"
     if even.ran >= even.steps:
         return f"{name} won the time of compiling back by step {even.steps} of {even.ran}; {long_run}."
     return f"{name} ran {even.ran} steps; it would win the time of compiling back by step {even.steps}: {long_run}."

@@ -14,7 +14,7 @@ from typing import TypeVar
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.compile_cache.lending import Lending
+from sagelet_engine.compile_cache.host_copies import HostCopies
 from sagelet_engine.execution.disk_watch import DiskWatch
 from sagelet_engine.execution.launch import Endpoint
 from sagelet_engine.model import lifecycle, verdict
@@ -51,7 +51,7 @@ class SupervisorDeps:
     images: ImageChoice
     #: The address of sagelet's endpoint for hosts.
     endpoint: Endpoint
-    cache: Lending
+    cache: HostCopies
     closing: threading.Event
     disk: DiskWatch
     #: True if a job keeps its place from attempt to attempt.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.base.volume import GIB
-from sagelet_engine.compile_cache.lending import PLACE
+from sagelet_engine.compile_cache.host_copies import PLACE
 from sagelet_engine.data import sdk_v3
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.hub.access import HERE_ALONE, reader

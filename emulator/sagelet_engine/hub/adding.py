@@ -50,14 +50,14 @@ def add(
     """
     if source.holds(store.data):
         raise UnfitSource(
-            f"the data directory {store.data} is in it, with the owner's keys, and every job would be shown them: "
-            "put what is to be added into a directory of its own"
+            f"it contains the data directory {store.data} with the owner's keys, which every job could then read: "
+            "put the files to add into a directory of their own"
         )
     with store.draft() as draft:
         for file in source.files():
             _take(draft, source, file, seen)
         if not draft.files:
-            raise UnfitSource("there is no file in it: nothing was added")
+            raise UnfitSource("the directory has no files: nothing was added")
         if (both := paths_overlap(draft.files)) is not None:
             raise UnfitSource(f"{both} is a file and a directory at once: nothing was added")
         made = _make_card(draft) if kind is Kind.DATASET else ()

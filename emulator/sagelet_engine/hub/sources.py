@@ -84,7 +84,7 @@ class Folder:
             elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
                 yield parts
             else:
-                raise UnfitSource(f"{self._root.joinpath(*parts)} is no file: take it out of the directory")
+                raise UnfitSource(f"{self._root.joinpath(*parts)} is not a file: take it out of the directory")
 
     def _entries(self, above: tuple[str, ...]) -> list[tuple[tuple[str, ...], int]]:
         """Returns the entries of a directory, the last first."""
@@ -107,7 +107,8 @@ class Folder:
         try:
             return nofollow.open_path(path, len(path.relative_to(self._above).parts))
         except nofollow.NoFile as error:
-            raise UnfitSource(f"{self._root.joinpath(*parts)} is no ordinary file: put a copy in its place") from error
+            path = self._root.joinpath(*parts)
+            raise UnfitSource(f"{path} is not an ordinary file: put a copy in its place") from error
 
     def _behind(self, path: Path, parts: tuple[str, ...]) -> Path:
         place = (*self._root.relative_to(self._above).parts, *parts)

@@ -130,7 +130,7 @@ def _is_current(client: docker.DockerClient, tag: str, digest: str) -> bool:
 def _ca_bundle(options: BuildOptions, environment: Mapping[str, str], report: Report) -> Path | None:
     if options.ca_bundle is not None:
         if not options.ca_bundle.exists() or options.ca_bundle.is_dir():
-            raise SettingsError(f"The CA bundle {options.ca_bundle} is no file")
+            raise SettingsError(f"The CA bundle {options.ca_bundle} is not a file")
         return options.ca_bundle
     for variable in CA_BUNDLE_VARIABLES:
         path = Path(environment.get(variable) or "/nonexistent")

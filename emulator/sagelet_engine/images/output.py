@@ -90,7 +90,7 @@ _REMEDIES = (
     ),
     (
         r"No matching distribution found",
-        "The package index does not have the package, or its answer was not believed: name an index with --index-url "
+        "The package index does not have the package, or pip did not trust its answer: name an index with --index-url "
         "and, if the network has a certificate authority of its own, its certificates with --ca-bundle.",
     ),
     (

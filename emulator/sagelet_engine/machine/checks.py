@@ -199,7 +199,7 @@ def check_hosts(data: Path, runtimes: Sequence[Runtime] | None = None) -> Check:
     except SageletError as error:
         return Check("hosts", False, f"could not be looked for: {error}", needed=False)
     if not lost:
-        return Check("hosts", True, "none runs whose data directory is gone")
+        return Check("hosts", True, "no host runs without its data directory")
     return Check("hosts", False, "; ".join(lost), "`sagelet gc` ends them", needed=False)
 
 
@@ -208,7 +208,7 @@ def check_server(data: Path) -> Check:
     if notice is not None:
         return Check("server", True, f"runs on {data}: {notice.endpoint} (process {notice.pid})")
     if (owner := owner_of(data)) is not None:
-        return Check("server", True, f"process {owner}, no `sagelet up` that is ready, uses {data}")
+        return Check("server", True, f"process {owner} uses {data}, and is not a `sagelet up` that is ready")
     return Check("server", True, f"none runs on {data}; `sagelet up` starts one")
 
 
@@ -239,4 +239,4 @@ def _existing(data: Path) -> Path:
     for path in (data, *data.parents):
         if path.exists():
             return path
-    raise SettingsError(f"--data {data}: not even its file system is there")
+    raise SettingsError(f"--data {data}: neither it nor a directory above it exists")

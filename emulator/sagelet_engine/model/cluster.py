@@ -85,7 +85,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def standings(self) -> Mapping[str, AllocationStatus]:
+    def statuses(self) -> Mapping[str, AllocationStatus]:
         """Returns the status of every request of this server by job id, from one look at the cluster.
 
         A request that was submitted and is missing here was forgotten by the cluster: it is over. Raises

@@ -60,7 +60,7 @@ def directory_of(source: FileSystemSource, file_systems: Mapping[str, Path]) -> 
     if not found.is_relative_to(root):
         raise ClientFault(f"The DirectoryPath {source.path!r} of the file system {source.id} is a link that leaves it")
     if not found.is_dir():
-        raise ClientFault(f"The DirectoryPath {source.path!r} is no directory of the file system {source.id}")
+        raise ClientFault(f"The DirectoryPath {source.path!r} is not a directory of the file system {source.id}")
     return found
 
 

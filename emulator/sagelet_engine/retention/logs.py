@@ -10,8 +10,8 @@ from sagelet_engine.store.jobs import Store
 DAY_MS = 86_400_000
 
 
-class LogKeeper:
-    """What can be done to the log group of training jobs of an account and region."""
+class LogGroupActions:
+    """Creates, tags, expires and deletes the log group of training jobs in an account and region."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store

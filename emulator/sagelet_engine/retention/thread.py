@@ -5,7 +5,7 @@ import threading
 
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.retention.gc import Collector, Keep
-from sagelet_engine.retention.logs import LogKeeper
+from sagelet_engine.retention.logs import LogGroupActions
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ PAUSE_SECONDS = 30.0
 class RetentionThread(threading.Thread):
     """Looks at its start, after jobs have ended, and every LOOK_SECONDS, until the engine closes."""
 
-    def __init__(self, logs: LogKeeper, collector: Collector, keep: Keep, closing: threading.Event) -> None:
+    def __init__(self, logs: LogGroupActions, collector: Collector, keep: Keep, closing: threading.Event) -> None:
         super().__init__(name="retention", daemon=True)
         self._logs = logs
         self._collector = collector
@@ -37,7 +37,7 @@ class RetentionThread(threading.Thread):
                 self._logs.expire()
                 done = self._collector.collect(self._keep)
             except StoreUnavailable as error:
-                log.warning("what is too old stays for now: %s", error)
+                log.warning("old files and jobs could not be removed now: %s", error)
             else:
                 for message in done.stays:
                     log.warning("%s", message)

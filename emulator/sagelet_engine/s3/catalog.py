@@ -196,7 +196,7 @@ class Catalog(Database):
             yield from (_object(row[1:]) for row in rows)
             last = rows[-1][0]
 
-    def settle_all(self, paths: Iterable[tuple[str, str]]) -> None:
+    def record_paths(self, paths: Iterable[tuple[str, str]]) -> None:
         """Records where files are now. `paths` are pairs of path and file id. The files become the store's own: no hard
         links to a user's files.
         """

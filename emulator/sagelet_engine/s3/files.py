@@ -117,7 +117,7 @@ class Files:
         except OSError as error:
             _log.warning("%s stays in %s for now: %s", path, staged, error)
 
-    def unsettle(self, file_id: str, path: str) -> None:
+    def withdraw(self, file_id: str, path: str) -> None:
         """Moves a file from its place back to the staged ones. The next start removes a staged file without a row."""
         with suppress(FileNotFoundError):
             (self.root / path).replace(self.staged(file_id))

@@ -197,9 +197,9 @@ class S3Store:
                     self.catalog.complete(stored, upload_id, named)
             except NotFlushed:
                 # The row may not be on the disk yet. The old bytes must not get the new row by a crash.
-                self._settle([stored])
+                self._publish([stored])
                 raise
-            self._settle([stored])
+            self._publish([stored])
         return stored
 
     def put_all(self, bucket: str, sealed: Mapping[str, StagedFile], **members: Any) -> list[StoredObject]:
@@ -229,12 +229,12 @@ class S3Store:
             try:
                 self.catalog.put_all(stored)
             except NotFlushed:
-                self._settle(stored)
+                self._publish(stored)
                 raise
-            self._settle(stored)
+            self._publish(stored)
         return stored
 
-    def _settle(self, stored: Iterable[StoredObject]) -> None:
+    def _publish(self, stored: Iterable[StoredObject]) -> None:
         failpoint(Failpoint.AFTER_OBJECT_ROW)
         for one in stored:
             self.files.publish(one.file_id, one.path)
@@ -281,7 +281,7 @@ class S3Store:
             there = [(key, self.catalog.find(bucket, key)) for key in dict.fromkeys(keys)]
             found = [current for key, current in there if not spare(key, current) and current is not None]
             for stored in found:
-                self.files.unsettle(stored.file_id, stored.path)
+                self.files.withdraw(stored.file_id, stored.path)
             failpoint(Failpoint.BEFORE_OBJECT_DELETE)
             try:
                 self.catalog.delete(bucket, [stored.key for stored in found])

@@ -146,7 +146,7 @@ class ClusterScheduler(threading.Thread):
         self._submit_new()
         self._give_up_overdue()
         if any(waiting.submitted for waiting in self._all().values()):
-            self._take_in(self._cluster.standings())
+            self._take_in(self._cluster.statuses())
         return LOOK_SECONDS if self._all() or self._warm.keys() else None
 
     def _all(self) -> dict[str, _Waiting]:
@@ -223,30 +223,30 @@ class ClusterScheduler(threading.Thread):
             region=job.key.region,
         )
 
-    def _take_in(self, standings: Mapping[str, AllocationStatus]) -> None:
+    def _take_in(self, statuses: Mapping[str, AllocationStatus]) -> None:
         for job_id, waiting in self._all().items():
             if self._closed:
                 return
             if not waiting.submitted:
                 continue
-            standing = standings.get(waiting.launch_id, AllocationStatus(Place.OVER))
-            if standing.place is Place.QUEUED and standing.reason == waiting.told:
+            status = statuses.get(waiting.launch_id, AllocationStatus(Place.OVER))
+            if status.place is Place.QUEUED and status.reason == waiting.told:
                 continue
-            self._with_job(job_id, partial(self._heed, waiting=waiting, standing=standing))
+            self._with_job(job_id, partial(self._heed, waiting=waiting, status=status))
 
-    def _heed(self, job: TrainingJob, waiting: _Waiting, standing: AllocationStatus) -> None:
-        if standing.place is Place.QUEUED:
-            self._tell(job, waiting, standing.reason)
+    def _heed(self, job: TrainingJob, waiting: _Waiting, status: AllocationStatus) -> None:
+        if status.place is Place.QUEUED:
+            self._tell(job, waiting, status.reason)
             return
         # A job whose allocation is over starts, too: its hosts then report how the allocation ended.
         lease = self._gpus.lease(job.spec.instance_groups, self._cluster.gpus_per_node)
         now = self._clock.now_ms()
         message = f"{lifecycle.PREPARING_INSTANCES} ({lease.stand_in})" if lease.stand_in else None
-        log.info("%s: %s", job.key.name, standing.reason)
+        log.info("%s: %s", job.key.name, status.reason)
         placed = self._store.update(
             lifecycle.advance(
                 job, job.secondary, now, message or lifecycle.PREPARING_INSTANCES,
-                placed_ms=standing.started_ms or now, gpus=lease.gpus, stand_in=lease.stand_in,
+                placed_ms=status.started_ms or now, gpus=lease.gpus, stand_in=lease.stand_in,
             )
         )  # fmt: skip
         self._let_go(placed)

@@ -84,7 +84,7 @@ class ImageChoice:
 def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> tuple[str | None, str]:
     """Returns the image of a job, and a text that says which image replaces the requested one.
 
-    The job's GPUs must be settled: the choice depends on them. The image is None if this machine does not have it.
+    The job's GPUs must be known: the choice depends on them. The image is None if this machine does not have it.
     """
     image, gpu_image = resolution.local_image, resolution.gpu_image
     if job.gpus and _can_run(runtime, gpu_image):

@@ -180,10 +180,10 @@ class LocalScheduler(threading.Thread):
         for job in self._warm.expire(self._clock.now_ms()):
             self.ended(job)
         while not self._closed and (job_id := self._take_matching()) is not None:
-            if not self._settle(job_id, self._reuse):
+            if not self._try_to_place(job_id, self._reuse):
                 break
         while not self._closed and (job_id := self._take()) is not None:
-            if not self._settle(job_id, self._assign):
+            if not self._try_to_place(job_id, self._assign):
                 break
         for job_id in self._overdue():
             self._give_up(job_id)
@@ -225,7 +225,7 @@ class LocalScheduler(threading.Thread):
             self._placing = self._waiting.first_with(keys)
             return self._placing
 
-    def _settle(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
+    def _try_to_place(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
         """Places a job and returns True, or leaves it where it is in the queue and returns False."""
         placed = False
         try:

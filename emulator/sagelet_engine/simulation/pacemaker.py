@@ -54,7 +54,7 @@ class Pacemaker(threading.Thread):
             try:
                 self.look()
             except Exception:
-                log.exception("the simulated clock could not be turned; trying again")
+                log.exception("the simulated clock could not be advanced; trying again")
                 self._closing.wait(1.0)
 
     def look(self) -> None:

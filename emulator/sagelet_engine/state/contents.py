@@ -49,9 +49,8 @@ def is_data_directory(data: Path) -> bool:
 
 #: The remedy for a missing database.
 LOST_REMEDY = (
-    "Put it back from a copy, or run `sagelet check --repair`: a lost s3/.catalog.db is made anew of the files of "
-    "objects; "
-    "where sagelet.db is lost, the jobs are, and their files are moved aside"
+    "Put it back from a copy, or run `sagelet check --repair`: it makes a lost s3/.catalog.db anew from the files of "
+    "objects. If sagelet.db is lost, the jobs are lost, too, and their files are moved aside"
 )
 
 

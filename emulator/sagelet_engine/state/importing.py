@@ -65,7 +65,7 @@ def import_data(source: Path, data: Path, *, replace: bool = False) -> Imported:
         with source.open("rb") as packed, changing(data) as change:
             _Unpacking(change.new).run(packed)
             _check_databases(change.new)
-            jobs, objects = _check_jobs(change.new), _settle_objects(change.new)
+            jobs, objects = _check_jobs(change.new), _publish_objects(change.new)
             repositories = _check_hub(change.new)
             with without_imports(data):
                 return Imported(jobs, objects, repositories, change.commit(contents.EVERYTHING))
@@ -212,12 +212,12 @@ def _check_hub(root: Path) -> int:
     return len(found)
 
 
-def _settle_objects(root: Path) -> int:
+def _publish_objects(root: Path) -> int:
     """Brings the catalogue to today's schema, and each object's file to a place that fits this file system."""
     files, catalog = Files(root / contents.OBJECTS), Catalog(root / contents.CATALOG)
     try:
-        paths = list(_settled(files, catalog))
-        catalog.settle_all(paths)
+        paths = list(_published(files, catalog))
+        catalog.record_paths(paths)
         left = {*files.staged_ids()} - {*catalog.every_upload_file()}
     finally:
         catalog.close()
@@ -226,7 +226,7 @@ def _settle_objects(root: Path) -> int:
     return len(paths)
 
 
-def _settled(files: Files, catalog: Catalog) -> Iterator[tuple[str, str]]:
+def _published(files: Files, catalog: Catalog) -> Iterator[tuple[str, str]]:
     for stored in catalog.every_object():
         _check_object(files, stored)
         path = files.choose_path(stored.bucket, stored.key)

@@ -62,7 +62,7 @@ class Library:
             except ValueError as error:
                 raise NotAnElfFile(f"{path} is empty") from error
         if self._bytes[:6] != b"\x7fELF\x02\x01" or len(self._bytes) < 64:
-            raise NotAnElfFile(f"{path} is no ELF file of 64 bits")
+            raise NotAnElfFile(f"{path} is not a 64-bit ELF file")
         if struct.unpack_from("<H", self._bytes, 18)[0] != EM_X86_64:
             raise NotAnElfFile(f"{path} is not for x86-64")
         start, entry_size, count = self._unpack("<Q", 40) + self._unpack("<HH", 58)

@@ -169,7 +169,7 @@ def _writers_at_once() -> Any:
 def _file_before_row() -> Any:
     """A deletion removes the bytes first."""
     return mock.patch.object(
-        Files, "unsettle", lambda files, _file_id, path: (files.root / path).unlink(missing_ok=True)
+        Files, "withdraw", lambda files, _file_id, path: (files.root / path).unlink(missing_ok=True)
     )
 
 

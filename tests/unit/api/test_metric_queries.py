@@ -197,7 +197,7 @@ def test_math_over_what_a_search_finds(ask: Ask) -> None:
         ("SEARCH('', 'Average', 60)", "the search term is empty"),
         ("SEARCH('(loss', 'Average', 60)", "')' is missing"),
         ("SEARCH('loss', 'tm90', 60)", "sagelet does not compute the statistic tm90"),
-        ("SEARCH(a, 'Average', 60)", "SEARCH has a search term"),
+        ("SEARCH(a, 'Average', 60)", "SEARCH takes a search term"),
         ("SLICE([a], 3)", "the array has 1 time series"),
         ("'a'", "a text stands"),
         ("(" * 400 + "a" + ")" * 400, "nested too deeply"),

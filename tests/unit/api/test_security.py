@@ -47,7 +47,7 @@ def test_our_own_names(server: Front, host: str) -> None:
 def test_a_foreign_host_is_refused(server: Front, jobs: FakeJobs, host: str) -> None:
     status, _, text = ask(server, {**SIGNED, "Host": host})
     assert status == 403
-    assert "is no name of this sagelet server" in text
+    assert "is not a name of this sagelet server" in text
     assert jobs.seen == []
 
 

@@ -220,7 +220,7 @@ def regex(text: str) -> dict[str, Any]:
         (regex("("), "The regex of the metric definition 'm' is not valid"),
         (regex("a{99999999999}"), "The regex of the metric definition 'm' is not valid"),
         (channels({}, {}), "Duplicate channel name 'c'"),
-        (channels({"ChannelName": ".."}), "Channel name '..' does not make a directory name"),
+        (channels({"ChannelName": ".."}), "Channel name '..' cannot be a directory name"),
         (channels({"DataSource": {}}), "S3DataSource and FileSystemDataSource only"),
         (file_system(), "Channel 'c': Unable to find the file system fs-0123456789abcdef0."),
         (file_system(InputMode="FastFile"), "FileSystemDataSource takes the input mode File only, not FastFile"),

@@ -189,4 +189,4 @@ def test_a_browser_is_opened_where_there_is_one(
     )
     assert done.exit_code == 0
     assert shown == ([done.stdout.strip()] if opened else [])
-    assert ("No browser is here" in done.stderr) is not opened
+    assert ("This machine has no browser" in done.stderr) is not opened

@@ -282,4 +282,4 @@ def test_another_program_at_the_endpoint_is_no_server(answer: bytes) -> None:
         result = run("status", "--endpoint", f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
     assert result.exit_code == 1
-    assert "is no sagelet server" in result.output
+    assert "is not a sagelet server" in result.output

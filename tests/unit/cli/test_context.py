@@ -77,7 +77,7 @@ def test_what_cannot_be_a_context_is_refused(run: Run, tmp_path: Path) -> None:
     for wrong in ("ci:4599", "ftp://ci", "http://me:secret@ci", "http://ci:99999", "http://ci?x=1", "http://c i"):
         assert "--endpoint" in error(run("context", "create", "new", "--endpoint", wrong), 2), wrong
     assert "no such file" in error(run("context", "create", "new", "--data", "/x", "--ca", str(tmp_path / "none")))
-    assert "is no name" in error(run("context", "create", "a/b", "--data", "/x"), 2)
+    assert "is not a name" in error(run("context", "create", "a/b", "--data", "/x"), 2)
     for command in (("use", "cii"), ("show", "cii"), ("rm", "cii")):
         assert "Did you mean ci?" in error(run("context", *command))
     assert "Did you mean ci?" in error(run("jobs", "--context", "cii"))

@@ -93,7 +93,7 @@ def test_json_is_the_same_and_options_come_over_it(world: ApiWorld, sagelet: Sag
         (("from-yaml", "from_yaml"), "Value 'from_yaml' at 'trainingJobName'"),
         (("  rate: 1e-3", "  rate: 1e-3\n  rate: 2"), "job.yaml cannot be read: rate is there twice"),
         (("HyperParameters:", "HyperParameters: {"), "job.yaml cannot be read: while parsing"),
-        (("TrainingJobName: from-yaml", "? [a]\n: b"), "is no name of a member"),
+        (("TrainingJobName: from-yaml", "? [a]\n: b"), "is not the name of a member"),
         (
             ("HyperParameters:\n", "HyperParameters: &it\n  it: *it\n"),
             "job.yaml cannot be read: found unconstr",

@@ -88,7 +88,7 @@ def test_compiling_stands_apart_and_pays_from_a_step_on() -> None:
     said = words(found)
     assert said["compilation"].startswith("fast compiled for 10.0 s of the 60.0 s of training, once")
     assert said["break-even"] == (
-        "fast won the time of compiling back by step 20 of 100; a long training comes near 50% less time."
+        "fast won the time of compiling back by step 20 of 100; a long training approaches 50% less time."
     )
 
 
@@ -99,7 +99,7 @@ def test_a_short_job_is_told_when_compiling_would_pay() -> None:
     said = words(compare([plain, fast]))
     assert "50% slower" in said["runtime"]
     assert said["break-even"] == (
-        "fast ran 10 steps; it would win the time of compiling back by step 20: a long training comes near 50% less "
+        "fast ran 10 steps; it would win the time of compiling back by step 20: a long training approaches 50% less "
         "time."
     )
 
@@ -288,7 +288,7 @@ def test_what_makes_a_comparison_meaningless_refuses_it(what: str, text: str, ch
             "compiled": False, "reason": "no plugin", "report": report(False)
         }),
         ("spot", "fast is managed spot training", {"spot": True}),
-        ("attempts", "its seconds are of 2 attempts", {"attempt": 2}),
+        ("attempts", "its seconds include 2 attempts", {"attempt": 2}),
         ("account", "it is of account 210987654321 in eu-west-1", {"account": "210987654321", "region": "eu-west-1"}),
         ("data", "were written after fast had started", {"channels": (replace(CHANNEL, newest_ms=1500),)}),
     ],
@@ -315,7 +315,7 @@ def test_hyperparameters_tell_of_batch_and_work_where_no_report_does() -> None:
     fast = facts("fast", compiled=True, seconds=9, hyperparameters={"epochs": "1", "batch_size": "16"}, **bare)
     assert [one.text for one in compare([plain, fast]).differences] == [
         "batch_size is 16, not 8",
-        "epochs is 1, not 3: seconds and dollars are of other amounts of work",
+        "epochs is 1, not 3, so seconds and dollars are for different amounts of work",
     ]
 
 

@@ -254,7 +254,7 @@ def test_a_compiled_job_that_compiles_nothing() -> None:
 
 def test_a_script_without_xla_has_nothing_to_report() -> None:
     script = "import torch\nloss.backward()"
-    assert "on no XLA device" in found(case(script=script))["not-compiled"].seen.text
+    assert "not train on an XLA device" in found(case(script=script))["not-compiled"].seen.text
     assert found(case(script=f"{script}\nfrom torch_xla.core import xla_model")) == {}
     assert found(case(script="import torch")) == {}
     assert found(case(script=script, progress=Progress("Stopped"))) == {}

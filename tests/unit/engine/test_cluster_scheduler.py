@@ -41,7 +41,7 @@ class FakeCluster:
             raise Refused(self.refusal)
         self.orders.append(order)
 
-    def standings(self) -> Mapping[str, AllocationStatus]:
+    def statuses(self) -> Mapping[str, AllocationStatus]:
         if self.away:
             raise RuntimeUnavailable("nobody there")
         self.looks += 1

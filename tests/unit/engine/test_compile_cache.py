@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from sagelet_api.cli.main import main
 from sagelet_engine.base.errors import SettingsError
-from sagelet_engine.compile_cache.lending import PLACE, UNREAD
+from sagelet_engine.compile_cache.host_copies import PLACE, UNREAD
 from sagelet_engine.compile_cache.store import DRAFTS, MAGIC, CacheStore, Entry
 from sagelet_engine.model.job import JobKey
 from sagelet_engine.settings import GpuPolicy, Settings

@@ -310,5 +310,5 @@ def test_the_summary_of_several_workers_and_of_a_script_that_ends_no_graph() -> 
     two = CompilerReport("j", workers=workers, total=Figures(compiles=1))
     assert text.summary(two).startswith("2 workers, the slowest of them compiled once in ")
     unmarked = CompilerReport("j", total=Figures(compiles=1, compile_seconds=0.4, optimizer_steps=40))
-    expected = "compiled once in 400 ms; 40 optimizer steps and no end of a graph among them (torch_xla.sync)"
+    expected = "compiled once in 400 ms; 40 optimizer steps, but no graph was ended (torch_xla.sync)"
     assert text.summary(unmarked) == f"{expected} (sagelet report j)"

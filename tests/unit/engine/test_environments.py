@@ -28,7 +28,7 @@ def publish(kept: KeptPackages, key: str, text: str = "installed", used_s: int =
 def test_who_is_later_changes_nothing(kept: KeptPackages, tmp_path: Path) -> None:
     publish(kept, "a" * 64, "first")
     publish(kept, "a" * 64, "second")
-    found = kept.lend("a" * 64, tmp_path)
+    found = kept.acquire("a" * 64, tmp_path)
     assert found is not None
     assert (found / "lib" / "module.py").read_text() == "first"
     assert list((kept.root / "making").iterdir()) == []
@@ -37,7 +37,7 @@ def test_who_is_later_changes_nothing(kept: KeptPackages, tmp_path: Path) -> Non
 def test_an_installation_that_fails_leaves_nothing(kept: KeptPackages, tmp_path: Path) -> None:
     with kept.draft("a" * 64) as draft:
         (draft / "half").touch()
-    assert kept.lend("a" * 64, tmp_path) is None
+    assert kept.acquire("a" * 64, tmp_path) is None
     assert list((kept.root / "making").iterdir()) == []
 
 
@@ -68,7 +68,7 @@ def test_who_holds_the_lock_for_ever_holds_nobody(
     monkeypatch.setattr("sagelet_engine.runtimes.node.kept_packages.COUNTING_S", 0.0)
     with kept.counting():
         with pytest.raises(TimeoutError):
-            kept.lend("a" * 64, tmp_path)
+            kept.acquire("a" * 64, tmp_path)
         with pytest.raises(TimeoutError):
             Environments(tmp_path).trim(-1, None)
 
@@ -109,7 +109,7 @@ def test_what_a_host_uses_stays(kept: KeptPackages, tmp_path: Path) -> None:
     publish(kept, "a" * 64)
     host = tmp_path / "packages"
     host.mkdir()
-    kept.lend("a" * 64, host)
+    kept.acquire("a" * 64, host)
     assert trimmed(tmp_path, 10**15, 0) == []
     host.rmdir()
     assert trimmed(tmp_path, 10**15, 0) == ["a"]

@@ -63,8 +63,8 @@ def test_a_path_is_taken_from_the_root_of_the_file_system(files: Path, path: str
         ("/out", "is a link that leaves it"),
         ("/out/deep", "is a link that leaves it"),
         ("/root", "is a link that leaves it"),
-        ("/nowhere", "is no directory of the file system"),
-        ("/deep/a", "is no directory of the file system"),
+        ("/nowhere", "is not a directory of the file system"),
+        ("/deep/a", "is not a directory of the file system"),
     ],
 )
 def test_no_path_leads_out_of_the_file_system(files: Path, path: str, why: str) -> None:
@@ -120,5 +120,5 @@ def test_a_directory_that_is_gone_when_the_job_starts_fails_it(world: World, fil
     world.create("one", InputDataConfig=[channel("/later")])
     until(lambda: world.job("one").terminal)
     assert (world.ended("one").failure_reason or "").startswith(
-        "ClientError: The DirectoryPath '/later' is no directory"
+        "ClientError: The DirectoryPath '/later' is not a directory"
     )

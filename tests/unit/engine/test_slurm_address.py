@@ -57,8 +57,8 @@ def test_the_network_is_crossed_with_signatures_and_encryption_only(auth: bool, 
     ("name", "host", "said"),
     [
         (None, "0.0.0.0", r"--host 0.0.0.0 \(there is no --slurm-address\): name the address"),
-        ("nowhere.lab.example", "127.0.0.1", "--slurm-address nowhere.lab.example: no address is known"),
-        ("elsewhere.lab.example", "127.0.0.1", "192.0.2.99 is no address of this machine"),
+        ("nowhere.lab.example", "127.0.0.1", "--slurm-address nowhere.lab.example: this name has no address"),
+        ("elsewhere.lab.example", "127.0.0.1", "192.0.2.99 is not an address of this machine"),
     ],
 )
 def test_an_address_that_no_node_could_use_is_refused(name: str | None, host: str, said: str) -> None:

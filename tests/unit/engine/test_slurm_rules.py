@@ -95,7 +95,7 @@ def test_without_a_file_everything_is_left_to_slurm() -> None:
         ('[[rule]]\nrole = ""\nqos = "x"\n', r"rule 1 \(line 1\): role must be a text"),
         ('[[rule]]\ntags = "nlp"\nqos = "x"\n', r"rule 1 \(line 1\): tags must be a table"),
         ('[[rule]]\noptions = "--exclusive"\n', r"rule 1 \(line 1\): options must be a list"),
-        ('[[rule]]\noptions = ["-w n1"]\n', r"'-w n1' is no option of sbatch"),
+        ('[[rule]]\noptions = ["-w n1"]\n', r"'-w n1' is not an option of sbatch"),
         ('[[rule]]\noptions = ["--time=1"]\n', r"rule 1 \(line 1\): --time cannot be given"),
         ('[[rule]]\noptions = ["--mem=1G"]\n', r"rule 1 \(line 1\): --mem cannot be given"),
         ('[default]\nrole = "*"\n', r"\[default\]: unknown key 'role'"),

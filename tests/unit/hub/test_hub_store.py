@@ -152,7 +152,7 @@ def test_a_directory_behind_a_link_is_refused(data: Path, source: Path, tmp_path
 
 def test_a_pipe_is_refused(data: Path, source: Path) -> None:
     os.mkfifo(source / "pipe")
-    with pytest.raises(UnfitSource, match="is no file"):
+    with pytest.raises(UnfitSource, match="is not a file"):
         add_files(data, source, "gpt2")
 
 

@@ -122,7 +122,7 @@ def test_certificates_come_from_the_environment(
 
 
 def test_named_certificates_must_be_there(engine: EngineDouble, report: Recorder, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"gone\.pem is no file"):
+    with pytest.raises(SettingsError, match=r"gone\.pem is not a file"):
         build(BuildOptions(ca_bundle=tmp_path / "gone.pem"), report, engine)
 
 

@@ -128,7 +128,9 @@ def test_a_process_counts_the_gpus_that_it_was_leased(visible: str | None, count
     assert gpu.gpu_count(environ, listed=8) == count
 
 
-@pytest.mark.parametrize("problem", [None, "it failed when the plugin's client is created: No visible GPU devices."])
+@pytest.mark.parametrize(
+    "problem", [None, "the trial failed while it created the plugin's client: No visible GPU devices."]
+)
 def test_the_trial_decides(site: Path, monkeypatch: pytest.MonkeyPatch, problem: str | None) -> None:
     plugin_version(monkeypatch, "0.6.2")
     tried: list[str] = []
@@ -185,10 +187,14 @@ def fake(directory: Path, how: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("how", "patience", "said"),
     [
-        ("fails", "60", "it failed when the plugin's client is created: RuntimeError: No visible GPU devices."),
-        ("aborts", "60", "it failed when the plugin's client is created: the process ended with signal 9"),
-        ("hangs", "1", "it was not done after 1 s, when torch_xla and the plugin are imported"),
-        ("is a CPU", "60", "it failed when the plugin's client is created: error: the device is CPU:0, no GPU"),
+        ("fails", "60", "the trial failed while it created the plugin's client: RuntimeError: No visible GPU devices."),
+        ("aborts", "60", "the trial failed while it created the plugin's client: the process ended with signal 9"),
+        ("hangs", "1", "the trial did not end within 1 s, while it imported torch_xla and the plugin"),
+        (
+            "is a CPU",
+            "60",
+            "the trial failed while it created the plugin's client: error: the device is CPU:0, not a GPU",
+        ),
     ],
 )
 def test_what_a_trial_says(tmp_path: Path, how: str, patience: str, said: str) -> None:

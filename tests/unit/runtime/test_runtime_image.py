@@ -72,9 +72,9 @@ def test_both_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     image.say_what_stands_in({"SAGELET_TRAINING_IMAGE": HUGGING_FACE})
     first, second = capsys.readouterr().out.splitlines()
     ours = "Python 3.11.2, PyTorch 2.9.0+cu128, torch_xla 2.9.0, Transformers 4.57.6"
-    assert first == f"sagelet: {HUGGING_FACE} is stood in for by {ours}"
+    assert first == f"sagelet: in place of {HUGGING_FACE} the job has {ours}"
     theirs = "PyTorch 1.10.2, Transformers 4.17.0, Python 3.8"
-    assert second.startswith(f"sagelet: that image had {theirs}; a script of then may miss here: ")
+    assert second.startswith(f"sagelet: that image had {theirs}; a script of that time may miss here: ")
     assert second.endswith(
         "`sagelet image build --variant py39` makes an image of that day, in which such jobs then run on Docker"
     )

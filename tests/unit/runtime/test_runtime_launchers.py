@@ -14,7 +14,7 @@ from sagelet_runtime.base.processes import ProcessInfo, stop_targets
 from sagelet_runtime.base.world import World, from_environment, from_json
 from sagelet_runtime.torch_xla.spawn_modules import stand_in
 from sagelet_runtime.workers import cause, distribution, script, sm_dist, worker_failures
-from sagelet_runtime.workers.worker_failures import Death
+from sagelet_runtime.workers.worker_failures import WorkerFailure
 from support.training_host import RUNTIME
 
 TWO_HOSTS = World(("algo-1", "algo-2"), (4, 2), "algo-2", "10.0.0.1", 7777)
@@ -183,20 +183,25 @@ def test_a_launcher_hands_a_stop_on_itself(launcher: str) -> None:
     assert stop_targets(table, 1) == [10, 11, 13, 14]
 
 
-def note(directory: Path, death: Death, attempt: int = 0) -> None:
-    worker_failures.note(worker_failures.attempt_directory(directory, attempt), death)
+def note(directory: Path, failure: WorkerFailure, attempt: int = 0) -> None:
+    worker_failures.note(worker_failures.attempt_directory(directory, attempt), failure)
 
 
 def test_the_first_death_is_the_cause(tmp_path: Path) -> None:
     assert worker_failures.first(tmp_path, {}) is None
-    for death in (Death(0, 1000), Death(1, 1500, "ValueError"), Death(2, 1499, "RuntimeError"), Death(3, 900)):
-        note(tmp_path, death)
-    assert worker_failures.first(tmp_path, {}) == Death(2, 1499, "RuntimeError")
-    assert worker_failures.first(tmp_path, {3: 7, 1: 1}) == Death(3, 900)
-    note(tmp_path, Death(0, 2900, "killed by SIGKILL", killed=True))
-    assert worker_failures.first(tmp_path, {0: -9}) == Death(0, 2900, "killed by SIGKILL", killed=True)
-    note(tmp_path, Death(1, 100))
-    assert worker_failures.first(tmp_path, {1: 1}) == Death(0, 2900, "killed by SIGKILL", killed=True)
+    for failure in (
+        WorkerFailure(0, 1000),
+        WorkerFailure(1, 1500, "ValueError"),
+        WorkerFailure(2, 1499, "RuntimeError"),
+        WorkerFailure(3, 900),
+    ):
+        note(tmp_path, failure)
+    assert worker_failures.first(tmp_path, {}) == WorkerFailure(2, 1499, "RuntimeError")
+    assert worker_failures.first(tmp_path, {3: 7, 1: 1}) == WorkerFailure(3, 900)
+    note(tmp_path, WorkerFailure(0, 2900, "killed by SIGKILL", killed=True))
+    assert worker_failures.first(tmp_path, {0: -9}) == WorkerFailure(0, 2900, "killed by SIGKILL", killed=True)
+    note(tmp_path, WorkerFailure(1, 100))
+    assert worker_failures.first(tmp_path, {1: 1}) == WorkerFailure(0, 2900, "killed by SIGKILL", killed=True)
 
 
 def test_an_abort_is_no_kill_from_outside() -> None:
@@ -224,7 +229,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_error_of_a_job_names_its_worker(tmp_path: Path) -> None:
-    note(tmp_path, Death(4, 1000, 'Traceback (most recent call last):\n  File "a"\n    go()\nValueError: bad'))
+    note(tmp_path, WorkerFailure(4, 1000, 'Traceback (most recent call last):\n  File "a"\n    go()\nValueError: bad'))
     text = cause.explain(environment(tmp_path), 1, [])
     assert text == (
         'worker 4 of 6 (algo-2, local rank 0):\n Traceback (most recent call last):\n File "a"\n go()\n ValueError: bad'
@@ -233,21 +238,21 @@ def test_the_error_of_a_job_names_its_worker(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_torchrun_saw_killed_outranks_its_peers(tmp_path: Path) -> None:
-    note(tmp_path, Death(4, 1000, "RuntimeError: Connection closed by peer"))
+    note(tmp_path, WorkerFailure(4, 1000, "RuntimeError: Connection closed by peer"))
     text = cause.explain(environment(tmp_path), 1, TORCHRUN_REPORT.splitlines())
     assert text == "worker 5 of 6 (algo-2, local rank 1) was killed by SIGKILL"
 
 
 def test_only_the_last_attempt_of_workers_that_were_started_again_counts(tmp_path: Path) -> None:
-    note(tmp_path, Death(4, 1000, "ValueError: of the first attempt"))
-    note(tmp_path, Death(5, 2000, "KeyError: of the second"), attempt=1)
+    note(tmp_path, WorkerFailure(4, 1000, "ValueError: of the first attempt"))
+    note(tmp_path, WorkerFailure(5, 2000, "KeyError: of the second"), attempt=1)
     assert (
         cause.explain(environment(tmp_path), 1, []) == "worker 5 of 6 (algo-2, local rank 1): KeyError: of the second"
     )
 
 
 def test_an_attempt_that_left_no_note_outdates_those_before_it(tmp_path: Path) -> None:
-    note(tmp_path, Death(4, 1000, "ValueError: of the first attempt"), attempt=9)
+    note(tmp_path, WorkerFailure(4, 1000, "ValueError: of the first attempt"), attempt=9)
     worker_failures.attempt_directory(tmp_path, 10).mkdir()
     assert cause.explain(environment(tmp_path), 1, []) is None
 
@@ -277,14 +282,15 @@ def test_only_the_worker_itself_leaves_a_note(tmp_path: Path, end: str, text: st
 
 def test_a_job_that_ended_well_or_says_nothing_has_no_cause(tmp_path: Path) -> None:
     assert cause.explain(environment(tmp_path), 1, []) is None
-    note(tmp_path, Death(4, 1000, "ValueError: bad"))
+    note(tmp_path, WorkerFailure(4, 1000, "ValueError: bad"))
     assert cause.explain(environment(tmp_path), 0, []) is None
     assert cause.explain({}, 1, []) is None
 
 
 def test_the_error_of_a_worker_names_the_command_that_adds_what_the_hub_has_not(tmp_path: Path) -> None:
     note(
-        tmp_path, Death(4, 1000, "Traceback (most recent call last):\n  File 'a'\nOSError: gpt9 is not a local folder")
+        tmp_path,
+        WorkerFailure(4, 1000, "Traceback (most recent call last):\n  File 'a'\nOSError: gpt9 is not a local folder"),
     )
     misses = HubMisses()
     misses.feed("sagelet: sagelet's hub has no model gpt9: add it with `sagelet hub add DIR --as gpt9`, or else")
@@ -294,7 +300,7 @@ def test_the_error_of_a_worker_names_the_command_that_adds_what_the_hub_has_not(
 
 def test_a_long_traceback_fits_the_failure_reason(tmp_path: Path) -> None:
     frames = "".join(f'  File "train.py", line {n}, in f\n    f()\n' for n in range(500))
-    note(tmp_path, Death(4, 1000, f"Traceback (most recent call last):\n{frames}ValueError: {'x' * 3000}"))
+    note(tmp_path, WorkerFailure(4, 1000, f"Traceback (most recent call last):\n{frames}ValueError: {'x' * 3000}"))
     text = cause.explain(environment(tmp_path), 1, []) or ""
     assert len(text) <= 960
     assert text.startswith("worker 4 of 6 (algo-2, local rank 0):\n Traceback")

@@ -181,7 +181,7 @@ def test_it_is_made_for_a_user_who_has_none(tmp_path: Path, monkeypatch: pytest.
     first = made.stat().st_ino
     assert pjrt_front.library().stat().st_ino == first
     made.parent.chmod(0o777)
-    with pytest.raises(pjrt_front.FrontUnavailable, match="belongs to others"):
+    with pytest.raises(pjrt_front.FrontUnavailable, match="belongs to another user"):
         pjrt_front.library()
 
 

@@ -82,7 +82,7 @@ def test_a_conflict_with_what_transformers_needs() -> None:
     text = said(
         CONFLICT.replace("torch==1.12.1", "datasets==5.2.0").replace("torch==2.9.0", "huggingface-hub>=0.34.0,<1.0")
     )
-    assert "sagelet keeps huggingface-hub>=0.34.0,<1.0, which the Transformers that is here needs" in text
+    assert "sagelet keeps huggingface-hub>=0.34.0,<1.0, which the installed Transformers needs" in text
     assert "Constraints of the job" not in text
     assert "torch_xla is built for" not in text
 

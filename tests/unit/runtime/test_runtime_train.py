@@ -150,7 +150,7 @@ def test_image_that_is_stood_in_for_is_named(host: TrainingHost) -> None:
     host.environment["SAGELET_TRAINING_IMAGE"] = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.0"
     host.script("print('hello')")
     version = ".".join(map(str, sys.version_info[:3]))
-    assert f"pytorch-training:2.0 is stood in for by Python {version}" in host.run().log
+    assert f"pytorch-training:2.0 the job has Python {version}" in host.run().log
 
 
 def test_requirements_are_installed_by_the_toolkit(host: TrainingHost) -> None:

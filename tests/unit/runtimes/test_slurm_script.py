@@ -20,8 +20,8 @@ mkdir claimed 2>/dev/null || exit 0
 scontrol show hostnames "$SLURM_JOB_NODELIST" >nodes || exit 71
 sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%N %o' | sort -u >addresses || exit 71
 
-# Slurm is about to end the job (its time is over, or it is preempted): the commands of its hosts hear of it, and they
-# alone. Before they run there is nothing to hear it.
+# Slurm is about to end the job: its time is over, or it is preempted. Only the commands of its hosts get the signal.
+# Before they run the script just ends.
 task=
 ending() {{
     [ -n "$task" ] || exit 143
@@ -37,7 +37,7 @@ until ls >/dev/null && [ -e go.json ]; do
     sleep 0.2
 done
 
-# A signal ends a wait, and no more.
+# A signal ends `wait`, but not the task.
 await() {{
     while :; do
         wait "$task"

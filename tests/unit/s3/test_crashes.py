@@ -50,7 +50,7 @@ def reopened(store: S3Store) -> S3Store:
 
 #: Where a process may die, before and after: of staging, the row, the rename, the removal.
 POINTS = [
-    (Files, "publish"), (Files, "unsettle"), (Files, "remove_staged"), (Files, "prune"), (Files, "choose_path"),
+    (Files, "publish"), (Files, "withdraw"), (Files, "remove_staged"), (Files, "prune"), (Files, "choose_path"),
     (Catalog, "put"), (Catalog, "complete"), (Catalog, "delete"), (Catalog, "put_part"), (Files, "link_staged"),
 ]  # fmt: skip
 

@@ -154,8 +154,8 @@ def test_an_older_directory_that_was_moved_keeps_hosts_that_run(data: Path, tmp_
     (data / "sagelet.db").touch()
     run = add_host(data, data)
     moved = data.rename(tmp_path / "moved")
-    with (moved / run.relative_to(data) / host_files.LOCK).open("w") as keeper:
-        fcntl.flock(keeper, fcntl.LOCK_EX)
+    with (moved / run.relative_to(data) / host_files.LOCK).open("w") as shim:
+        fcntl.flock(shim, fcntl.LOCK_EX)
         established(moved)
     assert hosts_are_known(moved)
 

@@ -73,7 +73,7 @@ def _call(function: str, arguments: Sequence[Node], scope: Scope) -> Value:
     if function not in _PLAIN:
         raise BadExpression(f"there is no function {function}")
     if len(arguments) != 1:
-        raise BadExpression(f"{function} has one argument")
+        raise BadExpression(f"{function} takes one argument")
     return _PLAIN[function](function, evaluate(arguments[0], scope))
 
 
@@ -104,7 +104,7 @@ def _search(arguments: Sequence[Node], scope: Scope) -> Value:
     """Evaluates SEARCH('term', 'statistic', period). Without a period it uses the request's."""
     texts = [one.value for one in arguments[:2] if isinstance(one, Text)]
     if len(texts) != 2 or len(arguments) > 3:
-        raise BadExpression("SEARCH has a search term and a statistic, each as text, and a period")
+        raise BadExpression("SEARCH takes a search term and a statistic, each as text, and a period")
     period = scope.period
     if len(arguments) == 3:
         period = _whole("The period of SEARCH", evaluate(arguments[2], scope))
@@ -116,14 +116,14 @@ def _search(arguments: Sequence[Node], scope: Scope) -> Value:
 def _metrics(arguments: Sequence[Node], scope: Scope) -> Value:
     """Evaluates METRICS() or METRICS('part of an id')."""
     if not all(isinstance(one, Text) for one in arguments) or len(arguments) > 1:
-        raise BadExpression("METRICS has no argument, or a text")
+        raise BadExpression("METRICS takes no argument, or a text")
     part = "".join(one.value for one in arguments if isinstance(one, Text))
     return [one for name, one in scope.metrics.items() if part in name]
 
 
 def _fill(arguments: Sequence[Node], scope: Scope) -> Value:
     if len(arguments) != 2:
-        raise BadExpression("FILL has a time series, or an array of them, and what fills it")
+        raise BadExpression("FILL takes a time series, or an array of them, and the value that fills it")
     with_what = arguments[1]
     how: float | str | Series
     if isinstance(with_what, Name) and with_what.value.upper() in ("REPEAT", "LINEAR"):
@@ -142,24 +142,24 @@ def _fill(arguments: Sequence[Node], scope: Scope) -> Value:
 
 def _if(arguments: Sequence[Node], scope: Scope) -> Value:
     if len(arguments) not in (2, 3):
-        raise BadExpression("IF has a condition, what holds then, and what holds otherwise")
+        raise BadExpression("IF takes a condition, the value if it holds, and the value otherwise")
     condition, yes, *no = [evaluate(one, scope) for one in arguments]
     return ts.chosen(condition, yes, no[0] if no else None)
 
 
 def _time_series(arguments: Sequence[Node], scope: Scope) -> Value:
     if len(arguments) != 1:
-        raise BadExpression("TIME_SERIES has one argument")
+        raise BadExpression("TIME_SERIES takes one argument")
     number = evaluate(arguments[0], scope)
     if not isinstance(number, float):
-        raise BadExpression("TIME_SERIES is of a number")
+        raise BadExpression("TIME_SERIES takes a number")
     return ts.constant(number, scope.times(scope.period), scope.period)
 
 
 def _slice(arguments: Sequence[Node], scope: Scope) -> Value:
     """Evaluates SLICE(array, begin), a series, or SLICE(array, begin, end), an array without the series at `end`."""
     if len(arguments) not in (2, 3):
-        raise BadExpression("SLICE has an array of time series, where it begins, and where it ends")
+        raise BadExpression("SLICE takes an array of time series, a begin and an end")
     array = _array("SLICE", evaluate(arguments[0], scope))
     begin, *end = [_whole("SLICE", evaluate(one, scope)) for one in arguments[1:]]
     return array[begin : end[0]] if end else _at("SLICE", array, begin)
@@ -167,7 +167,7 @@ def _slice(arguments: Sequence[Node], scope: Scope) -> Value:
 
 def _sort(arguments: Sequence[Node], scope: Scope) -> Value:
     if len(arguments) not in (3, 4) or not all(isinstance(one, Name) for one in arguments[1:3]):
-        raise BadExpression("SORT has an array of time series, a function, ASC or DESC, and how many it keeps")
+        raise BadExpression("SORT takes an array of time series, a function, ASC or DESC, and the number to keep")
     by, order = [one.value.upper() for one in arguments[1:3] if isinstance(one, Name)]
     most = _whole("SORT", evaluate(arguments[3], scope)) if len(arguments) == 4 else None
     return ts.ordered(_array("SORT", evaluate(arguments[0], scope)), by, order, most)
@@ -181,13 +181,13 @@ _SPECIAL: dict[str, Callable[[Sequence[Node], Scope], Value]] = {
 
 def _one(function: str, value: Value) -> Series:
     if not isinstance(value, Series):
-        raise BadExpression(f"{function} is of a time series")
+        raise BadExpression(f"{function} takes a time series")
     return value
 
 
 def _array(function: str, value: Value) -> list[Series]:
     if not isinstance(value, list):
-        raise BadExpression(f"{function} is of an array of time series")
+        raise BadExpression(f"{function} takes an array of time series")
     return value
 
 

@@ -117,7 +117,7 @@ def reduce(function: str, value: Value) -> Value:
         return found
     if isinstance(value, list):
         return _across(function, value, change)
-    raise BadExpression(f"{function} is of a time series, or of an array of them")
+    raise BadExpression(f"{function} takes a time series, or an array of them")
 
 
 def counted(value: Value) -> Value:
@@ -126,7 +126,7 @@ def counted(value: Value) -> Value:
         return float(len(value.points))
     if isinstance(value, list):
         return _across("DATAPOINT_COUNT", value, len)
-    raise BadExpression("DATAPOINT_COUNT is of a time series, or of an array of them")
+    raise BadExpression("DATAPOINT_COUNT takes a time series, or an array of them")
 
 
 def _across(label: str, array: Sequence[Series], change: Callable[[Sequence[float]], float]) -> Series:
@@ -204,11 +204,11 @@ def _between(series: Series, time: int, before: Sequence[int], after: Sequence[i
 def chosen(condition: Value, yes: Value, no: Value | None) -> Value:
     """Computes IF: `yes` where the condition is not 0, otherwise `no`. A point that has neither is left out."""
     if isinstance(condition, list):
-        raise BadExpression("IF has a number or a time series for its condition")
+        raise BadExpression("IF takes a number or a time series as its condition")
     if not isinstance(condition, Series):
         picked = yes if condition else no
         if picked is None:
-            raise BadExpression("IF has nothing for a condition that is 0")
+            raise BadExpression("IF has no value for a condition that is 0")
         return picked
 
     def at(value: Value | None, time: int) -> float | None:
@@ -222,7 +222,7 @@ def chosen(condition: Value, yes: Value, no: Value | None) -> Value:
 def ordered(array: Sequence[Series], function: str, order: str, most: int | None) -> list[Series]:
     """Computes SORT: by SUM, AVG, MAX, MIN or STDDEV of each series, ASC or DESC. Series without points come last."""
     if function not in _REDUCED or order not in ("ASC", "DESC"):
-        raise BadExpression("SORT is by SUM, AVG, MAX, MIN or STDDEV, and ASC or DESC")
+        raise BadExpression("SORT sorts by SUM, AVG, MAX, MIN or STDDEV, and ASC or DESC")
     with_points = [one for one in array if one.points]
     empty = [one for one in array if not one.points]
     by = _REDUCED[function]

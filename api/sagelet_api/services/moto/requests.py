@@ -117,7 +117,7 @@ class MotoRequests:
             except Exception as error:
                 if (call.service, call.operation) in _TAGS:
                     # moto fails on an ARN of a kind that it does not have.
-                    raise ValidationException("There is no such resource, or none that has tags here.") from error
+                    raise ValidationException("This resource does not exist, or cannot have tags here.") from error
                 if not _lost_race(call, error) or attempt == _RETRIES - 1:
                     _log.exception("moto failed at %s %s, request %s", call.service, call.operation, call.request_id)
                     raise _failed(call, f"{type(error).__name__}: {error}") from error

@@ -297,7 +297,7 @@ def _names(channels: list[Request], modes: Mapping[str, str]) -> Iterator[str]:
         seen.add(name)
         if name in (".", ".."):
             # The model's pattern allows these names, but no directory can have them.
-            yield f"Channel name {name!r} does not make a directory name"
+            yield f"Channel name {name!r} cannot be a directory name"
     for name, mode in modes.items():
         taken = rf"{re.escape(name)}_\d+" if mode == "Pipe" else rf"{re.escape(name)}-manifest"
         for other in seen:

@@ -135,7 +135,7 @@ function start() {
       from = found.next;
     }
     where.textContent = from === null ? `${count.toLocaleString()} lines hold it`
-      : `The first ${count.toLocaleString()} lines that hold it`;
+      : `The first ${count.toLocaleString()} lines that contain it`;
   }
 
   function marked(row, text) {

@@ -7,7 +7,7 @@ from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Thresho
 from sagelet_engine.doctor.rules.limits import ENOUGH_STEPS
 from sagelet_engine.telemetry.compiler.worker import WorkerReport
 
-USED = Threshold(0.5, "of the device's memory in use at most", "half is where twice the batch may still fit")
+USED = Threshold(0.5, "of the device's memory in use at most", "below half, twice the batch may still fit")
 
 
 def check(case: Case) -> Iterator[Seen]:

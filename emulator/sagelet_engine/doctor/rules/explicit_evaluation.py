@@ -31,8 +31,8 @@ def check(case: Case) -> Iterator[Seen]:
 
 RULE = Rule(
     name="explicit-evaluation",
-    why="A value that the script asks for must be computed and copied to the host at once: the graph of the step is "
-    "cut there, fusions over the cut are lost, and the host cannot prepare the next step meanwhile.",
+    why="A value that the script asks for must be computed and copied to the host at once. The graph of the step is "
+    "cut there, and fusions over the cut are lost. The host cannot prepare the next step meanwhile.",
     instead="Keep sums on the device (total += loss.detach()) and read them once every so many steps, or hand the "
     "reading to xm.add_step_closure, which runs after the step.",
     section=Section.PERFORMANCE,

@@ -32,7 +32,7 @@ UNFIT = (
 )
 EXACT = "SAGELET_PINS=exact in the job's Environment"
 KEPT = (
-    "Ask for a version that fits the torch that is here, or leave it out of requirements.txt and let pip choose. "
+    "Ask for a version that fits the installed torch, or leave it out of requirements.txt and let pip choose. "
     f"{EXACT} installs what the file says: for a native job."
 )
 THEN = (

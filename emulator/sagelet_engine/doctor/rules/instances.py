@@ -20,7 +20,7 @@ WITH_EFA = ("ml.g4dn.8xlarge", "ml.g4dn.12xlarge", "ml.g5.48xlarge", "ml.p3dn.24
 def unsupported(case: Case) -> Iterator[Seen]:
     for kind, _ in case.setup.instances if case.setup.compiled else ():
         if kind.removeprefix("ml.").partition(".")[0] not in SUPPORTED:
-            text = f"{kind} is none of the instance types that the compiler supports"
+            text = f"{kind} is not an instance type that the compiler supports"
             yield Seen(Severity.INFO, text)
 
 

@@ -48,8 +48,8 @@ def nothing_saved(case: Case) -> Iterator[Seen]:
 
 NOT_RUN = Rule(
     name="not-run",
-    why="The job could not run as it was asked for. The part of the FailureReason before the colon says whose move it "
-    "is: ClientError yours, CapacityError this machine's, InternalServerError sagelet's.",
+    why="The job could not run as it was asked for. The part of the FailureReason before the colon says where "
+    "the cause is: ClientError in the request, CapacityError in this machine, InternalServerError in sagelet.",
     instead="Change the request as the text says, and create the job again under another name.",
     section=Section.DESCRIBE,
     check=not_run,

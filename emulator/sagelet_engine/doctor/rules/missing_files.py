@@ -65,8 +65,8 @@ _PROGRAM = (
     "`sagelet docs reference/packages` says what the image has."
 )
 _SCRIPT = (
-    "Look whether the archive has the file at this path. If it has, its first line (#!) names a program that is not "
-    "there, mostly for a line end of Windows: write the file with `\\n` alone."
+    "Look whether the archive has the file at this path. If it has, its first line (#!) names a program that does "
+    "not exist, mostly because of a Windows line end: write the file with `\\n` alone."
 )
 
 

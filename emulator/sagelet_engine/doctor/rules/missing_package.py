@@ -71,7 +71,7 @@ def _instead(module: str) -> str:
         return f"Do without {top}, or have the script try the import: {TABLE}, with the reasons."
     # If a whole package is missing Python names the package.
     if inner or top in FORMER:
-        return f"What is here has no {module} any more. {THEN}"
+        return f"The installed version has no {module} any more. {THEN}"
     return (
         f"Put `{PACKAGES.get(top, top)}` into the requirements.txt of the source directory; {TABLE}. A module of your "
         "own has to be in source_dir, beside the script."

@@ -40,8 +40,8 @@ def _division(case: Case) -> str | None:
 RULE = Rule(
     name="no-gpu",
     why="A GPU instance type gets real GPUs where the machine has them. Otherwise a CPU worker stands in for each, "
-    "and there is no CUDA device. SM_NUM_GPUS is 0. Only in jobs with a distribution or the compiler it is the "
-    "instance type's number, which is that of the workers.",
+    "and there is no CUDA device. SM_NUM_GPUS is then 0. In jobs with a distribution or the compiler it is the "
+    "instance type's number, because that is the number of workers.",
     instead="Use torch.device('cuda' if torch.cuda.is_available() else 'cpu'), not SM_NUM_GPUS, to choose the device. "
     "Do not divide by SM_NUM_GPUS. `--gpus require` refuses such a job at its start instead (`sagelet docs gpu`).",
     section=Section.ENABLE,

@@ -20,7 +20,7 @@ def check(case: Case) -> Iterator[Seen]:
     if steps < STEPS.value and not (not workers and _trains_natively(case)):
         return
     place = _place(case.sources)
-    text = f"{steps} optimizer steps ran" if steps else "the script trains on no XLA device"
+    text = f"{steps} optimizer steps ran" if steps else "the script does not train on an XLA device"
     text = f"The request turns the compiler on, but {text} and no program was compiled{case.sources.quoted(place)}"
     yield Seen(Severity.WARNING, text, place, steps or None)
 

@@ -76,9 +76,9 @@ RULE = Rule(
     name="not-in-the-hub",
     why="from_pretrained and load_dataset ask the hub of the data directory, not the one on the network. It has only "
     "what was added to it.",
-    instead="Add it to the hub of the data directory: `sagelet hub add DIR --as NAME`; jobs find that hub in "
-    "HF_ENDPOINT unless the server has --no-hub, their Environment sets HF_ENDPOINT, or they have "
-    "EnableNetworkIsolation: then bring the files in a channel (`sagelet docs hub`).",
+    instead="Add it to the hub of the data directory: `sagelet hub add DIR --as NAME`. Jobs find that hub in "
+    "HF_ENDPOINT, unless the server has --no-hub or their Environment sets HF_ENDPOINT. A job with "
+    "EnableNetworkIsolation reaches no hub: bring the files in a channel (`sagelet docs hub`).",
     section=Section.HUB,
     check=check,
 )

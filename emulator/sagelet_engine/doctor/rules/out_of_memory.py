@@ -30,7 +30,7 @@ def check(case: Case) -> Iterator[Seen]:
         return
     line = last_match(case, DEVICE)
     if line is not None:
-        yield Seen(Severity.ERROR, f"The job failed for want of memory: {quoted(line)}{_sizes(case)}", failed_at(case))
+        yield Seen(Severity.ERROR, f"The job ran out of memory: {quoted(line)}{_sizes(case)}", failed_at(case))
     elif case.progress.out_of_memory:
         yield Seen(Severity.ERROR, f"The kernel killed a process of the job for memory{_sizes(case)}")
     elif case.progress.exit_code == KILLED or last_match(case, (*KILLED_WORKER, *KILLED_SCRIPT)):
@@ -57,8 +57,8 @@ def _sizes(case: Case) -> str:
 
 RULE = Rule(
     name="out-of-memory",
-    why="Weights, gradients, optimizer state and what the backward pass needs of the forward one must fit at once; a "
-    "compiled script without mark_step adds a graph that grows by every step.",
+    why="Weights, gradients, optimizer state and the activations for the backward pass must fit at once. A "
+    "compiled script without mark_step also has a graph that grows by every step.",
     instead="Lower the batch size (and the learning rate with it), or accumulate gradients; in a compiled script end "
     "each step with xm.mark_step().",
     section=Section.BEST_PRACTICES,

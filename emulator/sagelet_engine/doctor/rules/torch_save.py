@@ -19,8 +19,8 @@ def check(case: Case) -> Iterator[Seen]:
 
 RULE = Rule(
     name="torch-save",
-    why="The file names XLA as the place of its tensors, so it cannot be loaded where there is no torch_xla (a host "
-    "that serves the model, say), and every worker writes it.",
+    why="The file names XLA as the device of its tensors. So it cannot be loaded where there is no torch_xla, for "
+    "example on a host that serves the model. Also, every worker writes it.",
     instead="xm.save(model.state_dict(), path): it copies to the CPU and writes on the first worker only.",
     section=Section.BEST_PRACTICES,
     check=check,

@@ -60,8 +60,8 @@ def aws(case: Case) -> Iterator[Seen]:
 
 NETWORK = Rule(
     name="no-network",
-    why="A job reaches what its machine reaches. With EnableNetworkIsolation it reaches nothing, and neither behind a "
-    "proxy that it does not know.",
+    why="A job reaches what its machine reaches. It reaches nothing with EnableNetworkIsolation, or if its "
+    "network has a proxy whose address the job does not have.",
     instead="Bring the data as a channel (InputDataConfig) or in the source directory. Behind a proxy set HTTPS_PROXY "
     "in the job's Environment.",
     section=Section.RUNNING,

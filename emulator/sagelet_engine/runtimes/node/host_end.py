@@ -33,10 +33,10 @@ def damaged(error: ValueError) -> str:
 def parsed(written: Any) -> tuple[Observation, str]:
     """Reads the content of `exit.json`. Raises ValueError if it is not as the shim writes it."""
     if not isinstance(written, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     error, heard = written.get("error"), written.get(host_files.HEARD, "")
     if not (error is None or isinstance(error, str)) or not isinstance(heard, str):
-        raise ValueError("error or heard is no text")
+        raise ValueError("error or heard is not a text")
     if any(not isinstance(written.get(name, False), bool) for name in _FLAGS):
         raise ValueError(f"one of {', '.join(_FLAGS)} is neither true nor false")
     observation = Observation(
@@ -56,5 +56,5 @@ def _number(written: JsonObject, name: str, most: int) -> int | None:
     if value is None:
         return None
     if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{name} is no number from 0 to {most}")
+        raise ValueError(f"{name} is not a number from 0 to {most}")
     return value

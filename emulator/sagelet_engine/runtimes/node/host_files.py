@@ -19,7 +19,7 @@ PLAN = "plan.json"
 STARTED = "started.json"
 EXIT = "exit.json"
 OUTPUT = "output.log"
-KEEPER_LOG = "keeper.log"
+SHIM_LOG = "keeper.log"
 #: The member of `exit.json` with the requests that the host got before its end. Each is a letter that its runtime
 #: defines.
 HEARD = "heard"

@@ -21,7 +21,7 @@ def described(
     addresses: Mapping[str, str],
     keep: Path | None = None,
 ) -> Plan:
-    """Returns the plan of a host. The machine's namespaces are not known yet; `settled` adds them.
+    """Returns the plan of a host. The machine's namespaces are not known yet; `with_namespaces` adds them.
 
     `server`: the environment of sagelet itself. `keep`: the directory that keeps packages which jobs install from a
     requirements file.
@@ -56,7 +56,7 @@ def _is_below(directory: str, *places: Path | None) -> bool:
     return any(Path(directory) in (place.resolve(), *place.resolve().parents) for place in places if place is not None)
 
 
-def settled(content: Plan, namespaces: Namespaces) -> Plan:
+def with_namespaces(content: Plan, namespaces: Namespaces) -> Plan:
     """Completes the plan for a machine. Without namespaces, paths are rewritten, also in the host's files."""
     if namespaces != "none":
         return {**content, "namespaces": namespaces}

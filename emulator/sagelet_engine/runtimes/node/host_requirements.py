@@ -32,7 +32,7 @@ def main(file: str) -> int:
         key = key_of(file, sys.path, os.environ)
         told = "was installed before, and is kept for other jobs" if kept.path(key).is_dir() else KEPT
         code = _ready(kept, key, file, description)
-        packages = kept.lend(key, root) if code == 0 else None
+        packages = kept.acquire(key, root) if code == 0 else None
         if packages is not None:
             host_packages.adopt(root, packages)
             _protect(packages, description)

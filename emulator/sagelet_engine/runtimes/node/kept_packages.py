@@ -74,7 +74,7 @@ class KeptPackages:
         else:
             _forbid_writing(self.path(key))
 
-    def lend(self, key: str, user: Path) -> Path | None:
+    def acquire(self, key: str, user: Path) -> Path | None:
         """Returns the kept packages, or None if none are kept under the key.
 
         `user`: the directory of the host's own packages. The host counts as a user as long as it exists.

@@ -75,7 +75,7 @@ def _file_of(place: str, name: str) -> Path:
     if place.startswith("file://"):
         return Path(url2pathname(urlparse(place).path))
     if "://" in place:
-        raise NotKept(f"{PREFIX}{name.upper()}={place} may be another tomorrow")
+        raise NotKept(f"{PREFIX}{name.upper()}={place} may be different tomorrow")
     return Path(place)
 
 
@@ -117,12 +117,12 @@ def _read(file: Path, environ: Mapping[str, str], parts: list[str], read: set[Pa
         if _EDITABLE.match(line):
             raise NotKept(f"{written!r} is a directory of this job's")
         if _REPOSITORY.search(line):
-            raise NotKept(f"{written!r} may be another tomorrow")
+            raise NotKept(f"{written!r} may be different tomorrow")
         nested = _NESTED.match(line)
         if nested is None:
             parts += [_digest(place, written) for place in _local(line, written, file.parent)]
         elif "://" in nested[1]:
-            raise NotKept(f"{written!r} may be another tomorrow")
+            raise NotKept(f"{written!r} may be different tomorrow")
         else:
             _read(file.parent / nested[1], environ, parts, read)
 
@@ -134,7 +134,7 @@ def _text(file: Path) -> str:
     try:
         return data.decode(encoding).replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise NotKept(f"{file} is no UTF-8") from error
+        raise NotKept(f"{file} is not UTF-8") from error
 
 
 def _local(line: str, written: str, directory: Path) -> Iterable[Path]:

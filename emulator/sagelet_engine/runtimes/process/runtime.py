@@ -210,7 +210,7 @@ class ProcessRuntime:
         content = host_plan.described(
             plan, host, image.command, image.python_path, os.environ, master_port, addresses_of(plan), image.keep
         )
-        content = host_plan.settled(content, self.namespaces())
+        content = host_plan.with_namespaces(content, self.namespaces())
         json_files.write_json(host.run_dir / host_files.PLAN, content)
         (host.run_dir / host_files.OUTPUT).touch(mode=0o600)
         self._index(plan.job_id).mkdir(parents=True, exist_ok=True)
@@ -220,7 +220,7 @@ class ProcessRuntime:
     def _start_shim(self, host: HostPlan) -> None:
         """Starts the shim and waits until it runs. A shim that runs already is left alone."""
         command = shim_command(str(host.run_dir.absolute()))
-        with (host.run_dir / host_files.KEEPER_LOG).open("ab") as log:
+        with (host.run_dir / host_files.SHIM_LOG).open("ab") as log:
             first = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             status = first.wait(START_TIMEOUT_S)
@@ -272,5 +272,5 @@ def _ended(run_dir: Path) -> Observation | None:
 
 def _last_words(run_dir: Path) -> str:
     """Returns the last 2,000 characters that the shim itself printed: a traceback, or nothing."""
-    said = nofollow.read(run_dir, host_files.KEEPER_LOG, 1024**2) or b""
+    said = nofollow.read(run_dir, host_files.SHIM_LOG, 1024**2) or b""
     return said.decode(errors="replace").strip()[-2000:]

@@ -34,7 +34,7 @@ def check_address(name: str | None, host: str, *, auth: bool, tls: bool) -> Addr
         raise SettingsError(f"{said}: jobs' data and keys would cross the network; add {missing}")
     local = tuple(one for one in found if _is_local(one))
     if not local:
-        raise SettingsError(f"{said}: {', '.join(found)} is no address of this machine; {_REMEDY}")
+        raise SettingsError(f"{said}: {', '.join(found)} is not an address of this machine; {_REMEDY}")
     return Address(given, _beside(host, local))
 
 
@@ -47,7 +47,7 @@ def _resolved(name: str, said: str) -> tuple[str, ...]:
     try:
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise SettingsError(f"{said}: no address is known of it; {_REMEDY}") from error
+        raise SettingsError(f"{said}: this name has no address; {_REMEDY}") from error
     # A link-local address is followed by a percent sign and the link's name.
     return tuple(dict.fromkeys(str(answer[4][0]).partition("%")[0] for answer in answers))
 

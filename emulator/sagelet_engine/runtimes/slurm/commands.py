@@ -183,7 +183,7 @@ def _words(command: str, said: str) -> str:
     """Removes the programs' names from `sbatch: error: Batch job submission failed: Invalid partition`."""
     lines = [line.removeprefix(f"{command}: ").removeprefix("error: ").strip() for line in said.splitlines()]
     # The last line says most, and repeats the others.
-    return next((line for line in reversed(lines) if line), f"{command} failed without a word")
+    return next((line for line in reversed(lines) if line), f"{command} failed without a message")
 
 
 def _job(line: str) -> SlurmJob:

@@ -63,12 +63,12 @@ def end_of(ended: Ended | None, job: SlurmJob | None, state: str | None, asked: 
 
 def _cause(number: str, state: str | None, job: SlurmJob | None, log: str) -> str:
     if state is None:
-        return "Slurm has forgotten the job, and the host left no word of its end"
+        return "Slurm has forgotten the job, and the host left no note of its end"
     if state in NODES:
         where = f" ({job.nodes})" if job is not None else ""
         return f"a node{where} failed under {number}: {state}"
     if state == "CANCELLED":
-        return f"{number} was cancelled by somebody else than sagelet (scancel, or an administrator)"
+        return f"{number} was cancelled by somebody other than sagelet (scancel, or an administrator)"
     unseen = " and it said nothing; do the nodes see the data directory at the same path (--slurm-files)?"
     said = f". It said: {log}" if log else unseen
-    return f"{number} ended ({state}) without a word of the host{said}"
+    return f"{number} ended ({state}) without a note from the host{said}"

@@ -133,7 +133,7 @@ def _environment(plan: Plan, node: Mapping[str, str]) -> dict[str, str]:
 def _line(source: str, target: str, read_only: bool) -> str:
     """Returns a mount as a line of fstab, with colons between its fields."""
     if re.search(r"[\s:]", source + target):
-        raise ValueError(f"it can mount no path with a colon or a space in it: {source}")
+        raise ValueError(f"it cannot mount a path with a colon or a space in it: {source}")
     kind = "file" if os.path.isfile(source) else "dir"
     return f"{source}:{target}:none:x-create={kind},bind,{'ro' if read_only else 'rw'}"
 

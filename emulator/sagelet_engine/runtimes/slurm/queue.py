@@ -103,8 +103,8 @@ class SlurmQueue:
         if self.staging is not None:
             self.staging.stop()
 
-    def standings(self) -> Mapping[str, AllocationStatus]:
-        return {job_id: standing(job) for job_id, job in self.look().items()}
+    def statuses(self) -> Mapping[str, AllocationStatus]:
+        return {job_id: status_of(job) for job_id, job in self.look().items()}
 
     def gpus_per_node(self) -> int:
         return max((kind.gpus for kind in self._node_kinds()), default=0)
@@ -177,7 +177,7 @@ class SlurmQueue:
             raise
 
 
-def standing(job: SlurmJob) -> AllocationStatus:
+def status_of(job: SlurmJob) -> AllocationStatus:
     started_ms = None if job.start is None else job.start * 1000
     if job.state in WAITING:
         return AllocationStatus(Place.QUEUED, job.reason)

@@ -188,13 +188,13 @@ def _placement(data: JsonObject, name: str) -> Placement:
     found = {key: data[key] for key in _PLACES if key in data}
     for key, value in found.items():
         if not isinstance(value, str) or _VALUE.fullmatch(value) is None:
-            raise ValueError(f"{name}: {key} = {value!r} is nothing that Slurm would take")
+            raise ValueError(f"{name}: Slurm does not accept {key} = {value!r}")
     extra = data.get(_OPTIONS, [])
     if not isinstance(extra, list):
         raise ValueError(f'{name}: options must be a list of texts: options = ["--exclude=n1"]')
     for option in extra:
         if not isinstance(option, str) or _OPTION.fullmatch(option) is None:
-            raise ValueError(f"{name}: {option!r} is no option of sbatch of the form --name or --name=value")
+            raise ValueError(f"{name}: {option!r} is not an option of sbatch of the form --name or --name=value")
         word = option[2:].partition("=")[0]
         if word in _RUNTIMES_OWN or word in _PLACES.values():
             raise ValueError(f"{name}: --{word} cannot be given as an option")

@@ -27,9 +27,9 @@ from sagelet_engine.runtimes.slurm.end import Ended, end_of
 from sagelet_engine.runtimes.slurm.queue import HOLDING, UNDER_WAY, WAITING, SlurmQueue
 
 #: Seconds after the end of an allocation in which a host's `exit.json` may still be on its way through NFS.
-SETTLE_S = 3.0
+FINAL_S = 3.0
 #: Seconds for a shim to obey a request. Then Slurm is asked to end the job.
-KEEPER_S = 20.0
+SHIM_S = 20.0
 #: Seconds for a shim to report what its host uses.
 ANSWER_S = 3.0
 #: Seconds after the end of its hosts until an allocation that has not ended by itself is cancelled.
@@ -115,7 +115,7 @@ class SlurmRuntime:
         if job is not None and job.state in WAITING | UNDER_WAY:
             self._insist(job_id, run_dir)
             return Observation(running=True)
-        if not self._settled(job_id):
+        if not self._is_final(job_id):
             return Observation(running=True)
         # The host may have written its end meanwhile. That end counts.
         state = self._queue.accounted(job_id) if job is None else job.state
@@ -189,7 +189,7 @@ class SlurmRuntime:
         """Makes Slurm end the job if a shim did not kill its host when asked, since that shim is dead or stuck."""
         with self._guard:
             asked = self._forced.get(f"{job_id} {run_dir}")
-        if asked is not None and time.monotonic() - asked > KEEPER_S:
+        if asked is not None and time.monotonic() - asked > SHIM_S:
             self._queue.cancel(job_id)
 
     def _leaves(self, job_id: str) -> bool:
@@ -205,10 +205,10 @@ class SlurmRuntime:
             pause *= 2
         return False
 
-    def _settled(self, job_id: str) -> bool:
+    def _is_final(self, job_id: str) -> bool:
         with self._guard:
             since = self._over.setdefault(job_id, time.monotonic())
-        return time.monotonic() - since >= SETTLE_S
+        return time.monotonic() - since >= FINAL_S
 
     def _bury(self, run_dir: Path, end: Observation) -> Observation:
         """Writes the end down, since Slurm forgets it."""

@@ -121,7 +121,7 @@ def finished(plan: Plan, addresses: dict[str, str]) -> Plan:
     namespaces = best_namespaces(isolate_network=plan["isolate_network"])
     if plan["isolate_network"] and namespaces == "none":
         return {**plan, "namespaces": namespaces, "refused": "EnableNetworkIsolation: this node cannot isolate a task"}
-    return host_plan.settled(plan, namespaces)
+    return host_plan.with_namespaces(plan, namespaces)
 
 
 def addresses_of_nodes(allocation: str) -> list[str]:

@@ -16,7 +16,7 @@ def summary(report: CompilerReport) -> str:
     if total.steps:
         parts.append(f"{total.steps} steps, the first {duration(total.first_step_seconds)}{_steady(total)}")
     elif total.optimizer_steps > 1:
-        parts.append(f"{total.optimizer_steps} optimizer steps and no end of a graph among them (torch_xla.sync)")
+        parts.append(f"{total.optimizer_steps} optimizer steps, but no graph was ended (torch_xla.sync)")
     if total.samples_per_second:
         parts.append(f"{total.samples_per_second:.3g} samples/s")
     if total.graph.breaks:

@@ -16,11 +16,11 @@ _TAG = re.compile(
 #: use and what the package hugging_face does not restore.
 _GONE = {
     "python": {
-        (3, 10): "`collections.Mapping` and its kin (use collections.abc)",
+        (3, 10): "`collections.Mapping` and similar names (use collections.abc)",
         (3, 12): "distutils",
     },
     "transformers": {
-        (4, 26): "transformers.file_utils.cached_path and its kin (use huggingface_hub)",
+        (4, 26): "transformers.file_utils.cached_path and similar names (use huggingface_hub)",
         (4, 47): "transformers.AdamW(correct_bias=False) (use torch.optim.AdamW)",
     },
 }
@@ -39,13 +39,13 @@ def say_what_stands_in(environ: Mapping[str, str]) -> None:
         return
     found = versions()
     parts = [f"{_NAMES.get(name, name)} {version}" for name, version in found.items()]
-    say(f"{uri} is stood in for by {', '.join(parts)}")
+    say(f"in place of {uri} the job has {', '.join(parts)}")
     asked = versions_of(uri)
     gone = missing(asked, found)
     if gone:
         theirs = ", ".join(f"{_NAMES[name]} {version}" for name, version in asked.items())
         nearer = f". {NEARER}" if has_nearer(asked, found) else ""
-        say(f"that image had {theirs}; a script of then may miss here: {'; '.join(gone)}{nearer}")
+        say(f"that image had {theirs}; a script of that time may miss here: {'; '.join(gone)}{nearer}")
 
 
 def loading_environment(environ: Mapping[str, str]) -> dict[str, str]:

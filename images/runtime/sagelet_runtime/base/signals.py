@@ -58,7 +58,7 @@ def _send(pid: int, signum: int) -> None:
     except ProcessLookupError:
         return  # The process has ended meanwhile.
     except PermissionError as error:
-        _say(f"process {pid} could not be told to stop: {error}")
+        _say(f"process {pid} did not get the stop request: {error}")
 
 
 def _exit_early() -> None:

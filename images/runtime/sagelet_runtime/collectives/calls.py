@@ -34,7 +34,7 @@ def on_host(
         check = group.agree(what)
         if device.type == "xla":
             transfer.apply_views(tensors)
-            transfer.settle(device)
+            transfer.sync(device)
         copies = transfer.to_host(tensors)
         with counters.recording(sum(copy.numel() * copy.element_size() for copy in copies)):
             check()

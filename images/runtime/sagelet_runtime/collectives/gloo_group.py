@@ -134,7 +134,7 @@ class GlooXlaProcessGroup(xla_backend.ProcessGroupXla):  # type: ignore[misc]
 
     def _copied(self, tensors: Any) -> list[Any]:
         transfer.apply_views(tensors)
-        transfer.settle(tensors[0].device)
+        transfer.sync(tensors[0].device)
         return transfer.to_host(tensors)
 
     def _point(self, what: str, copy: Any, call: Callable[..., Any], peer: int, tag: int) -> None:

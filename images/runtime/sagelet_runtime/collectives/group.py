@@ -71,7 +71,7 @@ class HostGroup:
         seen = self._gather_equal(what, own)
         said = [bytes(other.tolist()).decode(errors="replace").strip() for other in seen]
         lines = [f"  rank {rank}: {text}" for rank, text in paired(self.ranks, said)]
-        return "\n".join(["the workers are at different collectives, so none of them can be done:", *lines])
+        return "\n".join(["the workers called different collectives, so none can run:", *lines])
 
     def all_reduce(self, what: str, reduce_type: str, tensors: Sequence[Any], scale: float = 1.0) -> list[Any]:
         """Returns reduced copies of the tensors' types and shapes. `scale` is applied in the type that travels.

@@ -28,7 +28,7 @@ def plan(reduce_type: str, dtype: Any, scale: float) -> Plan:
     from torch.distributed import ReduceOp
 
     if reduce_type not in REDUCE_TYPES:
-        raise ValueError(f"reduce type {reduce_type!r} is none of {', '.join(REDUCE_TYPES)}")
+        raise ValueError(f"reduce type {reduce_type!r} is not one of {', '.join(REDUCE_TYPES)}")
     if not dtype.is_floating_point and scale != 1.0:
         raise TypeError(f"scale={scale} needs tensors of a floating-point type, not {dtype}; scale the result instead")
     logical = reduce_type in ("and", "or")

@@ -95,7 +95,7 @@ def name_ranks(ranks: Sequence[int]) -> str:
 def _too_late(layout: Layout, missing: str) -> str:
     seconds = layout.join_timeout.total_seconds()
     return (
-        f"{missing} did not come to the world of {layout.size} workers within {seconds:.0f} s. See the log of that "
+        f"{missing} did not join the world of {layout.size} workers within {seconds:.0f} s. See the log of that "
         f"worker; {JOIN_TIMEOUT} sets the seconds to wait."
     )
 
@@ -110,7 +110,7 @@ def _poll(done: Callable[[], bool], missing: Callable[[], str], timeout: timedel
             return False
         if now - said > _REMIND:
             said = now
-            say(f"waiting for {missing()} since {now - begin:.0f} s")
+            say(f"waiting for {missing()}, for {now - begin:.0f} s now")
         time.sleep(pause)
         pause = min(pause * 1.5, 0.25)
     return True

@@ -66,7 +66,7 @@ class _Filter:
         while chunk := os.read(self._pipe, _CHUNK):
             text, mark, after = (kept + chunk).partition(self._mark)
             text = _LINE.sub(b"", text) + after
-            done = len(text) if mark else _settled(text)
+            done = len(text) if mark else _passable(text)
             _write(self._passed_on, text[:done])
             kept = text[done:]
             if mark:
@@ -74,7 +74,7 @@ class _Filter:
         _write(self._passed_on, kept)
 
 
-def _settled(text: bytes) -> int:
+def _passable(text: bytes) -> int:
     """Returns how many bytes come before a possible beginning of gloo's line or of the mark."""
     start = text.rfind(b"\n") + 1
     return start + min(_begin(text[start:], begin) for begin in (_GLOO, _MARK))

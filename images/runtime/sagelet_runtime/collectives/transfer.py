@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def settle(device: Any) -> None:
+def sync(device: Any) -> None:
     """Computes everything that is pending on `device`, and waits for it.
 
     It syncs every live tensor once, before any is read. Asking for the gradients only would compute the forward pass
@@ -16,7 +16,7 @@ def settle(device: Any) -> None:
 
 
 def apply_views(tensors: Sequence[Any]) -> None:
-    """Brings writes through views (DDP's buckets) into the graph that `settle` computes."""
+    """Brings writes through views (DDP's buckets) into the graph that `sync` computes."""
     import torch
 
     for tensor in tensors:

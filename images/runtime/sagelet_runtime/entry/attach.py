@@ -50,7 +50,7 @@ def listen(environ: Mapping[str, str]) -> None:
     """Listens, says where, and waits for a debugger if asked to. If it cannot listen, says so and the script runs."""
     port = port_of(environ)
     if port is None:
-        say(f"{VARIABLE}={environ[VARIABLE]} is no port: give a number from 0 (any that is free) to 65535")
+        say(f"{VARIABLE}={environ[VARIABLE]} is not a port: give a number from 0 (any that is free) to 65535")
         return
     # Without this, debugpy warns of Python's own frozen modules, which nobody steps through.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")

@@ -34,7 +34,7 @@ def prepare(
     text = script.read_text() if script.is_file() else ""
     if MPI in text:
         raise errors.ClientError(
-            "sagelet does not run SDK v3's distributed=MPI(): its image has no ssh, by which mpirun starts hosts. "
+            "sagelet does not run SDK v3's distributed=MPI(): its image has no ssh, which mpirun needs to start hosts. "
             "Use Torchrun()"
         )
     if TORCHRUN not in text:

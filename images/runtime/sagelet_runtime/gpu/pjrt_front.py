@@ -47,7 +47,7 @@ def library() -> Path:
     directory = Path(tempfile.gettempdir()) / f"sagelet-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     if directory.is_symlink() or directory.stat().st_uid != os.getuid() or directory.stat().st_mode & 0o022:
-        raise FrontUnavailable(f"{directory} belongs to others")
+        raise FrontUnavailable(f"{directory} belongs to another user")
     made = directory / f"pjrt-front-{digest}.so"
     if not made.is_file():
         build(made)

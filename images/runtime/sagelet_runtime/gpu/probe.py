@@ -20,10 +20,10 @@ PATIENCE = 240
 SECONDS = "SAGELET_GPU_PROBE_SECONDS"
 STAGE = "sagelet-probe: "
 STAGES = {
-    "import": "torch_xla and the plugin are imported",
-    "client": "the plugin's client is created",
-    "matmul": "two 2x2 matrices are multiplied",
-    "step": "a training step is made",
+    "import": "it imported torch_xla and the plugin",
+    "client": "it created the plugin's client",
+    "matmul": "it multiplied two 2x2 matrices",
+    "step": "it ran a training step",
 }
 WORKS = "works"
 #: Variables of the trial. It is one process on the host's first GPU, whatever workers the job has.
@@ -49,11 +49,11 @@ def probe(environ: Mapping[str, str]) -> str | None:
     except subprocess.TimeoutExpired as expired:
         said = expired.stdout or b""
         stage = _last_stage(said.decode(errors="replace") if isinstance(said, bytes) else said)
-        return f"it was not done after {patience:g} s, when {_meant(stage)}"
+        return f"the trial did not end within {patience:g} s, while {_meant(stage)}"
     stage = _last_stage(tried.stdout)
     if tried.returncode == 0 and stage == WORKS:
         return None
-    return f"it failed when {_meant(stage)}: {telling_line(tried.stderr) or _ending(tried.returncode)}"
+    return f"the trial failed while {_meant(stage)}: {telling_line(tried.stderr) or _ending(tried.returncode)}"
 
 
 def telling_line(said: str) -> str:
@@ -90,7 +90,7 @@ def main() -> None:
     device = torch_xla.device()
     kind = torch_xla._XLAC._xla_real_devices([str(device)])[0]
     if kind.startswith("CPU"):
-        raise SystemExit(f"error: the device is {kind}, no GPU")
+        raise SystemExit(f"error: the device is {kind}, not a GPU")
     _enter("matmul")
     left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.5, 0.0], [1.0, 2.0]])
     _compare("the matrix product", torch.mm(left.to(device), right.to(device)).cpu(), torch.mm(left, right))

@@ -157,7 +157,7 @@ def _counted(loader: Any) -> Callable[[int | None], int] | None:
         # Each loading process pads the end of its part, so padding is in the middle of the data, too.
         say_for_all(
             f"num_workers={loader.num_workers} for a dataset without a length: each of these processes fills up its "
-            "last batch, so evaluations over several workers count samples twice. With num_workers=1 or 0 none is"
+            "last batch, so evaluations over several workers count samples twice. num_workers=1 or 0 avoids that"
         )
         return None
     whole = dataset.batch_size * (1 if getattr(dataset, "split_batches", False) else dataset.num_processes)

@@ -54,7 +54,7 @@ def install_dispatching(data_loader: Any) -> None:
         asked = signature.bind(*args, **settings)
         if asked.arguments.get("dispatch_batches") and not asked.arguments.get("put_on_device"):
             asked.arguments["dispatch_batches"] = False
-            say_for_all("dispatch_batches=True: Accelerate has it for no XLA device, so each worker loads its own part")
+            say_for_all("dispatch_batches=True: XLA devices have no such loader, so each worker loads its own part")
         return original(*asked.args, **asked.kwargs)
 
     data_loader.prepare_data_loader = prepare_data_loader

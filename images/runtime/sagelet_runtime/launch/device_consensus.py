@@ -47,10 +47,10 @@ def agreed(choice: DeviceChoice, meeting: Meeting) -> DeviceChoice:
     own = {"job": meeting.job, "host": meeting.current, "kind": choice.kind, "compiled": choice.compiled}
     own["reason"] = choice.reason
     said = _gather(meeting, own) if meeting.current == meeting.hosts[0] else _tell(meeting, own)
-    return settled(choice, [said[host] for host in meeting.hosts])
+    return _common_choice(choice, [said[host] for host in meeting.hosts])
 
 
-def settled(choice: DeviceChoice, said: Sequence[Mapping[str, object]]) -> DeviceChoice:
+def _common_choice(choice: DeviceChoice, said: Sequence[Mapping[str, object]]) -> DeviceChoice:
     """Returns `choice`, or a native one if any host cannot compile. Raises HostsDisagree for different devices."""
     if len({one["kind"] for one in said}) > 1:
         each = "; ".join(f"{one['host']} {one['kind']} ({one['reason']})" for one in said)

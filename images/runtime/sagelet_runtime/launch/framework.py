@@ -80,8 +80,8 @@ def _distribution(job: Any) -> str | None:
         raise errors.ClientError(str(error)) from error
     if name == distribution.MPI:
         raise errors.ClientError(
-            "sagelet does not run distribution={'mpi': ...}: its image has no ssh, by which mpirun starts hosts. Use "
-            "{'torch_distributed': {'enabled': True}} or, in a compiled job, {'pytorchxla': {'enabled': True}}"
+            "sagelet does not run distribution={'mpi': ...}: its image has no ssh, which mpirun needs to start hosts. "
+            "Use {'torch_distributed': {'enabled': True}} or, in a compiled job, {'pytorchxla': {'enabled': True}}"
         )
     return name
 
@@ -114,7 +114,7 @@ def say_runner(name: str | None, job: Any, world: World, variables: Mapping[str,
     if name is None:
         if len(job.hosts) > 1 and "PJRT_DEVICE" in variables:
             many = f"each of {len(job.hosts)} hosts runs the script alone"
-            say(f"{many}: torch_xla exchanges nothing between them, unless a launcher in it (sm_dist) joins them")
+            say(f"{many}: torch_xla exchanges nothing between them, unless it starts a launcher that does (sm_dist)")
         return
     gpus = gpu.gpu_count(os.environ, job.num_gpus)
     say(distribution.announcement(name, world, job.current_instance_type, gpus, device.threads_of(world.size)))

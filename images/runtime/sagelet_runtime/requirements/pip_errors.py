@@ -153,7 +153,7 @@ class PipErrors:
             )
         if fit:
             said += (
-                f". sagelet keeps {fit}, which the Transformers that is here needs: ask for a version that fits, or "
+                f". sagelet keeps {fit}, which the installed Transformers needs: ask for a version that fits, or "
                 f"add the Transformers that you want; {PINS}={EXACT} in Environment installs what requirements.txt says"
             )
         return said

@@ -60,7 +60,7 @@ def make_spawn(original: Callable[..., Any], *, starts_workers: bool) -> Callabl
         launched = int(os.environ.get("WORLD_SIZE") or 1)
         if launched > 1:
             if nprocs not in (None, 1, launched, int(os.environ.get("LOCAL_WORLD_SIZE") or launched)):
-                say_once(f"xmp.spawn(nprocs={nprocs}): the job was started with {launched} workers, and has these")
+                say_once(f"xmp.spawn(nprocs={nprocs}): the job was started with {launched} workers and keeps them")
             return fn(int(os.environ["RANK"]), *args)
         if not starts_workers:
             return original(fn, args=args, nprocs=nprocs, join=join, daemon=daemon, start_method=start_method)

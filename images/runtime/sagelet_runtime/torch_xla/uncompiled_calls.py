@@ -133,7 +133,7 @@ def gathered_objects(own: Any) -> list[Any]:
 
 def _operation(reduce_type: str) -> str:
     if reduce_type not in _OPERATIONS:
-        raise ValueError(f"reduce type {reduce_type!r} is none of {', '.join(_OPERATIONS)}")
+        raise ValueError(f"reduce type {reduce_type!r} is not one of {', '.join(_OPERATIONS)}")
     return _OPERATIONS[reduce_type]
 
 

@@ -144,9 +144,9 @@ class Launcher:
         how = f"with exit code {code}" if code > 0 else f"by signal {-code}"
         say(f"{self._world.name_of(rank)} ended {how}; the other workers of {self._world.current} are ended")
         for local_rank, code in self._failed.items():
-            death = worker_failures.killed_by(self._world.first_rank + local_rank, code)
-            if death is not None and self._notes is not None:
-                worker_failures.note(worker_failures.last_attempt(self._notes), death)
+            failure = worker_failures.killed_by(self._world.first_rank + local_rank, code)
+            if failure is not None and self._notes is not None:
+                worker_failures.note(worker_failures.last_attempt(self._notes), failure)
 
     def _signal(self, number: int) -> None:
         for worker in self._workers:
@@ -166,10 +166,12 @@ class Launcher:
         code = next(iter(codes.values()))
         if self._failed and self._notes is not None:
             first = self._world.first_rank
-            death = worker_failures.first(self._notes, {first + local_rank: code for local_rank, code in codes.items()})
-            if death is not None:
-                worker_failures.publish(self._notes, death)
-                code = codes.get(death.rank - first, code)
+            failure = worker_failures.first(
+                self._notes, {first + local_rank: code for local_rank, code in codes.items()}
+            )
+            if failure is not None:
+                worker_failures.publish(self._notes, failure)
+                code = codes.get(failure.rank - first, code)
         return code if code > 0 else 128 - code
 
 

@@ -41,7 +41,7 @@ _LIMIT = 256 * 1024
 
 
 @dataclass(frozen=True)
-class Death:
+class WorkerFailure:
     rank: int
     #: Milliseconds since the epoch.
     time_ms: int
@@ -69,52 +69,52 @@ def last_attempt(directory: Path) -> Path:
     return attempt_directory(directory, max(map(int, found), default=0))
 
 
-def note(attempt: Path, death: Death) -> None:
+def note(attempt: Path, failure: WorkerFailure) -> None:
     """Writes a note into the directory of an attempt.
 
     A later note about the same worker replaces an earlier one only if the earlier one has no text.
     """
-    before = _read(_file(attempt, death.rank))
-    if before is not None and (before.text or not death.text):
+    before = _read(_file(attempt, failure.rank))
+    if before is not None and (before.text or not failure.text):
         return
     attempt.mkdir(parents=True, exist_ok=True)
-    _write(_file(attempt, death.rank), asdict(death))
+    _write(_file(attempt, failure.rank), asdict(failure))
 
 
-def first(directory: Path, codes: Mapping[int, int]) -> Death | None:
+def first(directory: Path, codes: Mapping[int, int]) -> WorkerFailure | None:
     """Returns the note of this host's worker that failed first in the last attempt, or None if no worker failed.
 
     `codes`: exit codes, by rank, of the workers that failed by themselves. A worker that raised an exception has
     failed, too, whether it has ended or not.
     """
     notes = (_read(file) for file in last_attempt(directory).glob("worker-*.json"))
-    deaths = [death for death in notes if death is not None and (death.text or death.rank in codes)]
-    return min(deaths, key=lambda death: death.order, default=None)
+    failures = [failure for failure in notes if failure is not None and (failure.text or failure.rank in codes)]
+    return min(failures, key=lambda failure: failure.order, default=None)
 
 
-def published(directory: Path) -> Death | None:
+def published(directory: Path) -> WorkerFailure | None:
     """Returns the first failure that sagelet's launcher published on this host, or None if there is none."""
     try:
         found = json.loads((directory / FIRST).read_text())
     except FileNotFoundError:
         return None
     noted = _read(_file(last_attempt(directory), found["rank"]))
-    return noted or Death(found["rank"], found["time_ms"], killed=found["killed"])
+    return noted or WorkerFailure(found["rank"], found["time_ms"], killed=found["killed"])
 
 
-def killed_by(rank: int, code: int) -> Death | None:
+def killed_by(rank: int, code: int) -> WorkerFailure | None:
     """Returns a note about a worker that a signal ended, or None if no signal ended it."""
     if code >= 0:
         return None
     name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
     # C++ ends with SIGABRT when a peer is gone. Other signals come from outside, or from a fault of the worker itself.
-    return Death(rank, now_ms(), f"killed by {name}", killed=code != -signal.SIGABRT)
+    return WorkerFailure(rank, now_ms(), f"killed by {name}", killed=code != -signal.SIGABRT)
 
 
-def publish(directory: Path, death: Death) -> None:
+def publish(directory: Path, failure: WorkerFailure) -> None:
     """Writes a short file that tells the engine when this host's first worker failed."""
-    note(last_attempt(directory), death)
-    _write(directory / FIRST, {"rank": death.rank, "time_ms": death.time_ms, "killed": death.killed})
+    note(last_attempt(directory), failure)
+    _write(directory / FIRST, {"rank": failure.rank, "time_ms": failure.time_ms, "killed": failure.killed})
 
 
 def install(environ: MutableMapping[str, str]) -> None:
@@ -132,12 +132,12 @@ def install(environ: MutableMapping[str, str]) -> None:
     def noting(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if os.getpid() == owner:
             text = "".join(traceback.format_exception(kind, error, trace)).rstrip("\n")
-            _try_to_note(directory, Death(int(rank), now_ms(), text[-_LIMIT:]))
+            _try_to_note(directory, WorkerFailure(int(rank), now_ms(), text[-_LIMIT:]))
         hook(kind, error, trace)
 
     def leaving() -> None:
         if os.getpid() == owner:
-            _try_to_note(directory, Death(int(rank), now_ms()))
+            _try_to_note(directory, WorkerFailure(int(rank), now_ms()))
 
     # The directory outdates the notes of earlier attempts. If the disk fails here, it fails at the note, too, and the
     # note says so.
@@ -147,17 +147,17 @@ def install(environ: MutableMapping[str, str]) -> None:
     atexit.register(leaving)
 
 
-def _try_to_note(directory: Path, death: Death) -> None:
+def _try_to_note(directory: Path, failure: WorkerFailure) -> None:
     """Writes a note. Only prints if that fails, because a full disk must not hide the script's own error."""
     try:
-        note(directory, death)
+        note(directory, failure)
     except OSError as error:
-        print(f"sagelet: worker {death.rank} could not note its end: {error}", file=sys.stderr)
+        print(f"sagelet: worker {failure.rank} could not note its end: {error}", file=sys.stderr)
 
 
-def _read(file: Path) -> Death | None:
+def _read(file: Path) -> WorkerFailure | None:
     try:
-        return Death(**json.loads(file.read_text()))
+        return WorkerFailure(**json.loads(file.read_text()))
     except FileNotFoundError:
         return None
 

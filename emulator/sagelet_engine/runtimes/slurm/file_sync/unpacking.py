@@ -76,7 +76,7 @@ class _Delivery:
         if member.issym() and not self._manifest.takes_link(parts, member.linkname):
             raise BadBatch(f"{member.name!r} is a link that leads out of the host's files: {member.linkname!r}")
         if not (member.isreg() or member.isdir() or member.issym()):
-            raise BadBatch(f"{member.name!r} is no file, directory or symbolic link")
+            raise BadBatch(f"{member.name!r} is not a file, directory or symbolic link")
 
     def _append_output(self, member: tarfile.TarInfo, part: bytes) -> None:
         """Writes the part at its offset, so that writing it again changes nothing."""
@@ -84,10 +84,10 @@ class _Delivery:
         if not (said.isascii() and said.isdigit() and len(said) <= _MOST_DIGITS):
             raise BadBatch(f"its output has no {OFFSET}")
         if not self._manifest.output:
-            raise BadBatch("it has output, of a host that has none")
+            raise BadBatch("it has output, but its host has none")
         with nofollow.update(self._base, self._manifest.output) as output:
             if int(said) > os.fstat(output.fileno()).st_size:
-                raise BadBatch(f"its output is that from byte {said} on: what comes before is missing")
+                raise BadBatch(f"its output begins at byte {said}: the bytes before are missing")
             output.seek(int(said))
             output.write(part)
 
@@ -95,7 +95,7 @@ class _Delivery:
         """Removes files, and directories that are empty. Names that a host may not send stay."""
         names = _json(DELETED, listing)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise BadBatch(f"{DELETED} is no list of names")
+            raise BadBatch(f"{DELETED} is not a list of names")
         for name in sorted(names, reverse=True):
             parts = members.parts_of(name)
             if self._manifest.carries(parts):
@@ -120,7 +120,7 @@ class _Delivery:
 def _whole(name: str, content: BinaryIO | None, most: int) -> bytes:
     data = None if content is None else content.read(most + 1)
     if data is None or len(data) > most:
-        raise BadBatch(f"{name!r} is no file of up to {most} bytes")
+        raise BadBatch(f"{name!r} is not a file of up to {most} bytes")
     return data
 
 
@@ -128,4 +128,4 @@ def _json(name: str, data: bytes) -> Any:
     try:
         return nofollow.parsed(data, MOST_DELETED)
     except ValueError as error:
-        raise BadBatch(f"{name} is no JSON: {error}") from error
+        raise BadBatch(f"{name} is not JSON: {error}") from error

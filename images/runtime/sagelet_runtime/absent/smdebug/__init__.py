@@ -8,7 +8,7 @@ from typing import Any
 from sagelet_runtime.base.say import say
 
 say(
-    "smdebug is a stand-in here: its names are there, no tensor is saved, no rule runs "
+    "smdebug is a stand-in here: its names exist, but no tensor is saved and no rule runs "
     "(`sagelet docs reference/packages`)"
 )
 

@@ -26,7 +26,7 @@ UNREAD = 1
 CLIENT, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", "builtin"
 
 
-class Lending:
+class HostCopies:
     """Gives hosts copies of their account's entries for their image, and takes what successful jobs have compiled.
 
     An account's jobs share entries and trust each other. No other account sees them. A job that fails or is stopped
@@ -89,7 +89,7 @@ class Lending:
                     self.store.use(account, image, file.name, now)
                 elif not there and not self.store.publish(account, image, file, now, WITHIN):
                     log.warning(
-                        "%s: %s of %s is no whole entry of the compile cache", job.key.name, file.name, host.root
+                        "%s: %s of %s is not a complete entry of the compile cache", job.key.name, file.name, host.root
                     )
             for entry in self.store.trim():
                 log.info("the compile cache is full: %s of %s is dropped", entry.name, entry.image)
