@@ -200,7 +200,7 @@ def _check(request: Parameters) -> None:
     try:
         request_from(request, "This")
     except BadDocument as error:
-        raise BadDocument(str(error).replace("This is no", "The options make no", 1)) from error
+        raise BadDocument(str(error).replace("This is not a valid", "The options make no valid", 1)) from error
 
 
 def _channel(name: str, source: str) -> Parameters:

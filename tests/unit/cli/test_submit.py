@@ -115,7 +115,7 @@ def test_a_wrong_member_is_named_and_nothing_is_sent(
 def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(BadDocument) as told:
         request_from({"TrainingJobName": "-"}, "job.json")
-    assert str(told.value).startswith("job.json is no CreateTrainingJob request:\n  ")
+    assert str(told.value).startswith("job.json is not a valid CreateTrainingJob request:\n  ")
     assert len(str(told.value).splitlines()) == 4
 
 
@@ -199,7 +199,7 @@ def test_a_source_directory_an_input_and_the_compiler(world: ApiWorld, sagelet: 
     [
         (["-p", "novalue"], "-p novalue: must be of the form NAME=VALUE"),
         (["-p", "a=1", "-p", "a=2"], "a is there twice"),
-        (["--instance-type", "ml.nothing"], "The options make no CreateTrainingJob request:"),
+        (["--instance-type", "ml.nothing"], "The options make no valid CreateTrainingJob request:"),
         (["--name", "no_underscore"], "at 'trainingJobName'"),
         (["--input", "train=/nowhere"], "/nowhere: no such file or directory"),
         (["--source-dir", "/etc"], "is not in --source-dir /etc"),

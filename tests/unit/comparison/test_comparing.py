@@ -36,8 +36,8 @@ def test_the_notebooks_percentages_in_its_words() -> None:
     assert said["cost"] == "fast costs $0.0900, $0.0300 less than plain ($0.1200)."
     similar = "The decrease in training loss is similar with and without SageMaker Training Compiler"
     assert said["loss"] == (
-        f"{similar}: over 3 points the curves are 0 apart (root mean square), within 0.2, which is the default where "
-        "one run of plain is known: 10 % of the 2 that its loss falls by."
+        f"{similar}: over 3 points the curves are 0 apart (root mean square), within 0.2, which is the default if "
+        "only one run of plain is known: 10 % of the 2 that its loss falls by."
     )
     assert found.comparable
     assert [(job.name, job.label) for job in found.jobs] == [("plain", "native"), ("fast", "compiled")]
@@ -289,7 +289,7 @@ def test_what_makes_a_comparison_meaningless_refuses_it(what: str, text: str, ch
         }),
         ("spot", "fast is managed spot training", {"spot": True}),
         ("attempts", "its seconds include 2 attempts", {"attempt": 2}),
-        ("account", "it is of account 210987654321 in eu-west-1", {"account": "210987654321", "region": "eu-west-1"}),
+        ("account", "it ran in account 210987654321 in eu-west-1", {"account": "210987654321", "region": "eu-west-1"}),
         ("data", "were written after fast had started", {"channels": (replace(CHANNEL, newest_ms=1500),)}),
     ],
 )  # fmt: skip

@@ -87,7 +87,7 @@ def test_without_a_file_everything_is_left_to_slurm() -> None:
             '[[rule]]\nqos = "a"\n\n[[rule]]\npartiton = "gpu"\n',
             r"rule 2 \(line 4\): unknown key 'partiton'; known are role",
         ),
-        ('[[rule]]\npartition = "gpu; rm -rf /"\n', r"rule 1 \(line 1\): partition = 'gpu; rm -rf /' is nothing"),
+        ('[[rule]]\npartition = "gpu; rm -rf /"\n', r"rule 1 \(line 1\): partition = 'gpu; rm -rf /' is not a value"),
         ('[[rule]]\npartition = "gpu\\n#SBATCH -w n1"\n', r"rule 1 \(line 1\): partition"),
         ("[[rule]]\npartition = 3\n", r"rule 1 \(line 1\): partition = 3"),
         ('[[rule]]\nrole = "*"\n', r"rule 1 \(line 1\): give it one or more of partition"),

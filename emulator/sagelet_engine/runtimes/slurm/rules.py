@@ -188,7 +188,7 @@ def _placement(data: JsonObject, name: str) -> Placement:
     found = {key: data[key] for key in _PLACES if key in data}
     for key, value in found.items():
         if not isinstance(value, str) or _VALUE.fullmatch(value) is None:
-            raise ValueError(f"{name}: Slurm does not accept {key} = {value!r}")
+            raise ValueError(f"{name}: {key} = {value!r} is not a value that Slurm accepts")
     extra = data.get(_OPTIONS, [])
     if not isinstance(extra, list):
         raise ValueError(f'{name}: options must be a list of texts: options = ["--exclude=n1"]')
