@@ -8,7 +8,7 @@ from bench.tables import Scale
 #: All but `first-job`, which downloads gigabytes.
 SECTIONS = (
     *("api", "idle", "s3", "logs", "job", "concurrency", "cache"),
-    *(pytest.param(name, marks=pytest.mark.xla) for name in ("compiled", "models")),
+    pytest.param("models", marks=pytest.mark.xla),
     pytest.param("slurm", marks=pytest.mark.slurm),
 )
 

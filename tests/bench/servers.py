@@ -95,10 +95,6 @@ class Place:
     training: ShellJobs
     training_image: str
 
-    @property
-    def process(self) -> psutil.Process:
-        return psutil.Process(self.server.pid)
-
 
 @contextmanager
 def places(directory: Path, *options: str) -> Iterator[tuple[list[Place], list[str]]]:

@@ -17,6 +17,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import boto3
+import psutil
 
 from sagelet_engine.base.keys import ca_file, read_key_pair
 
@@ -89,6 +90,10 @@ class ServerProcess:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(self.pid)
 
     @property
     def endpoint(self) -> str:

@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import psutil
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -33,14 +32,13 @@ WARM_UP = 2
 class Plan:
     jobs: int
     rounds: int
-    #: Number of calls in a round, by clients.
-    ours: dict[int, int]
-    theirs: dict[int, int]
+    #: Number of calls in a round, by server and clients.
+    calls: dict[str, dict[int, int]]
 
 
 PLANS = {
-    Scale.FULL: Plan(10_000, 3, {1: 200, 16: 480, 1000: 1000}, {1: 60, 16: 160, 1000: 1000}),
-    Scale.SHORT: Plan(100, 1, {1: 10, 16: 32, 100: 100}, {1: 3, 16: 16, 100: 100}),
+    Scale.FULL: Plan(10_000, 3, {"sagelet": {1: 200, 16: 480, 1000: 1000}, "moto": {1: 60, 16: 160, 1000: 1000}}),
+    Scale.SHORT: Plan(100, 1, {"sagelet": {1: 10, 16: 32, 100: 100}, "moto": {1: 3, 16: 16, 100: 100}}),
 }
 
 
@@ -81,21 +79,6 @@ KINDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Server:
-    """A server, and how many calls of each number of clients it gets in a round."""
-
-    endpoint: str
-    process: psutil.Process
-    plan: dict[int, int]
-
-    @classmethod
-    def of(cls, server: ServerProcess, plan: dict[int, int]) -> "Server":
-        # Jobs of a bucket that is not there are refused, by one of the two.
-        server.client("s3").create_bucket(Bucket="models")
-        return cls(server.endpoint, psutil.Process(server.pid), plan)
-
-
 def run(scale: Scale) -> list[Table]:
     plan = PLANS[scale]
     with tempfile.TemporaryDirectory(prefix="bench-api-") as directory:
@@ -104,12 +87,14 @@ def run(scale: Scale) -> list[Table]:
         many_jobs.take_the_place(data, int(time.time() * 1000))
         options = ("--runtime", "process", "--max-jobs", "1")
         with servers.moto_server() as theirs, SageletProcess(data, *options) as ours:
-            pair = {"sagelet": Server.of(ours, plan.ours), "moto": Server.of(theirs, plan.theirs)}
-            _fill(pair["moto"], plan.jobs)
-            return [_table(plan, pair)]
+            for server in (ours, theirs):
+                # Jobs of a bucket that is not there are refused, by one of the two.
+                server.client("s3").create_bucket(Bucket="models")
+            _fill(theirs, plan.jobs)
+            return [_table(plan, {"sagelet": ours, "moto": theirs})]
 
 
-def _fill(moto: Server, jobs: int) -> None:
+def _fill(moto: ServerProcess, jobs: int) -> None:
     wanted = [_signed(moto.endpoint, "CreateTrainingJob", _body(many_jobs.name(number))) for number in range(jobs)]
     made = load.send(moto.endpoint, wanted, 4, b"TrainingJobArn")
     if len(made.seconds) != jobs or made.wrong:
@@ -124,14 +109,14 @@ def _signed(endpoint: str, operation: str, body: dict[str, Any]) -> bytes:
     return load.request(endpoint, request.headers.items(), data)
 
 
-def _table(plan: Plan, pair: dict[str, Server]) -> Table:
+def _table(plan: Plan, pair: dict[str, ServerProcess]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     outcomes: list[Outcome] = []
     for kind in KINDS:
         for server in pair.values():
             # The first call of a kind loads what it needs.
             _calls(kind, 1, plan.jobs, WARM_UP, server)
-        for clients in plan.ours:
+        for clients in plan.calls["sagelet"]:
             found = _measure(kind, clients, plan, pair)
             outcomes += [outcome for outcome, _ in found["sagelet"]]
             rows.append(_row(kind, clients, found))
@@ -149,7 +134,7 @@ def _table(plan: Plan, pair: dict[str, Server]) -> Table:
         {
             "calls": sum(len(outcome.seconds) for outcome in outcomes),
             "calls planned": plan.rounds
-            * sum(_count(kind, one, "sagelet", plan) for kind in KINDS for one in plan.ours),
+            * sum(_count(kind, one, "sagelet", plan) for kind in KINDS for one in plan.calls["sagelet"]),
             "connection errors": errors,
         },
     )
@@ -157,17 +142,16 @@ def _table(plan: Plan, pair: dict[str, Server]) -> Table:
 
 def _count(kind: Kind, clients: int, name: str, plan: Plan) -> int:
     """Of the calls in a round. Where each reads all jobs, fewer say as much."""
+    count = plan.calls[name][clients]
     if not kind.slow:
-        return (plan.ours if name == "sagelet" else plan.theirs)[clients]
-    if name == "moto":
-        return 1 if clients == 1 else 0
-    return max(clients, plan.ours[clients] // 10)
+        return count
+    return max(clients, count // 10) if name == "sagelet" else int(clients == 1)
 
 
 Round = tuple[Outcome, float]
 
 
-def _measure(kind: Kind, clients: int, plan: Plan, pair: dict[str, Server]) -> dict[str, list[Round]]:
+def _measure(kind: Kind, clients: int, plan: Plan, pair: dict[str, ServerProcess]) -> dict[str, list[Round]]:
     counts = {name: _count(kind, clients, name, plan) for name in pair}
     runs = {
         name: partial(_calls, kind, clients, plan.jobs, counts[name], server)
@@ -177,7 +161,7 @@ def _measure(kind: Kind, clients: int, plan: Plan, pair: dict[str, Server]) -> d
     return in_turns(plan.rounds, runs)
 
 
-def _calls(kind: Kind, clients: int, jobs: int, number: int, server: Server) -> Round:
+def _calls(kind: Kind, clients: int, jobs: int, number: int, server: ServerProcess) -> Round:
     """The outcome, and the CPU seconds that the server took."""
     wanted = [_signed(server.endpoint, kind.operation, kind.body(jobs)) for _ in range(number)]
     with servers.watched(server.process) as cost:

@@ -74,7 +74,7 @@ def run(scale: Scale) -> list[Table]:
 
 def _together(place: Place, number: int) -> Found:
     jobs = place.shell
-    with watched(place.process) as cost:
+    with watched(place.server.process) as cost:
         stay = {"STAY": str(stay_seconds(number))}
         names = [jobs.start(SCRIPT, environment=stay) for _ in range(number)]
         until(lambda: not _running(jobs.sagemaker), seconds=600, every=0.1)

@@ -71,7 +71,7 @@ def _ready(server: ServerProcess) -> float:
 
 def _row(name: str, jobs: int, server: ServerProcess, starts: list[float], seconds: float) -> tuple[Cell, ...]:
     with server:
-        process = psutil.Process(server.pid)
+        process = server.process
         cpu = _percent(process, seconds)
         before, threads = servers.memory_mb(process), process.num_threads()
         client = server.client("sagemaker")

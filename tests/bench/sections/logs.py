@@ -144,7 +144,7 @@ def _page(jobs: Jobs, stream: str, **options: Any) -> dict[str, Any]:
 
 def _take_in(lines: int, place: Place, metrics: list[dict[str, str]]) -> Taken:
     jobs = place.shell
-    with watched(place.process) as cost:
+    with watched(place.server.process) as cost:
         name, stream = _cat(lines, place, metrics)
         last = f"{lines - 1:07d}"
 
@@ -235,7 +235,7 @@ def _paging(plan: Plan, place: Place) -> Table:
 
 def _read_row(place: Place, way: str, pages: Callable[[], Pages]) -> tuple[Cell, ...]:
     lines, took, begin = 0, [], time.perf_counter()
-    with watched(place.process) as cost:
+    with watched(place.server.process) as cost:
         begin = time.perf_counter()
         for events in pages():
             took.append(time.perf_counter() - begin)

@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import urlsplit
 
-import psutil
 from botocore.config import Config
 
 from bench import full_moto, servers
@@ -63,7 +62,7 @@ class Store:
     """A server's S3, as a client sees it that has nothing else to do."""
 
     def __init__(self, server: ServerProcess) -> None:
-        self.process = psutil.Process(server.pid)
+        self.process = server.process
         config = Config(retries={"total_max_attempts": 1}, read_timeout=600, signature_version="s3v4")
         self.s3 = server.client("s3", config=config)
         self.s3.create_bucket(Bucket=BUCKET)

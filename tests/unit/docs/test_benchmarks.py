@@ -10,8 +10,8 @@ from bench import page
 from bench.tables import TOO_NOISY, Bar, Figure, Table, against_peer, in_turns, number
 
 SECTIONS = [
-    # These two import what trains.
-    pytest.param(name, marks=pytest.mark.xla) if name in ("models", "compiled") else name
+    # It imports what trains.
+    pytest.param(name, marks=pytest.mark.xla) if name == "models" else name
     for name in page.PAGES
 ]
 
