@@ -80,13 +80,13 @@ class Store:
 
     def bare(self, method: str, operation: str, key: str, file: Path | None = None) -> int:
         """One request with as little around it as can be. Returns how many bytes went."""
-        url = self.s3.generate_presigned_url(operation, Params={"Bucket": BUCKET, "Key": key})
+        url = urlsplit(self.s3.generate_presigned_url(operation, Params={"Bucket": BUCKET, "Key": key}))
         memory, size = memoryview(bytearray(BLOCK)), file.stat().st_size if file else 0
         with ExitStack() as stack:
-            connection = HTTPConnection(urlsplit(url).netloc, timeout=600, blocksize=BLOCK)
+            connection = HTTPConnection(url.netloc, timeout=600, blocksize=BLOCK)
             stack.callback(connection.close)
             body = stack.enter_context(file.open("rb")) if file else None
-            connection.request(method, url, body, {"Content-Length": str(size)})
+            connection.request(method, f"{url.path}?{url.query}", body, {"Content-Length": str(size)})
             answer = connection.getresponse()
             if answer.status != 200:
                 raise RuntimeError(f"{answer.status}: {answer.read()!r}")
