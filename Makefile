@@ -5,8 +5,8 @@ BIN := .venv/bin
 # Processes that the tests are dealt to, a file at a time.
 TEST_WORKERS ?= 2
 
-.PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons image demo up test properties docs bench-models lint format
-.PHONY: period bench bench-slurm bench-cache bench-first-job soak doctor-scripts notebooks release screenshots clean
+.PHONY: help setup setup-sdk setup-sdk3 setup-s3 setup-hub setup-browser setup-pythons image demo up test properties docs lint format
+.PHONY: period bench soak doctor-scripts notebooks release screenshots clean
 
 help:
 	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare;"
@@ -20,11 +20,9 @@ help:
 	@echo "make doctor-scripts  examples/best_practices, run and recorded"
 	@echo "make notebooks  examples/notebooks, run and written back with their outputs"
 	@echo "make bench   speed, load and cost, side by side with the peers: docs/benchmarks.md"
-	@echo "make bench-models  native against compiled training: do they agree, how fast is each"
+	@echo "make bench-SECTION  one section of it: api s3 logs job idle concurrency, or one of another page:"
+	@echo "             models cache slurm first-job"
 	@echo "make soak    10,000 jobs and 1,000,000 lines through one server: docs/reliability.md"
-	@echo "make bench-slurm  long queues in front of a Slurm cluster of 200 virtual nodes"
-	@echo "make bench-cache  jobs with a cold and a warm compile cache, with a stand-in for the GPU"
-	@echo "make bench-first-job  from a clone to the first finished compiled job, by stage"
 	@echo "make release VERSION=X.Y.Z  check a release, build its wheel; refuses what is not true"
 	@echo "make setup | setup-sdk | setup-sdk3 | setup-s3 | setup-hub | setup-browser | setup-pythons"
 	@echo "make image | lint | format | clean"
@@ -142,32 +140,17 @@ doctor-scripts: setup
 notebooks: setup setup-sdk
 	SAGELET_RECORD=1 $(BIN)/python -m pytest tests/acceptance/test_notebooks.py $(PYTEST_ARGS)
 
-# Everything docs/benchmarks.md shows, in one run; BENCH_ARGS names sections, --scale short, and --write, which puts the
-# figures into the page.
+# Everything docs/benchmarks.md shows, in one run, or one section: `make bench-api`. BENCH_ARGS="--scale short" takes
+# seconds, BENCH_ARGS=--write puts the figures into the section's page.
 bench: setup
 	PYTHONPATH=tests $(BIN)/python -m bench $(BENCH_ARGS)
 
-# Five models natively and compiled, one run; BENCH_ARGS=--write puts the table into docs/explanation/same-model.md.
-bench-models: setup
-	PYTHONPATH=tests $(BIN)/python -m bench.models $(BENCH_ARGS)
+bench-%: setup
+	PYTHONPATH=tests $(BIN)/python -m bench $* $(BENCH_ARGS)
 
 # 10,000 jobs and 1,000,000 lines through one server; SOAK_ARGS=--write puts the table into docs/reliability.md.
 soak: setup
 	PYTHONPATH=tests $(BIN)/python -m reliability.soak $(SOAK_ARGS)
-
-# From a clone to the first finished compiled job, stage by stage; BENCH_ARGS=--write puts the table into
-# docs/how-to/install.md.
-bench-first-job: setup
-	PYTHONPATH=tests $(BIN)/python -m bench.first_job $(BENCH_ARGS)
-
-# Cold and warm jobs; BENCH_ARGS=--write puts the table into docs/how-to/compile-cache.md.
-bench-cache: setup
-	PYTHONPATH=tests $(BIN)/python -m bench.cache $(BENCH_ARGS)
-
-# Queues of up to 2,000 jobs in front of a Slurm cluster of 200 virtual nodes; BENCH_ARGS=--write puts the table into
-# docs/how-to/slurm.md. Needs Debian's slurmctld, slurmd, slurm-client and munge.
-bench-slurm: setup
-	$(BIN)/python tests/bench/slurm.py $(BENCH_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

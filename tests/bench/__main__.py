@@ -1,50 +1,56 @@
 """`make bench`: sections one after the other in one run, each a module of `bench.sections` with `run(scale)`.
 
-Prints every table with its bars and the machine. With --write the figures go into docs/benchmarks/figures.json, from
-which docs/benchmarks.md and its picture are made; sections that did not run keep theirs.
+Prints each section's tables with the machine and its load; --write puts them into the section's page, too.
 """
 
 import argparse
 import importlib
 import time
+from datetime import datetime, timezone
 
-from rich.console import Console
-
-from bench import document, figures, machine, terminal
-from bench.figures import SECTIONS, Measured
+from bench import machine, page
 from bench.tables import Scale, Table
 
 
 def run(section: str, scale: Scale) -> list[Table]:
-    tables: list[Table] = importlib.import_module(f"bench.sections.{section}").run(scale)
+    tables: list[Table] = importlib.import_module(f"bench.sections.{section.replace('-', '_')}").run(scale)
     return tables
 
 
-def measure(section: str, scale: Scale) -> Measured:
-    here, when, load, began = machine.Machine.here(), machine.now(), machine.load(), time.monotonic()
-    tables = tuple(run(section, scale))
-    return Measured(scale, when, round(time.monotonic() - began, 1), load, machine.load(), here, tables)
+def measured(section: str, scale: Scale) -> tuple[str, list[str]]:
+    """A section's text, and what did not go as planned."""
+    when, load, began = datetime.now(timezone.utc), machine.load(), time.monotonic()
+    tables = run(section, scale)
+    head = (
+        f"`make bench-{section}`, {when:%Y-%m-%d %H:%M} UTC, {time.monotonic() - began:,.0f} s, load average {load:g} "
+        f"before and {machine.load():g} after, scale {scale.value}; {machine.here()}."
+    )
+    return "\n\n".join([head, *map(str, tables)]), [one for table in tables for one in table.wrong]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"all, unless named: {', '.join(SECTIONS)}")
-    parser.add_argument("--scale", type=Scale, default=Scale.FULL, choices=[scale.value for scale in Scale])
-    parser.add_argument("--write", action="store_true", help="into docs/benchmarks.md; not with --scale short")
+    parser.add_argument(
+        "sections", nargs="*", metavar="SECTION", default=page.USUAL,
+        help=f"those of docs/benchmarks.md, unless named: {', '.join(page.PAGES)}",
+    )  # fmt: skip
+    parser.add_argument("--scale", type=Scale, default=Scale.FULL, choices=list(Scale), metavar="full|short")
+    parser.add_argument("--write", action="store_true", help="into the sections' pages; not with --scale short")
     arguments = parser.parse_args()
-    unknown = set(arguments.sections) - set(SECTIONS)
+    unknown = set(arguments.sections) - set(page.PAGES)
     if unknown:
-        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+        parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(page.PAGES)}")
     if arguments.write and arguments.scale is not Scale.FULL:
-        parser.error("docs/benchmarks.md shows full runs only")
-    # A file that the output goes to has no width of its own.
-    console = Console(width=None if Console().is_terminal else 160)
-    for section in arguments.sections or SECTIONS:
-        measured = measure(section, arguments.scale)
-        terminal.show(console, section, measured)
-        if arguments.write:
-            figures.write({section: measured})
-            document.write(figures.read())
+        parser.error("the pages show full runs only")
+    wrong = []
+    for section in arguments.sections:
+        text, failures = measured(section, arguments.scale)
+        print(f"{text}\n", flush=True)
+        wrong += failures
+        if arguments.write and not failures:
+            page.write(section, text)
+    if wrong:
+        raise SystemExit("\n".join(wrong))
 
 
 if __name__ == "__main__":

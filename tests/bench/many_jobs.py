@@ -11,9 +11,9 @@ from sagelet_engine.model.log_events import LogEvent
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.store.jobs import Store
+from support.server import ACCOUNT, COMPILED, ROLE
 
-ACCOUNT, REGION = "123456789012", "us-east-1"
-IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
+REGION = "us-east-1"
 #: Milliseconds: jobs are an hour apart.
 BEGIN_MS, HOUR_MS = 1_760_000_000_000, 3_600_000
 LIFE = (SecondaryStatus.DOWNLOADING, SecondaryStatus.TRAINING, SecondaryStatus.UPLOADING, SecondaryStatus.COMPLETED)
@@ -29,11 +29,11 @@ def body(job_name: str, **resources: Any) -> dict[str, Any]:
     return {
         "TrainingJobName": job_name,
         "AlgorithmSpecification": {
-            "TrainingImage": IMAGE,
+            "TrainingImage": COMPILED,
             "TrainingInputMode": "File",
             "MetricDefinitions": [{"Name": "loss", "Regex": "'loss': ([0-9.]+)"}],
         },
-        "RoleArn": f"arn:aws:iam::{ACCOUNT}:role/SageMakerRole",
+        "RoleArn": ROLE,
         "OutputDataConfig": {"S3OutputPath": "s3://models/out"},
         "ResourceConfig": {"InstanceType": "ml.p3.2xlarge", "InstanceCount": 1, "VolumeSizeInGB": 30, **resources},
         "StoppingCondition": {"MaxRuntimeInSeconds": 86400},

@@ -1,31 +1,36 @@
-"""Measured text in the pages of docs/."""
+"""Where the pages show what a section found: between two marks, which name the section."""
 
 from pathlib import Path
 
-
-def write(page: Path, text: str, name: str = "") -> None:
-    """Puts the text between the marks of the page; a page that has several pairs of marks names them."""
-    before, _, after = _parts(page, name)
-    page.write_text(f"{before}{_mark('begin', name)}\n\n{text}\n\n{_mark('end', name)}{after}")
-
-
-def read(page: Path, name: str = "") -> str:
-    """The text between the marks."""
-    return _parts(page, name)[1].strip("\n")
-
-
-def _parts(page: Path, name: str) -> tuple[str, str, str]:
-    before, begin, rest = page.read_text().partition(_mark("begin", name))
-    text, end, after = rest.partition(_mark("end", name))
-    if not begin or not end:
-        raise SystemExit(f"{page} has no place for it: {_mark('begin', name)} ... {_mark('end', name)}")
-    return before, text, after
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+_MAIN = DOCS / "benchmarks.md"
+#: Every section, and its page.
+PAGES = {
+    **dict.fromkeys(("api", "s3", "logs", "job", "idle", "concurrency"), _MAIN),
+    "models": DOCS / "explanation" / "same-model.md",
+    "cache": DOCS / "how-to" / "compile-cache.md",
+    "slurm": DOCS / "how-to" / "slurm.md",
+    "first-job": DOCS / "how-to" / "install.md",
+}
+#: What `make bench` runs.
+USUAL = tuple(section for section, page in PAGES.items() if page == _MAIN)
 
 
-def _mark(which: str, name: str) -> str:
-    return f"<!-- measured{f' {name}' if name else ''}: {which} -->"
+def write(section: str, text: str, page: Path | None = None) -> None:
+    page = page or PAGES[section]
+    before, _, after = _parts(section, page)
+    page.write_text(f"{before}\n{text}\n{after}")
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """In Markdown."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ("---",) * len(head), *rows))
+def read(section: str) -> str:
+    return _parts(section, PAGES[section])[1].strip("\n")
+
+
+def _parts(section: str, page: Path) -> tuple[str, str, str]:
+    """What is before, between and after the marks, which stay with the first and the last."""
+    begin, end = (f"<!-- measured {section}: {which} -->" for which in ("begin", "end"))
+    before, found, rest = page.read_text().partition(begin)
+    text, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"{page} has no place for it: {begin} ... {end}")
+    return before + begin, text, end + after

@@ -1,26 +1,39 @@
-"""The servers that are measured, each in a process of its own."""
+"""The servers that are measured, what they take, and the runtimes where their jobs run."""
 
-import os
-import re
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-BINARIES = Path(sys.executable).parent
-TESTS = Path(__file__).resolve().parents[1]
+from sagelet_engine.base.errors import RuntimeUnavailable
+from sagelet_engine.images.engine import connect, image_id
+from sagelet_engine.images.variants import training_image
+from support import tiny_image
+from support.server import NATIVE, SageletProcess, ServerProcess
+from support.shell_jobs import ShellJobs
+
 #: A server is at rest when it takes less than this share of a core, for so many seconds.
 REST, LOOK = 0.1, 0.2
 
 
+def moto_server(*command: str) -> ServerProcess:
+    """moto_server, or a program that becomes one."""
+    moto = [str(Path(sys.executable).with_name("moto_server")), "--port", "0"]
+    return ServerProcess(*(command or moto), ready=r"Running on (http://\S+)")
+
+
 def cpu(process: psutil.Process) -> float:
-    """Seconds so far, those of children that have ended included."""
-    return float(sum(process.cpu_times()[:4]))
+    """The server's own seconds so far, without its hosts'."""
+    return float(sum(process.cpu_times()[:2]))
+
+
+def memory_mb(process: psutil.Process) -> float:
+    return float(process.memory_info().rss / 2**20)
 
 
 def rest(process: psutil.Process) -> None:
@@ -31,33 +44,72 @@ def rest(process: psutil.Process) -> None:
         before, used = used, cpu(process)
 
 
+@dataclass
+class Cost:
+    """What a server took while something was done. Memory is resident memory."""
+
+    seconds: float = 0.0
+    #: Until it is at rest.
+    cpu: float = 0.0
+    memory_mb: float = 0.0
+    growth_mb: float = 0.0
+    threads: int = 0
+
+
 @contextmanager
-def started(command: list[str], pattern: str) -> Iterator[tuple[str, psutil.Process]]:
-    """A server, its endpoint as the pattern finds it in the output, and its process."""
-    # Some servers are modules of `bench`.
-    path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "PYTHONPATH": path}
-    )
-    assert process.stdout is not None
+def watched(process: psutil.Process) -> Iterator[Cost]:
+    """Looks at a server's memory and threads for their most; all of the cost is there when the block has ended."""
+    rest(process)
+    cost, over = Cost(), threading.Event()
+    before, used = memory_mb(process), cpu(process)
+
+    def look() -> None:
+        while not over.wait(0.01):
+            cost.memory_mb = max(cost.memory_mb, memory_mb(process))
+            cost.threads = max(cost.threads, process.num_threads())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    began = time.perf_counter()
     try:
-        match = next(found for line in process.stdout if (found := re.search(pattern, line)))
-        # moto_server prints a line a request, and stands still when nobody reads them.
-        threading.Thread(target=lambda: list(process.stdout or ()), daemon=True).start()
-        yield match[1], psutil.Process(process.pid)
+        yield cost
+        cost.seconds = time.perf_counter() - began
     finally:
-        process.terminate()
-        process.wait()
+        over.set()
+        watcher.join()
+    cost.growth_mb = max(0.0, cost.memory_mb - before)
+    rest(process)
+    cost.cpu = cpu(process) - used
+
+
+@dataclass(frozen=True)
+class Place:
+    """A runtime, with a server of its own and jobs in images that it can use."""
+
+    #: As `--runtime` calls it.
+    name: str
+    server: SageletProcess
+    #: Of a shell and little else.
+    shell: ShellJobs
+    #: Of an image with Python and the toolkit.
+    training: ShellJobs
+    training_image: str
 
 
 @contextmanager
-def moto() -> Iterator[tuple[str, psutil.Process]]:
-    with started([str(BINARIES / "moto_server"), "--port", "0"], r"Running on (http://\S+)") as server:
-        yield server
-
-
-@contextmanager
-def sagelet(data: Path, *options: str) -> Iterator[tuple[str, psutil.Process]]:
-    command = [str(BINARIES / "sagelet"), "up", "--port", "0", "--data", str(data), *options]
-    with started(command, r"ready: (http://\S+)") as server:
-        yield server
+def places(directory: Path, *options: str) -> Iterator[tuple[list[Place], list[str]]]:
+    """The runtimes of this machine, and why others are left out."""
+    found, absent = [("process", NATIVE, NATIVE)], []
+    try:
+        client, image = connect(), training_image()
+        if image_id(client, image) is None:
+            raise RuntimeUnavailable(f"{image} is not there: `make image`")
+        found.append(("docker", tiny_image.ensure(client), image))
+    except RuntimeUnavailable as error:
+        absent.append(f"Left out: docker: {error}.")
+    with ExitStack() as stack:
+        users = []
+        for name, tiny, image in found:
+            server = stack.enter_context(SageletProcess(directory / f"data-{name}", "--runtime", name, *options))
+            users.append(Place(name, server, ShellJobs(server, tiny), ShellJobs(server, image), image))
+        yield users, absent

@@ -2,18 +2,16 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.devtools import Browser, Page, driven
+from support.devtools import Page
 from support.jobs import Jobs
 from support.server import SageletProcess
 
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).parents[2]
 EVIL = "<img src=x onerror=alert(1)>"
 JOB, COMPARE = "/_sagelet/ui/jobs", "/_sagelet/ui/compare"
 #: Each step takes a moment: samples of one moment would be one point of a curve.
@@ -65,27 +63,6 @@ def jobs(server: SageletProcess) -> Jobs:
     jobs.submit("raise ValueError('wrong')", name="broken")
     assert jobs.ended("broken")["TrainingJobStatus"] == "Failed"
     return jobs
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with driven(tmp_path_factory.mktemp("browser") / "profile") as browser:
-        yield browser
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A tab, whose console has nothing to complain of when the test is over."""
-    page = browser.page()
-    yield page
-    complaints = page.complaints()
-    page.close()
-    assert complaints == []
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    return (ROOT / ".axe" / "axe_playwright_python" / "axe.min.js").read_text()
 
 
 def drawn(page: Page) -> None:

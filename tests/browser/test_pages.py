@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from support.devtools import Browser, Page, driven
+from support.devtools import Page
 from support.jobs import Jobs
 from support.server import ROLE, SageletProcess, until
 
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).parents[2]
 EVIL = "<img src=x onerror=alert(1)>"
 #: Prints until somebody stops it, or for ten minutes: a test that fails leaves it behind.
 TICKS = """
@@ -50,27 +49,6 @@ def jobs(server: SageletProcess) -> Jobs:
     jobs.submit(DONE, name="done-2", metrics=METRICS, hyperparameters={"note": "2"})
     assert jobs.ended("done-2")["TrainingJobStatus"] == "Completed"
     return jobs
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with driven(tmp_path_factory.mktemp("browser") / "profile") as browser:
-        yield browser
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A tab, whose console has nothing to complain of when the test is over."""
-    page = browser.page()
-    yield page
-    complaints = page.complaints()
-    page.close()
-    assert complaints == []
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    return (ROOT / ".axe" / "axe_playwright_python" / "axe.min.js").read_text()
 
 
 def stay(page: Page) -> None:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import boto3
+import psutil
 
 from sagelet_engine.base.keys import ca_file, read_key_pair
 
@@ -28,6 +29,7 @@ COMPILED = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training
 ENDED = ("Completed", "Failed", "Stopped")
 #: Variables of every server that a test starts.
 ENVIRONMENT: dict[str, str] = {}
+AnyServer = TypeVar("AnyServer", bound="ServerProcess")
 
 
 def until(condition: Callable[[], Any], seconds: float = 120, every: float = 0.05) -> Any:
@@ -40,40 +42,42 @@ def until(condition: Callable[[], Any], seconds: float = 120, every: float = 0.0
     return value
 
 
-class SageletProcess:
-    """`sagelet up` with options. `restart` keeps its data directory and port."""
+class ServerProcess:
+    """A server in a process of its own, which prints its endpoint: `with ServerProcess(...)`."""
 
-    def __init__(self, data: Path, *options: str) -> None:
-        self.data = data
-        self._options = options
-        self._port = "0"
+    def __init__(self, *command: str, ready: str = r"ready: (https?://\S+)") -> None:
+        """`ready`: the line that ends the start, with the endpoint as its group."""
+        self.command = list(command)
+        self._endpoint = re.compile(ready)
         self._process: subprocess.Popen[str] | None = None
         self.output: list[str] = []
         #: More variables of the server's environment, from its next start on.
         self.environment = dict(ENVIRONMENT)
-        #: The `sagelet` of the Python environment that it runs in.
-        self.program = Path(sys.executable).with_name("sagelet")
 
-    def start(self) -> "SageletProcess":
+    def __enter__(self: AnyServer) -> AnyServer:
+        return self.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def start(self: AnyServer) -> AnyServer:
         self.begin()
-        assert self._ready(), f"sagelet did not start: {self.output}"
+        assert self._ready(), f"{self.command[0]} did not start: {self.output}"
         return self
 
     def begin(self) -> bool:
         """Starts the server. False if it ended before it was ready."""
-        command = [str(self.program), "up", "--data", str(self.data)]
         self.output = []
         self._process = subprocess.Popen(
-            [*command, "--port", self._port, *self._options], env={**os.environ, **self.environment},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            self.command, env={**os.environ, **self.environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True,
         )  # fmt: skip
         reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         reader.start()
-        until(lambda: self._ready() or self.ended is not None)
+        until(lambda: self._ready() or self.ended is not None, every=0.005)
         if not self._ready():
             reader.join()
             return False
-        self._port = self.endpoint.rsplit(":", 1)[1]
         return True
 
     @property
@@ -87,16 +91,9 @@ class SageletProcess:
         assert self._process is not None
         return self._process.pid
 
-    def health(self) -> dict[str, Any]:
-        """`GET /_sagelet/health`."""
-        try:
-            with urlopen(f"{self.endpoint}/_sagelet/health", timeout=60) as answer:
-                found: dict[str, Any] = json.load(answer)
-        except HTTPError as error:
-            body = error.read()
-            said = f"{error.reason}: {body.decode(errors='replace')}"
-            raise HTTPError(error.url, error.code, said, error.headers, BytesIO(body)) from error
-        return found
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(self.pid)
 
     @property
     def endpoint(self) -> str:
@@ -111,13 +108,66 @@ class SageletProcess:
         self._process.wait()
 
     def stop(self) -> str:
-        """Sends SIGTERM and waits. Returns what the server printed at the end."""
+        """Sends SIGTERM and waits. Returns what the server has printed."""
         assert self._process is not None
-        if self._process.poll() is not None:
-            return "".join(self.output)
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(timeout=120)
-        until(lambda: any("stopped" in line for line in self.output))
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(timeout=120)
+        return "".join(self.output)
+
+    def client(self, service: str, **options: Any) -> Any:
+        defaults = {
+            "endpoint_url": self.endpoint,
+            "region_name": "us-east-1",
+            "aws_access_key_id": ACCOUNT,
+            "aws_secret_access_key": "any",
+        }
+        return boto3.client(service, **{**defaults, **options})
+
+    def _ready(self) -> "re.Match[str] | None":
+        return next((match for line in self.output if (match := self._endpoint.search(line))), None)
+
+    def _read(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self.output.append(line)
+
+
+class SageletProcess(ServerProcess):
+    """`sagelet up` with options. `restart` keeps its data directory and port."""
+
+    def __init__(self, data: Path, *options: str) -> None:
+        super().__init__()
+        self.data = data
+        self._options = options
+        self._port = "0"
+        #: The `sagelet` of the Python environment that it runs in.
+        self.program = Path(sys.executable).with_name("sagelet")
+
+    def begin(self) -> bool:
+        """Starts the server. False if it ended before it was ready."""
+        self.command = [str(self.program), "up", "--data", str(self.data), "--port", self._port, *self._options]
+        if not super().begin():
+            return False
+        self._port = self.endpoint.rsplit(":", 1)[1]
+        return True
+
+    def health(self) -> dict[str, Any]:
+        """`GET /_sagelet/health`."""
+        try:
+            with urlopen(f"{self.endpoint}/_sagelet/health", timeout=60) as answer:
+                found: dict[str, Any] = json.load(answer)
+        except HTTPError as error:
+            body = error.read()
+            said = f"{error.reason}: {body.decode(errors='replace')}"
+            raise HTTPError(error.url, error.code, said, error.headers, BytesIO(body)) from error
+        return found
+
+    def stop(self) -> str:
+        """Sends SIGTERM and waits. Returns what the server printed at the end."""
+        if self.ended is None:
+            super().stop()
+            until(lambda: any("stopped" in line for line in self.output))
         return "".join(self.output)
 
     def interrupt(self, name: str) -> None:
@@ -143,25 +193,8 @@ class SageletProcess:
     def client(self, service: str, **options: Any) -> Any:
         keys = read_key_pair(self.data)
         assert keys is not None
-        return boto3.client(
-            service,
-            verify=str(ca_file(self.data)) if self.endpoint.startswith("https") else None,
-            **{
-                "endpoint_url": self.endpoint,
-                "region_name": "us-east-1",
-                "aws_access_key_id": ACCOUNT,
-                "aws_secret_access_key": keys.secret,
-                **options,
-            },
-        )
-
-    def _ready(self) -> "re.Match[str] | None":
-        return next((match for line in self.output if (match := re.search(r"ready: (https?://\S+)", line))), None)
-
-    def _read(self, process: "subprocess.Popen[str]") -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            self.output.append(line)
+        verify = str(ca_file(self.data)) if self.endpoint.startswith("https") else None
+        return super().client(service, **{"verify": verify, "aws_secret_access_key": keys.secret, **options})
 
 
 @contextmanager

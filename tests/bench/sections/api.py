@@ -1,34 +1,29 @@
 """The API against moto_server, with as many jobs in both."""
 
+import json
+import random
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import boto3
-import psutil
-from botocore.config import Config
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
-from bench import calls, load, many_jobs, servers
-from bench.calls import CREATE, DESCRIBE, KINDS, LIST, SEARCH, SEARCH_PROPERTY, Kind
+from bench import load, many_jobs, servers
 from bench.load import Outcome
-from bench.tables import Bar, Scale, Table
+from bench.tables import Bar, Cell, Figure, Scale, Table, against_peer, in_turns, percentile
+from support.server import ACCOUNT, SageletProcess, ServerProcess
 
-HEAD = (
-    "clients", "server", "calls", "p50 ms", "p99 ms", "calls/s", "calls/s, min to max", "CPU ms a call", "RSS MB",
-    "connection errors", "moto / sagelet",
+HEADS = (
+    ("call", "clients", "sagelet calls/s", "p50 ms", "p99 ms", "CPU ms", "moto calls/s", "p50 ms", "p99 ms", "CPU ms",
+     "moto / sagelet", "promised"),
 )  # fmt: skip
-#: What the design promises: of calls/s.
-RATIOS = {CREATE: 8, DESCRIBE: 15}
-#: Of the 99th percentile of one client, in milliseconds.
-LIMITS = {LIST: 20, SEARCH: 100, SEARCH_PROPERTY: 100}
-
-
-#: From so many clients on one round is enough.
-MOST_CLIENTS = 1000
 #: Calls of a kind before those that count.
 WARM_UP = 2
 
@@ -37,47 +32,51 @@ WARM_UP = 2
 class Plan:
     jobs: int
     rounds: int
-    #: Number of calls in a round, by clients.
-    ours: dict[int, int]
-    theirs: dict[int, int]
+    #: Number of calls in a round, by server and clients.
+    calls: dict[str, dict[int, int]]
 
 
 PLANS = {
-    Scale.FULL: Plan(10_000, 3, {1: 200, 16: 480, 1000: 1000}, {1: 60, 16: 160, 1000: 1000}),
-    Scale.SHORT: Plan(100, 1, {1: 10, 16: 32, 100: 100}, {1: 3, 16: 16, 100: 100}),
+    Scale.FULL: Plan(10_000, 3, {"sagelet": {1: 200, 16: 480, 1000: 1000}, "moto": {1: 60, 16: 160, 1000: 1000}}),
+    Scale.SHORT: Plan(100, 1, {"sagelet": {1: 10, 16: 32, 100: 100}, "moto": {1: 3, 16: 16, 100: 100}}),
 }
 
 
-@dataclass
-class Server:
-    name: str
-    endpoint: str
-    process: psutil.Process
-    plan: dict[int, int]
+@dataclass(frozen=True)
+class Kind:
+    title: str
+    operation: str
+    #: The body of a call, with this many jobs there.
+    body: Callable[[int], dict[str, Any]]
+    #: What the design promises: of calls/s against moto, or of one client's 99th percentile in milliseconds.
+    ratio: float = 0
+    p99_ms: float = 0
+    #: moto reads all jobs, for seconds: it is asked once a round, by one client.
+    slow: bool = False
 
 
-@dataclass
-class Found:
-    """One kind of call with so many clients, against one server."""
+def _search(name: str, value: str) -> dict[str, Any]:
+    where = {"Filters": [{"Name": name, "Operator": "Equals", "Value": value}]}
+    return {"Resource": "TrainingJob", "SearchExpression": where, **NEWEST}
 
-    server: str
-    rounds: list[Outcome] = field(default_factory=list)
-    cpu: float = 0.0
-    rss: float = 0.0
 
-    @property
-    def all(self) -> Outcome:
-        return Outcome(
-            [one for outcome in self.rounds for one in outcome.seconds],
-            sum(outcome.elapsed for outcome in self.rounds),
-            sum(outcome.connection_errors for outcome in self.rounds),
-            sum(outcome.wrong for outcome in self.rounds),
-            next((outcome.excerpt for outcome in self.rounds if outcome.excerpt), ""),
-        )
+def _body(name: str) -> dict[str, Any]:
+    tags = [{"Key": key, "Value": value} for key, value in many_jobs.TAGS.items()]
+    return {**many_jobs.body(name), "Tags": tags}
 
-    @property
-    def rate(self) -> float:
-        return median(outcome.rate for outcome in self.rounds)
+
+NEWEST = {"MaxResults": 100, "SortBy": "CreationTime", "SortOrder": "Descending"}
+_choice, _fresh = random.Random(7), count()
+#: Creation last: what it queues stays.
+KINDS = (
+    Kind("DescribeTrainingJob", "DescribeTrainingJob",
+         lambda jobs: {"TrainingJobName": many_jobs.name(_choice.randrange(jobs))}, ratio=15),
+    Kind("ListTrainingJobs", "ListTrainingJobs", lambda _: NEWEST, p99_ms=20),
+    Kind("Search by status", "Search", lambda _: _search("TrainingJobStatus", "Completed"), p99_ms=100, slow=True),
+    Kind("Search by a hyperparameter", "Search", lambda _: _search("HyperParameters.epochs", "3"), p99_ms=100,
+         slow=True),
+    Kind("CreateTrainingJob", "CreateTrainingJob", lambda _: _body(f"new-{next(_fresh):07}"), ratio=8),
+)  # fmt: skip
 
 
 def run(scale: Scale) -> list[Table]:
@@ -86,105 +85,103 @@ def run(scale: Scale) -> list[Table]:
         data = Path(directory, "data")
         many_jobs.fill(data, plan.jobs)
         many_jobs.take_the_place(data, int(time.time() * 1000))
-        with servers.moto() as theirs, servers.sagelet(data, "--runtime", "process", "--max-jobs", "1") as ours:
-            pair = (Server("sagelet", *ours, plan.ours), Server("moto", *theirs, plan.theirs))
-            for server in pair:
+        options = ("--runtime", "process", "--max-jobs", "1")
+        with servers.moto_server() as theirs, SageletProcess(data, *options) as ours:
+            for server in (ours, theirs):
                 # Jobs of a bucket that is not there are refused, by one of the two.
-                _client("s3", server).create_bucket(Bucket="models")
-            _fill_moto(pair[1], plan.jobs)
-            return [_table(kind, plan, pair) for kind in KINDS]
+                server.client("s3").create_bucket(Bucket="models")
+            _fill(theirs, plan.jobs)
+            return [_table(plan, {"sagelet": ours, "moto": theirs})]
 
 
-def _fill_moto(server: Server, jobs: int) -> None:
-    bodies = (calls.with_tags(many_jobs.body(many_jobs.name(number))) for number in range(jobs))
-    wanted = [calls.signed(server.endpoint, CREATE.operation, body) for body in bodies]
-    made = load.send(server.endpoint, wanted, 4, CREATE.holds)
+def _fill(moto: ServerProcess, jobs: int) -> None:
+    wanted = [_signed(moto.endpoint, "CreateTrainingJob", _body(many_jobs.name(number))) for number in range(jobs)]
+    made = load.send(moto.endpoint, wanted, 4, b"TrainingJobArn")
     if len(made.seconds) != jobs or made.wrong:
         raise RuntimeError(f"moto made {len(made.seconds)} of {jobs} jobs, {made.wrong} wrong: {made.excerpt}")
 
 
-def _table(kind: Kind, plan: Plan, pair: tuple[Server, Server]) -> Table:
-    found = {clients: _measure(kind, clients, plan, pair) for clients in plan.ours}
-    ours = [one["sagelet"].all for one in found.values()]
-    planned = sum(_count(kind, clients, number, pair[0]) for clients in plan.ours for number in range(plan.rounds))
-    wrong = next((outcome.excerpt for outcome in ours if outcome.wrong), "")
-    if wrong:
-        raise RuntimeError(f"sagelet answered {kind.operation} with {wrong}")
+def _signed(endpoint: str, operation: str, body: dict[str, Any]) -> bytes:
+    data = json.dumps(body).encode()
+    headers = {"X-Amz-Target": f"SageMaker.{operation}", "Content-Type": "application/x-amz-json-1.1"}
+    request = AWSRequest("POST", endpoint, data=data, headers=headers)
+    SigV4Auth(Credentials(ACCOUNT, "any"), "sagemaker", many_jobs.REGION).add_auth(request)
+    return load.request(endpoint, request.headers.items(), data)
+
+
+def _table(plan: Plan, pair: dict[str, ServerProcess]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    outcomes: list[Outcome] = []
+    for kind in KINDS:
+        for server in pair.values():
+            # The first call of a kind loads what it needs.
+            _calls(kind, 1, plan.jobs, WARM_UP, server)
+        for clients in plan.calls["sagelet"]:
+            found = _measure(kind, clients, plan, pair)
+            outcomes += [outcome for outcome, _ in found["sagelet"]]
+            rows.append(_row(kind, clients, found))
+    if wrong := next((outcome.excerpt for outcome in outcomes if outcome.wrong), ""):
+        raise RuntimeError(f"sagelet answered with {wrong}")
+    memory = {name: servers.memory_mb(server.process) for name, server in pair.items()}
+    errors = sum(outcome.connection_errors for outcome in outcomes)
     return Table(
-        f"{kind.title}, {plan.jobs:,} jobs",
-        HEAD,
-        tuple(row for clients, servers_ in found.items() for row in _rows(clients, servers_)),
-        "",
-        tuple(_bars(kind, found)),
+        f"{plan.jobs:,} jobs",
+        HEADS[0],
+        rows,
+        f"Lists and searches give pages of 100. Calls/s are the median of {plan.rounds} rounds in turns, milliseconds "
+        f"of all calls, CPU a call's with what follows its answer. Connection errors of sagelet: {errors} (promised: "
+        f"none). Memory at the end: sagelet {memory['sagelet']:.0f} MB, moto {memory['moto']:.0f} MB.",
         {
-            "calls": sum(len(outcome.seconds) for outcome in ours),
-            "calls planned": planned,
-            "connection errors": sum(outcome.connection_errors for outcome in ours),
+            "calls": sum(len(outcome.seconds) for outcome in outcomes),
+            "calls planned": plan.rounds
+            * sum(_count(kind, one, "sagelet", plan) for kind in KINDS for one in plan.calls["sagelet"]),
+            "connection errors": errors,
         },
     )
 
 
-def _measure(kind: Kind, clients: int, plan: Plan, pair: tuple[Server, Server]) -> dict[str, Found]:
-    found: dict[str, Found] = {}
-    for server in pair:
-        # The first call of a kind loads what it needs.
-        load.send(server.endpoint, calls.requests(server.endpoint, kind, plan.jobs, WARM_UP), 1)
-    for number in range(plan.rounds):
-        for server in pair:
-            if count := _count(kind, clients, number, server):
-                _round(kind, clients, plan.jobs, count, server, found.setdefault(server.name, Found(server.name)))
-    return found
-
-
-def _count(kind: Kind, clients: int, number: int, server: Server) -> int:
-    """Of the calls in a round. Where each reads all jobs, fewer say as much; of moto, which takes seconds, three."""
-    count = server.plan[clients] if clients < MOST_CLIENTS or number == 0 else 0
-    if not kind.reads_all:
+def _count(kind: Kind, clients: int, name: str, plan: Plan) -> int:
+    """Of the calls in a round. Where each reads all jobs, fewer say as much."""
+    count = plan.calls[name][clients]
+    if not kind.slow:
         return count
-    if server.name == "moto":
-        return 3 if clients == 1 and number == 0 else 0
-    return count and max(clients, count // 10)
+    return max(clients, count // 10) if name == "sagelet" else int(clients == 1)
 
 
-def _round(kind: Kind, clients: int, jobs: int, count: int, server: Server, found: Found) -> None:
-    wanted = calls.requests(server.endpoint, kind, jobs, count)
-    before = servers.cpu(server.process)
-    found.rounds.append(load.send(server.endpoint, wanted, clients, kind.holds))
-    found.rss = max(found.rss, server.process.memory_info().rss / 2**20)
-    servers.rest(server.process)
-    found.cpu += servers.cpu(server.process) - before
+Round = tuple[Outcome, float]
 
 
-def _rows(clients: int, found: dict[str, Found]) -> Iterator[tuple[str | float | int, ...]]:
-    ratio = found["sagelet"].rate / found["moto"].rate if "moto" in found else ""
-    for name, one in found.items():
-        total, rates = one.all, [outcome.rate for outcome in one.rounds]
-        number = len(total.seconds)
-        yield (
-            f"{clients:,}", name, number, total.percentile(50), total.percentile(99), one.rate,
-            f"{min(rates):,.0f} to {max(rates):,.0f}", 1000 * one.cpu / number, one.rss, total.connection_errors,
-            ratio if name == "sagelet" else "",
-        )  # fmt: skip
+def _measure(kind: Kind, clients: int, plan: Plan, pair: dict[str, ServerProcess]) -> dict[str, list[Round]]:
+    counts = {name: _count(kind, clients, name, plan) for name in pair}
+    runs = {
+        name: partial(_calls, kind, clients, plan.jobs, counts[name], server)
+        for name, server in pair.items()
+        if counts[name]
+    }
+    return in_turns(plan.rounds, runs)
 
 
-def _bars(kind: Kind, found: dict[int, dict[str, Found]]) -> Iterator[Bar]:
-    *few, most = found
-    for clients in few if kind in RATIOS else ():
-        ratio = found[clients]["sagelet"].rate / found[clients]["moto"].rate
-        yield Bar(f"{kind.title}, {_clients(clients)}, moto / sagelet", ratio, RATIOS[kind])
-    if kind in LIMITS:
-        p99 = found[1]["sagelet"].all.percentile(99)
-        yield Bar(f"{kind.title}, p99 ms", p99, LIMITS[kind], at_most=True)
-    errors = found[most]["sagelet"].all.connection_errors
-    yield Bar(f"{kind.title}, {_clients(most)}, connection errors", errors, 0, at_most=True)
+def _calls(kind: Kind, clients: int, jobs: int, number: int, server: ServerProcess) -> Round:
+    """The outcome, and the CPU seconds that the server took."""
+    wanted = [_signed(server.endpoint, kind.operation, kind.body(jobs)) for _ in range(number)]
+    with servers.watched(server.process) as cost:
+        outcome = load.send(server.endpoint, wanted, clients, b"TrainingJobArn")
+    return outcome, cost.cpu
 
 
-def _clients(number: int) -> str:
-    return f"{number:,} client{'s' if number > 1 else ''}"
-
-
-def _client(service: str, server: Server) -> Any:
-    return boto3.client(
-        service, endpoint_url=server.endpoint, region_name=many_jobs.REGION, aws_access_key_id=many_jobs.ACCOUNT,
-        aws_secret_access_key="any", config=Config(retries={"total_max_attempts": 1}),
-    )  # fmt: skip
+def _row(kind: Kind, clients: int, found: dict[str, list[Round]]) -> tuple[Cell, ...]:
+    cells: list[Cell] = []
+    rates: list[Figure] = []
+    for rounds in found.values():
+        seconds = [one for outcome, _ in rounds for one in outcome.seconds]
+        rates.append(Figure.of([outcome.rate for outcome, _ in rounds]))
+        times = (1000 * percentile(seconds, 50), 1000 * percentile(seconds, 99))
+        cells += [rates[-1], *times, 1000 * sum(cpu for _, cpu in rounds) / len(seconds)]
+    ratio = rates[0].over(rates[1]) if len(rates) > 1 else None
+    promised: Cell = ""
+    if clients == 1:
+        ours = cells[2]
+        assert isinstance(ours, float)
+        promised = Bar("p99 ms", ours, kind.p99_ms, at_most=True) if kind.p99_ms else ""
+        promised = Bar("moto / sagelet", ratio, kind.ratio) if ratio and kind.ratio else promised
+    return kind.title, clients, *cells, *[""] * (8 - len(cells)), against_peer(ratio) if ratio else "", promised

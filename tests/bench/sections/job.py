@@ -9,34 +9,30 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from bench import runtimes
-from bench.runtimes import User
-from bench.tables import Bar, Scale, Table
-from bench.training import BUCKET, spread, until
+from bench.servers import Place, places
+from bench.tables import Bar, Cell, Figure, Scale, Table, in_turns
 from sagelet_engine.base.keys import read_key_pair
 from sagelet_engine.images.engine import connect
 from sagelet_engine.runtimes.docker.engine import probe
 from sagelet_engine.runtimes.docker.spec import JOB_NAME
-from support.jobs import archive
+from support.clients import ENVIRONMENT
+from support.server import ACCOUNT, ENDED, until
 
-ROOT = Path(__file__).resolve().parents[3]
-SDK_PYTHON = ROOT / ".venv-sdk" / "bin" / "python"
+HEADS = (("how", "first line s", "total s", "above the bare run, s", "promised"),)
 ROUNDS = {Scale.FULL: 7, Scale.SHORT: 1}
-OVERHEAD_BAR_S = 0.5
 MARK = "mark at "
 SCRIPT = f"""
 import time
 print(f"{MARK}{{time.time():.6f}}", flush=True)
 with open("/opt/ml/model/model.bin", "wb") as model:
     model.write(bytes(100_000))
-print(f"{MARK}{{time.time():.6f}}", flush=True)
 """
 BARE, LOCAL = "bare docker run", "SDK v2, local mode"
 
@@ -46,104 +42,61 @@ class Run:
     """One run, in seconds from its beginning."""
 
     first_line: float
-    last_line: float
     total: float
 
 
 def run(scale: Scale) -> list[Table]:
-    places, absent = runtimes.found()
-    usable = [place for place in places if place.python]
-    absent |= {f"sagelet, {place.name}": place.without_python for place in places if not place.python}
-    runs: dict[str, list[Run]] = {}
-    with tempfile.TemporaryDirectory(prefix="bench-job-") as directory, ExitStack() as stack:
-        users = stack.enter_context(runtimes.servers(usable, Path(directory)))
-        for user in users:
-            _upload_script(user)
-        kinds: dict[str, Any] = {f"sagelet, {user.place.name}": lambda user=user: _job(user) for user in users}
-        docker = next((user for user in users if user.place.name == "docker"), None)
-        if docker is not None:
-            bare = Bare.like(docker, Path(directory))
-            kinds = {BARE: bare.run, **kinds}
-            absent |= _with_local_mode(scale, docker, Path(directory), stack, kinds)
-        for kind in kinds.values():  # once for caches, of images and of programs
-            kind()
-        for _ in range(ROUNDS[scale]):
-            for name, kind in kinds.items():
-                runs.setdefault(name, []).append(kind())
-    return [_totals(runs, absent)]
-
-
-# --- the tables -------------------------------------------------------------------------------------------------------
-
-
-def _totals(runs: dict[str, list[Run]], absent: dict[str, str]) -> Table:
-    rounds = max(map(len, runs.values()))
-    planned = rounds * len(runs)
-    return Table(
-        "A job, from its beginning to its model",
-        ("how", "first line s", "total s", "total, min-max", "above the bare run, s", "min-max"),
-        (
-            *(_total_row(name, found, runs.get(BARE)) for name, found in runs.items()),
-            *((name, f"left out: {why}", "", "", "", "") for name, why in absent.items()),
-        ),
-        "A script that prints two lines and writes a model of 100 kB, in the training image, through its toolkit; no "
-        "torch. sagelet: from CreateTrainingJob until DescribeTrainingJob, asked 50 times a second, says Completed and "
-        "the model is in S3. The bare run has the job's command, environment and directory, until `docker run "
-        "--rm` is over. Local mode: `fit()` of a process that has loaded the SDK, with sagelet's S3. Medians of "
-        f"{rounds} rounds, one of each in turns; what is above is of the pairs of a round.",
-        tuple(
-            Bar(
-                f"seconds above a bare docker run, {name}",
-                median(_above(found, runs[BARE])),
-                OVERHEAD_BAR_S,
-                at_most=True,
-            )
-            for name, found in runs.items()
-            if name == "sagelet, docker"
-        ),
-        {"runs": sum(map(len, runs.values())), "runs planned": planned},
+    with tempfile.TemporaryDirectory(prefix="bench-job-") as name, ExitStack() as stack:
+        users, absent = stack.enter_context(places(Path(name)))
+        ways: dict[str, Callable[[], Run]] = {f"sagelet, {place.name}": partial(_job, place) for place in users}
+        for docker in users[1:]:
+            ways = {BARE: Bare.like(docker, Path(name)).run, **ways}
+            if why := _no_local_mode(scale):
+                absent = [*absent, f"Left out: {LOCAL}: {why}."]
+            else:
+                ways[LOCAL] = partial(_local_job, stack.enter_context(_local_mode(docker, Path(name))))
+        in_turns(1, ways)  # once for caches, of images and of programs
+        runs = in_turns(ROUNDS[scale], ways)
+    conditions = (
+        "A script that prints a line and writes a model of 100 kB, through the training image's toolkit; no torch. "
+        "sagelet: from CreateTrainingJob until DescribeTrainingJob, asked 50 times a second, says Completed. The bare "
+        "run has the job's command, environment and directory, until `docker run --rm` is over. Local mode: `fit()` of "
+        f"a process that has loaded the SDK, with sagelet's S3. Medians of {ROUNDS[scale]} rounds in turns; what is "
+        "above the bare run is of the pairs of a round."
     )
+    rows = [_row(way, found, runs.get(BARE)) for way, found in runs.items()]
+    counts = {"runs": sum(map(len, runs.values())), "runs planned": ROUNDS[scale] * len(ways)}
+    return [Table("A job, from its beginning to its model", HEADS[0], rows, " ".join([conditions, *absent]), counts)]
 
 
-def _above(found: list[Run], bare: list[Run]) -> list[float]:
-    return [one.total - other.total for one, other in zip(found, bare, strict=True)]
+def _row(way: str, found: list[Run], bare: list[Run] | None) -> tuple[Cell, ...]:
+    figures = (Figure.of([one.first_line for one in found]), Figure.of([one.total for one in found]))
+    if bare is None or way == BARE:
+        return way, *figures, "", ""
+    above = Figure.of([one.total - other.total for one, other in zip(found, bare, strict=True)])
+    promised = Bar("above the bare run, s", above, 0.5, at_most=True) if way == "sagelet, docker" else ""
+    return way, *figures, above, promised
 
 
-def _total_row(name: str, found: list[Run], bare: list[Run] | None) -> tuple[str | float | int, ...]:
-    first, totals = median(one.first_line for one in found), [one.total for one in found]
-    row = (name, round(first, 2), round(median(totals), 2), spread(totals))
-    if bare is None or name == BARE:
-        return (*row, "", "")
-    above = _above(found, bare)
-    return (*row, round(median(above), 2), spread(above))
+def _submit(place: Place) -> str:
+    return place.training.submit(SCRIPT, image=place.training_image, instance_type="ml.m5.large")
 
 
-def _upload_script(user: User) -> None:
-    body = archive({"train.py": SCRIPT})
-    user.account.s3.put_object(Bucket=BUCKET, Key="code/sourcedir.tar.gz", Body=body)
-
-
-def _submit(user: User) -> str:
-    source = f'"s3://{BUCKET}/code/sourcedir.tar.gz"'
-    parameters = {"sagemaker_program": '"train.py"', "sagemaker_submit_directory": source}
-    return user.account.submit(image=user.place.image, HyperParameters=parameters)
-
-
-def _job(user: User) -> Run:
-    begin = time.time()
-    name = _submit(user)
-    description = user.account.ended(name)
-    end = time.time()
+def _job(place: Place) -> Run:
+    jobs, name = place.training, _submit(place)
+    until(lambda: jobs.describe(name)["TrainingJobStatus"] in ENDED, every=0.02)
+    end, description = time.time(), jobs.describe(name)
     if description["TrainingJobStatus"] != "Completed":
         raise RuntimeError(f"{name}: {description.get('FailureReason')}")
-    user.account.s3.head_object(Bucket=BUCKET, Key=f"out/{name}/output/model.tar.gz")
-    return Run(*_marks(user.account.lines(name), begin), end - begin)
+    jobs.artifact(name)
+    begin = description["CreationTime"].timestamp()
+    return Run(_mark(jobs.log(name), begin), end - begin)
 
 
-def _marks(lines: list[str], begin: float) -> tuple[float, float]:
-    """Seconds until the script's first and last line."""
-    first, last = (float(line.partition(MARK)[2]) - begin for line in lines if MARK in line)
-    return first, last
+def _mark(lines: list[str], begin: float) -> float:
+    """Seconds until the script's line."""
+    (mark,) = (line for line in lines if MARK in line)
+    return float(mark.partition(MARK)[2]) - begin
 
 
 # --- docker run -------------------------------------------------------------------------------------------------------
@@ -158,23 +111,19 @@ class Bare:
     opt_ml: Path
 
     @classmethod
-    def like(cls, user: User, directory: Path) -> "Bare":
+    def like(cls, place: Place, directory: Path) -> "Bare":
         """Looks at the container of a job while it is there."""
-        client, name = connect(), _submit(user)
-        filters = {"label": f"{JOB_NAME}={name}"}
-        (facts,) = until(
-            "the container",
-            lambda: [one.attrs for one in client.containers.list(all=True, ignore_removed=True, filters=filters)],
-        )
-        user.account.ended(name)
+        client, name = connect(), _submit(place)
+        query: dict[str, Any] = {"all": True, "ignore_removed": True, "filters": {"label": f"{JOB_NAME}={name}"}}
+        (facts,) = until(lambda: [one.attrs for one in client.containers.list(**query)])
+        place.training.ended(name)
         source = next(bind.split(":")[0] for bind in facts["HostConfig"]["Binds"] if bind.endswith(":/opt/ml:rw"))
         opt_ml = directory / "bare"
         shutil.copytree(source, opt_ml, symlinks=True)
-        variables = [word for pair in facts["Config"]["Env"] for word in ("-e", pair)]
-        mount = ["-v", f"{opt_ml}:/opt/ml", "--hostname", facts["Config"]["Hostname"]]
-        return cls(
-            ("docker", "run", "--rm", *mount, *variables, facts["Config"]["Image"], *facts["Config"]["Cmd"]), opt_ml
-        )
+        config = facts["Config"]
+        variables = [word for pair in config["Env"] for word in ("-e", pair)]
+        options = ["-v", f"{opt_ml}:/opt/ml", "--hostname", config["Hostname"], *variables]
+        return cls(("docker", "run", "--rm", *options, config["Image"], *config["Cmd"]), opt_ml)
 
     def run(self) -> Run:
         model = self.opt_ml / "model" / "model.bin"
@@ -184,66 +133,58 @@ class Bare:
         total = time.time() - begin
         if not model.exists():
             raise RuntimeError(f"the bare run left no model: {done.stdout[-2000:]}")
-        return Run(*_marks(done.stdout.splitlines(), begin), total)
+        return Run(_mark(done.stdout.splitlines(), begin), total)
 
 
 # --- local mode -------------------------------------------------------------------------------------------------------
 
 
-def _with_local_mode(
-    scale: Scale, user: User, directory: Path, stack: ExitStack, kinds: dict[str, Any]
-) -> dict[str, str]:
-    """Adds it to the kinds, or says why not."""
+def _no_local_mode(scale: Scale) -> str:
+    """Why it cannot run, or nothing."""
     if scale is Scale.SHORT:
-        return {LOCAL: "in the full run only"}
-    if not SDK_PYTHON.exists():
-        return {LOCAL: "the SDK is not there: `make setup-sdk`"}
-    if not _has_compose():
-        return {LOCAL: "it needs Docker Compose, which is not there (Debian: the package docker-compose)"}
-    process = stack.enter_context(_local_mode(user, directory))
-    kinds[LOCAL] = lambda: _local_job(process)
-    return {}
-
-
-def _has_compose() -> bool:
-    """What the SDK looks for."""
+        return "in the full run only"
+    if not ENVIRONMENT.exists():
+        return "the SDK is not there: `make setup-sdk`"
+    # As the SDK looks for it.
     plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, text=True)
-    return "v2" in plugin.stdout or shutil.which("docker-compose") is not None
+    has_compose = "v2" in plugin.stdout or shutil.which("docker-compose") is not None
+    return "" if has_compose else "it needs Docker Compose (Debian: the package docker-compose)"
 
 
 @contextmanager
-def _local_mode(user: User, directory: Path) -> Iterator["subprocess.Popen[str]"]:
-    script = directory / "train.py"
+def _local_mode(place: Place, directory: Path) -> Iterator["subprocess.Popen[str]"]:
+    script, program = directory / "train.py", Path(__file__).parents[1] / "local_mode.py"
     script.write_text(SCRIPT)
-    command = [str(SDK_PYTHON), str(ROOT / "tests" / "bench" / "local_mode.py"), user.place.image, BUCKET, str(script)]
-    before = _composed(user.place.image)
+    command = [str(ENVIRONMENT / "bin" / "python"), str(program), place.training_image, "tests", str(script)]
+    before = _composed(place)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env={**os.environ, **_reachable(user), "TMPDIR": str(directory)}, cwd=directory,
+        env={**os.environ, **_reachable(place), "TMPDIR": str(directory)}, cwd=directory,
     ) as process:  # fmt: skip
         try:
             yield process
         finally:
             process.kill()
-            for container in _composed(user.place.image) - before:
+            # Local mode leaves its containers.
+            for container in _composed(place) - before:
                 connect().api.remove_container(container, force=True)
 
 
-def _composed(image: str) -> set[str]:
-    """The containers of Docker Compose: local mode leaves its own."""
-    filters = {"label": "com.docker.compose.project", "ancestor": image}
+def _composed(place: Place) -> set[str]:
+    """The containers of Docker Compose."""
+    filters = {"label": "com.docker.compose.project", "ancestor": place.training_image}
     return {one["Id"] for one in connect().api.containers(all=True, filters=filters)}
 
 
-def _reachable(user: User) -> dict[str, str]:
+def _reachable(place: Place) -> dict[str, str]:
     """The server as containers of another network reach it, who have to sign."""
-    facts, keys = probe(), read_key_pair(user.data)
+    facts, keys = probe(), read_key_pair(place.server.data)
     assert facts is not None
     assert keys is not None
-    port = user.account.s3.meta.endpoint_url.rpartition(":")[2]
+    port = place.server.endpoint.rpartition(":")[2]
     return {
         "AWS_ENDPOINT_URL": f"http://{facts.bridge_gateway}:{port}",
-        "AWS_ACCESS_KEY_ID": "123456789012",
+        "AWS_ACCESS_KEY_ID": ACCOUNT,
         "AWS_SECRET_ACCESS_KEY": keys.secret,
         "AWS_DEFAULT_REGION": "us-east-1",
         "PYTHONPATH": "",
@@ -259,6 +200,6 @@ def _local_job(process: "subprocess.Popen[str]") -> Run:
     for line in process.stdout:
         lines.append(line.rstrip("\n"))
         if line.startswith('{"begin": '):
-            told = json.loads(line)
-            return Run(*_marks(lines, told["begin"]), told["end"] - told["begin"])
+            told: dict[str, Any] = json.loads(line)
+            return Run(_mark(lines, told["begin"]), told["end"] - told["begin"])
     raise RuntimeError("local mode ended: " + "\n".join(lines[-30:]))

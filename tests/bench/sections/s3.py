@@ -1,258 +1,276 @@
-"""S3 against moto_server, and against a server that keeps nothing: what is left of its time is the client's."""
+"""S3 against moto_server: an object there and back, parts of it, a listing, and an object too large for moto."""
 
 import os
 import shutil
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from statistics import median
+from urllib.parse import urlsplit
 
-from bench import s3_clients, s3_objects, servers
-from bench.load import Outcome
-from bench.s3_clients import BUCKET, Server, Transfers
-from bench.tables import Bar, Scale, Table
+from botocore.config import Config
 
-ACCOUNT = "123456789012"
-RANGE = 1 << 20
-#: The size that DESIGN's bars are about.
-BAR = "1 GiB"
+from bench import full_moto, servers
+from bench.servers import Cost
+from bench.tables import Bar, Cell, Figure, Scale, Table, against_peer, in_turns, percentile
+from sagelet_engine.base.clock import SystemClock
+from sagelet_engine.s3.records import StoredObject
+from sagelet_engine.s3.store import S3Store
+from support.server import ACCOUNT, SageletProcess, ServerProcess
+
+HEADS = (
+    ("object, way", "sagelet s", "moto s", "moto / sagelet", "sagelet CPU s", "moto CPU s", "sagelet MB more",
+     "moto MB more", "promised"),
+    ("request", "sagelet p50 ms", "p99 ms", "moto p50 ms", "p99 ms", "moto / sagelet", "promised"),
+)  # fmt: skip
+BUCKET, LISTED = "bench", "listed"
+BLOCK = RANGE = 1 << 20
+EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
+PUT, GET = "put_object, boto3", "get_object, boto3"
+#: Of moto / sagelet.
+PROMISED = {PUT: 4, GET: 4}
+MEMORY_MB, RANGE_MS = 64, 5
 
 
 @dataclass(frozen=True)
 class Plan:
-    #: Bytes and rounds, by name.
-    sizes: dict[str, tuple[int, int]]
-    #: Bytes of the object that sagelet alone gets.
+    #: An object's name and bytes.
+    one: tuple[str, int]
+    rounds: int
+    #: The object that sagelet alone gets.
     huge: tuple[str, int]
+    #: Ranges of one object; moto gets a tenth.
     ranges: int
     keys: int
     pages: int
 
 
 PLANS = {
-    Scale.FULL: Plan({BAR: (1 << 30, 3)}, ("10 GiB", 10 << 30), 100, 100_000, 10),
-    Scale.SHORT: Plan({"9 MB": (9_000_000, 1)}, ("20 MB", 20_000_000), 4, 1500, 2),
+    Scale.FULL: Plan(("1 GiB", 1 << 30), 3, ("10 GiB", 10 << 30), 100, 100_000, 10),
+    Scale.SHORT: Plan(("9 MB", 9_000_000), 1, ("20 MB", 20_000_000), 10, 1500, 2),
 }
 
-Way = Callable[[Server, Any, Path], int]
 
+class Store:
+    """A server's S3, as a client sees it that has nothing else to do."""
 
-def _upload(_server: Server, s3: Any, file: Path) -> int:
-    s3.upload_file(str(file), BUCKET, "parts")
-    return file.stat().st_size
+    def __init__(self, server: ServerProcess) -> None:
+        self.process = server.process
+        config = Config(retries={"total_max_attempts": 1}, read_timeout=600, signature_version="s3v4")
+        self.s3 = server.client("s3", config=config)
+        self.s3.create_bucket(Bucket=BUCKET)
 
+    def put(self, file: Path) -> int:
+        with file.open("rb") as data:
+            self.s3.put_object(Bucket=BUCKET, Key="one", Body=data)
+        return file.stat().st_size
 
-def _download(_server: Server, s3: Any, file: Path) -> int:
-    target = file.with_name("downloaded")
-    s3.download_file(BUCKET, "parts", str(target))
-    size = target.stat().st_size
-    target.unlink()
-    return size
+    def get(self, _file: Path | None = None, **how: str) -> int:
+        body, size = self.s3.get_object(Bucket=BUCKET, Key="one", **how)["Body"], 0
+        while block := body.read(BLOCK):
+            size += len(block)
+        return size
+
+    def bare(self, method: str, operation: str, key: str, file: Path | None = None) -> int:
+        """One request with as little around it as can be. Returns how many bytes went."""
+        url = urlsplit(self.s3.generate_presigned_url(operation, Params={"Bucket": BUCKET, "Key": key}))
+        memory, size = memoryview(bytearray(BLOCK)), file.stat().st_size if file else 0
+        with ExitStack() as stack:
+            connection = HTTPConnection(url.netloc, timeout=600, blocksize=BLOCK)
+            stack.callback(connection.close)
+            body = stack.enter_context(file.open("rb")) if file else None
+            connection.request(method, f"{url.path}?{url.query}", body, {"Content-Length": str(size)})
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise RuntimeError(f"{answer.status}: {answer.read()!r}")
+            while count := answer.readinto(memory):
+                size += count
+        return size
+
+    def upload(self, file: Path) -> int:
+        self.s3.upload_file(str(file), BUCKET, "parts")
+        return file.stat().st_size
+
+    def download(self, file: Path) -> int:
+        target = file.with_name("downloaded")
+        self.s3.download_file(BUCKET, "parts", str(target))
+        size = target.stat().st_size
+        target.unlink()
+        return size
 
 
 #: In this order, so that what is read was written before.
-WAYS: dict[str, Way] = {
-    "put, boto3": lambda _server, s3, file: s3_clients.boto3_put(s3, "one", file),
-    "get, boto3": lambda _server, s3, _file: s3_clients.boto3_get(s3, "one"),
-    "put, bare HTTP": lambda server, _s3, file: s3_clients.bare_put(server, "one", file),
-    "get, bare HTTP": lambda server, _s3, _file: s3_clients.bare_get(server, "one"),
-    "upload_file, boto3": _upload,
-    "download_file, boto3": _download,
+WAYS: dict[str, Callable[[Store, Path], int]] = {
+    PUT: Store.put,
+    GET: Store.get,
+    "put, bare HTTP": lambda store, file: store.bare("PUT", "put_object", "one", file),
+    "get, bare HTTP": lambda store, _file: store.bare("GET", "get_object", "one"),
+    "upload_file, boto3": Store.upload,
+    "download_file, boto3": Store.download,
 }
 
 
 def run(scale: Scale) -> list[Table]:
     plan = PLANS[scale]
-    with tempfile.TemporaryDirectory(prefix="bench-s3-") as name, ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="bench-s3-") as name:
         directory = Path(name)
         data = directory / "data"
-        s3_objects.fill_sagelet(data, ACCOUNT, plan.keys)
-        largest = _file(directory / "source", max(size for size, _ in plan.sizes.values()))
-        theirs = Server("moto", *stack.enter_context(s3_objects.moto(plan.keys)))
-        ours = Server("sagelet", *stack.enter_context(servers.sagelet(data, "--runtime", "process")))
-        sizes = [str(size) for size, _ in plan.sizes.values()]
-        null = [sys.executable, "-m", "bench.null_server", str(largest), *sizes]
-        floor = Server("null", *stack.enter_context(servers.started(null, r"ready: (http://\S+)")))
-        for server in (theirs, ours):
-            _warm_up(server)
-        whole = _whole(plan, (theirs, ours, floor), largest)
-        return [
-            _transfers(plan, whole, largest),
-            _ranges(plan, (theirs, ours)),
-            _huge(plan, ours, directory),
-            _listing(plan, theirs, ours),
-        ]
+        _fill(data, plan.keys)
+        moto = servers.moto_server(sys.executable, full_moto.__file__, LISTED, str(plan.keys))
+        with SageletProcess(data, "--runtime", "process") as ours, servers.moto_server() as theirs:
+            stores = {"sagelet": Store(ours), "moto": Store(theirs)}
+            objects = _objects(plan, stores, directory)
+            ranges = _range_row(plan, stores)
+            with moto as full:
+                return [objects, _requests(plan, ranges, stores["sagelet"], Store(full))]
 
 
-def _file(path: Path, size: int) -> Path:
-    with path.open("wb") as out:
-        for left in range(size, 0, -s3_clients.BLOCK):
-            out.write(os.urandom(min(left, s3_clients.BLOCK)))
-    return path
+def _fill(data: Path, keys: int) -> None:
+    """Rows and empty files, before sagelet starts."""
+    data.mkdir(mode=0o700, exist_ok=True)
+    store = S3Store(data / "s3", SystemClock())
+    store.create_bucket(LISTED, ACCOUNT, "us-east-1")
+
+    def listed() -> Iterator[StoredObject]:
+        for key in map(full_moto.key, range(keys)):
+            path = store.files.choose_path(LISTED, key)
+            (store.files.root / path).touch(mode=0o444)
+            yield StoredObject(LISTED, key, uuid.uuid4().hex, path, 0, EMPTY_MD5, store.clock.now_ms())
+
+    store.catalog.put_all(listed())
+    store.close()
 
 
-def _warm_up(server: Server) -> None:
-    s3 = server.client()
-    s3.create_bucket(Bucket=BUCKET)
-    s3.put_object(Bucket=BUCKET, Key="warm", Body=b"x" * s3_clients.BLOCK)
-    s3.get_object(Bucket=BUCKET, Key="warm")["Body"].read()
-    servers.rest(server.process)
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+Transfer = tuple[int, Cost]
 
 
-# --- one object ------------------------------------------------------------------------------------------------
-
-Whole = dict[tuple[str, str], dict[str, Transfers]]
-
-
-def _whole(plan: Plan, three: tuple[Server, ...], source: Path) -> Whole:
-    """By size and way, each server's transfers; the servers in turns."""
-    found: Whole = {}
-    for size, (bytes_, rounds) in plan.sizes.items():
-        file = source if source.stat().st_size == bytes_ else _file(source.with_name("smaller"), bytes_)
-        clients = {server.name: server.client() for server in three}
-        for number in range(rounds):
-            for way, work in WAYS.items():
-                for server in three[:: -1 if number % 2 else 1]:
-                    transfers = found.setdefault((size, way), {}).setdefault(server.name, Transfers())
-                    transfers.add(server, partial(work, server, clients[server.name], file))
-    return found
-
-
-def _transfers(plan: Plan, whole: Whole, source: Path) -> Table:
-    # Of the server that keeps nothing, too: a floor of other sizes would be none.
-    sent = sum(transfers[server].bytes for transfers in whole.values() for server in ("sagelet", "null"))
-    planned = sum(size * rounds for size, rounds in plan.sizes.values()) * len(WAYS) * 2
+def _objects(plan: Plan, stores: dict[str, Store], directory: Path) -> Table:
+    name, size = plan.one
+    source = directory / "source"
+    with source.open("wb") as out:
+        for left in range(size, 0, -BLOCK):
+            out.write(os.urandom(min(left, BLOCK)))
+    for store in stores.values():
+        store.s3.put_object(Bucket=BUCKET, Key="one", Body=b"warm up")
+        store.get()
+    runs = {
+        (way, server): partial(_moved, store, partial(work, store, source))
+        for way, work in WAYS.items()
+        for server, store in stores.items()
+    }
+    found = in_turns(plan.rounds, runs)
+    moved = [one for (_, server), several in found.items() if server == "sagelet" for one in several]
+    rows = [_object_row(name, way, found[way, "sagelet"], found[way, "moto"]) for way in WAYS]
+    huge = _huge(plan, stores["sagelet"], directory)
     return Table(
-        "One object, to S3 and back",
-        ("object", "way", "moto s", "moto, min to max", "sagelet s", "sagelet, min to max", "nothing s",
-         "moto / sagelet", "moto / nothing", "moto CPU s", "sagelet CPU s", "moto MB more", "sagelet MB more"),
-        tuple(_transfer_row(*name, by_server) for name, by_server in whole.items()),
-        _conditions(source),
-        tuple(_transfer_bars(whole)),
-        {"bytes there and back": sent, "bytes there and back planned": planned},
-    )  # fmt: skip
-
-
-def _transfer_row(size: str, way: str, found: dict[str, Transfers]) -> tuple[str | float, ...]:
-    theirs, ours, floor = found["moto"], found["sagelet"], found["null"]
-    return (
-        size, way, theirs.median, theirs.spread, ours.median, ours.spread, floor.median, theirs.median / ours.median,
-        theirs.median / floor.median, sum(theirs.cpu) / len(theirs.cpu), sum(ours.cpu) / len(ours.cpu), theirs.growth,
-        ours.growth,
-    )  # fmt: skip
-
-
-def _transfer_bars(whole: Whole) -> Iterator[Bar]:
-    growth = 0.0
-    for (size, way), found in whole.items():
-        if size == BAR:
-            growth = max(growth, found["sagelet"].growth)
-            if not way.endswith("_file, boto3"):
-                yield Bar(f"{way}, {BAR}, moto / sagelet", found["moto"].median / found["sagelet"].median, 4)
-    if growth:
-        yield Bar(f"growth of the server's memory at {BAR}, MB", growth, 64, at_most=True)
-
-
-def _conditions(source: Path) -> str:
-    size = source.stat().st_size
-    disk = sorted(s3_clients.disk_seconds(source.with_name("disk"), size) for _ in range(3))
-    digest = s3_clients.md5_seconds(size)
-    return (
-        "Medians; the servers in turns. **Nothing** is a server that forgets what it is sent and sends a file as it "
-        "is: its seconds are the client's and the network's, and `moto / nothing` is what no server could pass. Bare "
-        "HTTP is one request from a process that hands the file to the kernel, or reads into one piece of memory. "
-        "`_file` are boto3's transfers in parts. CPU is the server's, a transfer; MB more is the most that its memory "
-        f"grew by in one. For {size >> 20:,} MiB this disk takes {disk[1]:.2f} s with fsync ({disk[0]:.2f} to "
-        f"{disk[-1]:.2f}), and one core {digest:.2f} s for the MD5, which S3 calls the ETag and which cannot be "
-        "divided: no put is faster than that. sagelet has the bytes on the disk before it answers; moto keeps them in "
-        "memory and in a temporary file and waits for no disk."
+        "Objects, to S3 and back",
+        HEADS[0],
+        [*rows, *(_huge_row(plan.huge[0], way, one) for way, one in huge.items())],
+        f"Medians of {plan.rounds} rounds in turns. Bare HTTP is one request of a process that sends 1 MiB at a time "
+        "and reads into one piece of memory; upload_file and download_file move parts. CPU is the server's, a "
+        f"transfer; MB more is the most that its memory grew by. sagelet alone gets {plan.huge[0]}, once"
+        f"{'' if huge else ' (left out: the disk has no room)'}: moto would need twice that in memory.",
+        {
+            "bytes": sum(bytes_ for bytes_, _ in [*moved, *huge.values()]),
+            "bytes planned": size * plan.rounds * len(WAYS) + plan.huge[1] * len(huge),
+        },
     )
 
 
-# --- ranges, a huge object, listings ---------------------------------------------------------------------------
+def _moved(store: Store, work: Callable[[], int]) -> Transfer:
+    with servers.watched(store.process) as cost:
+        size = work()
+    return size, cost
 
 
-def _ranges(plan: Plan, pair: tuple[Server, ...]) -> Table:
-    name, (size, _) = list(plan.sizes.items())[-1]
-    found: dict[str, list[float]] = {}
-    for server in pair:
-        s3, count = server.client(), plan.ranges if server.name == "sagelet" else max(1, plan.ranges // 10)
-        for number in range(count):
-            first = (size - RANGE) * number // count
-            sent = time.perf_counter()
-            s3_clients.boto3_get(s3, "one", Range=f"bytes={first}-{first + RANGE - 1}")
-            found.setdefault(server.name, []).append(time.perf_counter() - sent)
-    rows = {server: Outcome(seconds, sum(seconds)) for server, seconds in found.items()}
-    ratio = rows["moto"].percentile(50) / rows["sagelet"].percentile(50)
-    return Table(
-        f"1 MB out of {name}",
-        ("server", "ranges", "p50 ms", "p99 ms", "moto / sagelet"),
-        tuple(
-            (server, len(one.seconds), one.percentile(50), one.percentile(99), ratio if server == "sagelet" else "")
-            for server, one in rows.items()
-        ),
-        "get_object by boto3, one after another, from places all over the object.",
-        (Bar(f"1 MB range of {name}, p50 ms", rows["sagelet"].percentile(50), 5, at_most=True),),
-        {"ranges": len(rows["sagelet"].seconds), "ranges planned": plan.ranges},
-    )
+def _object_row(name: str, way: str, ours: list[Transfer], theirs: list[Transfer]) -> tuple[Cell, ...]:
+    times = [Figure.of([cost.seconds for _, cost in one]) for one in (ours, theirs)]
+    cpu = [median(cost.cpu for _, cost in one) for one in (ours, theirs)]
+    growth = [max(cost.growth_mb for _, cost in one) for one in (ours, theirs)]
+    ratio = times[1].over(times[0])
+    promised = Bar("moto / sagelet", ratio, PROMISED[way]) if way in PROMISED else ""
+    return f"{name}, {way}", *times, against_peer(ratio), *cpu, *growth, promised
 
 
-def _huge(plan: Plan, server: Server, directory: Path) -> Table:
-    name, size = plan.huge
-    title = f"{name}, sagelet alone"
-    columns = ("way", "s", "MiB/s", "CPU s", "MB more")
-    conditions = (
-        "One transfer each: the upload in parts by boto3's upload_file, of zeros; the download over bare HTTP. moto "
-        "would need twice the object's size in memory for it."
-    )
-    free = shutil.disk_usage(directory).free
-    if free < size * 3 // 2:
-        return Table(title, columns, (("left out: the disk has no room", "", "", "", ""),), conditions)
-    source = directory / "huge"
+def _huge(plan: Plan, store: Store, directory: Path) -> dict[str, Transfer]:
+    """One transfer each way; none where the disk has no room."""
+    size, source = plan.huge[1], directory / "huge"
+    if shutil.disk_usage(directory).free < size * 3 // 2:
+        return {}
     with source.open("wb") as out:
         out.truncate(size)
-    s3 = server.client()
-    found = {"upload_file, boto3": Transfers(), "get, bare HTTP": Transfers()}
-    found["upload_file, boto3"].add(server, lambda: _upload(server, s3, source))
-    found["get, bare HTTP"].add(server, lambda: s3_clients.bare_get(server, "parts"))
-    s3.delete_object(Bucket=BUCKET, Key="parts")
-    growth = max(one.growth for one in found.values())
+    return {
+        "upload_file, boto3": _moved(store, lambda: store.upload(source)),
+        "get, bare HTTP": _moved(store, lambda: store.bare("GET", "get_object", "parts")),
+    }
+
+
+def _huge_row(name: str, way: str, found: Transfer) -> tuple[Cell, ...]:
+    _, cost = found
+    promised = Bar("MB more", cost.growth_mb, MEMORY_MB, at_most=True)
+    return f"{name}, {way}", cost.seconds, "", "", cost.cpu, "", cost.growth_mb, "", promised
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def _range_row(plan: Plan, stores: dict[str, Store]) -> tuple[Cell, ...]:
+    name, size = plan.one
+    took = {}
+    for server, store in stores.items():
+        number = plan.ranges if server == "sagelet" else plan.ranges // 10
+        places = [(size - RANGE) * one // number for one in range(number)]
+        took[server] = [_timed(partial(store.get, Range=f"bytes={one}-{one + RANGE - 1}")) for one in places]
+    return _request_row(f"1 MB of {name}, get_object", took, RANGE_MS)
+
+
+def _requests(plan: Plan, ranges: tuple[Cell, ...], ours: Store, theirs: Store) -> Table:
+    def page(store: Store, number: int) -> int:
+        place = {"StartAfter": full_moto.key(number * (plan.keys // plan.pages) - 1)} if number else {}
+        return int(store.s3.list_objects_v2(Bucket=LISTED, **place)["KeyCount"])
+
+    keys = dict.fromkeys(("sagelet", "moto"), 0)
+    took: dict[str, list[float]] = {}
+    for number in range(plan.pages):
+        for name, store in (("sagelet", ours), ("moto", theirs)):
+            began = time.perf_counter()
+            keys[name] += page(store, number)
+            took.setdefault(name, []).append(time.perf_counter() - began)
+    began = time.perf_counter()
+    listing = ours.s3.get_paginator("list_objects_v2").paginate(Bucket=LISTED)
+    every = sum(one["KeyCount"] for one in listing)
+    seconds = time.perf_counter() - began
     return Table(
-        title,
-        columns,
-        tuple((way, one.median, size / 2**20 / one.median, one.cpu[0], one.growth) for way, one in found.items()),
-        conditions,
-        (Bar(f"growth of the server's memory at {name}, MB", growth, 64, at_most=True),),
-        {"bytes of it": sum(one.bytes for one in found.values()), "bytes of it planned": 2 * size},
+        "Single requests",
+        HEADS[1],
+        [ranges, _request_row(f"a page of {plan.keys:,} keys, list_objects_v2", took)],
+        f"By boto3, one after another, at places all over the object or the bucket: {plan.ranges} ranges (moto: "
+        f"{plan.ranges // 10}), {plan.pages} pages of 1,000. All keys, page by page, take sagelet {seconds:.1f} s.",
+        {
+            "keys": every,
+            "keys planned": plan.keys,
+            "keys in pages": keys["sagelet"],
+            "keys in pages planned": keys["moto"],
+        },
     )
 
 
-def _listing(plan: Plan, theirs: Server, ours: Server) -> Table:
-    s3_objects.fill_moto(theirs)
-    found = {server.name: s3_objects.pages(server, plan.keys, plan.pages) for server in (theirs, ours)}
-    took, keys = s3_objects.all_keys(ours)
-    outcomes = {server: Outcome(seconds, sum(seconds)) for server, (seconds, _) in found.items()}
-    ratio = outcomes["moto"].percentile(50) / outcomes["sagelet"].percentile(50)
-    return Table(
-        f"Listing {plan.keys:,} keys",
-        ("server", "pages", "p50 ms a page", "p99 ms a page", "moto / sagelet", "all keys s"),
-        tuple(
-            (server, len(one.seconds), one.percentile(50), one.percentile(99), ratio if server == "sagelet" else "",
-             took if server == "sagelet" else "")
-            for server, one in outcomes.items()
-        ),
-        "list_objects_v2 by boto3, pages of 1,000 at places all over the bucket (StartAfter); then all of it, page by "
-        "page, from sagelet. Both buckets were filled without HTTP: moto's by its own process, sagelet's before it "
-        "started.",
-        counts={
-            "keys listed": keys,
-            "keys listed planned": plan.keys,
-            "keys in pages": found["sagelet"][1],
-            "keys in pages planned": found["moto"][1],
-        },
-    )  # fmt: skip
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _request_row(name: str, took: dict[str, list[float]], most_ms: float = 0) -> tuple[Cell, ...]:
+    ours, theirs = ([1000 * percentile(took[server], share) for share in (50, 99)] for server in ("sagelet", "moto"))
+    promised = Bar("p50 ms", ours[0], most_ms, at_most=True) if most_ms else ""
+    return name, *ours, *theirs, theirs[0] / ours[0], promised

@@ -1,61 +1,90 @@
-"""docs/benchmarks.md is made of docs/benchmarks/figures.json, and of nothing else."""
+"""The pages show what the sections of `make bench` would write, and figures as they were measured."""
 
-import io
-from dataclasses import replace
+import importlib
+import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from bench import document, figures, page, terminal, wording
-from bench.figures import SECTIONS, Measured
-from bench.machine import Machine
-from bench.tables import Bar, Scale, Table
+from bench import page
+from bench.tables import TOO_NOISY, Bar, Figure, Table, against_peer, in_turns, number
 
-RATIO = Bar("create, moto / sagelet", 9.26, 8)
-MISSED = Bar("one page, p99 ms", 31.0, 20, at_most=True)
-ROWS = (("create", 1.5), ("describe", 0.25))
-TABLE = Table("Calls", ("call", "p50 ms"), ROWS, "Twice.", (RATIO, MISSED), {"calls": 4})
-MACHINE = Machine("a processor", 2, 24.0, "Linux", 0, {"moto": "5"})
-MEASURED = Measured(Scale.FULL, "2026-11-22 07:00 UTC", 61.0, 0.1, 1.9, MACHINE, (TABLE,))
+SECTIONS = [
+    # It imports what trains.
+    pytest.param(name, marks=pytest.mark.xla) if name == "models" else name
+    for name in page.PAGES
+]
 
 
-def test_the_page_says_what_the_figures_say() -> None:
-    known = figures.read()
-    for name, measured in known.items():
-        assert page.read(document.PAGE, name) == document.section(name, measured), f"write {name} again"
-    assert page.read(document.PAGE, "bars") == (document.overview(known) if known else "")
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_page_has_the_tables_of_the_section(section: str) -> None:
+    text = page.read(section)
+    assert text.startswith(f"`make bench-{section}`, 2026-")
+    heads = re.findall(r"^\| (.*) \|\n\| --- ", text, re.MULTILINE)
+    module = importlib.import_module(f"bench.sections.{section.replace('-', '_')}")
+    assert heads == [" | ".join(head) for head in module.HEADS]
+    assert len(re.findall(r"^\*\*.*\.\*\* ", text, re.MULTILINE)) == len(heads)
 
 
-@pytest.mark.parametrize("name", SECTIONS)
-def test_the_page_has_a_place_for_every_section(name: str) -> None:
-    page.read(document.PAGE, name)
+@pytest.mark.parametrize("section", page.PAGES)
+def test_a_page_names_the_processor_of_its_figures(section: str) -> None:
+    assert re.search(r"AMD EPYC, 2 cores|2 cores \(the processor was not recorded\)", page.read(section))
 
 
-def test_figures_are_read_as_they_were_written_and_others_stay(tmp_path: Path) -> None:
-    file = tmp_path / "figures.json"
-    figures.write({"idle": MEASURED}, file)
-    figures.write({"api": replace(MEASURED, seconds=5.0)}, file)
-    assert figures.read(file) == {"api": replace(MEASURED, seconds=5.0), "idle": MEASURED}
-    assert list(figures.read(file)) == ["api", "idle"]
+def test_every_section_has_a_page() -> None:
+    modules = Path(page.__file__).parent.joinpath("sections").glob("*.py")
+    assert {file.stem.replace("_", "-") for file in modules} == set(page.PAGES)
 
 
-def test_a_missed_bar_is_told_on_the_page_and_in_the_terminal() -> None:
-    text = document.overview({"api": MEASURED})
-    assert "| api | create, moto / sagelet | at least 8 | 9.26 | met |" in text
-    assert "| api | one page, p99 ms | at most 20 | 31.0 | **MISSED** |" in text
-    text = document.section("api", MEASURED)
-    assert "make bench BENCH_ARGS=api" in text
-    assert "load average 0.1 before and 1.9 after" in text
-    output = io.StringIO()
-    terminal.show(Console(file=output, width=120), "api", MEASURED)
-    assert "MISSED one page, p99 ms: 31.0 (at most 20)" in output.getvalue()
-    assert "a processor, 2 cores" in output.getvalue()
+def test_a_section_is_written_between_its_marks_and_the_rest_stays(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    marks = "a\n<!-- measured api: begin -->\nold\n<!-- measured api: end -->\nb\n"
+    file.write_text(marks)
+    page.write("api", "new", file)
+    assert file.read_text() == marks.replace("old", "new")
+    with pytest.raises(SystemExit, match="has no place for it"):
+        page.write("s3", "new", file)
+
+
+def test_a_table_shows_its_figures_and_what_is_promised_of_them() -> None:
+    ratio = Figure.of([9.0, 8.5, 10.0])
+    rows = [("create", ratio, Bar("moto / sagelet", ratio, 8)), ("describe", 31.0, Bar("ms", 31.0, 20, at_most=True))]
+    table = Table("Calls", ("call", "figure", "promised"), rows, "Twice.", {"calls": 4, "calls planned": 4})
+    assert str(table).splitlines() == [
+        "**Calls.** Twice.",
+        "",
+        "| call | figure | promised |",
+        "| --- | --- | --- |",
+        "| create | 9.00 (8.5 to 10) | moto / sagelet at least 8: met |",
+        "| describe | 31.0 | ms at most 20: **MISSED** |",
+    ]
+    assert table.wrong == []
+
+
+def test_counts_that_are_not_as_planned_are_named() -> None:
+    counts = {"calls": 3, "calls planned": 4, "connection errors": 1}
+    found = Table("Calls", ("call",), [("create",)], "", counts).wrong
+    assert found == ["Calls: calls: 3, planned 4", "Calls: connection errors: 1, planned None"]
+
+
+def test_what_does_not_repeat_is_too_noisy_to_say() -> None:
+    ours, theirs = Figure.of([1.0, 2.0, 4.0]), Figure.of([2.0, 3.0, 6.0])
+    assert theirs.over(ours) == Figure(1.5, 0.5, 6.0)
+    assert against_peer(theirs.over(ours)) == f"1.50 (0.50 to 6.0), {TOO_NOISY}"
+    assert against_peer(Figure(0.5, 0.4, 0.9)) == "0.500 (0.40 to 0.90)"
+    assert [Bar("s", ours, limit, at_most=True).verdict for limit in (4, 3, 0.5)] == ["met", TOO_NOISY, "**MISSED**"]
+    assert [Bar("calls/s", ours, limit).verdict for limit in (1, 3, 5)] == ["met", TOO_NOISY, "**MISSED**"]
+
+
+def test_runs_take_turns_and_every_second_round_is_in_reverse_order() -> None:
+    order: list[str] = []
+    found = in_turns(3, {"ours": lambda: order.append("ours") or 1, "theirs": lambda: order.append("theirs") or 2})
+    assert order == ["ours", "theirs", "theirs", "ours", "ours", "theirs"]
+    assert found == {"ours": [1, 1, 1], "theirs": [2, 2, 2]}
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(12345, "12,345"), (1234.5, "1,234"), (0.1234, "0.123"), (12.34, "12.3"), (0.00012, "1.2e-04"), (0.0, "0")],
-)  # fmt: skip
-def test_numbers_have_three_digits(value: str | float, text: str) -> None:
-    assert wording.number(value) == text
+    ("value", "text"), [(12345, "12,345"), (1234.5, "1,234"), (0.1234, "0.123"), (12.34, "12.3"), (0.0, "0")]
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert number(value) == text

@@ -1,0 +1,58 @@
+"""From a clone to the first finished compiled job, stage by stage, as a newcomer does it.
+
+It makes a clone and an environment in a directory of its own and runs the tutorial's commands and script there, without
+Docker. In full it downloads 1.2 GB into an empty cache of pip; the short form takes the cache that is there.
+"""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.tables import Scale, Table
+from support import walks
+from support.clients import ROOT
+from support.walks import TUTORIAL, Serving, Terminal
+
+HEADS = (("stage", "seconds", "MB on the disk afterwards"),)
+
+
+def run(scale: Scale) -> list[Table]:
+    with tempfile.TemporaryDirectory(prefix="bench-first-job-") as directory:
+        rows = _stages(Path(directory), cold=scale is Scale.FULL)
+    together = sum(float(row[1]) for row in rows)
+    cache = "an empty cache of pip" if scale is Scale.FULL else "pip's cache as it was"
+    return [Table("Stages", HEADS[0], [*rows, ("together", together, "")], f"With {cache}.")]
+
+
+def _stages(directory: Path, *, cold: bool) -> list[tuple[str, float, int]]:
+    environ = walks.home(directory)
+    if cold:
+        environ["PIP_CACHE_DIR"] = str(directory / "home" / "pip")
+    terminal = Terminal(directory, environ)
+    rows: list[tuple[str, float, int]] = []
+
+    def stage(name: str, work: Callable[[], object]) -> None:
+        began = time.monotonic()
+        work()
+        seconds = time.monotonic() - began
+        said = subprocess.run(["du", "-sm", directory], capture_output=True, text=True, check=True).stdout
+        rows.append((name, seconds, int(said.split()[0])))
+
+    def command(name: str, line: str) -> None:
+        stage(name, lambda: terminal.run(line, seconds=3600))
+
+    command("`git clone`, from this disk", f"git clone -q {ROOT} clone")
+    terminal.run("python3 -m venv .venv")
+    terminal.run(". .venv/bin/activate")
+    command("`pip install` of the clone", "pip install ./clone")
+    command("`sagelet install-torch`", "sagelet install-torch")
+    serving = Serving(terminal, "sagelet up --runtime process")
+    stage("`sagelet up` until it answers", serving.__enter__)
+    try:
+        (directory / "train.py").write_text(walks.python_blocks(TUTORIAL)[0])
+        command("the tutorial's 500 steps, compiled", "sagelet submit train.py --compile --wait")
+    finally:
+        serving.__exit__()
+    return rows
