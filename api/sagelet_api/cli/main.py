@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import sagelet_engine
-from sagelet_api.cli.exit_codes import INTERRUPTED
+from sagelet_api.cli.exit_codes import ERROR, INTERRUPTED, EndedWith
 from sagelet_api.cli.output import printable, until_reader_ends
 from sagelet_api.cli.suggestions import ELSEWHERE, Suggesting
 from sagelet_engine.base.errors import SageletError
@@ -67,7 +67,9 @@ class Sectioned(Suggesting):
                 return super().invoke(context)
             return None
         except SageletError as error:
-            raise click.ClickException(printable(_with_server(error, context))) from error
+            raised = click.ClickException(printable(_with_server(error, context)))
+            raised.exit_code = error.exit_code if isinstance(error, EndedWith) else ERROR
+            raise raised from error
         except KeyboardInterrupt:
             # Not an error: Ctrl-C ends commands without an end of their own, with the exit code of shells.
             click.echo(err=True)

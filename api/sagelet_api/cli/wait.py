@@ -86,10 +86,21 @@ def show_outcomes(jobs: Sequence[Job], *, as_json: bool) -> None:
         say(outcome(job))
 
 
+@contextmanager
+def said_to_run_on(names: Sequence[str]) -> Iterator[None]:
+    """Says on Ctrl-C that these jobs run on, because only the command ends."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for name in names:
+            say(f"\n{name} runs on: `sagelet logs -f {name}` follows it, `sagelet stop {name}` ends it", err=True)
+        raise
+
+
 def until_ended(aws: Aws, server: Server, names: Sequence[str], timeout: float | None = None) -> list[Job]:
     """Waits, and returns the jobs' descriptions when all have ended or the time is over. Progress goes to stderr."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    with Progress(console(stderr=True)).shown() as progress:
+    with said_to_run_on(names), Progress(console(stderr=True)).shown() as progress:
         while True:
             jobs = [describe(aws, server, name) for name in names]
             running = [job for job in jobs if job["TrainingJobStatus"] not in ENDED]

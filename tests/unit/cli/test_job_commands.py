@@ -270,3 +270,17 @@ def test_the_demo_ends_with_a_job_that_fails(world: ApiWorld, sagelet: Sagelet) 
     body = world.job(name).request
     assert body["HyperParameters"]["sagemaker_program"] == '"train.py"'
     assert hint
+
+
+@pytest.mark.parametrize("command", [("wait",), ("logs", "-f")])
+def test_ctrl_c_says_what_runs_on(
+    three: ApiWorld, sagelet: Sagelet, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def interrupted(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupted)
+    result = sagelet(*command, "running")
+    assert result.exit_code == 130
+    assert "running runs on: `sagelet logs -f running` follows it, `sagelet stop running` ends it" in result.stderr
+    assert "Traceback" not in result.output
