@@ -13,7 +13,7 @@ import boto3
 from sagelet.sessions import redirected_session
 from sagelet_api.redirect.environment import SECRET
 from sagelet_api.servers.rule import Given, choose
-from sagelet_api.servers.server import NoServer, Server
+from sagelet_api.servers.server import NoServer, Server, why
 from sagelet_api.servers.values import checked_account
 from sagelet_engine.base.errors import SettingsError
 
@@ -72,7 +72,7 @@ def _health(server: Server, authority: str | None) -> Mapping[str, Any]:
         with opener(authority).open(server.control_url("health"), timeout=TIMEOUT_S) as response:
             health = json.load(response)
     except (OSError, HTTPException, ValueError) as error:
-        raise NoServer(f"No sagelet server answers at {server.words}: {error}. {_remedy(error)}") from error
+        raise NoServer(f"No sagelet server answers at {server.words}: {why(error)}. {_remedy(error)}") from error
     if not isinstance(health, dict) or "version" not in health:
         raise NoServer(f"{server.words} is not a sagelet server. {_remedy(None)}")
     return health

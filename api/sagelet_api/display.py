@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from sagelet_api.bidirectional import visible, visible_in
+from sagelet_api.durations import lasted
 from sagelet_engine.telemetry.compiler.text import duration, size
 
 if TYPE_CHECKING:
@@ -21,19 +22,6 @@ def clock(time_ms: int | None) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(
         moment.isoformat(timespec="milliseconds"), moment.strftime("%Y-%m-%d %H:%M:%S UTC")
     )
-
-
-def lasted(seconds: float | None) -> str:
-    """Returns `0.4 s`, `12 s`, `3 min 20 s` or `2 h 5 min`."""
-    if seconds is None:
-        return "-"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    minutes, hours = whole // 60, whole // 3600
-    if minutes == 0:
-        return f"{whole} s"
-    return f"{minutes} min {whole % 60} s" if hours == 0 else f"{hours} h {minutes % 60} min"
 
 
 def since(start_ms: int | None, end_ms: int | None) -> Markup | str:

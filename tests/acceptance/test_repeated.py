@@ -64,13 +64,24 @@ def test_a_verdict_on_two_jobs(jobs: Jobs) -> None:
     assert [name in names[0::2] for name in order] == [True, False, False, True, True, False]
 
 
-def test_a_run_that_fails_ends_it_with_its_reason(jobs: Jobs) -> None:
-    failing = jobs.submit("import sys; sys.exit('no data')")
-    assert jobs.ended(failing)["TrainingJobStatus"] == "Failed"
-    done = compare(jobs, failing, failing, "--repeat", "3")
-    assert done.returncode == 1
-    assert "There is no verdict" in done.stderr
+def test_a_run_that_fails_ends_it_with_its_reason(jobs: Jobs, tmp_path: Path) -> None:
+    once = "import os, sys; ran = os.environ['SM_HP_RAN']; os.path.exists(ran) and sys.exit('no data'); open(ran, 'w')"
+    pair = [jobs.submit(once, hyperparameters={"ran": str(tmp_path / name)}) for name in "ab"]
+    assert [jobs.ended(job)["TrainingJobStatus"] for job in pair] == ["Completed", "Completed"]
+    done = compare(jobs, *pair, "--repeat", "3")
+    assert done.returncode == 3
+    assert "There is no verdict, because pair 1 of 3 did not complete: " in done.stderr
     assert "no data" in done.stderr
+    assert "`sagelet doctor " in done.stderr
+
+
+def test_jobs_that_are_not_comparable_are_not_trained_again(jobs: Jobs) -> None:
+    pair = [jobs.submit("import sys; sys.exit('no data')") for _ in "ab"]
+    assert [jobs.ended(job)["TrainingJobStatus"] for job in pair] == ["Failed", "Failed"]
+    done = compare(jobs, *pair, "--repeat", "3")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pair 1 of 3" not in done.stderr
+    assert f"{pair[0]} did not complete: it is Failed" in done.stderr
 
 
 def test_what_cannot_be_repeated_is_said(jobs: Jobs) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sagelet_api.durations import lasted
 from support.devtools import Page
 from support.jobs import Jobs
 from support.server import SageletProcess
@@ -227,3 +228,43 @@ def test_everybody_can_use(name: str, page: Page, jobs: Jobs, server: SageletPro
     page.until("document.documentElement.dataset.theme === 'dark'")
     assert page.violations(axe) == []
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_numbers_in_words_have_the_unit_that_fits_them(page: Page, server: SageletProcess) -> None:
+    page.goto(server.endpoint)
+    smaller = "[['KiB', 1024], ['B', 1048576]]"
+    calls = {
+        f"inUnit(4 / 1048576, 'MiB', {smaller})": "4 B",
+        f"inUnit(0, 'MiB', {smaller})": "0 MiB",
+        f"inUnit(3.5, 'MiB', {smaller})": "3.5 MiB",
+        "inUnit(0.000254, '%')": "less than 0.01 %",
+        "inUnit(null, 's')": "",
+    }
+    module = "import('/_sagelet/ui/static/charts.js')"
+    asked = ", ".join(f"charts.{call}" for call in calls)
+    assert page.run(f"{module}.then(charts => [{asked}])") == list(calls.values())
+
+
+def test_an_axis_ends_above_its_curve(page: Page, server: SageletProcess) -> None:
+    page.goto(server.endpoint)
+    tops = (
+        "[[0, 1], [0, 100], [0.1, 1.1], [-5, -1], [5, 5], [0, 0], [0, 30]].map(([low, high]) => charts.top(low, high))"
+    )
+    found = page.run(f"import('/_sagelet/ui/static/charts.js').then(charts => {tops})")
+    assert found == [1.25, 125, 1.25, 0, 6, 0.25, 40]
+
+
+def test_how_long_something_lasts_is_written_as_the_server_does(page: Page, server: SageletProcess) -> None:
+    page.goto(server.endpoint)
+    seconds = (0, 38, 60, 250, 3600, 10_950, 90_000)
+    found = page.run(f"import('/_sagelet/ui/static/times.js').then(times => {list(seconds)}.map(times.lasted))")
+    assert found == [lasted(one) for one in seconds]
+
+
+def test_the_theme_button_says_what_it_does(page: Page, server: SageletProcess) -> None:
+    page.goto(server.endpoint)
+    assert page.text("#theme") == "Dark theme"
+    page.click("#theme")
+    page.until("document.documentElement.dataset.theme === 'dark'")
+    assert page.text("#theme") == "Light theme"
+    page.run("localStorage.removeItem('sagelet-theme')")

@@ -84,6 +84,47 @@ def test_a_tree_with_changes_and_a_tag_that_is_taken_are_refused(checkout: Path)
         release.check_tree(checkout, "1.2.0", tagged=True)
 
 
+@pytest.fixture
+def pages(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with one generated page, whose tests of links pass."""
+    (checkout / "docs/reference").mkdir(parents=True)
+    (checkout / "docs/reference/page.md").write_text("made\n")
+    (checkout / "Makefile").write_text(".PHONY: docs\ndocs:\n\t@echo made > docs/reference/page.md\n")
+    (checkout / "test_links.py").write_text("def test_links(): pass\n")
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-q", "-m", "pages")
+    monkeypatch.setattr(release, "ROOT", checkout)
+    monkeypatch.setattr(release, "TRUE_PAGES", ("test_links.py",))
+    return checkout
+
+
+def test_a_page_that_is_not_what_the_program_says_is_refused(pages: Path) -> None:
+    release.check_pages()
+    (pages / "docs/reference/page.md").write_text("written by hand\n")
+    git(pages, "commit", "-q", "-a", "-m", "by hand")
+    with pytest.raises(release.Refused, match=r"not what `make docs` makes of them(?s:.*)page\.md"):
+        release.check_pages()
+
+
+def test_a_link_that_leads_nowhere_is_refused(pages: Path) -> None:
+    (pages / "test_links.py").write_text("def test_links(): assert False\n")
+    with pytest.raises(release.Refused, match=r"-m pytest -q test_links\.py` failed"):
+        release.check_pages()
+
+
+def test_a_failing_lint_ends_a_release(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "CHANGELOG.md").write_text(DONE)
+    (checkout / "Makefile").write_text("lint:\n\t@false\n")
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-q", "-m", "lint")
+    monkeypatch.setattr(release, "ROOT", checkout)
+    monkeypatch.setattr("sys.argv", ["release.py", "1.2.0"])
+    assert release.main() == 1
+    assert "release: refused. `make lint` failed" in capsys.readouterr().err
+
+
 def test_an_unreleased_version_is_refused_here() -> None:
     """The repository as it is now: its changelog says `unreleased` until somebody means it."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -106,7 +147,19 @@ def test_workflows_call_targets_and_files_that_exist(workflow: str) -> None:
     assert set(re.findall(r"\bmake ([\w-]+)", text)) <= targets
     for path in re.findall(r"(?:\s|^)(\.ci/\S+|tests/\S+|images/\S+)", text):
         assert (ROOT / path).exists(), path
-    assert all(re.fullmatch(r"[\w/-]+@v\d+", step["uses"]) for step in steps(workflow) if "uses" in step)
+    # A tag of an action can be moved, a commit cannot.
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in steps(workflow) if "uses" in step)
+
+
+@pytest.mark.parametrize("workflow", ["ci", "release"])
+def test_a_step_has_no_right_that_it_does_not_need(workflow: str) -> None:
+    whole = yaml.safe_load(WORKFLOWS[workflow].read_text())
+    assert "write" not in str(whole["permissions"])
+    checkouts = [step for step in steps(workflow) if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+    # What GitHub fills in becomes part of the script: a tag may be called `$(...)`.
+    assert not [step for step in steps(workflow) if "${{" in str(step.get("run", ""))]
 
 
 def test_the_unit_tests_run_on_every_python_that_the_package_admits() -> None:

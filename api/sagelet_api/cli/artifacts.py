@@ -246,14 +246,24 @@ def _unpacked(aws: Aws, server: Server, one: Artifact, directory: Path) -> list[
             directory.mkdir()
         except FileExistsError as error:
             raise NotSafe(f"{one.uri}: {directory} is there already") from error
-        try:
-            tarballs.unpack(archive, directory)
-        except tarfile.TarError as error:
-            shutil.rmtree(directory)
-            raise NotSafe(f"{one.uri}: cannot be unpacked: {error}") from error
-        except OSError as error:
-            raise NoRoom(f"{directory}: {error.strerror}") from error
+        with _whole_or_gone(directory):
+            try:
+                tarballs.unpack(archive, directory)
+            except tarfile.TarError as error:
+                raise NotSafe(f"{one.uri}: cannot be unpacked: {error}") from error
+            except OSError as error:
+                raise NoRoom(f"{directory}: {error.strerror}") from error
     return sorted(path for path in directory.rglob("*") if path.is_symlink() or not path.is_dir())
+
+
+@contextmanager
+def _whole_or_gone(directory: Path) -> Iterator[None]:
+    """Removes a directory that was not filled to its end, also by Ctrl-C: a part would look like the whole."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(directory)
+        raise
 
 
 def _download(aws: Aws, server: Server, one: Artifact, file: BinaryIO) -> None:

@@ -9,7 +9,7 @@ from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from sagelet_api.protocol.calls import DEFAULT_REGION
-from sagelet_api.servers.server import NoServer, Server
+from sagelet_api.servers.server import NoServer, Server, why
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.base.wire import JsonObject
@@ -80,7 +80,7 @@ def unreachable(server: Server, error: Exception, *, untrusted: bool = False) ->
     remedy = _REMEDY
     if untrusted:
         remedy = "Name the data directory of the server, which has its certificate: --data"
-    return NoServer(f"No sagelet server answers at {server.words}: {error}. {remedy}")
+    return NoServer(f"No sagelet server answers at {server.words}: {why(error)}. {remedy}")
 
 
 def _opener(server: Server) -> OpenerDirector:

@@ -1,6 +1,7 @@
 """`sagelet demo`: trains a model twice, natively and compiled, with only what is installed."""
 
 import os
+import shlex
 import socket
 import sysconfig
 import time
@@ -67,6 +68,18 @@ def demo(context: click.Context, steps: int, repeat: int | None, end: bool, as_j
     one that it starts and leaves running. Exits with 3 when a job fails.
     """
     server, own = _running(server, quiet=as_json)
+    try:
+        _train_and_compare(context, server, steps, repeat, own=own, end=end, as_json=as_json)
+    except KeyboardInterrupt:
+        if own:
+            down = f"sagelet down --data {shlex.quote(str(server.data))}"
+            click.echo(f"\nThe server that this has started runs on: `{down}` ends it", err=True)
+        raise
+
+
+def _train_and_compare(
+    context: click.Context, server: Server, steps: int, repeat: int | None, *, own: bool, end: bool, as_json: bool
+) -> None:
     aws = Aws(server)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     # Uploaded once: objects that were written after a job's start would make the comparison doubt its data.

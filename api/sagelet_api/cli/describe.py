@@ -10,9 +10,10 @@ from rich.text import Text
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import age, boxed, console, echo_json, facts, iso, span, status_text
+from sagelet_api.cli.output import age, boxed, console, echo_json, facts, iso, status_text
 from sagelet_api.cli.training_jobs import Job, JobName, activity, instances, trained_seconds
 from sagelet_api.cli.training_jobs import describe as describe_job
+from sagelet_api.durations import lasted
 from sagelet_api.protocol.members import Output
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.wire import JsonObject
@@ -82,7 +83,7 @@ def _times(job: Job) -> Pairs:
     yield "Created", f"{iso(job['CreationTime'])} ({age(job['CreationTime'])})"
     trained = trained_seconds(job, datetime.now(timezone.utc))
     if trained is not None:
-        yield "Training time", span(trained) + ("" if "TrainingTimeInSeconds" in job else " so far")
+        yield "Training time", lasted(trained) + ("" if "TrainingTimeInSeconds" in job else " so far")
     if "BillableTimeInSeconds" in job:
         yield "Billable", f"{job['BillableTimeInSeconds']} s a host"
 
@@ -130,6 +131,6 @@ def _transitions(job: Job) -> Any:
     made = boxed("STATUS", "SINCE", "TOOK", "MESSAGE")
     for one in job["SecondaryStatusTransitions"]:
         start: datetime = one["StartTime"]
-        took = span((one["EndTime"] - start).total_seconds()) if "EndTime" in one else ""
+        took = lasted((one["EndTime"] - start).total_seconds()) if "EndTime" in one else ""
         made.add_row(one["Status"], f"{start.astimezone():%H:%M:%S}", took, Text(one.get("StatusMessage", "")))
     return made

@@ -1,5 +1,7 @@
 """`sagelet install-torch`: what jobs of the process runtime need, into sagelet's own environment."""
 
+import sys
+
 import click
 
 from sagelet_api.cli.options import torch_build_option
@@ -19,3 +21,8 @@ def install_torch(torch_build: str) -> None:
     from sagelet_engine.images.variants import TorchBuild
 
     install_own_torch(TorchBuild(torch_build))
+    click.echo(
+        f"\nJobs of the process runtime can train now, in {sys.prefix}.\n"
+        "Next: `sagelet demo` trains a small model natively and compiled; `sagelet up` starts the server. "
+        "A server that runs already has to be started again."
+    )

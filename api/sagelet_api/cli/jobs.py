@@ -22,11 +22,11 @@ from sagelet_api.cli.output import (
     plain_row,
     say,
     show_rows,
-    span,
     status_text,
     table,
 )
 from sagelet_api.cli.training_jobs import STATUSES, Job, Wanted, find, instances, trained_seconds
+from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
 from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.model.spec import TrainingSpec
@@ -60,12 +60,12 @@ def _status(job: Job) -> Text:
 
 def _trained(job: Job) -> str | None:
     seconds = trained_seconds(job, datetime.now(timezone.utc))
-    return None if seconds is None else span(seconds)
+    return None if seconds is None else lasted(seconds)
 
 
 def _trained_plain(job: Job) -> str | None:
     seconds = trained_seconds(job, datetime.now(timezone.utc))
-    return None if seconds is None else f"{seconds:.0f}"
+    return None if seconds is None else str(seconds)
 
 
 COLUMNS: Sequence[Column[Job]] = (

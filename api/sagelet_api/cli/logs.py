@@ -18,7 +18,7 @@ from sagelet_api.cli.control_client import ServerRefused
 from sagelet_api.cli.options import server_options
 from sagelet_api.cli.output import console
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
-from sagelet_api.cli.wait import in_words
+from sagelet_api.cli.wait import in_words, said_to_run_on
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.servers.server import Server
 from sagelet_engine.model.job import JobKind
@@ -189,11 +189,12 @@ def print_log(aws: Aws, server: Server, job: Job, log: JobLog, printer: Printer,
     try:
         seen = _print(printer, log, several)
         # All lines are stored before a status becomes terminal, so a later read finds all of them.
-        while follow and job["TrainingJobStatus"] not in ENDED:
-            printer.tell(in_words(job, activity(server, job)))
-            time.sleep(EVERY)
-            job = describe(aws, server, name)
-            seen = _print(printer, log, several) or seen
+        with said_to_run_on([name] if follow else []):
+            while follow and job["TrainingJobStatus"] not in ENDED:
+                printer.tell(in_words(job, activity(server, job)))
+                time.sleep(EVERY)
+                job = describe(aws, server, name)
+                seen = _print(printer, log, several) or seen
     finally:
         printer.close()
     return job, seen

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import sagelet_engine
-from sagelet_api.cli.exit_codes import INTERRUPTED
+from sagelet_api.cli.exit_codes import ERROR, INTERRUPTED, EndedWith
 from sagelet_api.cli.output import printable, until_reader_ends
 from sagelet_api.cli.suggestions import ELSEWHERE, Suggesting
 from sagelet_engine.base.errors import SageletError
@@ -50,6 +50,14 @@ _MODULES = {
 }
 
 
+class _Explained(click.ClickException):
+    """One line of an error, and the exit code that goes with it."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance, too
+
+
 class Sectioned(Suggesting):
     """Commands in sections. Errors that sagelet raises on purpose are one line, with exit code 1.
 
@@ -67,7 +75,8 @@ class Sectioned(Suggesting):
                 return super().invoke(context)
             return None
         except SageletError as error:
-            raise click.ClickException(printable(_with_server(error, context))) from error
+            code = error.exit_code if isinstance(error, EndedWith) else ERROR
+            raise _Explained(printable(_with_server(error, context)), code) from error
         except KeyboardInterrupt:
             # Not an error: Ctrl-C ends commands without an end of their own, with the exit code of shells.
             click.echo(err=True)

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sagelet_api.bidirectional import NAMED
+from sagelet_api.durations import lasted
 from sagelet_engine.base.errors import SageletError
 
 R = TypeVar("R")
@@ -39,7 +40,6 @@ _OBEYED: dict[int, int | str] = {
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
 }
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
 
 @dataclass(frozen=True)
@@ -209,20 +209,9 @@ def status_text(status: str, shown: str = "") -> Text:
     return Text(shown or status, STATUS_COLOURS.get(status, ""))
 
 
-def span(seconds: float) -> str:
-    """Returns `38 s`, `4 m 10 s`, `3 h 2 m` or `5 d 1 h`."""
-    whole = int(seconds)
-    for index, (unit, name) in enumerate(_UNITS):
-        if whole >= unit:
-            smaller, small_name = _UNITS[index + 1] if index + 1 < len(_UNITS) else (1, "s")
-            rest = whole % unit // smaller
-            return f"{whole // unit} {name}" + (f" {rest} {small_name}" if rest else "")
-    return f"{whole} s"
-
-
 def age(moment: datetime) -> str:
-    """Returns `4 m ago`; one unit is enough."""
-    words = span(max(0.0, (datetime.now(timezone.utc) - moment).total_seconds())).split()
+    """Returns `4 min ago`; one unit is enough."""
+    words = lasted(int(max(0.0, (datetime.now(timezone.utc) - moment).total_seconds()))).split()
     return f"{words[0]} {words[1]} ago"
 
 

@@ -14,11 +14,11 @@ from botocore.session import Session as BotocoreSession
 
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ask
+from sagelet_api.cli.exit_codes import EndedWith
 from sagelet_api.cli.training_jobs import Job, describe
 from sagelet_api.cli.wait import exit_code, outcome, until_ended
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.servers.server import Server
-from sagelet_engine.base.errors import SageletError
 from sagelet_engine.comparison.repeated import Verdict, judge
 from sagelet_engine.comparison.result import Comparison
 
@@ -29,23 +29,24 @@ _LONGEST_NAME = 63
 _MHZ = re.compile(r"^cpu MHz\s*:\s*([\d.]+)", re.MULTILINE)
 
 
-class RunFailed(SageletError):
-    """A repeated run did not complete, so there is no verdict."""
+class RunFailed(EndedWith):
+    """A repeated run did not complete, so there is no verdict. The exit code is that of `sagelet wait`."""
 
 
 def repeat(aws: Aws, server: Server, names: tuple[str, str], pairs: int) -> tuple[Verdict, list[Comparison]]:
     """Trains copies of a native and a compiled job `pairs` times, and judges them. Says what it does on stderr.
 
     The order is reversed from pair to pair (A B, B A, ...), so that neither job always has the warmer machine. Raises
-    RunFailed.
+    RunFailed. Raises ServerRefused for jobs that are not comparable, before it trains anything.
     """
+    _compared(server, names)
     originals = [describe(aws, server, name) for name in names]
     here = urlsplit(server.endpoint).hostname in ("127.0.0.1", "localhost", "::1")
     load: list[float] = []
     frequency: list[float] = []
     comparisons = []
     for number in range(pairs):
-        ran = {}
+        ran: dict[int, str] = {}
         for side in (0, 1) if number % 2 == 0 else (1, 0):
             if here:
                 load.append(round(os.getloadavg()[0], 2))
@@ -61,8 +62,12 @@ def _run(aws: Aws, server: Server, original: Job, which: str) -> str:
     click.echo(f"{which}: {name}", err=True)
     aws.call("sagemaker", "create_training_job", **request)
     jobs = until_ended(aws, server, [name])
-    if exit_code(jobs):
-        raise RunFailed(f"There is no verdict: {outcome(jobs[0])}")
+    if code := exit_code(jobs):
+        raise RunFailed(
+            f"There is no verdict, because {which} did not complete: {outcome(jobs[0])}\n"
+            f"`sagelet doctor {name}` says why; runs before it are jobs that `sagelet compare` can show",
+            code,
+        )
     return name
 
 

@@ -1,5 +1,6 @@
 """`sagelet submit`: submits a training job from a request in a file, or from a script."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ DAY = 86_400
 
 
 @click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.option("--name", help="The job's name. Default: that of the document, else made of FILE and the time.")
 @click.option(
     "-p",
@@ -104,6 +105,8 @@ def submit(
     """
     if as_json and follow:
         raise click.UsageError("Give either --json or --follow")
+    if file.is_dir():
+        raise click.BadParameter(_of_a_directory(file), param_hint="FILE")
     aws, given = Aws(server), pairs(hyperparameters, "-p")
     if file.suffix.lower() in DOCUMENTS:
         _refuse_options_of_scripts(context)
@@ -128,6 +131,15 @@ def submit(
             else:
                 say(outcome(jobs[0]), err=True)
         context.exit(exit_code(jobs))
+
+
+def _of_a_directory(directory: Path) -> str:
+    scripts = sorted(path.name for path in directory.iterdir() if path.suffix.lower() in SCRIPTS)
+    script = "train.py" if "train.py" in scripts or not scripts else scripts[0]
+    return (
+        f"{directory} is a directory. Name its script, and pack the directory with --source-dir: "
+        f"sagelet submit {shlex.quote(str(directory / script))} --source-dir {shlex.quote(str(directory))}"
+    )
 
 
 def _refuse_options_of_scripts(context: click.Context) -> None:

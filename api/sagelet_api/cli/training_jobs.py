@@ -123,12 +123,12 @@ def instances(job: Job) -> str:
     return ", ".join(f"{group['InstanceCount']} x {group['InstanceType']}" for group in groups)
 
 
-def trained_seconds(job: Job, now: datetime) -> float | None:
-    """Returns the seconds of training, so far or in total. None if they are not known yet."""
+def trained_seconds(job: Job, now: datetime) -> int | None:
+    """Returns the whole seconds of training, so far or in total. None if they are not known yet."""
     if "TrainingTimeInSeconds" in job:
-        return float(job["TrainingTimeInSeconds"])
+        return int(job["TrainingTimeInSeconds"])
     if "TrainingStartTime" not in job:
         return None
     start: datetime = job["TrainingStartTime"]
     end: datetime = job.get("TrainingEndTime", now)
-    return max(0.0, (end - start).total_seconds())
+    return max(0, int((end - start).total_seconds()))

@@ -13,8 +13,9 @@ from rich.text import Text
 from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.exit_codes import FAILED, STOPPED, TIMED_OUT
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import console, echo_json, say, span, until_reader_ends
+from sagelet_api.cli.output import console, echo_json, say, until_reader_ends
 from sagelet_api.cli.training_jobs import ENDED, Job, JobName, activity, describe
+from sagelet_api.durations import lasted
 from sagelet_api.servers.server import Server
 
 #: Seconds between looks.
@@ -50,11 +51,11 @@ class Progress:
 
 
 def in_words(job: Job, doing: str) -> str:
-    """Returns `my-job: Training, 1 m 2 s: compiling, step 1, 38 s`. In other statuses AWS's message."""
+    """Returns `my-job: Training, 1 min 2 s: compiling, step 1, 38 s`. In other statuses AWS's message."""
     now, last = datetime.now(timezone.utc), job["SecondaryStatusTransitions"][-1]
     since: datetime = last["StartTime"]
     words = doing if last["Status"] == "Training" else last.get("StatusMessage", "")
-    took = span(max(0.0, (now - since).total_seconds()))
+    took = lasted(max(0, int((now - since).total_seconds())))
     return f"{job['TrainingJobName']}: {last['Status']}, {took}" + (f": {words}" if words else "")
 
 
@@ -85,10 +86,21 @@ def show_outcomes(jobs: Sequence[Job], *, as_json: bool) -> None:
         say(outcome(job))
 
 
+@contextmanager
+def said_to_run_on(names: Sequence[str]) -> Iterator[None]:
+    """Says on Ctrl-C that these jobs run on, because only the command ends."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for name in names:
+            say(f"\n{name} runs on: `sagelet logs -f {name}` follows it, `sagelet stop {name}` ends it", err=True)
+        raise
+
+
 def until_ended(aws: Aws, server: Server, names: Sequence[str], timeout: float | None = None) -> list[Job]:
     """Waits, and returns the jobs' descriptions when all have ended or the time is over. Progress goes to stderr."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    with Progress(console(stderr=True)).shown() as progress:
+    with said_to_run_on(names), Progress(console(stderr=True)).shown() as progress:
         while True:
             jobs = [describe(aws, server, name) for name in names]
             running = [job for job in jobs if job["TrainingJobStatus"] not in ENDED]
@@ -116,7 +128,7 @@ def outcome(job: Job) -> str:
         return f"{name}: still {status} ({job['SecondaryStatus']})"
     parts = [status]
     if "TrainingTimeInSeconds" in job:
-        parts.append(f"trained {span(job['TrainingTimeInSeconds'])}, billable {job['BillableTimeInSeconds']} s")
+        parts.append(f"trained {lasted(job['TrainingTimeInSeconds'])}, billable {job['BillableTimeInSeconds']} s")
     if status == "Completed":
         parts.append(job["ModelArtifacts"]["S3ModelArtifacts"])
     if "FailureReason" in job:

@@ -13,6 +13,20 @@ class NoServer(SageletError, ConnectionError):
     """No sagelet server answers."""
 
 
+def why(error: BaseException) -> str:
+    """Returns why a server did not answer, `Connection refused`. The libraries' own texts repeat its address.
+
+    An error of a library has the system's error behind it: as its cause or context, or as `reason` (urllib).
+    """
+    behind: BaseException | None = error
+    while behind is not None:
+        if isinstance(behind, OSError) and behind.strerror:
+            return behind.strerror
+        reason = getattr(behind, "reason", None)
+        behind = reason if isinstance(reason, BaseException) else behind.__cause__ or behind.__context__
+    return str(error).rstrip(".")
+
+
 @dataclass(frozen=True)
 class Server:
     """`rule.choose` makes it."""

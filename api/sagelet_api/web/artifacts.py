@@ -91,10 +91,11 @@ class _Opening:
         uri = S3Uri(bucket, entry.key)
         if self._opened == MOST_ARCHIVES or self._left <= 0 or (entry.size or 0) > MOST_UNPACKED:
             return OpenedArchive(entry.name, str(uri), None, [])
+        # Counts before it opens: to learn that an object is damaged may take as long as to read a whole one.
+        self._opened += 1
         try:
             found = self._archives.contents(uri, most_bytes=self._left)
         except (NoSuchKey, DamagedObject):
             return None
-        self._opened += 1
         self._left -= found.unpacked
         return OpenedArchive(entry.name, str(uri), found, members_at(found.members, "")[:LIMIT])

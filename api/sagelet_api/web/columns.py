@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sagelet_api.display import clock, number, since, usd
+from sagelet_api.durations import lasted
 from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.spec import unquoted
@@ -153,6 +154,26 @@ def _cells(engine: Engine, job: TrainingJob, columns: Sequence[Column]) -> Itera
             yield _CELLS[column.key](engine, job)
 
 
+#: What a job's hosts are, by the runtime that ran them, if they are no containers of the job's image.
+_WITHOUT_IMAGE: Mapping[str, str] = {
+    "process": "processes of this machine, without a container",
+    "slurm": "tasks of Slurm",
+    "function": "a Python function, in simulated time",
+}
+
+
+def hosts_text(job: TrainingJob) -> str:
+    """Says what the job's hosts are. Empty if they are containers of the job's image, or if no runtime is known."""
+    return _WITHOUT_IMAGE.get(job.runtime, "")
+
+
+def ran_text(job: TrainingJob) -> str:
+    """Returns how long the job trained: TrainingTimeInSeconds, as every command and AWS's API have it."""
+    if job.training_seconds is not None:
+        return lasted(job.training_seconds)
+    return since(job.training_start_ms, None)
+
+
 def compiled_text(job: TrainingJob) -> str:
     """Says whether the job was compiled, and for which platform. If it asked for the compiler and was not compiled,
     says why."""
@@ -192,7 +213,7 @@ def tags_text(job: TrainingJob) -> str:
 
 _CELLS: Mapping[str, Any] = {
     "created": lambda _engine, job: clock(job.created_ms),
-    "ran": lambda _engine, job: since(job.training_start_ms, job.training_end_ms),
+    "ran": lambda _engine, job: ran_text(job),
     "billable": _billable,
     "cost": _cost,
     "compiled": lambda _engine, job: compiled_text(job),

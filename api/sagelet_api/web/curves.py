@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from sagelet_api.web.units import Unit, fitting, heading, unit_of
+from sagelet_api.web.units import Unit, fitting, heading, smaller, unit_of
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.telemetry.compiler.points import FIGURES, PREFIX, Figure
@@ -162,6 +162,8 @@ class Chart(TypedDict):
     title: str
     name: str
     unit: str
+    #: Names of smaller units, the largest first, and how many of each are one `unit`.
+    smaller: list[tuple[str, float]]
     x: Axis
     fromZero: bool
     holds: bool
@@ -208,6 +210,7 @@ def _chart(together: Sequence[Curve], x: Axis, divisor: float) -> Chart:
         "title": heading(first.title, unit.name),
         "name": first.name,
         "unit": unit.name,
+        "smaller": [(one.name, unit.divisor / one.divisor) for one in smaller(first.unit, unit)],
         "x": x,
         "fromZero": first.section != METRICS,
         "holds": first.holds,

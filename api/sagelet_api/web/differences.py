@@ -30,6 +30,11 @@ class SideBySide:
     others: tuple[Row, ...]
 
     @property
+    def has_own(self) -> bool:
+        """True if the SDK has added hyperparameters, which are among the others."""
+        return any(row.name.startswith(OWN) for row in self.others)
+
+    @property
     def differing(self) -> list[Row]:
         return [row for row in self.hyperparameters if row.differs]
 

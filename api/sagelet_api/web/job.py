@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, TypedDict
 
 from sagelet_api.web import PREFIX
-from sagelet_api.web.columns import compiled_text
+from sagelet_api.web.columns import compiled_text, hosts_text, ran_text
 from sagelet_api.web.objects import size_of
 from sagelet_api.web.report import report_view
 from sagelet_api.web.site import Site, TemplateValues, context, place
@@ -50,6 +50,8 @@ def _facts(site: Site, job: TrainingJob) -> TemplateValues:
         "job": job,
         "described": described,
         "compiled": compiled_text(job),
+        "ran": ran_text(job),
+        "hosts": hosts_text(job),
         "bill": site.engine.reports.bill(job),
         "timeline": timeline(job, site.engine.now_ms()),
         "findings": site.engine.reports.findings(job.key) if job.terminal else (),

@@ -52,6 +52,12 @@ def fitting(unit: str, highest: float) -> Unit:
     return Unit(unit)
 
 
+def smaller(unit: str, chosen: Unit) -> list[Unit]:
+    """Returns the units below the chosen one, the largest first: KiB and B below MiB."""
+    units = [Unit(name, divisor) for _, name, divisor in _STEPS.get(unit, ())]
+    return units[units.index(chosen) + 1 :] if chosen in units else []
+
+
 def heading(title: str, unit: str) -> str:
     """Returns the title with its unit, which a name may have already: `step time (ms)`."""
     return title if not unit or title.rstrip().endswith(f"({unit})") else f"{title} ({unit})"

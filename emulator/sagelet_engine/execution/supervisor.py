@@ -171,7 +171,7 @@ class Supervisor(threading.Thread):
         if stand_in != self._job.stand_in:
             message = f"{lifecycle.PREPARING_INSTANCES} ({stand_in})"
             self._job_context.move(self._job.secondary, message, stand_in=stand_in)
-        self._job_context.move(S.DOWNLOADING, image=image)
+        self._job_context.move(S.DOWNLOADING, image=image, runtime=self._services.runtime.name)
 
     def _download(self) -> None:
         try:

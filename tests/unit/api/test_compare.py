@@ -254,6 +254,17 @@ def test_hyperparameters_are_shown_side_by_side_what_differs_first(world: ApiWor
     assert words == [f"{EVIL} differs not set {EVIL}", "lr differs 0.1 0.2", "seed differs 1 not set"]
     assert ">epochs</th>" in same
     assert re.findall(r'<th scope="col">(\w)</th>', differing) == ["a", "b"]
+    assert "sagemaker_*" not in section
+
+
+def test_hyperparameters_of_the_sdk_are_said_to_be_left_out(world: ApiWorld) -> None:
+    for name in ("a", "b"):
+        train(world, name, 50, compiled=False, HyperParameters={"sagemaker_program": '"train.py"'})
+    text = world.page("/_sagelet/ui/compare?job=a&job=b").data.decode()
+    section = text[text.index('id="hyperparameters"') :]
+    assert "The jobs set no hyperparameters of their own." in section
+    assert "<code>sagemaker_*</code>, are left out here" in section[: section.index('id="request-rows"')]
+    assert ">sagemaker_program</th>" in section[section.index('id="request-rows"') :]
 
 
 def test_any_metric_of_several_jobs_is_drawn_in_one_chart(world: ApiWorld) -> None:

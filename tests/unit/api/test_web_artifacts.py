@@ -13,9 +13,11 @@ from urllib.parse import quote
 import pytest
 
 from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_api.web.archives import Archives
 from sagelet_api.web.folders import crumbs, members_at, objects_at
 from sagelet_engine.base.contents import Contents, Member, contents, member_at
 from sagelet_engine.model.objects import S3Uri
+from sagelet_engine.s3.errors import DamagedObject
 from support.api_world import ApiWorld
 from support.world import request
 
@@ -261,3 +263,18 @@ def test_a_bomb_costs_a_page_its_bound_and_no_more(world: ApiWorld, monkeypatch:
     assert ">Show the files in b.tar.gz<" in text
     # Asked for, all of it is shown: a page's bound is not remembered as the archive's end.
     assert "The archive is large" not in page(world, f"{INSIDE}?uri=s3://out/models/train/output/a.tar.gz")
+
+
+def test_damaged_archives_count_for_a_page_too(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def damaged(_self: Archives, uri: S3Uri, *, most_bytes: int) -> Contents:
+        opened.append(uri.key)
+        raise DamagedObject(uri.key)
+
+    monkeypatch.setattr(Archives, "contents", damaged)
+    world.sagemaker.create_training_job(**request("train", OutputDataConfig={"S3OutputPath": "s3://out/models"}))
+    for number in range(9):
+        put(world, f"models/train/output/{number}.tar.gz", archive({"file": b"x"}))
+    page(world, "/_sagelet/ui/jobs/train/artifacts")
+    assert len(opened) == 4

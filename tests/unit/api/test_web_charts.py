@@ -11,7 +11,7 @@ import pytest
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.web.curves import SAMPLE, TIME, Curve, axes, charts, over
 from sagelet_api.web.timeline import timeline
-from sagelet_api.web.units import Unit, fitting, heading, unit_of
+from sagelet_api.web.units import Unit, fitting, heading, smaller, unit_of
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.telemetry.compiler.points import FIGURES, PREFIX, points, values
 from sagelet_engine.telemetry.compiler.report import CompilerReport
@@ -186,3 +186,10 @@ def test_the_bars_of_the_timeline_are_as_wide_as_the_times(world: ApiWorld) -> N
     text = world.page(JOB).data.decode()
     widths = [float(width) for width in re.findall(r'class="bar \w+" x="[\d.]+%" width="([\d.]+)%"', text)]
     assert widths == [step.width for step in ended.steps if step.width]
+
+
+def test_a_chart_has_the_smaller_units_of_its_unit() -> None:
+    curve = Curve("compiler", "sagelet:from_device_bytes", "From the device so far", "B", (0.0, 1.0), (4.0, 5e6))
+    (chart,) = charts([curve])["compiler"]
+    assert (chart["unit"], chart["smaller"]) == ("MiB", [("KiB", 1024.0), ("B", 2.0**20)])
+    assert smaller("B", Unit("B")) == smaller("samples/s", Unit("samples/s")) == []

@@ -233,3 +233,21 @@ def test_what_is_not_there_or_not_the_accounts(world: ApiWorld, uri: str, status
         answer = world.page(f"/_sagelet/ui/{page}?uri={quote(uri)}")
         assert answer.status == status
         assert b"secret" not in answer.data
+
+
+@pytest.mark.parametrize(
+    ("runtime", "shown_as"),
+    [
+        ("docker", "<code>sagelet/"),
+        ("process", "processes of this machine, without a container"),
+        ("slurm", "tasks of Slurm"),
+    ],
+)
+def test_a_page_says_what_the_hosts_were(
+    world: ApiWorld, monkeypatch: pytest.MonkeyPatch, runtime: str, shown_as: str
+) -> None:
+    monkeypatch.setattr(world.runtime, "name", runtime)
+    trained(world)
+    row = re.search(r'<th scope="row">Runs in</th><td class="value">(.*?)</td>', shown(world, JOB))
+    assert row is not None
+    assert row[1].startswith(shown_as)

@@ -1,5 +1,6 @@
 """`sagelet artifacts` and `sagelet open`: what a job left, brought here safely, and its page."""
 
+import errno
 import io
 import json
 import os
@@ -190,3 +191,22 @@ def test_a_browser_is_opened_where_there_is_one(
     assert done.exit_code == 0
     assert shown == ([done.stdout.strip()] if opened else [])
     assert ("This machine has no browser" in done.stderr) is not opened
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_part_of_an_archive_does_not_stay(
+    put: Callable[[str, bytes], None],
+    sagelet: Sagelet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+) -> None:
+    def unpack(_archive: Path, directory: Path) -> None:
+        (directory / "begun").touch()
+        raise error
+
+    monkeypatch.setattr("sagelet_engine.base.tarballs.unpack", unpack)
+    put("out/done/output/model.tar.gz", archive(("model.pt", "weights")))
+    done = sagelet("artifacts", "get", "done", "--to", str(tmp_path / "to"), "--unpack")
+    assert done.exit_code == (1 if isinstance(error, OSError) else 130)
+    assert list((tmp_path / "to").iterdir()) == []

@@ -108,7 +108,7 @@ def test_no_server_is_an_error_with_a_remedy(tmp_path: Path) -> None:
         where = ["--endpoint", "http://127.0.0.1:1", "--data", str(tmp_path)]
         result = CliRunner().invoke(main, [command[0], *where, *command[1:]])
         assert result.exit_code == 1, command
-        assert "No sagelet server answers at http://127.0.0.1:1" in result.stderr
+        assert "No sagelet server answers at http://127.0.0.1:1: Connection refused. Start" in result.stderr
         assert "`sagelet up`" in result.stderr
 
 
@@ -238,10 +238,12 @@ def test_a_garbled_configuration_of_aws_is_no_obstacle(
 def test_what_a_job_does_in_one_line() -> None:
     since = datetime.now(timezone.utc) - timedelta(seconds=62)
     job = {"TrainingJobName": "job", "SecondaryStatusTransitions": [{"Status": "Training", "StartTime": since}]}
-    assert re.fullmatch(r"job: Training, 1 m \d+ s: compiling, step 1, 38 s", in_words(job, "compiling, step 1, 38 s"))
+    assert re.fullmatch(
+        r"job: Training, 1 min \d+ s: compiling, step 1, 38 s", in_words(job, "compiling, step 1, 38 s")
+    )
     waiting = {"Status": "Pending", "StartTime": since, "StatusMessage": "Training job waiting for capacity"}
     job["SecondaryStatusTransitions"] = [waiting]
-    assert re.fullmatch(r"job: Pending, 1 m \d+ s: Training job waiting for capacity", in_words(job, ""))
+    assert re.fullmatch(r"job: Pending, 1 min \d+ s: Training job waiting for capacity", in_words(job, ""))
 
 
 def test_the_demo_ends_with_a_job_that_fails(world: ApiWorld, sagelet: Sagelet) -> None:
@@ -268,3 +270,17 @@ def test_the_demo_ends_with_a_job_that_fails(world: ApiWorld, sagelet: Sagelet) 
     body = world.job(name).request
     assert body["HyperParameters"]["sagemaker_program"] == '"train.py"'
     assert hint
+
+
+@pytest.mark.parametrize("command", [("wait",), ("logs", "-f")])
+def test_ctrl_c_says_what_runs_on(
+    three: ApiWorld, sagelet: Sagelet, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def interrupted(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupted)
+    result = sagelet(*command, "running")
+    assert result.exit_code == 130
+    assert "running runs on: `sagelet logs -f running` follows it, `sagelet stop running` ends it" in result.stderr
+    assert "Traceback" not in result.output

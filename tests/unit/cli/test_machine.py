@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from sagelet_api.cli.doctor import show_checks
 from sagelet_api.cli.instances import stand_in
 from sagelet_api.cli.main import main
-from sagelet_api.cli.output import Column, span, table
+from sagelet_api.cli.output import Column, table
 from sagelet_api.cli.sdks import check_sdk
 from sagelet_engine.images.listing import LocalImage
 from sagelet_engine.images.resolve import Resolver
@@ -241,12 +241,6 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_names() -> None:
     assert shown(100) == ["NAME", "A", "B"]
     assert shown(70) == ["NAME", "A"]
     assert shown(10) == ["NAME"]
-
-
-def test_times_as_people_read_them() -> None:
-    assert [span(seconds) for seconds in (0, 38.9, 60, 250, 3600, 10_920, 90_000)] == [
-        "0 s", "38 s", "1 m", "4 m 10 s", "1 h", "3 h 2 m", "1 d 1 h",
-    ]  # fmt: skip
 
 
 def test_checks_on_a_terminal_and_in_a_pipe(

@@ -249,3 +249,13 @@ def test_new_names_are_names() -> None:
         assert name.replace("-", "").isalnum(), request_from_name
         assert name.isascii()
         assert not name.startswith("-")
+
+
+def test_a_directory_is_told_to_be_source_dir(sagelet: Sagelet, tmp_path: Path) -> None:
+    place = tmp_path / "my code"
+    place.mkdir()
+    empty = sagelet("submit", str(place))
+    assert empty.exit_code == 2
+    assert f"sagelet submit '{place}/train.py' --source-dir '{place}'" in empty.stderr
+    (place / "go.py").touch()
+    assert f"sagelet submit '{place}/go.py' --source-dir '{place}'" in sagelet("submit", str(place)).stderr

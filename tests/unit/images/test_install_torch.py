@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from click.testing import CliRunner
 
 import install_torch
 from install_torch import (
@@ -26,6 +27,7 @@ from install_torch import (
     unneeded_packages,
     wanted,
 )
+from sagelet_api.cli.main import main
 from sagelet_engine.images.context import DOCKERFILE, find_root
 from sagelet_engine.images.own_torch import TorchNotInstalled, install_own_torch, requirements_of_the_extra
 from sagelet_engine.images.variants import TorchBuild
@@ -292,3 +294,13 @@ def test_sagelet_s_own_environment_gets_the_whole_extra() -> None:
 def test_sagelet_s_own_environment_says_when_pip_fails() -> None:
     with pytest.raises(TorchNotInstalled, match=r"exit status 3.*ensurepip"):
         install_own_torch(TorchBuild.CPU, lambda command: 3)
+
+
+def test_the_command_says_what_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: list[TorchBuild] = []
+    monkeypatch.setattr("sagelet_engine.images.own_torch.install_own_torch", builds.append)
+    done = CliRunner().invoke(main, ["install-torch"])
+    assert (done.exit_code, builds) == (0, [TorchBuild.AUTO])
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("Next: `sagelet demo`")
+    assert "started again" in last

@@ -90,7 +90,9 @@ def test_the_environment_says_where_the_server_is(server: Server, monkeypatch: p
 
 
 def test_no_server_is_an_error_that_names_the_remedy() -> None:
-    with pytest.raises(NoServer, match=r"No sagelet server answers at http://127.0.0.1:9: .*`sagelet up`"):
+    with pytest.raises(
+        NoServer, match=r"No sagelet server answers at http://127.0.0.1:9: Connection refused\. .*`sagelet up`"
+    ):
         sagelet.connect(NOWHERE)
 
 

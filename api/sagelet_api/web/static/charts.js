@@ -21,11 +21,27 @@ function marks(_uplot, values, _index, _space, step) {
   return values.map((value) => written(value, Math.min(15, Math.max(3, digits))));
 }
 
-// In words, where more digits say nothing.
-const inUnit = (value, unit) => {
-  const text = written(value === null || value === undefined ? value : +value.toPrecision(4));
-  return unit ? `${text} ${unit}` : text;
-};
+// In words, where more digits say nothing. A number that is small in its unit gets a smaller one: 4 B, not 3.8e-6 MiB.
+export function inUnit(value, unit, smaller = []) {
+  if (value === null || value === undefined) return "";
+  let [number, name] = [value, unit];
+  for (const [smallerName, count] of smaller) {
+    if (number === 0 || Math.abs(number) >= 0.1) break;
+    [number, name] = [value * count, smallerName];
+  }
+  if (name === "%" && number !== 0 && Math.abs(number) < 0.01) return "less than 0.01 %";
+  const text = written(+number.toPrecision(4));
+  return name ? `${text} ${name}` : text;
+}
+
+// The highest number of an axis: one whole mark above the curve, so that no curve runs along the last mark.
+export function top(lowest, highest) {
+  const size = (highest - lowest || Math.abs(highest) || 1) / 4;
+  const power = 10 ** Math.floor(Math.log10(size));
+  const step = [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= size * 0.999);
+  const marks = highest / step;
+  return (Math.floor(marks + 1e-9) + 1) * step;
+}
 
 // As wide as its widest number.
 function widthOfNumbers(uplot, values, index, cycle) {
@@ -55,11 +71,11 @@ class Chart {
     heading.textContent = chart.title;
     this.plot = document.createElement("div");
     this.plot.setAttribute("role", "img");
-    const inWords = chart.series.map((one) => described(one, chart.unit)).join(" ");
+    const inWords = chart.series.map((one) => described(one, chart)).join(" ");
     this.plot.setAttribute("aria-label", `Chart of ${chart.title} over ${chart.x.label}. ${inWords}`);
     this.words = document.createElement("p");
     this.words.className = "quiet small words";
-    this.summary = chart.series.length === 1 ? described(chart.series[0], chart.unit) : "";
+    this.summary = chart.series.length === 1 ? described(chart.series[0], chart) : "";
     this.words.textContent = this.summary;
     element.replaceChildren(heading, this.plot, this.words);
     element.dataset.names = `${chart.title} ${chart.name}`;
@@ -92,13 +108,18 @@ class Chart {
   options() {
     const {series, x, fromZero, holds} = this.chart;
     const axis = {stroke: colour("--quiet"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line"), size: 6}};
-    const lowest = {pad: 0.1, soft: 0, mode: fromZero ? 1 : 3};
+    const limits = {min: {pad: 0.1, soft: 0, mode: fromZero ? 1 : 3}, max: {pad: 0.1, soft: 0, mode: 0}};
+    const range = (_uplot, lowest, highest) => {
+      if (lowest === null) return [0, 1];
+      const [min, max] = window.uPlot.rangeNum(lowest, highest, limits);
+      return [min, Math.max(max, top(min, highest))];
+    };
     const paths = holds ? window.uPlot.paths.stepped({align: 1}) : undefined;
     return {
       width: this.plot.clientWidth || 320,
       height: this.height,
       padding: [10, 14, 0, 0],
-      scales: {x: {time: false}, y: {range: {min: lowest, max: {pad: 0.1, soft: 0, mode: 0}}}},
+      scales: {x: {time: false}, y: {range}},
       cursor: {drag: {x: true, y: false}},
       // One curve's value stands in the words below it.
       legend: {
@@ -133,11 +154,11 @@ class Chart {
       this.words.textContent = this.summary;
       return;
     }
-    const {x, unit, series} = this.chart;
+    const {x, unit, smaller, series} = this.chart;
     const values = series
       .map((one, number) => [one.label, uplot.data[number + 1][index]])
       .filter(([, value]) => value !== null && value !== undefined)
-      .map(([label, value]) => (series.length > 1 ? `${label}: ${inUnit(value, unit)}` : inUnit(value, unit)));
+      .map(([label, value]) => (series.length > 1 ? `${label}: ${inUnit(value, unit, smaller)}` : inUnit(value, unit, smaller)));
     this.words.textContent = `at ${inUnit(uplot.data[0][index], x.unit)}: ${values.join(", ")}`;
   }
 }
@@ -148,13 +169,14 @@ function aligned(series) {
   return window.uPlot.join(series.map((one) => [one.x, one.y]));
 }
 
-function described({label, y}, unit) {
+function described({label, y}, {unit, smaller}) {
+  const words = (value) => inUnit(value, unit, smaller);
   const values = y.filter((value) => value !== null);
   if (values.length === 0) return `${label}: no values.`;
-  if (values.length === 1) return `${label}: ${inUnit(values[0], unit)}.`;
+  if (values.length === 1) return `${label}: ${words(values[0])}.`;
   const lowest = values.reduce((a, b) => Math.min(a, b));
   const highest = values.reduce((a, b) => Math.max(a, b));
-  return `${label}: last ${inUnit(values.at(-1), unit)}, lowest ${inUnit(lowest, unit)}, highest ${inUnit(highest, unit)}.`;
+  return `${label}: last ${words(values.at(-1))}, lowest ${words(lowest)}, highest ${words(highest)}.`;
 }
 
 // The charts of each section into the elements of the sections' names; what was drawn there stays in its place.

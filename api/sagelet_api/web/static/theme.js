@@ -15,7 +15,8 @@
     root.dataset.theme = isDark() ? "dark" : "light";
     const button = document.getElementById("theme");
     if (button) {
-      button.setAttribute("aria-pressed", String(isDark()));
+      // What a click does.
+      button.textContent = isDark() ? "Light theme" : "Dark theme";
     }
     document.dispatchEvent(new CustomEvent("sagelet-theme"));
   };

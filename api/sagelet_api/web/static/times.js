@@ -12,11 +12,16 @@ export function showTimes(root = document) {
   count(root);
 }
 
+const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+
+// As `durations.py` does: what is smaller than the last unit is cut off.
 export function lasted(seconds) {
-  const whole = Math.max(0, Math.round(seconds));
-  const minutes = Math.floor(whole / 60), hours = Math.floor(whole / 3600);
-  if (minutes === 0) return `${whole} s`;
-  return hours === 0 ? `${minutes} min ${whole % 60} s` : `${hours} h ${minutes % 60} min`;
+  const whole = Math.max(0, Math.floor(seconds));
+  const index = UNITS.findIndex(([unit]) => whole >= unit);
+  if (index === -1) return "0 s";
+  const [unit, name] = UNITS[index], [smaller, smallName] = UNITS[index + 1] ?? [1, ""];
+  const rest = Math.floor((whole % unit) / smaller);
+  return `${Math.floor(whole / unit)} ${name}` + (rest ? ` ${rest} ${smallName}` : "");
 }
 
 function count(root = document) {
