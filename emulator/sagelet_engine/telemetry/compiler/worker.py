@@ -181,6 +181,8 @@ class WorkerReport(Figures):
     local_rank: int = 0
     world_size: int = 1
     pid: int = 0
+    #: `inductor`, or empty for XLA.
+    compiler: str = ""
     #: PJRT's platform: CPU, CUDA, ...
     platform: str = ""
     torch: str = ""

@@ -50,6 +50,16 @@ def activate_native() -> None:
     after("accelerate.state", _dated_state)
 
 
+def activate_inductor() -> None:
+    """Installs the hooks of a job that Inductor compiles. They are those of a native job, and these."""
+    from sagelet_runtime.hugging_face import inductor as trainer
+    from sagelet_runtime.inductor import graphs, modules
+
+    after("torch", modules.install)
+    after(graphs.MODULE, graphs.install)
+    after(trainer.MODULE, trainer.install)
+
+
 def activate_without_gpu() -> None:
     """Installs the hooks of a process whose CPUs stand in for GPUs."""
     from sagelet_runtime.gpu import missing_gpu

@@ -13,11 +13,12 @@ from sagemaker_training import entry_point, environment, errors
 
 from sagelet_runtime.base import compiler, image, installed
 from sagelet_runtime.base.say import say
-from sagelet_runtime.base.variables import CONFIGURED, NOT_COMPILED
+from sagelet_runtime.base.variables import CONFIGURED, INDUCTOR, NOT_COMPILED
 from sagelet_runtime.base.world import VARIABLE, World, gpus_of
 from sagelet_runtime.gpu import device, missing_gpu
 from sagelet_runtime.gpu import plugin as gpu
 from sagelet_runtime.hugging_face import activation, names
+from sagelet_runtime.inductor import choice as inductor
 from sagelet_runtime.launch import compilation, device_consensus
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.requirements import held_packages as requirements
@@ -172,6 +173,7 @@ def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
         installed.TorchXlaUnavailable,
         device.UnknownClient,
         device_consensus.HostsDisagree,
+        inductor.UnknownCompiler,
     ) as error:
         raise errors.ClientError(str(error)) from error
 
@@ -210,12 +212,16 @@ def stand_in_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
 
 
 def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Mapping[str, str]) -> dict[str, str]:
-    torch_xla = installed.require_torch_xla()
+    compiler_name = inductor.chosen(environ)
+    # Inductor needs no torch_xla, and so no exact torch.
+    torch_xla = "" if compiler_name == inductor.INDUCTOR else installed.require_torch_xla()
     if config.enabled:
         added = compiler.configure(config, job.output_data_dir, environ, job.log_level)
     else:
         added = {CONFIGURED: "1"}
         say("the compiler is not enabled, but distribution pytorchxla runs its workers on PyTorch/XLA all the same")
+    if compiler_name == inductor.INDUCTOR:
+        return {**added, **_inductor_environment(job, environ)}
     choice = _agreed(device.choose_device(environ, gpu.gpu_count(environ, job.num_gpus), torch_xla), job, environ)
     compilation.write(job.output_data_dir, job.current_host, choice)
     if not choice.compiled:
@@ -250,6 +256,21 @@ def _uncompiled_environment(choice: device.DeviceChoice) -> dict[str, str]:
     _put_startup_first()
     # Without PJRT_DEVICE an import of torch_xla would look for a device of its own.
     return {"USE_TORCH_XLA": "0", "PJRT_DEVICE": "CPU", NOT_COMPILED: choice.reason}
+
+
+def _inductor_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of a job that Inductor compiles, or that trains natively where Inductor cannot work."""
+    kind = "CUDA" if gpu.gpu_count(environ, job.num_gpus) else "CPU"
+    problem = inductor.problem(environ)
+    if problem is not None:
+        choice = device.DeviceChoice(kind, problem, compiled=False)
+        compilation.write(job.output_data_dir, job.current_host, choice)
+        return _uncompiled_environment(choice)
+    reason = "Inductor in place of XLA: SAGELET_COMPILER is inductor"
+    compilation.write(job.output_data_dir, job.current_host, device.DeviceChoice(kind, reason))
+    say(f"compiled training by {reason}")
+    _put_startup_first()
+    return {"USE_TORCH_XLA": "0", "PJRT_DEVICE": "CPU", NOT_COMPILED: reason, INDUCTOR: "1"}
 
 
 def _put_startup_first() -> None:

@@ -57,6 +57,8 @@ def _activate() -> None:
     stand_ins.activate()
     if hooked:
         hook.activate()
+    if "SAGELET_INDUCTOR" in os.environ:
+        hook.activate_inductor()
     if counted and (native or not hooked):
         hook.activate_native()
     if processes.is_torchrun(command):

@@ -1,0 +1,78 @@
+"""Turns Dynamo's and Inductor's own counters into figures of the report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.inductor import faults
+
+#: Dynamo's module of callbacks, imported with the first compilation.
+CALLBACKS = "torch._dynamo.callback"
+OUTPUT = "torch._inductor.output_code"
+
+
+class Counters:
+    def __init__(self) -> None:
+        self.compiles = 0
+        self.seconds = 0.0
+        self.executions = 0
+        self.execute_seconds = 0.0
+        #: When the compilation began that runs now, by time.perf_counter and in ms since the epoch. 0 if none runs.
+        self._began = 0.0
+        self.compiling_since_ms = 0
+
+    def install_callbacks(self, module: Any) -> None:
+        module.callback_handler.register_start_callback(self._started)
+        module.callback_handler.register_end_callback(self._ended)
+
+    def install_graphs(self, module: Any) -> None:
+        """Counts and times the calls of compiled graphs."""
+        original = module.CompiledFxGraph.__call__
+
+        def __call__(graph: Any, inputs: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return original(graph, inputs)
+            finally:
+                self.executions += 1
+                self.execute_seconds += time.perf_counter() - began
+
+        module.CompiledFxGraph.__call__ = __call__
+
+    def busy(self) -> tuple[float, float]:
+        """Returns the seconds of compiling and of executing so far."""
+        return self.seconds, self.execute_seconds
+
+    def document(self, steps: int) -> JsonObject:
+        found = _found()
+        places = sum(found.get("graph_break", {}).values())
+        inductor = found.get("inductor", {})
+        hits, misses = inductor.get("fxgraph_cache_hit", 0), inductor.get("fxgraph_cache_miss", 0)
+        return {
+            "compiles": self.compiles,
+            "compile_seconds": round(self.seconds, 6),
+            "compiling_since_ms": self.compiling_since_ms,
+            "cache": {"enabled": True, "reason": "", "hits": hits, "misses": misses},
+            "executions": self.executions,
+            "execute_seconds": round(self.execute_seconds, 6),
+            "fallbacks": faults.noted(),
+            # Dynamo counts places in the code, each of which breaks the graph in every step.
+            "graph": {"nodes_max": 0, "breaks": places * max(1, steps), "breaks_per_step": float(places)},
+        }
+
+    def _started(self, _arguments: Any) -> None:
+        self._began, self.compiling_since_ms = time.perf_counter(), time.time_ns() // 1_000_000
+
+    def _ended(self, _arguments: Any) -> None:
+        self.compiles += 1
+        self.seconds += time.perf_counter() - self._began
+        self.compiling_since_ms = 0
+
+
+def _found() -> dict[str, Any]:
+    """Returns Dynamo's counters, by group. Empty before its import."""
+    module = sys.modules.get("torch._dynamo.utils")
+    return {} if module is None else dict(module.counters)
