@@ -50,6 +50,8 @@ JOBS: Mapping[str, str] = {
     "SAGELET_PEER_LOST_SILENCE": "seconds that a worker stays silent if its peer is gone, so the cause comes first",
     "SAGELET_COMPILER": "`inductor`: PyTorch's Inductor compiles a job that asks for the compiler; `xla`, the default: "
     "XLA does",
+    "SAGELET_XLA_CLIENT": "XLA's client of a compiled job on CPUs: `builtin`, the default, or `plugin`, XLA's CPU "
+    "plugin ([GPUs](../how-to/gpu.md))",
     "SAGELET_GPU_PROBE_SECONDS": "seconds that the test of the GPU plugin before a compiled job may take",
 }
 #: Variables for sagelet's own tests.

@@ -4,9 +4,14 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
+from sagelet_engine.compile_cache import lending
+from sagelet_runtime.gpu import device
+from support.jobs import Jobs
+from support.server import ACCOUNT, COMPILED, SageletProcess
 from support.training_host import TrainingHost
 
 pytestmark = pytest.mark.xla
@@ -63,3 +68,30 @@ def test_the_plugin_trains_as_the_built_in_client_and_compiles_once(tmp_path: Pa
     assert (second["hits"], second["misses"]) == (first["misses"], 0)
     _, changed, _ = train(tmp_path / "flags", "plugin", cache, XLA_FLAGS="--xla_cpu_prefer_vector_width=128")
     assert changed["hits"] == 0
+
+
+def test_jobs_of_a_server_share_the_cache(tmp_path: Path) -> None:
+    server = SageletProcess(tmp_path / "data", "--runtime", "process").start()
+    try:
+        jobs = Jobs(server)
+        cold, warm = (_cache_of_a_job(jobs) for _ in range(2))
+    finally:
+        server.stop()
+    assert (cold["hits"], warm["misses"]) == (0, 0)
+    assert warm["hits"] == cold["misses"] > 0
+
+
+def _cache_of_a_job(jobs: Jobs) -> dict[str, Any]:
+    hyperparameters = {"sagemaker_training_compiler_enabled": '"true"'}
+    environment = {"SAGELET_XLA_CLIENT": "plugin"}
+    name = jobs.submit(SCRIPT, image=COMPILED, hyperparameters=hyperparameters, Environment=environment)
+    assert jobs.ended(name)["TrainingJobStatus"] == "Completed", jobs.log(name)
+    url = f"{jobs.server.endpoint}/_sagelet/jobs/{name}/compiler-report?account={ACCOUNT}&region=us-east-1"
+    report: dict[str, Any] = json.loads(urlopen(url).read())
+    return dict(report["total"]["cache"])
+
+
+def test_server_and_container_have_the_same_default() -> None:
+    """The container's package is a distribution of its own, so each has the constant."""
+    assert (lending.CLIENT, lending.DEFAULT_CLIENT) == (device.CLIENT, device.DEFAULT_CLIENT)
+    assert lending.DEFAULT_CLIENT in device.CLIENTS
