@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from importlib import util
 
 #: The compiler that the user chose in the job's Environment.
 VARIABLE = "SAGELET_COMPILER"
@@ -25,8 +26,10 @@ def chosen(environ: Mapping[str, str]) -> str | None:
     return value or None
 
 
-def problem(environ: Mapping[str, str]) -> str | None:
-    """Returns why Inductor cannot work on this host, or None. It writes C++, and C for the launch of GPU kernels."""
+def problem(environ: Mapping[str, str], *, on_gpus: bool = False) -> str | None:
+    """Returns why Inductor cannot work on this host, or None. It writes C++, and for GPUs Triton's language."""
+    if on_gpus and util.find_spec("triton") is None:
+        return "Inductor needs Triton for GPUs, which is not installed; install triton"
     names = (environ["CXX"],) if environ.get("CXX") else ("g++", "clang++")
     if any(shutil.which(name, path=environ.get("PATH")) for name in names):
         return None

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any
 
 from sagelet_runtime.base.wire import JsonObject
-from sagelet_runtime.inductor import faults
+from sagelet_runtime.inductor import cache, faults
+from sagelet_runtime.inductor.compilations import Compilations
 
 #: Dynamo's module of callbacks, imported with the first compilation.
 CALLBACKS = "torch._dynamo.callback"
 OUTPUT = "torch._inductor.output_code"
+UTILS = "torch._dynamo.utils"
 
 
 class Counters:
     def __init__(self) -> None:
+        self._compilations = Compilations()
         self.compiles = 0
         self.seconds = 0.0
         self.executions = 0
@@ -46,21 +50,18 @@ class Counters:
         """Returns the seconds of compiling and of executing so far."""
         return self.seconds, self.execute_seconds
 
-    def document(self, steps: int) -> JsonObject:
+    def document(self) -> JsonObject:
+        self._read()
         found = _found()
-        places = sum(found.get("graph_break", {}).values())
-        inductor = found.get("inductor", {})
-        hits, misses = inductor.get("fxgraph_cache_hit", 0), inductor.get("fxgraph_cache_miss", 0)
         return {
             "compiles": self.compiles,
             "compile_seconds": round(self.seconds, 6),
             "compiling_since_ms": self.compiling_since_ms,
-            "cache": {"enabled": True, "reason": "", "hits": hits, "misses": misses},
+            "cache": cache.figures(os.environ, found),
             "executions": self.executions,
             "execute_seconds": round(self.execute_seconds, 6),
             "fallbacks": faults.noted(),
-            # Dynamo counts places in the code, each of which breaks the graph in every step.
-            "graph": {"nodes_max": 0, "breaks": places * max(1, steps), "breaks_per_step": float(places)},
+            "graph": self._compilations.document(found),
         }
 
     def _started(self, _arguments: Any) -> None:
@@ -70,9 +71,14 @@ class Counters:
         self.compiles += 1
         self.seconds += time.perf_counter() - self._began
         self.compiling_since_ms = 0
+        self._read()
+
+    def _read(self) -> None:
+        if UTILS in sys.modules:
+            self._compilations.read(sys.modules[UTILS])
 
 
 def _found() -> dict[str, Any]:
     """Returns Dynamo's counters, by group. Empty before its import."""
-    module = sys.modules.get("torch._dynamo.utils")
+    module = sys.modules.get(UTILS)
     return {} if module is None else dict(module.counters)

@@ -22,7 +22,7 @@ def install(module: Any) -> None:
         try:
             return lower(graph, inputs, **settings)
         except Exception as error:
-            faults.note("backward" if settings.get("is_backward") else "forward", error)
+            faults.note("backward" if settings.get("is_backward") else "forward", type(error).__name__, str(error))
             return torch._functorch.aot_autograd.make_boxed_func(graph.forward)
 
     @functools.wraps(original)
@@ -30,7 +30,7 @@ def install(module: Any) -> None:
         try:
             return original(model, inputs, inner_compile=inner_compile, **settings)
         except Exception as error:
-            faults.note("graph", error)
+            faults.note("graph", type(error).__name__, str(error))
             return model.forward
 
     module.compile_fx = compile_fx

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import functools
-import os
+import sys
 import threading
 from typing import Any
 
+from sagelet_runtime.base.say import say_once
 from sagelet_runtime.inductor import faults
 
 #: Wrappers that exchange gradients. The module in them is compiled.
@@ -24,8 +25,14 @@ class _Calls(threading.local):
 
 
 _calls = _Calls()
-#: False in a child that was forked, such as a data loader's worker.
-_owner = [os.getpid()]
+#: True once the script has said that its model is not to be compiled.
+_left_alone = threading.Event()
+
+
+def leave_alone(why: str) -> None:
+    """Compiles no further module in this process, because the script says so."""
+    _left_alone.set()
+    say_once(f"Inductor leaves the model alone: {why}")
 
 
 def install(torch: Any) -> None:
@@ -50,16 +57,22 @@ def install(torch: Any) -> None:
 def _is_model(torch: Any, module: Any) -> bool:
     """True for a module that holds parameters: losses and transforms of data have none. Wrappers are seen through."""
     names = {kind.__name__ for kind in type(module).__mro__}
-    if names & _TRANSPARENT or _owner[0] != os.getpid() or torch.compiler.is_compiling():
+    if names & _TRANSPARENT or torch.compiler.is_compiling() or torch.jit.is_tracing() or _loads_data():
         return False
     return next(module.parameters(), None) is not None
 
 
+def _loads_data() -> bool:
+    """True in a worker of a data loader, which is no place to compile."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
 def _compile(module: Any) -> None:
     names = {kind.__name__ for kind in type(module).__mro__}
-    if module._compiled_call_impl is not None or names & _OWN:
+    if module._compiled_call_impl is not None or names & _OWN or _left_alone.is_set():
         return
     try:
         module.compile()
     except (ImportError, RuntimeError) as error:
-        faults.note(type(module).__name__, error)
+        faults.note(type(module).__name__, type(error).__name__, str(error))

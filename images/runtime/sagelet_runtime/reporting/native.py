@@ -36,7 +36,7 @@ def install(torch: Any) -> None:
         if counters is not None:
             platform = "CUDA" if torch.cuda.is_available() else "CPU"
             known |= {"compiled": True, "compiler": "inductor", "platform": platform}
-            known |= counters.document(recorder.steps.optimizer_steps)
+            known |= counters.document()
         return {**recorder.document(), **known}
 
     writer = Writer(Path(directory), recorder, document)

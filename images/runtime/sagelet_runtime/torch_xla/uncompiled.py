@@ -22,7 +22,7 @@ def install(torch_xla: Any) -> None:
     import torch
 
     if INDUCTOR in os.environ:
-        say_once(f"Inductor compiles; torch_xla's names stand for plain PyTorch on {device(torch)}")
+        say_once(f"Inductor compiles: torch_xla's names stand for plain PyTorch on {device(torch)}")
     else:
         say_once(f"NOT COMPILED: {os.environ[NOT_COMPILED]}; torch_xla's names train natively on {device(torch)}")
     _devices(torch, torch_xla)
