@@ -39,6 +39,21 @@ def test_each_processor_has_a_directory_of_its_own(tmp_path: Path) -> None:
     assert len(cache.processor(tmp_path / "none")) == 16
 
 
+@pytest.mark.parametrize(("is_warm", "has_openssl"), [(False, True), (True, True), (False, False)])
+def test_headers_are_precompiled_for_one_job_and_only_where_they_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_warm: bool, has_openssl: bool
+) -> None:
+    monkeypatch.setenv(cache.DIRECTORY, str(tmp_path))
+    monkeypatch.setattr(cache.shutil, "which", lambda _name: "/usr/bin/openssl" if has_openssl else None)
+    if is_warm:
+        (tmp_path / "ab").mkdir()
+        (tmp_path / "ab/cab.main.so").touch()
+    codecache = SimpleNamespace(_HEADER_DIR="/tmp/all", _HEADER_LOCK_DIR="/tmp/all", _precompile_header=lambda *_: "h")
+    cache.install(codecache)
+    assert tmp_path / "precompiled_headers" == Path(codecache._HEADER_DIR)
+    assert codecache._precompile_header("header") == ("h" if has_openssl and not is_warm else None)
+
+
 def test_the_report_says_what_the_cache_did() -> None:
     counters = {"inductor": {"fxgraph_cache_hit": 2, "fxgraph_cache_miss": 1, "fxgraph_cache_bypass": 1}}
     shared = {cache.DIRECTORY: "/opt/ml/sagelet/compile-cache/inductor/0123456789abcdef"}

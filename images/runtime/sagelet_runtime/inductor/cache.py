@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,10 +57,23 @@ def processor(info: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def install(module: Any) -> None:
-    """Patches the directory of precompiled C++ headers. Torch's own is shared by all jobs of a machine."""
-    if hasattr(module, "_HEADER_DIR"):
-        module._HEADER_DIR = os.path.join(os.environ[DIRECTORY], "precompiled_headers")
-        module._HEADER_LOCK_DIR = os.path.join(module._HEADER_DIR, "locks")
+    """Patches what Inductor does about precompiled C++ headers. Torch's own are shared by all jobs of a machine.
+
+    Inductor looks whether its header is current before it looks for compiled code. That takes two runs of the C++
+    compiler in each process. So a job that has code of earlier jobs precompiles none. Torch takes the checksum of a
+    header with the program openssl.
+    """
+    if not hasattr(module, "_HEADER_DIR"):
+        return
+    own = Path(os.environ[DIRECTORY])
+    if shutil.which("openssl") is None or next(own.glob("*/*.so"), None) is not None:
+        module._precompile_header = _no_header
+    module._HEADER_DIR = str(own / "precompiled_headers")
+    module._HEADER_LOCK_DIR = str(own / "precompiled_headers" / "locks")
+
+
+def _no_header(*_header: Any, **_options: Any) -> None:
+    """Returns no header, so that the C++ compiler reads the ordinary one."""
 
 
 def figures(environ: Mapping[str, str], counters: Mapping[str, Any]) -> JsonObject:
