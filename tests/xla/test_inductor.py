@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xla
 #: Seconds for a job. A cold one runs a C++ compiler for half a minute of CPU time.
 DEADLINE = 1800
 ASKED = {"sagemaker_training_compiler_enabled": "true"}
-#: A loop of the Training Compiler with a ragged last batch, a value read in the model, and an evaluation.
+#: A loop of the Training Compiler with a ragged last batch, a branch on data in the model, and an evaluation.
 LOOP = """
     import json
     import torch
@@ -32,7 +32,7 @@ LOOP = """
 
         def forward(self, x):
             hidden = torch.tanh(self.first(x))
-            if hidden.sum().item() > 1e9:
+            if (hidden > 2).any():
                 print("never")
             return self.last(hidden)
 
@@ -106,7 +106,7 @@ def test_a_second_job_compiles_nothing_and_trains_as_the_first_and_as_a_native_o
     graph = cold["graph"]
     assert graph["unique"] >= 2
     assert graph["breaks"] >= 1
-    assert any("Tensor.item()" in reason for reason in graph["break_reasons"])
+    assert any("forward (train.py:" in reason for reason in graph["break_reasons"])
     assert graph["recompiles"] >= 1, "the last batch is smaller"
     assert graph["nodes_max"] >= 5
     assert (cold["cache"]["enabled"], cold["cache"]["hits"]) == (True, 0)

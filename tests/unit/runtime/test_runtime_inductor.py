@@ -99,12 +99,14 @@ def test_dynamos_records_are_added_up_once(monkeypatch: pytest.MonkeyPatch, caps
     records.append(Record(fail_type="Unsupported", fail_reason="a graph break"))
     records.append(Record(fail_type="SpeculationRestartAnalysis"))
     records.append(Record(fail_type="InternalTorchDynamoError", fail_reason="TypeError: no\nfrom user code"))
+    records += [Record(co_name="torch_dynamo_resume_in_forward_at_12")] * 2
     del records[0]
     counted.read(utils)
     found = counted.document({"graph_break": {"Tensor.item()\n  Explanation": 2}, "stats": {"unique_graphs": 3}})
     assert found == {
-        "nodes_max": 12, "breaks": 2, "unique": 3, "frames": 0, "recompiles": 1,
-        "break_reasons": {"Tensor.item()": 2}, "recompile_reasons": {"0/0: size mismatch": 1},
+        "nodes_max": 12, "breaks": 1, "unique": 3, "frames": 0, "recompiles": 1,
+        "break_reasons": {"forward (train.py:12)": 2, "Tensor.item()": 2},
+        "recompile_reasons": {"0/0: size mismatch": 1},
     }  # fmt: skip
     assert faults.noted() == {"forward (train.py:7): InternalTorchDynamoError: TypeError: no": 1}
     assert "runs natively: forward (train.py:7): InternalTorchDynamoError" in capsys.readouterr().out
