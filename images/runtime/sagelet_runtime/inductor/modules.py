@@ -72,7 +72,14 @@ def _compile(module: Any) -> None:
     names = {kind.__name__ for kind in type(module).__mro__}
     if module._compiled_call_impl is not None or names & _OWN or _left_alone.is_set():
         return
+    import torch
+    from torch._dynamo import external_utils, trace_rules
+
     try:
-        module.compile()
+        # Dynamo does not trace a frame of torch's own layers, such as Sequential, unless another function calls it.
+        if trace_rules.check(module.forward):
+            module._compiled_call_impl = torch.compile(external_utils.wrap_inline(module._call_impl))
+        else:
+            module.compile()
     except (ImportError, RuntimeError) as error:
         faults.note(type(module).__name__, type(error).__name__, str(error))
