@@ -9,8 +9,8 @@ TEST_WORKERS ?= 2
 .PHONY: period bench soak doctor-scripts notebooks release screenshots clean
 
 help:
-	@echo "make demo    set up, train a GPT-2 natively and compiled through the SageMaker SDK, compare;"
-	@echo "             REPEAT=3: train both three times more, in turn, for a verdict with intervals"
+	@echo "make demo    set up, train a GPT-2 natively, by XLA and by Inductor through the SageMaker SDK, compare;"
+	@echo "             REPEAT=3: train each pair three times more, in turn, for verdicts with intervals"
 	@echo "make test    set up, run the tests that this machine can run"
 	@echo "make up      start the server"
 	@echo "make properties  20,000 valid and 20,000 broken CreateTrainingJob bodies"

@@ -48,6 +48,8 @@ JOBS: Mapping[str, str] = {
     "SAGELET_WORLD_JOIN_TIMEOUT": "seconds that a worker waits for the others to reach their first collective",
     "SAGELET_COLLECTIVE_TIMEOUT": "seconds that a worker waits inside one collective",
     "SAGELET_PEER_LOST_SILENCE": "seconds that a worker stays silent if its peer is gone, so the cause comes first",
+    "SAGELET_COMPILER": "`inductor`: [Inductor](../how-to/inductor.md) compiles a job that asks for the compiler; "
+    "`xla`: XLA or nothing; not set: XLA, and Inductor where the trial of a GPU's plugin fails",
     "SAGELET_XLA_CLIENT": "XLA's client of a compiled job on CPUs: `builtin`, the default, or `plugin`, XLA's CPU "
     "plugin ([GPUs](../how-to/gpu.md))",
     "SAGELET_GPU_PROBE_SECONDS": "seconds that the test of the GPU plugin before a compiled job may take",
@@ -62,7 +64,7 @@ INTERNAL = frozenset(
     {
         "SAGELET_CA_BUNDLE", "SAGELET_COMPILER_PARAMETERS", "SAGELET_COMPILE_CACHE", "SAGELET_COMPILE_KEY",
         "SAGELET_DEBUGPY_LISTEN", "SAGELET_DETACHED", "SAGELET_DRIVER_INSTALL", "SAGELET_HOST_COOKIE",
-        "SAGELET_INSTANCE_GPUS",
+        "SAGELET_INDUCTOR", "SAGELET_INSTANCE_GPUS",
         "SAGELET_JOB_GPUS", "SAGELET_JOB_ID", "SAGELET_MASTER_PORT", "SAGELET_NOT_COMPILED", "SAGELET_OLD_TRANSFORMERS",
         "SAGELET_PJRT_FRONT", "SAGELET_PJRT_NAME", "SAGELET_PJRT_PLUGIN", "SAGELET_PLAIN_PIP", "SAGELET_STANDS_IN_FOR",
         "SAGELET_STAND_IN_TRANSFORMERS", "SAGELET_TICKET", "SAGELET_TRAINING_IMAGE",

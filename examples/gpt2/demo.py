@@ -1,4 +1,4 @@
-"""`make demo`: a server, the two jobs of submit.py, their comparison, and the server's end.
+"""`make demo`: a server, the three jobs of submit.py, their comparison, and the server's end.
 
 Uses Docker where an engine answers (and builds the training image first, once), plain processes otherwise.
 """
@@ -50,7 +50,7 @@ def start(data: Path) -> tuple["subprocess.Popen[str]", str]:
 
 
 def submit(environment: dict[str, str]) -> list[str]:
-    """Runs submit.py, shows what it prints, and returns the names of its two jobs."""
+    """Runs submit.py, shows what it prints, and returns the names of its three jobs."""
     command = [CLIENT, "-u", "-W", "ignore", Path(__file__).with_name("submit.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as client:
         assert client.stdout is not None
@@ -58,14 +58,14 @@ def submit(environment: dict[str, str]) -> list[str]:
             print(line, end="", flush=True)
     if client.returncode:
         raise SystemExit(client.returncode)
-    return line.split()[-2:]
+    return line.split()[-3:]
 
 
 def pairs() -> int | None:
-    """Returns how often both jobs are trained again. None if once is enough."""
-    parser = argparse.ArgumentParser(description="Trains a GPT-2 natively and compiled, and compares the two.")
+    """Returns how often all jobs are trained again. None if once is enough."""
+    parser = argparse.ArgumentParser(description="Trains a GPT-2 natively and by two compilers, and compares them.")
     allowed = range(FEWEST_PAIRS, MOST_PAIRS + 1)
-    text = f"then train both N times more, in turn, for a verdict: {FEWEST_PAIRS} to {MOST_PAIRS}"
+    text = f"then train native and compiled N times more, in turn, for verdicts: {FEWEST_PAIRS} to {MOST_PAIRS}"
     parser.add_argument("--repeat", type=int, choices=allowed, metavar="N", help=text)
     found: int | None = parser.parse_args().repeat
     return found
@@ -83,15 +83,16 @@ def main() -> None:
     try:
         steps = {name: os.environ[name] for name in ("DEMO_STEPS",) if name in os.environ}
         environment = {**steps, "PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "AWS_ENDPOINT_URL": endpoint}
-        stage("two trainings of a small GPT-2, native and compiled: about a minute each on two CPU cores")
-        native, compiled = submit(environment)
+        stage("three trainings of a small GPT-2, native, by XLA, by Inductor: about a minute each on two CPU cores")
+        native, *compiled = submit(environment)
         stage("their comparison")
-        comparison = sagelet.compare(native, compiled, endpoint=endpoint, data=DATA)
+        comparison = sagelet.compare(native, *compiled, endpoint=endpoint, data=DATA)
         print(f"\n{comparison}\nreport: {comparison.to_html(DATA / 'compare.html')}", flush=True)
         if repeat is not None:
-            stage(f"both trained {repeat} times more, in turn: about {2 * repeat} minutes on two CPU cores")
+            stage(f"each compiler and native {repeat} times more, in turn: about {4 * repeat} minutes on two CPU cores")
             where = ["--endpoint", endpoint, "--data", DATA]
-            subprocess.run([SAGELET, "compare", native, compiled, "--repeat", str(repeat), *where], check=True)
+            for one in compiled:
+                subprocess.run([SAGELET, "compare", native, one, "--repeat", str(repeat), *where], check=True)
     finally:
         server.send_signal(signal.SIGTERM)
         print(server.communicate(timeout=60)[0], end="")

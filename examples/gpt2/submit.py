@@ -1,4 +1,6 @@
-"""Submits the same training twice with the SageMaker Python SDK v2, native and compiled, and says how to compare them.
+"""Submits one training three times with the SageMaker Python SDK v2: native, compiled by XLA, compiled by Inductor.
+
+Says how to compare them.
 
 An ordinary client: it finds sagelet through AWS_ENDPOINT_URL, as it would find AWS without it. `make demo` starts a
 server and runs this; to run it against a server of your own:
@@ -88,6 +90,13 @@ def main() -> None:
     jobs = {
         "native": train(session, inputs, "native"),
         "compiled": train(session, inputs, "compiled", compiler_config=TrainingCompilerConfig()),
+        "inductor": train(
+            session,
+            inputs,
+            "inductor",
+            compiler_config=TrainingCompilerConfig(),
+            environment={"SAGELET_COMPILER": "inductor"},
+        ),
     }
     for name, job in jobs.items():
         report(name, job)

@@ -13,12 +13,12 @@ from support.clients import ROOT
 
 @pytest.mark.sdk
 @pytest.mark.docker
-def test_the_demo_compares_a_native_and_a_compiled_job() -> None:
+def test_the_demo_compares_native_xla_and_inductor() -> None:
     command = [sys.executable, ROOT / "examples" / "gpt2" / "demo.py"]
     environment = {**os.environ, "DEMO_STEPS": "30"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("status            Completed") == 2
+    assert done.stdout.count("status            Completed") == 3
     similar = "The decrease in training loss is similar with and without SageMaker Training Compiler"
     words = " ".join(done.stdout.split())
     difference = re.search(rf"{similar}: over \d+ points the curves are (\S+) apart \(root mean square\)", words)
@@ -30,7 +30,7 @@ def test_the_demo_compares_a_native_and_a_compiled_job() -> None:
     report = re.search(r"^report: (\S+)$", done.stdout, re.MULTILINE)
     assert report is not None
     assert Path(report[1]).read_text().count("<svg") == 4
-    assert len(re.findall(r"model +s3://sagelet-demo/gpt2-\S+/output/model.tar.gz", done.stdout)) == 2
+    assert len(re.findall(r"model +s3://sagelet-demo/gpt2-\S+/output/model.tar.gz", done.stdout)) == 3
     assert "sagelet stopped; no job was running" in done.stdout
     stages = [line for line in done.stdout.splitlines() if line.startswith("demo: ")]
     assert [re.search(r"training image|server|trainings|comparison", line)[0] for line in stages] == [  # type: ignore[index]

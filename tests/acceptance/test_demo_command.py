@@ -1,4 +1,4 @@
-"""`sagelet demo`, with nothing but what is installed: a server, two trainings, their comparison."""
+"""`sagelet demo`, with nothing but what is installed: a server, three trainings, their comparison."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 
 @pytest.mark.xla
-def test_the_demo_trains_natively_and_compiled_and_compares(tmp_path: Path) -> None:
+def test_the_demo_trains_natively_and_by_both_compilers_and_compares(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGELET_"))}
     own = {"SAGELET_DATA": str(tmp_path / "data"), "SAGELET_RUNTIME": "process", "SAGELET_PORT": "0"}
     done = subprocess.run(
@@ -19,6 +19,6 @@ def test_the_demo_trains_natively_and_compiled_and_compares(tmp_path: Path) -> N
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     jobs = [one["name"] for one in json.loads(done.stdout)["jobs"]]
-    assert [name.rsplit("-", 2)[0] for name in jobs] == ["demo-native", "demo-compiled"]
-    assert done.stderr.count(": Completed; trained ") == 2
+    assert [name.rsplit("-", 2)[0] for name in jobs] == ["demo-native", "demo-compiled", "demo-inductor"]
+    assert done.stderr.count(": Completed; trained ") == 3
     assert "sagelet stopped; no job was running" in (tmp_path / "data" / "server.log").read_text()

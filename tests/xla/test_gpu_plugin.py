@@ -1,4 +1,4 @@
-"""A job with a GPU whose plugin does not work: the trial, the log, and the script that trains natively all the same."""
+"""A job with a GPU whose plugin does not work: the trial, the log, and the script that trains without XLA."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.telemetry.compiler.reading import workers_of
 from support.training_host import RUNTIME, Ended, TrainingHost
 
 pytestmark = pytest.mark.xla
@@ -100,7 +101,22 @@ def broken_plugin(host: TrainingHost) -> TrainingHost:
     return host
 
 
+def test_where_a_plugin_does_not_work_inductor_compiles(broken_plugin: TrainingHost) -> None:
+    broken_plugin.environment |= {"SAGELET_GPU_PROBE_SECONDS": "0.01"}
+    ended = run(broken_plugin, SCRIPT)
+    assert "sagelet: NOT COMPILED BY XLA: jax-cuda12-pjrt" in ended.log
+    assert "Inductor compiles the job instead; SAGELET_COMPILER=xla in the job's Environment trains it" in ended.log
+    told = json.loads((broken_plugin.base / "output/sagelet/compilation.json").read_text())
+    assert told["compiled"] is True
+    assert re.match("Inductor in place of XLA: jax-cuda12-pjrt .* does not work here", told["reason"])
+    losses = value(ended, "losses")
+    assert losses[-1] < losses[0]
+    (report,) = workers_of(broken_plugin.base, "algo-1")
+    assert (report.compiler, report.compiles >= 1) == ("inductor", True)
+
+
 def test_a_plugin_that_does_not_work_leaves_the_job_native_and_loudly_so(broken_plugin: TrainingHost) -> None:
+    broken_plugin.environment |= {"SAGELET_COMPILER": "xla"}
     ended = run(broken_plugin, SCRIPT)
     said = "NOT COMPILED: jax-cuda12-pjrt"
     assert [line for line in ended.log.splitlines() if line.startswith(f"sagelet: {said}")]

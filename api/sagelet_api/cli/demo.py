@@ -1,4 +1,4 @@
-"""`sagelet demo`: trains a model twice, natively and compiled, with only what is installed."""
+"""`sagelet demo`: trains a model natively and by both compilers, with only what is installed."""
 
 import os
 import shlex
@@ -6,6 +6,7 @@ import socket
 import sysconfig
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import click
@@ -37,7 +38,9 @@ from sagelet_engine.state.notice import read_notice
 
 BUCKET = "sagelet-demo"
 TEXT_BYTES = 500_000
-IMAGES = {"native": NATIVE_IMAGE, "compiled": COMPILED_IMAGE}
+IMAGES = {"native": NATIVE_IMAGE, "compiled": COMPILED_IMAGE, "inductor": COMPILED_IMAGE}
+#: Environment of the jobs that need one.
+ENVIRONMENTS = {"inductor": {"SAGELET_COMPILER": "inductor"}}
 NUMBER = "([0-9.e+-]+)"
 METRICS = [
     {"Name": "train_loss", "Regex": f"'loss': {NUMBER}"},
@@ -55,14 +58,14 @@ class NoDemo(SageletError):
     "--repeat",
     type=click.IntRange(FEWEST_PAIRS, MOST_PAIRS),
     metavar="N",
-    help="Then train both N times more, in turn, for a verdict with intervals.",
+    help="Then train native and compiled N times more, in turn, for a verdict with intervals on each compiler.",
 )
 @click.option("--down", "end", is_flag=True, help="End the server afterwards if the demo has started it.")
 @json_option
 @click.pass_context
 @server_options
 def demo(context: click.Context, steps: int, repeat: int | None, end: bool, as_json: bool, server: Server) -> None:
-    """Train a small GPT-2 natively and compiled; compare them.
+    """Train a small GPT-2 natively, by XLA and by Inductor; compare them.
 
     Needs no checkout and no SDK. It trains on the sources of Python's standard library, on the server that runs, or on
     one that it starts and leaves running. Exits with 3 when a job fails.
@@ -97,13 +100,7 @@ def _train_and_compare(
     if repeat is None or not as_json:
         _compare(server, jobs, as_json=as_json)
     if repeat is not None:
-        native, compiled = (str(job["TrainingJobName"]) for job in jobs)
-        verdict, pairs = repeating.repeat(aws, server, (native, compiled), repeat)
-        if as_json:
-            echo_json({"verdict": verdict.to_json(), "pairs": [one.to_json() for one in pairs]})
-        else:
-            click.echo()
-            table.show_verdict(verdict, console())
+        _repeat(aws, server, jobs, repeat, as_json=as_json)
     if own and end:
         stop_server(server.data)
     elif not as_json:
@@ -161,8 +158,9 @@ def _submit(aws: Aws, server: Server, name: str, kind: str, steps: int) -> None:
             **sources,
             "max_steps": str(steps),
             "batch_size": "8",
-            **(COMPILE if kind == "compiled" else {}),
+            **(COMPILE if kind != "native" else {}),
         },
+        Environment=ENVIRONMENTS.get(kind, {}),
     )
 
 
@@ -198,11 +196,25 @@ def _compare(server: Server, jobs: list[Job], *, as_json: bool) -> None:
     table.show(Comparison.from_json(answer), console())
 
 
+def _repeat(aws: Aws, server: Server, jobs: list[Job], pairs: int, *, as_json: bool) -> None:
+    """Judges each compiled job against the native one. As JSON: XLA's verdict and pairs, and Inductor's within it."""
+    native, *compiled = (str(job["TrainingJobName"]) for job in jobs)
+    found: list[dict[str, Any]] = []
+    for name in compiled:
+        verdict, comparisons = repeating.repeat(aws, server, (native, name), pairs)
+        found.append({"verdict": verdict.to_json(), "pairs": [one.to_json() for one in comparisons]})
+        if not as_json:
+            click.echo()
+            table.show_verdict(verdict, console())
+    if as_json:
+        echo_json({**found[0], "inductor": found[1]})
+
+
 def _what_next(server: Server, jobs: list[Job], *, own: bool) -> None:
-    native, compiled = (job["TrainingJobName"] for job in jobs)
+    names = [str(job["TrainingJobName"]) for job in jobs]
     lines = [
-        f"sagelet report {compiled}",
-        f"sagelet compare {native} {compiled} --html report.html",
+        f"sagelet report {names[-1]}",
+        f"sagelet compare {' '.join(names)} --html report.html",
         "sagelet run -- python YOUR_PROGRAM.py      # boto3, the SageMaker SDKs",
         f"{server.endpoint}/      # in a browser",
     ]

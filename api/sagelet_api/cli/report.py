@@ -54,7 +54,7 @@ def show(found: CompilerReport, out: Console) -> None:
 
 def _figures(found: CompilerReport) -> Table:
     table = Table(show_header=False)
-    for name, value in rows(found.total, compiled=found.compiled):
+    for name, value in rows(found.total, compiled=found.compiled, by_inductor=found.compiler == "inductor"):
         _add(table, name, value)
     return table
 

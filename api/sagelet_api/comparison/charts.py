@@ -82,7 +82,7 @@ def _bar(bar: Bar, middle: float, slot: float, scale: Scale, role: str) -> Itera
 
 
 def _lines(label: str, width: float) -> list[str]:
-    """Breaks `compiled 2` into two lines if bars are narrow."""
+    """Breaks `Inductor 2` into two lines if bars are narrow."""
     return [label] if text_width(label, 11) <= width else label.rsplit(" ", 1)
 
 

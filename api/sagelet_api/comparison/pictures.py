@@ -16,7 +16,7 @@ def pictures(comparison: Comparison) -> tuple[Picture, ...]:
 
 def captions(comparison: Comparison) -> dict[str, str]:
     """Returns the text below each picture, by its name, in the blog's words."""
-    if [job.label for job in comparison.jobs] == ["native", "compiled"]:
+    if [job.label for job in comparison.jobs] == ["native", "XLA"]:
         against = "without Training Compiler vs. with Training Compiler"
     else:
         against = " vs. ".join(job.label for job in comparison.jobs)

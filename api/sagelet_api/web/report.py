@@ -14,7 +14,7 @@ def report_view(report: CompilerReport) -> TemplateValues:
     total = report.total
     return {
         "summary": summary(report) if report.compiled else "",
-        "figures": rows(total, compiled=report.compiled),
+        "figures": rows(total, compiled=report.compiled, by_inductor=report.compiler == "inductor"),
         "places": [
             ("Values read", "Each read ends a graph and waits for the device.", _places(total.evaluations)),
             ("XLA tensors saved", "torch.save of tensors on the device.", _places(total.saves)),

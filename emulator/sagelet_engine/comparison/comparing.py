@@ -17,6 +17,10 @@ from sagelet_engine.instances.catalogue import PRICES_REGION
 MOST_JOBS = 8
 
 
+#: Names of compilers for people.
+COMPILERS = {"xla": "XLA", "inductor": "Inductor"}
+
+
 class CannotCompare(SageletError):
     """There are too few jobs, too many, or one is named twice."""
 
@@ -58,7 +62,7 @@ def compare(jobs: Sequence[JobFacts], runs: Sequence[JobFacts] = (), *, anyway: 
 
 def is_another_run(baseline: JobFacts, other: JobFacts) -> bool:
     """True if both are the same training: nothing differs but chance, the machine's load, and names."""
-    alike = baseline.compiled == other.compiled and baseline.image == other.image
+    alike = (baseline.compiled, baseline.compiler, baseline.image) == (other.compiled, other.compiler, other.image)
     return alike and not differences(baseline, other)
 
 
@@ -89,8 +93,8 @@ def _check(jobs: Sequence[JobFacts]) -> None:
 
 
 def labels(jobs: Sequence[JobFacts]) -> list[str]:
-    """Returns `native` or `compiled`, with a number from the second of a kind on."""
-    kinds = ["compiled" if job.compiled else "native" for job in jobs]
+    """Returns the compiler of each job or `native`, with a number from the second of a kind on."""
+    kinds = [COMPILERS.get(job.compiler, "XLA") if job.compiled else "native" for job in jobs]
     numbers = [kinds[: index + 1].count(kind) for index, kind in enumerate(kinds)]
     return [kind if number == 1 else f"{kind} {number}" for kind, number in zip(kinds, numbers, strict=True)]
 
@@ -114,6 +118,7 @@ def _job(side: Side) -> Job:
         dict(facts.log.summary),
         side.measured.losses,
         facts.bill.as_of.isoformat(),
+        facts.compiler,
     )
 
 
@@ -183,6 +188,6 @@ def _remarks(sides: Sequence[Side]) -> Iterator[str]:
         dates = ", ".join(sorted({side.facts.bill.as_of.isoformat() for side in sides}))
         price = f"AWS's on-demand price of training in {PRICES_REGION}, list of {dates}"
         yield f"Cost: billable seconds x instances x {price}"
-    if len(sides) == 2 and sentences.is_pair(*sides):
+    if [side.facts.compiled for side in sides] == [False, True]:
         measure_it = "`sagelet compare NATIVE COMPILED --repeat 5` measures it"
         yield f"One run of each job: how far runs vary is not known. {measure_it}"

@@ -33,6 +33,8 @@ class JobFacts:
     #: True if it asked to be compiled, and if it was, as far as its hosts have reported.
     asked: bool = False
     compiled: bool = False
+    #: `xla` or `inductor`, or empty if it was not compiled.
+    compiler: str = ""
     #: Why it was not compiled although it asked for it, for people.
     reason: str = ""
     #: What stands in for its instances, for people. Empty if nothing does.

@@ -19,7 +19,7 @@ class Job:
     """One of the jobs; the first is the baseline."""
 
     name: str
-    #: For legends. Unique: native, compiled, compiled 2.
+    #: For legends. Unique: native, XLA, Inductor, XLA 2.
     label: str
     account: str
     region: str
@@ -34,6 +34,8 @@ class Job:
     losses: tuple[LossPoint, ...]
     #: The day of the price list, YYYY-MM-DD.
     priced_on: str
+    #: `xla` or `inductor`, or empty if it was not compiled.
+    compiler: str = ""
 
 
 @dataclass(frozen=True)

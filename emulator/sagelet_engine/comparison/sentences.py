@@ -8,7 +8,7 @@ Training" ends in three percentages, which it computes like this (n is native, o
     int((n.BillableTimeInSeconds - o.BillableTimeInSeconds) * 100 / n.BillableTimeInSeconds)
 
 Its words are for a compiled job that is faster. A slower one gets the same words with "slower" instead of "faster". A
-pair other than a native and a compiled job gets the jobs' names instead of the product's.
+pair other than a native job and one that XLA compiled gets the jobs' names instead of the product's.
 """
 
 from collections.abc import Iterator
@@ -34,8 +34,8 @@ def of(baseline: Side, side: Side, even: BreakEven | None, losses: LossAgreement
 
 
 def is_pair(baseline: Side, side: Side) -> bool:
-    """True for a native job and a compiled one, which AWS's words are about."""
-    return side.facts.compiled and not baseline.facts.compiled
+    """True for a native job and one that XLA compiled, which AWS's words are about."""
+    return side.facts.compiled and side.facts.compiler != "inductor" and not baseline.facts.compiled
 
 
 def _throughput(baseline: Side, side: Side) -> str:

@@ -2,11 +2,13 @@
 
 import logging
 import os
+import re
 import threading
 from pathlib import Path
 
 from sagelet_engine.base.clock import Clock
-from sagelet_engine.compile_cache.store import NAME, CacheStore
+from sagelet_engine.compile_cache import inductor
+from sagelet_engine.compile_cache.store import CacheStore
 from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
 from sagelet_engine.data.removal import DirectoryStays, remove_tree
@@ -24,6 +26,10 @@ WITHIN = 3
 UNREAD = 1
 #: The variable with which a job chooses XLA's client on CPUs, and the default (images/runtime, gpu/device.py).
 CLIENT, DEFAULT_CLIENT = "SAGELET_XLA_CLIENT", "builtin"
+#: The variable with which a job chooses its compiler (images/runtime, inductor/choice.py).
+COMPILER, XLA, INDUCTOR = "SAGELET_COMPILER", "xla", "inductor"
+#: The name of an entry of XLA's.
+PROGRAM = re.compile(r"[0-9a-f]{64}")
 
 
 class HostCopies:
@@ -43,8 +49,7 @@ class HostCopies:
 
         docs/how-to/compile-cache.md says why.
         """
-        client = job.spec.environment.get(CLIENT) or DEFAULT_CLIENT
-        return bool(self.store.limit and (job.gpus or client == "plugin") and asks_for_compiler(job.spec))
+        return bool(self.store.limit and (_by_xla(job) or _by_inductor(job)) and asks_for_compiler(job.spec))
 
     def populate(self, job: TrainingJob, directories: JobDirectories) -> None:
         """Puts copies where the job's hosts find them. If repeated, it begins anew."""
@@ -55,8 +60,10 @@ class HostCopies:
             place = directories.host(name).opt_ml / PLACE
             remove_tree(place)
             place.mkdir(parents=True)
-            for entry in sorted(source.glob("*")):
+            for entry in sorted(source.glob("*")) if _by_xla(job) else ():
                 _copy(entry, place / entry.name)
+            if _by_inductor(job):
+                inductor.lay_out(self.store, job.key.account, job.image, place / inductor.DIRECTORY)
 
     def harvest(self, job: TrainingJob, directories: JobDirectories) -> None:
         """Keeps what a successful job compiled, notes what it read, and removes the copies. Called after the last host
@@ -82,7 +89,7 @@ class HostCopies:
         account, now = job.key.account, self._clock.now_ms()
         with self._guard:
             for file in sorted(place.iterdir()):
-                if not NAME.fullmatch(file.name) or host.behind_link(file):
+                if not PROGRAM.fullmatch(file.name) or host.behind_link(file):
                     continue
                 there = (self.store.directory(account, image) / file.name).exists()
                 if there and file.lstat().st_mtime != UNREAD:
@@ -91,12 +98,29 @@ class HostCopies:
                     log.warning(
                         "%s: %s of %s is not a complete entry of the compile cache", job.key.name, file.name, host.root
                     )
+            if _by_inductor(job):
+                inductor.take(self.store, account, image, host.opt_ml, f"{PLACE}/{inductor.DIRECTORY}", now)
             for entry in self.store.trim():
                 log.info("the compile cache is full: %s of %s is dropped", entry.name, entry.image)
 
 
+def _chosen(job: TrainingJob) -> str:
+    return job.spec.environment.get(COMPILER, "").strip().lower()
+
+
+def _by_xla(job: TrainingJob) -> bool:
+    """True if XLA may compile the job, with a client that can read a cache."""
+    client = job.spec.environment.get(CLIENT) or DEFAULT_CLIENT
+    return _chosen(job) != INDUCTOR and bool(job.gpus or client == "plugin")
+
+
+def _by_inductor(job: TrainingJob) -> bool:
+    """True if Inductor may compile the job: by the user's choice, or where the trial of its GPUs fails."""
+    return _chosen(job) == INDUCTOR or (bool(job.gpus) and _chosen(job) != XLA)
+
+
 def _copy(entry: Path, target: Path) -> None:
-    if not NAME.fullmatch(entry.name):
+    if not PROGRAM.fullmatch(entry.name):
         return
     try:
         with entry.open("rb") as opened:

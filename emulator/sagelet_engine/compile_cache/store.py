@@ -1,8 +1,9 @@
 """Compiled programs that outlive their jobs: `DATA/compile-cache/ACCOUNT/IMAGE/ENTRY`.
 
-An entry is a file of images/runtime, pjrt_front.c: "SAGELET1", the SHA-256 of the rest, a serialized executable. Its
-name is the SHA-256 of the program, its options, XLA's flags, the platform and its devices, and the versions of
-torch_xla and the plugin; the account and the image are the directories that it is in.
+An entry is "SAGELET1", the SHA-256 of the rest, and the rest. XLA's is a file of images/runtime, pjrt_front.c: the rest
+is a serialized executable, and the name is the SHA-256 of the program, its options, XLA's flags, the platform and its
+devices, and the versions of torch_xla and the plugin. Inductor's is a file of its cache directory (inductor.py). The
+account and the image are the directories that an entry is in.
 
 No host of a job ever sees these files, only copies. Every change is one rename or one unlink, so entries stay complete
 whatever servers and commands do, and after a `kill -9` at any time. The time of an entry's last use is its file's
@@ -12,7 +13,7 @@ mtime.
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ DIRECTORY = "compile-cache"
 DRAFTS = ".drafts"
 MAGIC = b"SAGELET1"
 HEAD = len(MAGIC) + hashlib.sha256().digest_size
-NAME = re.compile(r"[0-9a-f]{64}")
+NAME = re.compile(r"[0-9a-f]{64}(\.inductor)?")
 _CHUNK = 1 << 20
 
 
@@ -33,7 +34,7 @@ _CHUNK = 1 << 20
 class Entry:
     account: str
     image: str
-    #: 64 hexadecimal digits.
+    #: 64 hexadecimal digits; Inductor's with `.inductor` behind them.
     name: str
     #: Bytes.
     size: int
@@ -70,23 +71,21 @@ class CacheStore:
 
         Only a regular file is read, through no link: a host of a job made the last `within` names of its path.
         """
-        target = self.directory(account, image) / source.name
         if not NAME.fullmatch(source.name):
             return False
-        if target.exists():
+        return self._publish(account, image, source.name, now_ms, lambda draft: self._copy_whole(source, draft, within))
+
+    def add(self, account: str, image: str, name: str, body: bytes, now_ms: int) -> None:
+        """Makes an entry of bytes. An existing entry stays."""
+
+        def written(draft: Path) -> bool:
+            with draft.open("wb") as file:
+                file.write(MAGIC + hashlib.sha256(body).digest() + body)
+                file.flush()
+                os.fsync(file.fileno())
             return True
-        drafts = self.root / DRAFTS
-        drafts.mkdir(parents=True, exist_ok=True)
-        draft = drafts / f"{source.name}.{os.getpid()}"
-        try:
-            if not self._copy_whole(source, draft, within):
-                return False
-            os.utime(draft, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-        return True
+
+        self._publish(account, image, name, now_ms, written)
 
     def use(self, account: str, image: str, name: str, now_ms: int) -> None:
         """Notes that an entry was used."""
@@ -117,6 +116,32 @@ class CacheStore:
         """Drops the drafts of a server that was killed. Call it while no other server has the directory."""
         for draft in (self.root / DRAFTS).glob("*"):
             draft.unlink(missing_ok=True)
+
+    def body(self, account: str, image: str, name: str) -> bytes | None:
+        """Returns what is behind the digest. None if the entry is not there, or not whole."""
+        try:
+            data = (self.directory(account, image) / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        whole = data[: len(MAGIC)] == MAGIC and hashlib.sha256(data[HEAD:]).digest() == data[len(MAGIC) : HEAD]
+        return data[HEAD:] if whole else None
+
+    def _publish(self, account: str, image: str, name: str, now_ms: int, write: Callable[[Path], bool]) -> bool:
+        target = self.directory(account, image) / name
+        if target.exists():
+            return True
+        drafts = self.root / DRAFTS
+        drafts.mkdir(parents=True, exist_ok=True)
+        draft = drafts / f"{name}.{os.getpid()}"
+        try:
+            if not write(draft):
+                return False
+            os.utime(draft, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
 
     def _files(self) -> Iterator[Path]:
         for path in self.root.glob("*/*/*"):

@@ -19,6 +19,8 @@ class Setup:
     #: True if the job asks for the compiler, and for its debug mode.
     compiled: bool = True
     debug: bool = False
+    #: `inductor` or `xla`, if the request chooses the compiler.
+    compiler: str = ""
     #: SageMaker Debugger's hook, and its profiler.
     debugger: bool = False
     profiler: bool = False
@@ -77,6 +79,16 @@ class Case:
     setup: Setup = field(default_factory=Setup)
     progress: Progress = field(default_factory=Progress)
     baseline: Baseline | None = None
+
+    @property
+    def by_inductor(self) -> bool:
+        """True if Inductor compiles the job. Before the first report the request decides."""
+        return (self.report.compiler or self.setup.compiler) == "inductor"
+
+    @property
+    def compiler_name(self) -> str:
+        """Returns the compiler's name for people."""
+        return "Inductor" if self.by_inductor else "XLA"
 
     @property
     def lead(self) -> WorkerReport | None:

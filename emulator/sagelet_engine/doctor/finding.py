@@ -78,8 +78,9 @@ class Seen:
     count: int | None = None
     #: Estimate of what it has cost so far. None if it is not known. Orders the findings of one severity.
     cost_seconds: float | None = None
-    #: Replaces the rule's own `instead` if the case allows a more specific text.
+    #: Replace the rule's own texts if the case allows more specific ones.
     instead: str | None = None
+    why: str | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Finding:
             entry["count"] = self.seen.count
         if self.seen.cost_seconds is not None:
             entry["cost_seconds"] = round(self.seen.cost_seconds, 3)
-        entry["why"], entry["instead"] = self.rule.why, self.seen.instead or self.rule.instead
+        entry["why"], entry["instead"] = self.seen.why or self.rule.why, self.seen.instead or self.rule.instead
         entry["source"] = self.rule.section.value
         return entry
 

@@ -46,6 +46,7 @@ class ComparisonInputs:
             bill=bill(job, now_ms),
             asked=asks_for_compiler(job.spec),
             compiled=report.compiled or (compilation is not None and compilation.compiled),
+            compiler=report.compiler,
             reason="" if compilation is None or compilation.compiled else compilation.reason,
             stand_in=job.stand_in,
             image=job.spec.image,

@@ -40,7 +40,7 @@ def test_the_notebooks_percentages_in_its_words() -> None:
         "only one run of plain is known: 10 % of the 2 that its loss falls by."
     )
     assert found.comparable
-    assert [(job.name, job.label) for job in found.jobs] == [("plain", "native"), ("fast", "compiled")]
+    assert [(job.name, job.label) for job in found.jobs] == [("plain", "native"), ("fast", "XLA")]
 
 
 def test_percentages_are_cut_off_as_the_notebook_does() -> None:
@@ -230,7 +230,7 @@ def test_a_price_that_is_not_known_is_no_cost() -> None:
 
 def test_several_jobs_are_measured_by_the_first() -> None:
     found = compare([native(), compiled(), facts("other", compiled=True, seconds=60, log=trainer(50))])
-    assert [job.label for job in found.jobs] == ["native", "compiled", "compiled 2"]
+    assert [job.label for job in found.jobs] == ["native", "XLA", "XLA 2"]
     assert numbers(found, "runtime") == (100.0, 60.0, 50.0)
     assert found.row("runtime").changes == pytest.approx((0.0, -40.0, -50.0))
     assert [one.text for one in found.sentences if one.kind == "billable"] == [
@@ -339,7 +339,7 @@ def test_jobs_of_one_name_are_told_apart_by_their_accounts() -> None:
         "plain (999999999999, us-east-1) costs $0.0900, $0.0300 less than plain (123456789012, us-east-1) ($0.1200)."
     )
     billable = {one.label: one.text for one in found.sentences if one.kind == "billable"}
-    assert {label: "25%" in text for label, text in billable.items()} == {"compiled": True, "compiled 2": False}
+    assert {label: "25%" in text for label, text in billable.items()} == {"XLA": True, "XLA 2": False}
 
 
 def test_stand_ins_are_told() -> None:

@@ -114,11 +114,11 @@ def test_pictures_are_named_and_described_for_those_who_do_not_see_them() -> Non
     named = {element.get("id"): element.text for element in root if element.tag in (f"{SVG}title", f"{SVG}desc")}
     assert [named[name] for name in (root.get("aria-labelledby") or "").split()] == [
         "Training Throughput",
-        "native: 10; compiled: 16.7. ====> 67% Compiler savings <====",
+        "native: 10; XLA: 16.7. ====> 67% Compiler savings <====",
     ]
-    assert loss.description == "native: 3 points, from 4 to 2; compiled: 3 points, from 4 to 2"
-    assert time.description == "native: 100 s; compiled: 60 s, of which compiling 10 s"
-    assert cost.description == "native: 120 s ($0.1200); compiled: 90 s ($0.0900)"
+    assert loss.description == "native: 3 points, from 4 to 2; XLA: 3 points, from 4 to 2"
+    assert time.description == "native: 100 s; XLA: 60 s, of which compiling 10 s"
+    assert cost.description == "native: 120 s ($0.1200); XLA: 90 s ($0.0900)"
 
 
 def test_captions_are_the_blogs() -> None:
@@ -126,7 +126,7 @@ def test_captions_are_the_blogs() -> None:
         "Training cost (billable seconds): without Training Compiler vs. with Training Compiler"
     )
     both = made(facts("one", compiled=True, seconds=9), facts("two", compiled=True, seconds=9))
-    assert captions(both)["time"] == "Training time: compiled vs. compiled 2"
+    assert captions(both)["time"] == "Training time: XLA vs. XLA 2"
 
 
 def test_pictures_of_jobs_of_which_little_is_known() -> None:
@@ -201,11 +201,11 @@ def test_the_table_of_a_terminal() -> None:
     console = Console(width=100, color_system=None, file=io.StringIO())
     table.show(made(native(), compiled(code="other"), facts("third", compiled=True, seconds=60)), console)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert re.search(r"native +compiled +compiled 2", shown)
+    assert re.search(r"native +XLA +XLA 2", shown)
     assert re.search(r"Billable time \(BillableTimeInSeconds\) +120 s +90 s +-25.0% +60 s +-50.0%", shown)
     assert "differs: fast: its scripts are not the same files." in shown
     # Job by job.
-    first, second = shown.index("compiled: fast\n"), shown.index("compiled 2: third\n")
+    first, second = shown.index("XLA: fast\n"), shown.index("XLA 2: third\n")
     faster = "SageMaker Training Compiler is about 40% faster in terms of total training time."
     assert first < shown.index(faster) < second < shown.index("50% faster in summary")
     assert str(made()).startswith("fast against plain\n")

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from sagelet_api.cli.main import main
 from sagelet_engine.base.errors import SettingsError
+from sagelet_engine.compile_cache import inductor
 from sagelet_engine.compile_cache.host_copies import PLACE, UNREAD
 from sagelet_engine.compile_cache.store import DRAFTS, MAGIC, CacheStore, Entry
 from sagelet_engine.model.job import JobKey
@@ -334,3 +335,120 @@ def test_a_job_on_cpus_has_a_cache_if_its_client_can_read_one(
     job = world.engine.jobs.create(key, request("cpu", **{**GPU, **on_cpus}), {})
     host: FakeHost = until(lambda: world.runtime.hosts.get(f"{job.id}/algo-1"))
     assert ("SAGELET_COMPILE_CACHE" in host.plan.environment) is has_one
+
+
+# --- Inductor -----------------------------------------------------------------------------------------------------
+
+#: The directory of a kind of processor.
+XEON = "0123456789abcdef"
+
+
+class ByInductor(Cached):
+    """Jobs that Inductor compiles on CPUs. Their workers add files to Inductor's directory."""
+
+    def start(self, name: str, account: str = ACCOUNT) -> FakeHost:
+        world, key = self.world, JobKey(account, "us-east-1", name)
+        asked = {"HyperParameters": GPU["HyperParameters"], "Environment": {"SAGELET_COMPILER": "inductor"}}
+        job = world.engine.jobs.create(key, request(name, **asked), {})
+        host: FakeHost = until(lambda: world.runtime.hosts.get(f"{job.id}/algo-1"))
+        return host
+
+    def directory(self, host: FakeHost) -> Path:
+        return self.place(host) / inductor.DIRECTORY / XEON
+
+    def files(self, host: FakeHost) -> dict[str, bytes]:
+        root = self.directory(host)
+        return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def by_inductor(make_world: Callable[..., World]) -> ByInductor:
+    return ByInductor(make_world())
+
+
+def add(root: Path, name: str, content: bytes = b"code") -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_bytes(content)
+
+
+def test_inductors_files_are_shared_by_jobs_of_an_account(by_inductor: ByInductor) -> None:
+    first = by_inductor.start("first")
+    assert first.plan.environment["SAGELET_COMPILE_CACHE"] == f"/opt/ml/{PLACE}"
+    root = by_inductor.directory(first)
+    add(root, "ab/cab.so", b"\x7fELF")
+    add(root, "fxgraph/xy/fxy/0123")
+    add(root, "locks/cab.lock")
+    add(root, "precompiled_headers/h.gch")
+    by_inductor.end("first", first)
+    assert not by_inductor.place(first).exists(), "its copies are gone"
+    by_inductor.world.clock.turn(60)
+    second = by_inductor.start("second")
+    copy = by_inductor.directory(second) / "ab/cab.so"
+    assert (copy.stat().st_mtime, copy.stat().st_atime) == (UNREAD, UNREAD)
+    assert copy.read_bytes() == b"\x7fELF"
+    os.utime(copy, (9, UNREAD))  # Not all file systems note reading.
+    by_inductor.end("second", second)
+    oldest, newest = by_inductor.store.entries()
+    assert oldest.name == inductor.name_of(f"{XEON}/fxgraph/xy/fxy/0123"), "the one that the second job did not read"
+    assert newest.used_ms > oldest.used_ms
+    assert by_inductor.files(by_inductor.start("third")) == {"ab/cab.so": b"\x7fELF", "fxgraph/xy/fxy/0123": b"code"}
+    other = by_inductor.start("other", "210987654321")
+    assert by_inductor.files(other) == {}
+
+
+def test_jobs_of_xla_and_of_inductor_get_no_entries_of_each_other(
+    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagelet_engine.engine.detect_gpus", lambda: (UUID,))
+    world = make_world(gpus=GpuPolicy.REQUIRE)
+    xla, ours = Cached(world), ByInductor(world)
+    host = xla.start("either")
+    xla.compile(host, "step")
+    add(ours.directory(host), "ab/cab.so")
+    xla.end("either", host)
+    assert xla.kept() == {named("step"), inductor.name_of(f"{XEON}/ab/cab.so")}, "where its GPUs' trial failed"
+    host = ours.start("inductor")
+    assert [path.name for path in ours.place(host).iterdir()] == [inductor.DIRECTORY]
+    assert list(ours.files(host)) == ["ab/cab.so"]
+
+
+def test_what_a_hostile_job_leaves_is_not_kept(by_inductor: ByInductor, tmp_path: Path) -> None:
+    first = by_inductor.start("first")
+    root = by_inductor.directory(first)
+    add(root, "ab/cab.so", b"right")
+    by_inductor.end("first", first)
+    bad = by_inductor.start("bad")
+    root = by_inductor.directory(bad)
+    add(tmp_path, "secret", b"secret")
+    add(root, "ab/cab.so", b"poison")
+    add(root, "ab/\nc.so")
+    add(root, ".hidden/c.so")
+    add(by_inductor.place(bad), f"{inductor.DIRECTORY}/not-a-processor/c.so")
+    add(by_inductor.place(bad), inductor.name_of("x"), whole("../../../../escape\npoison"))
+    (root / "ab/link.so").symlink_to(tmp_path / "secret")
+    (root / "linked").symlink_to(tmp_path)
+    os.mkfifo(root / "ab/fifo.so")
+    (root / "ab/large.so").open("wb").truncate(inductor.MOST_BYTES + 1)
+    by_inductor.end("bad", bad)
+    assert by_inductor.kept() == {inductor.name_of(f"{XEON}/ab/cab.so")}
+    third = by_inductor.start("third")
+    assert by_inductor.files(third) == {"ab/cab.so": b"right"}
+
+
+def test_an_entry_that_leads_elsewhere_or_is_torn_is_not_laid_out(by_inductor: ByInductor, tmp_path: Path) -> None:
+    store = by_inductor.store
+    for path in ("../../escape", "/etc/escape", f"{XEON}/../../escape", f"{XEON}/fine"):
+        store.add(ACCOUNT, IMAGE, inductor.name_of(path), path.encode() + b"\ncode", 1000)
+    torn = store.directory(ACCOUNT, IMAGE) / inductor.name_of(f"{XEON}/torn")
+    torn.write_bytes(whole(f"{XEON}/torn\ncode")[:-1])
+    inductor.lay_out(store, ACCOUNT, IMAGE, tmp_path / "deep" / "er" / "place")
+    assert [
+        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.name in ("escape", "fine", "torn")
+    ] == [f"deep/er/place/{XEON}/fine"]
+
+
+def test_a_failed_job_of_inductors_leaves_nothing(by_inductor: ByInductor) -> None:
+    host = by_inductor.start("a")
+    add(by_inductor.directory(host), "ab/cab.so")
+    by_inductor.end("a", host, 1)
+    assert by_inductor.kept() == set()

@@ -27,7 +27,7 @@ _FLAG = re.compile(r"Unknown flags? in XLA_FLAGS: (--\w+)")
 
 def check(case: Case) -> Iterator[Seen]:
     known = (*device_mixing.ELSEWHERE, *device_mixing.CUDA, *out_of_memory.DEVICE, *unreadable_checkpoint.PATTERNS)
-    if not case.setup.compiled or last_match(case, known) is not None:
+    if not case.setup.compiled or case.by_inductor or last_match(case, known) is not None:
         return
     marked = last_match(case, (MARK,))
     line = last_match(case, PATTERNS) or (marked and last_match(case, (ERROR,))) or marked

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sagelet_engine.doctor.case import Case, all_steps
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
 from sagelet_engine.doctor.place import Place
+from sagelet_engine.doctor.rules import inductor
 from sagelet_engine.doctor.sources import Sources
 
 REPEATED = Threshold(0.1, "times a step", "an operation that runs now and then, to prepare the data, costs little")
@@ -14,6 +15,9 @@ SCALAR_READ = "aten::_local_scalar_dense"
 
 
 def check(case: Case) -> Iterator[Seen]:
+    if case.by_inductor:
+        yield from inductor.fell_back(case)
+        return
     worker = case.lead
     if worker is None:
         return

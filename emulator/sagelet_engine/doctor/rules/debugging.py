@@ -7,7 +7,7 @@ from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
 
 
 def debug_mode(case: Case) -> Iterator[Seen]:
-    if case.setup.debug and case.setup.compiled:
+    if case.setup.debug and case.setup.compiled and not case.by_inductor:
         yield Seen(Severity.INFO, "The compiler's debug mode is on")
 
 

@@ -26,7 +26,7 @@ CUDA = (
 def check(case: Case) -> Iterator[Seen]:
     yield from _failed(case)
     worker = case.lead
-    if worker is None or case.progress.failed:
+    if worker is None or case.by_inductor or case.progress.failed:
         return
     if worker.devices.cpu_params and worker.devices.xla_params:
         text = f"{worker.devices.cpu_params} of the optimizers' parameters are on the CPU, "
@@ -40,7 +40,7 @@ def check(case: Case) -> Iterator[Seen]:
 
 
 def _failed(case: Case) -> Iterator[Seen]:
-    if not case.setup.compiled:
+    if not case.setup.compiled or case.by_inductor:
         return
     elsewhere = last_match(case, ELSEWHERE)
     cuda = None if elsewhere else last_match(case, CUDA)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from sagelet_engine.doctor.case import Case, seconds_per_compile
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
 from sagelet_engine.doctor.place import Place
+from sagelet_engine.doctor.rules import inductor
 from sagelet_engine.doctor.rules.limits import ENOUGH_STEPS, WARM_UP
 from sagelet_engine.doctor.sources import Sources, called, constant, keyword
 from sagelet_engine.telemetry.compiler.worker import BatchShape
@@ -18,6 +19,9 @@ SAME_ROWS = "Give every batch the same number of rows: a fixed batch_size, and d
 
 
 def check(case: Case) -> Iterator[Seen]:
+    if case.by_inductor:
+        yield from inductor.recompiled(case)
+        return
     worker = case.lead
     if worker is None or worker.steps < ENOUGH_STEPS.value:
         return
@@ -69,5 +73,5 @@ RULE = Rule(
     instead="Pad all batches to one length: tokenizer(..., padding='max_length', max_length=N, truncation=True).",
     section=Section.BEST_PRACTICES,
     check=check,
-    thresholds=(ENOUGH_STEPS, WARM_UP, SHAPES, COMPILED),
+    thresholds=(ENOUGH_STEPS, WARM_UP, SHAPES, COMPILED, inductor.RECOMPILED),
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sagelet_engine.doctor.case import Case, all_steps
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity
+from sagelet_engine.doctor.rules import inductor
 from sagelet_engine.doctor.rules.evaluations import Use, place_of, use_of
 from sagelet_engine.doctor.rules.limits import ENOUGH_STEPS, OFTEN
 
@@ -15,6 +16,9 @@ SPELLED = {
 
 
 def check(case: Case) -> Iterator[Seen]:
+    if case.by_inductor:
+        yield from inductor.broke(case)
+        return
     worker = case.lead
     steps = all_steps(worker) if worker else 0
     if worker is None or steps < ENOUGH_STEPS.value:

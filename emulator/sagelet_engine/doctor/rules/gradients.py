@@ -13,9 +13,13 @@ SIZE = Threshold(0.5, "of the gradients' bytes, from a step to the next", "they 
 
 
 def check(case: Case) -> Iterator[Seen]:
-    """Checks jobs on CPUs only. Elsewhere collectives are part of the compiled programs, and not counted."""
+    """Checks jobs of XLA on CPUs only. Elsewhere collectives are not counted, or part of the compiled programs."""
     workers = [worker for worker in case.report.workers if worker.compiled and worker.world_size > 1]
-    if not workers or any(worker.platform != "CPU" or worker.collectives.gradient_exchanges for worker in workers):
+    if (
+        not workers
+        or case.by_inductor
+        or any(worker.platform != "CPU" or worker.collectives.gradient_exchanges for worker in workers)
+    ):
         return
     steps = min(worker.optimizer_steps for worker in workers)
     if steps < STEPS.value:

@@ -14,7 +14,7 @@ from sagelet_engine.telemetry.compiler.worker import BatchShape
 
 def check(case: Case) -> Iterator[Seen]:
     worker = case.lead
-    if worker is None or worker.steps < ENOUGH_STEPS.value or len(worker.batch_shapes) != 2:
+    if worker is None or case.by_inductor or worker.steps < ENOUGH_STEPS.value or len(worker.batch_shapes) != 2:
         return
     late = [step for step in worker.compiling_steps if step >= WARM_UP.value]
     often, last = worker.batch_shapes

@@ -12,7 +12,7 @@ UNENDED = Threshold(5, "optimizer steps without one that ended its graph", "a sc
 
 def check(case: Case) -> Iterator[Seen]:
     worker = case.lead
-    if worker is None or worker.steps or worker.optimizer_steps < UNENDED.value or worker.markers:
+    if worker is None or case.by_inductor or worker.steps or worker.optimizer_steps < UNENDED.value or worker.markers:
         return
     text = f"{worker.optimizer_steps} optimizer steps, and none of them was ended by a mark_step or torch_xla.sync"
     yield Seen(Severity.ERROR, text, _place(case.sources), worker.optimizer_steps)

@@ -22,12 +22,17 @@ _COUNTS = re.compile(r"\bSM_NUM_GPUS\b|\bdevice_count\(\)|\bnum_gpus\b|\bn_gpus?
 
 def check(case: Case) -> Iterator[Seen]:
     line = last_match(case, _PATTERNS) or _division(case)
-    if line is None or (case.setup.compiled and last_match(case, device_mixing.CUDA) is not None):
+    if line is None or (_on_xla(case) and last_match(case, device_mixing.CUDA) is not None):
         return
     place = failed_at(case)
     instead = "Load it onto what is there: torch.load(..., map_location='cpu')." if _LOAD in line else None
     text = f"The script needs a GPU, and this host has none: {quoted(line)}{case.sources.quoted(place)}"
     yield Seen(Severity.ERROR, text, place, instead=instead)
+
+
+def _on_xla(case: Case) -> bool:
+    """True for a job whose wrong devices are device_mixing's."""
+    return case.setup.compiled and not case.by_inductor
 
 
 def _division(case: Case) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sagelet_engine.doctor.case import Case
 from sagelet_engine.doctor.finding import Rule, Section, Seen, Severity, Threshold
 from sagelet_engine.doctor.place import Place
+from sagelet_engine.doctor.rules.trainer_arguments import written
 from sagelet_engine.doctor.sources import Sources
 
 #: Packages that move a script to the XLA device.
@@ -19,10 +20,28 @@ def check(case: Case) -> Iterator[Seen]:
     steps = max((worker.optimizer_steps for worker in workers), default=0)
     if steps < STEPS.value and not (not workers and _trains_natively(case)):
         return
+    if case.by_inductor:
+        yield _by_inductor(case, steps)
+        return
     place = _place(case.sources)
     text = f"{steps} optimizer steps ran" if steps else "the script does not train on an XLA device"
     text = f"The request turns the compiler on, but {text} and no program was compiled{case.sources.quoted(place)}"
     yield Seen(Severity.WARNING, text, place, steps or None)
+
+
+def _by_inductor(case: Case, steps: int) -> Seen:
+    switched_off = written(case, "torch_compile", (False, "False", "false"))
+    place = switched_off[1] if switched_off else None
+    text = f"The job asks for Inductor, but {steps} optimizer steps ran and no program was compiled"
+    return Seen(
+        Severity.WARNING,
+        text + case.sources.quoted(place),
+        place,
+        steps or None,
+        why="Inductor compiles a module with parameters when the script calls it, and a Trainer's model unless "
+        "TrainingArguments say torch_compile=False.",
+        instead="Remove torch_compile=False, and call the model itself (model(batch)), not model.forward.",
+    )
 
 
 def _trains_natively(case: Case) -> bool:

@@ -20,13 +20,13 @@ def _state(case: Case) -> str:
     if not workers:
         return "no worker has reported anything, so the script may not have come as far as to import torch"
     if case.progress.compiling_seconds:
-        return f"XLA has been compiling one program for {_minutes(case.progress.compiling_seconds)}"
+        return f"{case.compiler_name} has been compiling one program for {_minutes(case.progress.compiling_seconds)}"
     steps = {worker.rank: all_steps(worker) for worker in workers}
     if len(set(steps.values())) > 1:
         behind = min(steps, key=lambda rank: steps[rank])
         text = f"worker {behind} is at step {steps[behind]}, others are at step {max(steps.values())}: they wait for a "
         return text + "collective that not all of them call"
-    if any(worker.optimizer_steps >= 1 and not worker.markers for worker in workers):
+    if not case.by_inductor and any(worker.optimizer_steps >= 1 and not worker.markers for worker in workers):
         return f"{max(steps.values())} optimizer steps, and no graph was ever ended (mark_step)"
     return f"{'all workers are' if len(workers) > 1 else 'the worker is'} at step {max(steps.values())}"
 

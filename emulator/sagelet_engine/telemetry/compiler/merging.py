@@ -84,7 +84,7 @@ def _memory(values: list[Memory]) -> Memory:
     return max(values, key=lambda one: one.peak_bytes)
 
 
-def _fallbacks(values: list[dict[str, int]]) -> dict[str, int]:
+def _counts(values: list[dict[str, int]]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for one in values:
         counts.update(one)
@@ -92,8 +92,16 @@ def _fallbacks(values: list[dict[str, int]]) -> dict[str, int]:
 
 
 def _graph(values: list[Graph]) -> Graph:
-    breaks = sum(one.breaks for one in values)
-    return Graph(max(one.nodes_max for one in values), breaks, max(one.breaks_per_step for one in values))
+    return Graph(
+        max(one.nodes_max for one in values),
+        sum(one.breaks for one in values),
+        max(one.breaks_per_step for one in values),
+        max(one.unique for one in values),
+        max(one.frames for one in values),
+        max(one.recompiles for one in values),
+        _counts([one.break_reasons for one in values]),
+        _counts([one.recompile_reasons for one in values]),
+    )
 
 
 def _places(values: Iterable[tuple[Place, ...]]) -> tuple[Place, ...]:
@@ -140,7 +148,7 @@ _MERGERS: dict[str, Callable[[list[Any]], Any]] = {
     "batch_shapes": _batch_shapes,
     "transfers": _transfers,
     "memory": _memory,
-    "fallbacks": _fallbacks,
+    "fallbacks": _counts,
     "graph": _graph,
     "evaluations": _places,
     "saves": _places,

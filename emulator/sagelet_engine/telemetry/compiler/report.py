@@ -35,6 +35,8 @@ class CompilerReport:
     compiled: bool = False
     #: The workers' PJRT platform, or empty if it trained natively.
     platform: str = ""
+    #: `xla` or `inductor`, or empty if it trained natively.
+    compiler: str = ""
     #: Why it trained natively although it asked for the compiler, or empty if it did not.
     reason: str = ""
     #: Number of its attempt, from 1. An interrupted job starts again.
@@ -56,7 +58,8 @@ class CompilerReport:
         ranked = tuple(sorted(workers, key=lambda worker: (worker.rank, worker.host)))
         platform = next((worker.platform for worker in ranked if worker.compiled), "")
         compiled = any(worker.compiled for worker in ranked)
-        return cls(job, compiled, platform, reason, attempt, final, ranked, merging.total(ranked))
+        compiler = next((worker.compiler or "xla" for worker in ranked if worker.compiled), "")
+        return cls(job, compiled, platform, compiler, reason, attempt, final, ranked, merging.total(ranked))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "CompilerReport":

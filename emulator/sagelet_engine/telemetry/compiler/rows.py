@@ -9,8 +9,9 @@ MOST = 10
 Rows = list[tuple[str, str]]
 
 
-def rows(total: Figures, *, compiled: bool) -> Rows:
-    return _steps(total) + (_compiler(total) if compiled else []) + _collectives(total)
+def rows(total: Figures, *, compiled: bool, by_inductor: bool = False) -> Rows:
+    compiler = _inductor(total) if by_inductor else _compiler(total)
+    return _steps(total) + (compiler if compiled else []) + _collectives(total)
 
 
 def _steps(total: Figures) -> Rows:
@@ -26,17 +27,39 @@ def _steps(total: Figures) -> Rows:
 
 
 def _compiler(total: Figures) -> Rows:
-    steps = ", ".join(map(str, total.compiling_steps[:MOST]))
-    cache, moved = total.cache, total.transfers
+    moved = total.transfers
+    return [
+        *_programs(total),
+        ("Graph breaks", f"{total.graph.breaks:,} ({total.graph.breaks_per_step:.3g} a step)"),
+        ("To the device", f"{moved.to_device.count:,} transfers, {size(moved.to_device.bytes)}"),
+        ("From the device", f"{moved.from_device.count:,} transfers, {size(moved.from_device.bytes)}"),
+    ]
+
+
+def _inductor(total: Figures) -> Rows:
+    graph = total.graph
+    return [
+        *_programs(total),
+        ("Graphs", f"{graph.unique:,} of {graph.frames:,} functions, the largest of {graph.nodes_max:,} nodes"),
+        ("Graph breaks", _with_reason(graph.breaks, graph.break_reasons)),
+        ("Recompilations", _with_reason(graph.recompiles, graph.recompile_reasons)),
+        ("Natively instead", "; ".join(total.fallbacks) or "nothing"),
+    ]
+
+
+def _programs(total: Figures) -> Rows:
+    steps, cache = ", ".join(map(str, total.compiling_steps[:MOST])), total.cache
     return [
         ("Compilations", f"{total.compiles:,} in {duration(total.compile_seconds)}"),
         ("Steps that compiled", f"{total.compiling_step_count:,}: {steps}" if steps else "none"),
         ("Compile cache", f"{cache.hits} hits, {cache.misses} misses" if cache.enabled else f"off: {cache.reason}"),
         ("Executions", f"{total.executions:,} in {duration(total.execute_seconds)}"),
-        ("Graph breaks", f"{total.graph.breaks:,} ({total.graph.breaks_per_step:.3g} a step)"),
-        ("To the device", f"{moved.to_device.count:,} transfers, {size(moved.to_device.bytes)}"),
-        ("From the device", f"{moved.from_device.count:,} transfers, {size(moved.from_device.bytes)}"),
     ]
+
+
+def _with_reason(count: int, reasons: dict[str, int]) -> str:
+    most = max(reasons, key=lambda reason: reasons[reason], default="")
+    return f"{count:,} ({most})" if most else f"{count:,}"
 
 
 def _collectives(total: Figures) -> Rows:

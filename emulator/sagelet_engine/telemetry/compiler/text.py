@@ -12,7 +12,8 @@ def summary(report: CompilerReport) -> str:
     """Returns one paragraph about a compiled job."""
     total, several = report.total, len(report.workers) > 1
     who = f"{len(report.workers)} workers, the slowest of them " if several else ""
-    parts = [f"{who}compiled {times(total.compiles)} in {duration(total.compile_seconds)}{_steps(total)}"]
+    by = " by Inductor" if report.compiler == "inductor" else ""
+    parts = [f"{who}compiled{by} {times(total.compiles)} in {duration(total.compile_seconds)}{_steps(total)}"]
     if total.steps:
         parts.append(f"{total.steps} steps, the first {duration(total.first_step_seconds)}{_steady(total)}")
     elif total.optimizer_steps > 1:
@@ -21,8 +22,11 @@ def summary(report: CompilerReport) -> str:
         parts.append(f"{total.samples_per_second:.3g} samples/s")
     if total.graph.breaks:
         parts.append(f"{total.graph.breaks} graph breaks")
+    if total.graph.recompiles:
+        parts.append(f"{total.graph.recompiles} recompilations")
     if total.fallbacks:
-        parts.append(f"on the CPU instead: {', '.join(list(total.fallbacks)[:3])}")
+        where = "natively" if by else "on the CPU"
+        parts.append(f"{where} instead: {', '.join(list(total.fallbacks)[:3])}")
     if total.collectives.count:
         parts.append(f"{total.collectives.share:.0%} of the steps' time in collectives")
     if total.memory.peak_bytes:

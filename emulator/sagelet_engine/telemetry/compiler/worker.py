@@ -11,7 +11,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Cache:
-    """XLA's persistent compile cache."""
+    """The compile cache, XLA's or Inductor's."""
 
     enabled: bool = False
     #: Why it is off.
@@ -63,9 +63,18 @@ class Memory:
 class Graph:
     #: Nodes of the largest graph.
     nodes_max: int = 0
-    #: Graphs that ran because a value was read, not because the script ended a graph.
+    #: XLA: graphs that ran because a value was read, not because the script ended a graph. Inductor: places where
+    #: Dynamo ended a graph within the model.
     breaks: int = 0
+    #: Not known of Inductor.
     breaks_per_step: float = 0.0
+    #: Of Inductor, by Dynamo's counters: different graphs, functions that were traced, and those that were again.
+    unique: int = 0
+    frames: int = 0
+    recompiles: int = 0
+    #: Of Inductor: the first lines of Dynamo's reasons, and how often each was the reason.
+    break_reasons: dict[str, int] = field(default_factory=dict)
+    recompile_reasons: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,7 +171,7 @@ class Figures:
     transfers: Transfers = Transfers()
     memory: Memory = Memory()
     fallbacks: dict[str, int] = field(default_factory=dict)
-    graph: Graph = Graph()
+    graph: Graph = field(default_factory=Graph)
     evaluations: tuple[Place, ...] = ()
     saves: tuple[Place, ...] = ()
     optimizers: tuple[Optimizer, ...] = ()
@@ -181,6 +190,8 @@ class WorkerReport(Figures):
     local_rank: int = 0
     world_size: int = 1
     pid: int = 0
+    #: `inductor`, or empty for XLA.
+    compiler: str = ""
     #: PJRT's platform: CPU, CUDA, ...
     platform: str = ""
     torch: str = ""

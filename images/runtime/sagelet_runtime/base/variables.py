@@ -9,6 +9,15 @@ from collections.abc import Mapping
 CONFIGURED = "SM_TRAINING_COMPILER_CONFIGURED"
 #: Set to the reason where a job that asks for the compiler is not compiled.
 NOT_COMPILED = "SAGELET_NOT_COMPILED"
+#: Set to the reason where Inductor compiles a job in place of XLA.
+INDUCTOR = "SAGELET_INDUCTOR"
+#: The directory of compiled programs that the engine gives to a host.
+COMPILE_CACHE = "SAGELET_COMPILE_CACHE"
+
+
+def is_on_xla(environ: Mapping[str, str]) -> bool:
+    """True if torch_xla trains in a process of a job that asks for the compiler."""
+    return NOT_COMPILED not in environ and INDUCTOR not in environ
 
 
 def on_cpu(environ: Mapping[str, str]) -> bool:

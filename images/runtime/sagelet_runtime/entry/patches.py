@@ -10,7 +10,7 @@ from typing import Any
 
 from sagelet_runtime.base.import_hook import PostImport, after
 from sagelet_runtime.base.say import say
-from sagelet_runtime.base.variables import NOT_COMPILED
+from sagelet_runtime.base.variables import is_on_xla
 from sagelet_runtime.torch_xla import debugging
 
 
@@ -48,6 +48,18 @@ def activate_native() -> None:
         sys.meta_path.insert(0, PostImport(library, _changed_nothing, before=partial(_hide_torch_xla, library)))
     sys.meta_path.insert(0, PostImport("transformers.training_args", _dated_native))
     after("accelerate.state", _dated_state)
+
+
+def activate_inductor() -> None:
+    """Installs the hooks of a job that Inductor compiles. They are those of a native job, and these."""
+    from sagelet_runtime.hugging_face import inductor as trainer
+    from sagelet_runtime.inductor import cache, faults, graphs, modules
+
+    after("torch", modules.install)
+    after(faults.MODULE, faults.install)
+    after(graphs.MODULE, graphs.install)
+    after(cache.MODULE, cache.install)
+    after(trainer.MODULE, trainer.install)
 
 
 def activate_without_gpu() -> None:
@@ -117,7 +129,7 @@ def install(torch_xla: Any) -> None:
     )
 
     older.install(torch_xla)
-    is_compiled = NOT_COMPILED not in os.environ
+    is_compiled = is_on_xla(os.environ)
     if is_compiled:
         world.install(torch_xla)
         spawn.install(torch_xla)

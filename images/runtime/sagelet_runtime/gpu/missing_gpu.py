@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sagelet_runtime.base.say import say, say_for_all
-from sagelet_runtime.base.variables import CONFIGURED, NOT_COMPILED
+from sagelet_runtime.base.variables import CONFIGURED, is_on_xla
 from sagelet_runtime.base.world import gpus_of
 
 #: The instance type for whose GPUs the CPUs stand in.
@@ -34,7 +34,7 @@ def say_unused(gpus: int, has_cuda: bool) -> None:
 
 def is_compiled(environ: Mapping[str, str]) -> bool:
     """True if torch_xla trains in this process when the script asks it to."""
-    return environ.get(CONFIGURED) == "1" and NOT_COMPILED not in environ
+    return environ.get(CONFIGURED) == "1" and is_on_xla(environ)
 
 
 def install(torch: Any) -> None:

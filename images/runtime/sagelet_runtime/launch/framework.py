@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from sagemaker_training import entry_point, environment, errors
 
 from sagelet_runtime.base import compiler, image, installed
 from sagelet_runtime.base.say import say
-from sagelet_runtime.base.variables import CONFIGURED, NOT_COMPILED
+from sagelet_runtime.base.variables import CONFIGURED, INDUCTOR, NOT_COMPILED
 from sagelet_runtime.base.world import VARIABLE, World, gpus_of
 from sagelet_runtime.gpu import device, missing_gpu
 from sagelet_runtime.gpu import plugin as gpu
 from sagelet_runtime.hugging_face import activation, names
+from sagelet_runtime.inductor import cache as inductor_cache
+from sagelet_runtime.inductor import choice as inductor
 from sagelet_runtime.launch import compilation, device_consensus
 from sagelet_runtime.reporting import writer
 from sagelet_runtime.requirements import held_packages as requirements
@@ -62,7 +65,7 @@ def run(job: Any) -> None:
     say_runner(name, job, world, added)
     # The toolkit's pip inherits this process's own variables.
     os.environ.update(requirements.constrain(environment.base_dir, os.environ))
-    requirements.watch_the_toolkit(environment.base_dir, compiled=CONFIGURED in added)
+    requirements.watch_the_toolkit(environment.base_dir, compiled=CONFIGURED in added and INDUCTOR not in added)
     entry_point.run(
         uri=job.module_dir,
         user_entry_point=job.user_entry_point,
@@ -172,6 +175,7 @@ def compiler_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
         installed.TorchXlaUnavailable,
         device.UnknownClient,
         device_consensus.HostsDisagree,
+        inductor.UnknownCompiler,
     ) as error:
         raise errors.ClientError(str(error)) from error
 
@@ -210,16 +214,24 @@ def stand_in_environment(job: Any, environ: Mapping[str, str]) -> dict[str, str]
 
 
 def _compiled_environment(config: compiler.CompilerConfig, job: Any, environ: Mapping[str, str]) -> dict[str, str]:
-    torch_xla = installed.require_torch_xla()
+    chosen = inductor.chosen(environ)
+    # Inductor needs no torch_xla, and so no exact torch.
+    torch_xla = "" if chosen == inductor.INDUCTOR else installed.require_torch_xla()
     if config.enabled:
         added = compiler.configure(config, job.output_data_dir, environ, job.log_level)
     else:
         added = {CONFIGURED: "1"}
         say("the compiler is not enabled, but distribution pytorchxla runs its workers on PyTorch/XLA all the same")
-    choice = _agreed(device.choose_device(environ, gpu.gpu_count(environ, job.num_gpus), torch_xla), job, environ)
-    compilation.write(job.output_data_dir, job.current_host, choice)
+    gpus = gpu.gpu_count(environ, job.num_gpus)
+    if chosen == inductor.INDUCTOR:
+        choice = device.DeviceChoice("CUDA" if gpus else "CPU", f"{inductor.VARIABLE} is {inductor.INDUCTOR}")
+        return {**added, **_inductor_environment(choice, job, environ)}
+    choice = _agreed(device.choose_device(environ, gpus, torch_xla), job, environ)
+    if not choice.compiled and chosen == inductor.XLA:
+        return _native_environment(choice, job, environ)
     if not choice.compiled:
-        return _uncompiled_environment(choice)
+        return {**added, **_inductor_environment(choice, job, environ)}
+    compilation.write(job.output_data_dir, job.current_host, choice)
     say(f"compiled training on PJRT_DEVICE={choice.kind}: {choice.reason}")
     _put_startup_first()
     return {
@@ -243,13 +255,41 @@ def _agreed(choice: device.DeviceChoice, job: Any, environ: Mapping[str, str]) -
     return device_consensus.agreed(choice, device_consensus.meeting_of(hosts, job.current_host, address, port, environ))
 
 
-def _uncompiled_environment(choice: device.DeviceChoice) -> dict[str, str]:
+def _native_environment(choice: device.DeviceChoice, job: Any, _environ: Mapping[str, str]) -> dict[str, str]:
     """Says conspicuously in the log that the job trains natively. The hook puts torch_xla's names on CUDA."""
-    for line in ("=" * 100, f"NOT COMPILED: {choice.reason}", "The job trains natively.", "=" * 100):
-        say(line)
+    compilation.write(job.output_data_dir, job.current_host, choice)
+    _say_between_lines(f"NOT COMPILED: {choice.reason}", "The job trains natively.")
     _put_startup_first()
     # Without PJRT_DEVICE an import of torch_xla would look for a device of its own.
     return {"USE_TORCH_XLA": "0", "PJRT_DEVICE": "CPU", NOT_COMPILED: choice.reason}
+
+
+def _inductor_environment(choice: device.DeviceChoice, job: Any, environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of a job that Inductor compiles, or that trains natively where Inductor cannot work.
+
+    `choice`: not compiled if XLA was tried and does not work.
+    """
+    gpus = gpu.gpu_count(environ, job.num_gpus)
+    problem = inductor.problem(environ, on_gpus=bool(gpus) and installed.torch_has_cuda())
+    if problem is not None:
+        reason = problem if choice.compiled else f"{choice.reason}; {problem}"
+        return _native_environment(replace(choice, reason=reason, compiled=False), job, environ)
+    reason = f"Inductor in place of XLA: {choice.reason}"
+    compilation.write(job.output_data_dir, job.current_host, replace(choice, reason=reason, compiled=True))
+    if choice.compiled:
+        say(f"compiled training by {reason}")
+    else:
+        native = f"{inductor.VARIABLE}={inductor.XLA} in the job's Environment trains it natively"
+        _say_between_lines(f"NOT COMPILED BY XLA: {choice.reason}", f"Inductor compiles the job instead; {native}.")
+    _put_startup_first()
+    added = {"USE_TORCH_XLA": "0", "PJRT_DEVICE": "CPU", INDUCTOR: reason}
+    return added | inductor_cache.environment(environ, environment.base_dir)
+
+
+def _say_between_lines(*lines: str) -> None:
+    rule = "=" * 100
+    for line in (rule, *lines, rule):
+        say(line)
 
 
 def _put_startup_first() -> None:

@@ -1,6 +1,6 @@
-"""Makes the report of a worker that trains without XLA. It counts the steps of optimizers.
+"""Makes the report of a worker that trains without XLA: natively, or compiled by Inductor.
 
-It starts no thread and wraps no tensors.
+It counts the steps of optimizers. It starts no thread and wraps no tensors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_runtime.base import import_hook
+from sagelet_runtime.base.variables import INDUCTOR
 from sagelet_runtime.base.wire import JsonObject
+from sagelet_runtime.inductor.counters import CALLBACKS, OUTPUT, Counters
 from sagelet_runtime.reporting import inputs, memory, stepping
 from sagelet_runtime.reporting.inputs import Batches
 from sagelet_runtime.reporting.recorder import Recorder
@@ -24,21 +26,37 @@ def install(torch: Any) -> None:
         return
     recorder = Recorder(import_hook.STARTED_MS)
     batches = Batches(recorder, torch.Tensor)
+    counters = _counters(recorder)
 
     def document() -> JsonObject | None:
         """Returns the report, or None in a process that does not train."""
         if not recorder.steps.optimizer_steps:
             return None
         known = {"compiled": False, "torch": torch.__version__, "memory": memory.of_native(torch)}
+        if counters is not None:
+            platform = "CUDA" if torch.cuda.is_available() else "CPU"
+            known |= {"compiled": True, "compiler": "inductor", "platform": platform}
+            known |= counters.document()
         return {**recorder.document(), **known}
 
     writer = Writer(Path(directory), recorder, document)
 
     def after() -> None:
         batches.used()
-        recorder.steps.step_ended()
+        recorder.steps.step_ended(0 if counters is None else counters.compiles)
         writer.write_if_due()
 
     inputs.install(torch, batches)
     stepping.install(recorder, after)
     writer.install()
+
+
+def _counters(recorder: Recorder) -> Counters | None:
+    """Returns the counters of Inductor, or None in a native job."""
+    if INDUCTOR not in os.environ:
+        return None
+    counters = Counters()
+    recorder.busy = counters.busy
+    import_hook.after(CALLBACKS, counters.install_callbacks)
+    import_hook.after(OUTPUT, counters.install_graphs)
+    return counters

@@ -19,6 +19,7 @@ from pathlib import Path
 from sagemaker_training import environment, errors, files
 
 from sagelet_runtime.base.lines import LineSplitter
+from sagelet_runtime.base.variables import CONFIGURED, is_on_xla
 from sagelet_runtime.requirements import held_packages as requirements
 from sagelet_runtime.requirements.pip_errors import PipErrors
 
@@ -34,7 +35,7 @@ def main(words: Sequence[str]) -> int:
     try:
         if code:
             raise errors.InstallRequirementsError(cmd=" ".join(command), return_code=code, output=said)
-        if os.environ.get("SM_TRAINING_COMPILER_CONFIGURED") == "1":
+        if os.environ.get(CONFIGURED) == "1" and is_on_xla(os.environ):
             requirements.check(before)
     except errors.ClientError as error:
         files.write_failure_file(str(error))

@@ -14,7 +14,8 @@ _ROOT = os.path.dirname(os.path.dirname(_HERE))
 
 
 def _activate() -> None:
-    native = "SAGELET_NOT_COMPILED" in os.environ
+    by_inductor = "SAGELET_INDUCTOR" in os.environ
+    native = by_inductor or "SAGELET_NOT_COMPILED" in os.environ
     hooked = native or os.environ.get("SM_TRAINING_COMPILER_CONFIGURED") == "1"
     counted = bool(os.environ.get("SAGELET_REPORT_DIR"))
     several = "SAGELET_WORKER_NOTES" in os.environ
@@ -57,6 +58,8 @@ def _activate() -> None:
     stand_ins.activate()
     if hooked:
         hook.activate()
+    if by_inductor:
+        hook.activate_inductor()
     if counted and (native or not hooked):
         hook.activate_native()
     if processes.is_torchrun(command):

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from sagelet_runtime.base.say import say_once
-from sagelet_runtime.base.variables import NOT_COMPILED, on_cpu
+from sagelet_runtime.base.variables import is_on_xla, on_cpu
 
 #: Variables with the number of workers, for a script that names none. The first one that is set counts.
 _COUNTS = ("GPU_NUM_DEVICES", "CPU_NUM_DEVICES")
@@ -133,7 +133,7 @@ def _end(process: Any) -> None:
 
 
 def _work(rank: int, fn: Callable[..., Any], args: tuple[Any, ...], method: str) -> None:
-    if method == "fork" and NOT_COMPILED not in os.environ:
+    if method == "fork" and is_on_xla(os.environ):
         # The script imported torch_xla before it had workers, so the patches are not installed yet.
         import torch_xla
 

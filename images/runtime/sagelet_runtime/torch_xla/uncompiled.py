@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sagelet_runtime.base.say import say_once
-from sagelet_runtime.base.variables import NOT_COMPILED
+from sagelet_runtime.base.variables import INDUCTOR, NOT_COMPILED
 from sagelet_runtime.torch_xla import compat
 from sagelet_runtime.torch_xla import uncompiled_calls as calls
 
@@ -21,7 +21,10 @@ from sagelet_runtime.torch_xla import uncompiled_calls as calls
 def install(torch_xla: Any) -> None:
     import torch
 
-    say_once(f"NOT COMPILED: {os.environ[NOT_COMPILED]}; torch_xla's names train natively on {device(torch)}")
+    if INDUCTOR in os.environ:
+        say_once(f"Inductor compiles: torch_xla's names stand for plain PyTorch on {device(torch)}")
+    else:
+        say_once(f"NOT COMPILED: {os.environ[NOT_COMPILED]}; torch_xla's names train natively on {device(torch)}")
     _devices(torch, torch_xla)
     _worlds(torch)
     _steps(torch)

@@ -1,0 +1,44 @@
+"""What Inductor could not compile: it runs natively, and the log and the report say so."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from sagelet_runtime.base.say import say_once
+
+MODULE = "torch._dynamo.config"
+#: The user's own choice whether errors of Dynamo end the script.
+SUPPRESS = "TORCHDYNAMO_SUPPRESS_ERRORS"
+#: Faults kept for the report, at most.
+MOST = 16
+#: Characters of a fault that are kept.
+SHOWN = 300
+_noted: dict[str, int] = {}
+
+
+def install(config: Any) -> None:
+    """Sets Dynamo's switches, so that what it cannot trace runs natively instead of failing the job.
+
+    `torch.compile(fullgraph=True)` of the script still raises. The other two let a script trace or export a model.
+    """
+    if SUPPRESS not in os.environ:
+        config.suppress_errors = True
+    for name in ("error_on_nested_fx_trace", "error_on_nested_jit_trace"):
+        if hasattr(config, name):
+            setattr(config, name, False)
+
+
+def note(what: str, kind: str, reason: str) -> None:
+    """Counts a fault and says it once. `kind`: the error's class. The script goes on."""
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    text = f"{what}: {kind}: {lines[0] if lines else ''}"[:SHOWN]
+    if text not in _noted:
+        say_once(f"Inductor cannot compile a part of the model, which runs natively: {text}")
+    if text in _noted or len(_noted) < MOST:
+        _noted[text] = _noted.get(text, 0) + 1
+
+
+def noted() -> dict[str, int]:
+    """Returns how often each fault happened."""
+    return dict(_noted)

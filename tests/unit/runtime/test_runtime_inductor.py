@@ -1,0 +1,167 @@
+"""What a job that Inductor compiles is given, and what is made of Dynamo's records. Without torch."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sagelet_engine.compile_cache import inductor as kept
+from sagelet_engine.compile_cache import lending
+from sagelet_runtime.hugging_face import inductor as trainer
+from sagelet_runtime.inductor import cache, choice, faults, modules
+from sagelet_runtime.inductor.compilations import Compilations
+
+
+def test_server_and_container_mean_the_same() -> None:
+    """The container's package is a distribution of its own, so each has the constants."""
+    assert (lending.COMPILER, lending.XLA, lending.INDUCTOR) == (choice.VARIABLE, choice.XLA, choice.INDUCTOR)
+    assert kept.DIRECTORY == cache.SHARED
+
+
+def test_the_cache_is_the_servers_or_the_jobs_own_and_never_the_machines() -> None:
+    given = cache.environment({"SAGELET_COMPILE_CACHE": "/opt/ml/cache"}, "/opt/ml")
+    assert given == {cache.DIRECTORY: f"/opt/ml/cache/inductor/{cache.processor()}"}
+    assert cache.environment({}, "/opt/ml") == {cache.DIRECTORY: "/opt/ml/sagelet/inductor-alone"}
+    assert cache.environment({cache.DIRECTORY: "/mine", "SAGELET_COMPILE_CACHE": "/opt/ml/cache"}, "/opt/ml") == {}
+
+
+def test_each_processor_has_a_directory_of_its_own(tmp_path: Path) -> None:
+    def named(text: str) -> str:
+        file = tmp_path / "cpuinfo"
+        file.write_text(text)
+        return cache.processor(file)
+
+    xeon = named("processor\t: 0\nmodel name\t: Xeon\nflags\t\t: avx2 avx512f\ncpu MHz\t: 1\n")
+    assert xeon == named("processor\t: 0\nmodel name\t: Xeon\nflags\t\t: avx2 avx512f\ncpu MHz\t: 2\n")
+    assert xeon != named("processor\t: 0\nmodel name\t: Xeon\nflags\t\t: avx2\ncpu MHz\t: 1\n")
+    assert len(cache.processor(tmp_path / "none")) == 16
+
+
+@pytest.mark.parametrize(("is_warm", "has_openssl"), [(False, True), (True, True), (False, False)])
+def test_headers_are_precompiled_for_one_job_and_only_where_they_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_warm: bool, has_openssl: bool
+) -> None:
+    monkeypatch.setenv(cache.DIRECTORY, str(tmp_path))
+    monkeypatch.setattr(cache.shutil, "which", lambda _name: "/usr/bin/openssl" if has_openssl else None)
+    if is_warm:
+        (tmp_path / "ab").mkdir()
+        (tmp_path / "ab/cab.main.so").touch()
+    codecache = SimpleNamespace(_HEADER_DIR="/tmp/all", _HEADER_LOCK_DIR="/tmp/all", _precompile_header=lambda *_: "h")
+    cache.install(codecache)
+    assert tmp_path / "precompiled_headers" == Path(codecache._HEADER_DIR)
+    assert codecache._precompile_header("header") == ("h" if has_openssl and not is_warm else None)
+
+
+def test_the_report_says_what_the_cache_did() -> None:
+    counters = {"inductor": {"fxgraph_cache_hit": 2, "fxgraph_cache_miss": 1, "fxgraph_cache_bypass": 1}}
+    shared = {cache.DIRECTORY: "/opt/ml/sagelet/compile-cache/inductor/0123456789abcdef"}
+    assert cache.figures(shared, counters) == {"enabled": True, "reason": "", "hits": 2, "misses": 2}
+    alone = cache.figures({cache.DIRECTORY: "/opt/ml/sagelet/inductor-alone"}, counters)
+    assert (alone["enabled"], alone["reason"]) == (False, "no cache was given to this job")
+    off = cache.figures({**shared, "TORCHINDUCTOR_FX_GRAPH_CACHE": "0"}, {})
+    assert off == {"enabled": False, "reason": "TORCHINDUCTOR_FX_GRAPH_CACHE is 0", "hits": 0, "misses": 0}
+
+
+def test_a_host_without_a_compiler_of_cpp_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "Inductor needs a C++ compiler, and this host has no g++ or clang++; install g++ (or set CXX)"
+    assert choice.problem({"PATH": str(tmp_path)}) == said
+    compiler = tmp_path / "g++"
+    compiler.touch(mode=0o755)
+    assert choice.problem({"PATH": str(tmp_path)}) is None
+    monkeypatch.setattr(choice.util, "find_spec", lambda _name: None)
+    assert choice.problem({"PATH": str(tmp_path)}, on_gpus=True) == (
+        "Inductor needs Triton for GPUs, which is not installed; install triton"
+    )
+
+
+@dataclass
+class Record:
+    """A CompilationMetrics of Dynamo."""
+
+    fail_type: str | None = None
+    fail_reason: str | None = None
+    recompile_reason: str | None = None
+    graph_node_count: int | None = None
+    co_name: str = "forward"
+    co_filename: str = "/opt/ml/code/train.py"
+    co_firstlineno: int = 7
+
+
+def test_dynamos_records_are_added_up_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(faults, "_noted", {})
+    records = [Record(graph_node_count=9), Record(recompile_reason="0/0: size mismatch\nmore", graph_node_count=12)]
+    utils = SimpleNamespace(get_compilation_metrics=lambda: records)
+    counted = Compilations()
+    counted.read(utils)
+    counted.read(utils)
+    records.append(Record(fail_type="Unsupported", fail_reason="a graph break"))
+    records.append(Record(fail_type="SpeculationRestartAnalysis"))
+    records.append(Record(fail_type="InternalTorchDynamoError", fail_reason="TypeError: no\nfrom user code"))
+    records += [Record(co_name="torch_dynamo_resume_in_forward_at_12")] * 2
+    del records[0]
+    counted.read(utils)
+    found = counted.document({"graph_break": {"Tensor.item()\n  Explanation": 2}, "stats": {"unique_graphs": 3}})
+    assert found == {
+        "nodes_max": 12, "breaks": 1, "unique": 3, "frames": 0, "recompiles": 1,
+        "break_reasons": {"forward (train.py:12)": 2, "Tensor.item()": 2},
+        "recompile_reasons": {"0/0: size mismatch": 1},
+    }  # fmt: skip
+    assert faults.noted() == {"forward (train.py:7): InternalTorchDynamoError: TypeError: no": 1}
+    assert "runs natively: forward (train.py:7): InternalTorchDynamoError" in capsys.readouterr().out
+
+
+def test_dynamos_errors_do_not_end_the_script_unless_the_user_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def config() -> SimpleNamespace:
+        return SimpleNamespace(suppress_errors=False, error_on_nested_jit_trace=True)
+
+    ours, users = config(), config()
+    faults.install(ours)
+    assert vars(ours) == {"suppress_errors": True, "error_on_nested_jit_trace": False}
+    monkeypatch.setenv(faults.SUPPRESS, "")
+    faults.install(users)
+    assert not users.suppress_errors
+
+
+@pytest.fixture
+def arguments(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A TrainingArguments of Transformers, and the list of what the model is left alone for."""
+    left: list[str] = []
+    monkeypatch.setattr(modules, "leave_alone", left.append)
+
+    @dataclass
+    class TrainingArguments:
+        output_dir: str | None = None
+        label_names: list[str] = field(default_factory=list)
+        torch_compile: bool = False
+        optim: str = "adamw"
+
+        def __post_init__(self) -> None:
+            self.seen = self.torch_compile
+
+    trainer.install(SimpleNamespace(TrainingArguments=TrainingArguments))
+    return TrainingArguments, left
+
+
+def test_the_users_word_on_torch_compile_wins(arguments: Any) -> None:
+    made, left = arguments
+    assert made("out").seen is True
+    assert made("out", optim="sgd").optim == "sgd"
+    assert made("out").label_names == []
+    assert made("out", torch_compile=True).seen is True
+    assert left == []
+    assert made("out", torch_compile=False).seen is False
+    assert left == ["TrainingArguments have torch_compile=False"]
+
+
+def test_a_subclass_has_the_default_too(arguments: Any) -> None:
+    base, left = arguments
+
+    @dataclass
+    class Seq2SeqTrainingArguments(base):  # type: ignore[misc, valid-type]
+        predict_with_generate: bool = False
+
+    assert Seq2SeqTrainingArguments("out").seen is True
+    assert Seq2SeqTrainingArguments("out", torch_compile=False).seen is False
+    assert len(left) == 1
