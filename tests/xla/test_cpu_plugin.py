@@ -14,7 +14,7 @@ from support.jobs import Jobs
 from support.server import ACCOUNT, COMPILED, SageletProcess
 from support.training_host import TrainingHost
 
-pytestmark = pytest.mark.xla
+pytestmark = [pytest.mark.xla, pytest.mark.cpu_plugin]
 
 SCRIPT = """
     import torch
