@@ -8,10 +8,11 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from sagelet_runtime.base import deferred_modules
 from sagelet_runtime.base.import_hook import PostImport, after
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import NOT_COMPILED
-from sagelet_runtime.torch_xla import debugging, deferred
+from sagelet_runtime.torch_xla import debugging
 
 
 def activate() -> None:
@@ -21,7 +22,7 @@ def activate() -> None:
     from sagelet_runtime.torch_xla import saving, shuffling
 
     debugging.name_files(os.environ)
-    deferred.install()
+    deferred_modules.install()
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
     after(saving.TRAINER, saving.install_trainer)
@@ -42,7 +43,7 @@ def activate_native() -> None:
     """
     from sagelet_runtime.hugging_face import alone
 
-    deferred.install_dynamo()
+    deferred_modules.install_dynamo()
     after(alone.MODULE, alone.install)
     sys.meta_path.insert(0, PostImport("torch", install_native))
     sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
@@ -119,7 +120,7 @@ def install(torch_xla: Any) -> None:
     )
 
     older.install(torch_xla)
-    deferred.install_operators(torch_xla)
+    deferred_modules.install_operators(torch_xla)
     is_compiled = NOT_COMPILED not in os.environ
     if is_compiled:
         world.install(torch_xla)
