@@ -57,7 +57,9 @@ endif
 	@"$(ENVIRONMENT)"/bin/python images/training/install_torch.py >"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@$(PIP) install -e '.[xla,dev]' >>"$(LOG)" 2>&1 || $(SHOW_LOG)
 	@# XLA's CPU plugin. Without what it depends on: that is jax, which only runs what jax exports.
-	@$(PIP) install --no-deps lammps-jax-pjrt-cpu==0.11.2 >>"$(LOG)" 2>&1 || $(SHOW_LOG)
+	@# Where it cannot be had, its tests are left out by name (in CI that fails), and jobs use torch_xla's own client.
+	@$(PIP) install --no-deps lammps-jax-pjrt-cpu==0.11.2 >>"$(LOG)" 2>&1 \
+		|| echo "setup: without lammps-jax-pjrt-cpu, XLA's CPU plugin, which cannot be installed here; see $(LOG)"
 	@touch $@
 
 .venv-sdk/.ready: tests/clients-requirements.txt

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,12 @@ def missing_xla() -> str | None:
     return f"{', '.join(absent)} not installed: run `make setup`" if absent else None
 
 
+def missing_cpu_plugin() -> str | None:
+    name = "lammps-jax-pjrt-cpu"
+    absent = next(distributions(name=name), None) is None
+    return f"{name}, XLA's CPU plugin, is not installed: run `pip install --no-deps {name}==0.11.2`" if absent else None
+
+
 def missing_sdk() -> str | None:
     present = (ROOT / ".venv-sdk" / "bin" / "aws").exists()
     return None if present else "the environment of the SageMaker SDK is not there: run `make setup-sdk`"
@@ -129,6 +136,7 @@ def missing_index() -> str | None:
 NEEDS: dict[str, Callable[[], str | None]] = {
     "docker": missing_docker,
     "xla": missing_xla,
+    "cpu_plugin": missing_cpu_plugin,
     "sdk": missing_sdk,
     "sdk3": missing_sdk3,
     "s3clients": missing_s3clients,

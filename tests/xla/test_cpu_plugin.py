@@ -9,12 +9,12 @@ from urllib.request import urlopen
 import pytest
 
 from sagelet_engine.compile_cache import host_copies
-from sagelet_runtime.gpu import device
+from sagelet_runtime.gpu import device, plugin
 from support.jobs import Jobs
 from support.server import ACCOUNT, COMPILED, SageletProcess
-from support.training_host import TrainingHost
+from support.training_host import RUNTIME, TrainingHost
 
-pytestmark = pytest.mark.xla
+pytestmark = [pytest.mark.xla, pytest.mark.cpu_plugin]
 
 SCRIPT = """
     import torch
@@ -95,3 +95,19 @@ def test_server_and_container_have_the_same_default() -> None:
     """The container's package is a distribution of its own, so each has the constant."""
     assert (host_copies.CLIENT, host_copies.DEFAULT_CLIENT) == (device.CLIENT, device.DEFAULT_CLIENT)
     assert host_copies.DEFAULT_CLIENT in device.CLIENTS
+
+
+def test_a_plugin_that_does_not_work_is_replaced_by_the_built_in_client(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    (site / plugin.CPU_MODULE).mkdir(parents=True)
+    (site / plugin.CPU_MODULE / "__init__.py").touch()
+    (site / plugin.CPU_MODULE / "pjrt_c_api_cpu_plugin.so").write_bytes(b"no library")
+    facts = site / f"{plugin.CPU_MODULE}-0.11.2.dist-info" / "METADATA"
+    facts.parent.mkdir()
+    facts.write_text(f"Metadata-Version: 2.1\nName: {plugin.CPU_PLUGIN}\nVersion: 0.11.2\n")
+    losses, _, log = train(tmp_path / "job", "plugin", tmp_path, PYTHONPATH=f"{RUNTIME}:{site}")
+    assert losses[-1] < losses[0]
+    assert f"since {plugin.CPU_PLUGIN} 0.11.2 does not work here: it failed when" in log
+    told = json.loads((tmp_path / "job/output/sagelet/compilation.json").read_text())
+    assert (told["compiled"], told["platform"]) == (True, "CPU")
+    assert "does not work here" in told["reason"]

@@ -11,8 +11,11 @@ from enum import Enum
 import sagelet_engine
 from sagelet_engine.base.errors import SettingsError
 
-#: The distribution of the PJRT plugin.
+#: The distribution of the images' PJRT plugin.
 PLUGIN = "jax-cuda12-pjrt"
+#: Those that jobs use where one is installed, best first, and the releases of torch_xla that load them
+#: (images/runtime, gpu/plugin.py).
+PLUGINS, RELEASES = ("jax-cuda13-pjrt", PLUGIN), ("2.8", "2.9")
 REPOSITORY = "sagelet/training"
 
 

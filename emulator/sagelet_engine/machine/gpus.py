@@ -2,14 +2,14 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 
 from sagelet_engine.images.engine import connect, image_id
-from sagelet_engine.images.variants import CU12
+from sagelet_engine.images.variants import CU12, PLUGINS
 from sagelet_engine.instances.gpus import PATIENCE
 from sagelet_engine.machine.check import Check
-from sagelet_engine.machine.runtimes import gpu_variants
+from sagelet_engine.machine.runtimes import gpu_packages
 from sagelet_engine.runtimes.docker.engine import DockerFacts
 
 QUERY = ("--query-gpu=uuid,name,driver_version,memory.total", "--format=csv,noheader")
@@ -28,7 +28,7 @@ def check_gpus(facts: DockerFacts | None, driver: list[list[str]] | str) -> list
         check_nvml(ask_nvml),
         check_engine(facts),
         check_image(facts, _has_image),
-        check_process(gpu_variants()),
+        check_process(gpu_packages()),
     ]
 
 
@@ -128,17 +128,16 @@ def check_image(facts: DockerFacts | None, has_image: Callable[[str], bool]) -> 
     return Check("gpu image", True, f"{reference}: {CU12.text}")
 
 
-def check_process(variants: Mapping[str, bool]) -> Check:
+def check_process(packages: str) -> Check:
     """Checks the process runtime, whose jobs run with the packages of the server's own Python."""
-    there = [reference for reference, good in variants.items() if good]
-    if there:
-        return Check("gpu packages", True, f"this Python has the packages of {', '.join(there)}")
-    wanted = " ".join(f"{name}=={version}" for name, version in CU12.packages.items())
+    if packages:
+        return Check("gpu packages", True, f"this Python has {packages}")
     return Check(
         "gpu packages",
         False,
-        "this Python has no GPU plugin that fits its torch_xla",
-        f"pip install {wanted}",
+        f"this Python has no GPU plugin ({' or '.join(PLUGINS)}) beside a torch_xla that loads one",
+        "`sagelet install-torch`, then pip install 'jax-cuda13-plugin[with-cuda]' or 'jax-cuda12-plugin[with-cuda]', "
+        "by the driver's CUDA",
         needed=False,
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.images.context import find_root
-from sagelet_engine.images.variants import PLUGIN, VARIANTS, training_image
+from sagelet_engine.images.variants import PLUGIN, PLUGINS, RELEASES, VARIANTS, training_image
 from sagelet_engine.model.confinement import Exceptions
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.runtimes.node import kept_packages
@@ -76,18 +76,27 @@ def missing_modules(names: Sequence[str] = NEEDED_MODULES) -> list[str]:
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
-def gpu_variants() -> dict[str, bool]:
-    """Returns the GPU variants of the training image by reference, and whether this Python has the packages of each."""
-    gpu = {one.reference for one in VARIANTS.values() if one.is_for_gpus}
-    return {reference: good for reference, good in variants_here().items() if reference in gpu}
+def gpu_packages() -> str:
+    """Returns the packages of this Python that compiled jobs on GPUs use: `torch 2.9.0, torch_xla 2.9.0, ...`.
+
+    Empty if it has no plugin for CUDA, or no torch_xla that can load one.
+    """
+    plugin = next((name for name in PLUGINS if _version(name)), None)
+    release = {".".join((_version(name) or "").split(".")[:2]) for name in ("torch", "torch_xla")}
+    if plugin is None or len(release) > 1 or not release & set(RELEASES):
+        return ""
+    return ", ".join(f"{name} {_version(name)}" for name in ("torch", "torch_xla", plugin))
 
 
 def variants_here() -> dict[str, bool]:
-    """Returns all other variants by reference, and whether this Python has the packages of each."""
-    found = {name: _version(name) for name in ("torch", "torch_xla", PLUGIN)}
+    """Returns all other variants by reference, and whether this Python stands in for each.
+
+    For GPUs any plugin does. The variants for Pythons of their day need exactly their versions.
+    """
+    packages = {name: _version(name) for name in ("torch", "torch_xla", PLUGIN)}
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return {
-        one.reference: found == one.packages and (one.is_for_gpus or one.python == python)
+        one.reference: bool(gpu_packages()) if one.is_for_gpus else packages == one.packages and one.python == python
         for one in VARIANTS.values()
         if one.name
     }

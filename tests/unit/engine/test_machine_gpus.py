@@ -74,9 +74,12 @@ def test_the_image() -> None:
 
 
 def test_the_packages_of_the_process_runtime() -> None:
-    assert checks.check_process({CU12.reference: True}).good
-    lacking = checks.check_process({CU12.reference: False})
-    assert lacking.remedy == "pip install torch==2.8.0 torch_xla==2.8.1 jax-cuda12-pjrt==0.6.2"
+    there = checks.check_process("torch 2.9.0, torch_xla 2.9.0, jax-cuda13-pjrt 0.12.0")
+    assert (there.good, there.found) == (True, "this Python has torch 2.9.0, torch_xla 2.9.0, jax-cuda13-pjrt 0.12.0")
+    lacking = checks.check_process("")
+    assert not lacking.good
+    assert "jax-cuda13-pjrt or jax-cuda12-pjrt" in lacking.found
+    assert "==" not in lacking.remedy, "any version will do"
 
 
 def test_where_there_is_no_gpu_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

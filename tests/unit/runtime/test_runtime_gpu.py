@@ -98,10 +98,15 @@ def test_the_cpu_s_client_is_the_job_s_choice(tmp_path: Path, monkeypatch: pytes
     library.touch()
     (library.parent / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(probe, "probe", lambda _environ: None)
     for asked in ({}, {"PJRT_DEVICE": "CPU"}):
         found = choose_device({"SAGELET_XLA_CLIENT": "plugin", **asked}, 0, "2.9.0")
         assert (found.kind, found.environment["SAGELET_PJRT_PLUGIN"]) == ("CPU_PLUGIN", str(library))
         assert "lammps-jax-pjrt-cpu 0.11.2" in found.reason
+    monkeypatch.setattr(probe, "probe", lambda _environ: "it failed when the client is made")
+    broken = choose_device({"SAGELET_XLA_CLIENT": "plugin"}, 0, "2.9.0")
+    assert (broken.kind, broken.compiled, dict(broken.environment)) == ("CPU", True, {})
+    assert "the built-in one, since lammps-jax-pjrt-cpu 0.11.2 does not work here: it failed when" in broken.reason
     with pytest.raises(device.UnknownClient, match="'best'; use plugin or builtin"):
         choose_device({"SAGELET_XLA_CLIENT": "best"}, 0, "2.9.0")
 

@@ -7,19 +7,35 @@ import pytest
 
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.base.errors import ClientFault
-from sagelet_engine.images.variants import CU12, CU12_RENAMED, is_training_image, training_image
+from sagelet_engine.images.variants import CU12, CU12_RENAMED, PLUGINS, RELEASES, is_training_image, training_image
 from sagelet_engine.machine import runtimes as choose
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
+from sagelet_runtime.gpu import plugin
 
 
-def test_the_packages_decide_which_variant_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = {"torch": "2.8.0", "torch_xla": "2.8.1", "jax-cuda12-pjrt": "0.6.2"}
+def test_any_cuda_plugin_beside_torch_xla_stands_in_for_the_gpu_variants(monkeypatch: pytest.MonkeyPatch) -> None:
+    here: dict[str, str] = {}
     monkeypatch.setattr(choose, "_version", here.get)
-    assert choose.gpu_variants() == {CU12.reference: True, CU12_RENAMED.reference: False}
+
+    def found() -> tuple[str, set[bool]]:
+        return choose.gpu_packages(), {choose.variants_here()[one.reference] for one in (CU12, CU12_RENAMED)}
+
+    assert found() == ("", {False})
+    here |= {"torch": "2.9.0", "torch_xla": "2.9.0"}
+    assert found() == ("", {False})
     here["jax-cuda12-pjrt"] = "0.7.1"
-    assert choose.gpu_variants() == {CU12.reference: False, CU12_RENAMED.reference: False}
-    monkeypatch.setattr(choose, "_version", {}.get)
-    assert not any(choose.gpu_variants().values())
+    assert found() == ("torch 2.9.0, torch_xla 2.9.0, jax-cuda12-pjrt 0.7.1", {True})
+    here["jax-cuda13-pjrt"] = "0.12.0.1"
+    assert found() == ("torch 2.9.0, torch_xla 2.9.0, jax-cuda13-pjrt 0.12.0.1", {True})
+    here["torch"] = "2.13.0"
+    assert found() == ("", {False})
+    here |= {"torch": "2.1.0", "torch_xla": "2.1.0"}
+    assert found() == ("", {False})
+
+
+def test_the_runtime_knows_the_same_plugins_and_releases() -> None:
+    assert tuple(plugin.CUDA_PLUGINS) == PLUGINS
+    assert tuple(plugin.ROUTES) == RELEASES
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -8,6 +8,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from sagelet_runtime.base import deferred_modules
 from sagelet_runtime.base.import_hook import PostImport, after
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import is_on_xla
@@ -21,6 +22,7 @@ def activate() -> None:
     from sagelet_runtime.torch_xla import saving, shuffling
 
     debugging.name_files(os.environ)
+    deferred_modules.install()
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
     after(saving.TRAINER, saving.install_trainer)
@@ -41,6 +43,7 @@ def activate_native() -> None:
     """
     from sagelet_runtime.hugging_face import alone
 
+    deferred_modules.install_dynamo()
     after(alone.MODULE, alone.install)
     sys.meta_path.insert(0, PostImport("torch", install_native))
     sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
@@ -129,6 +132,7 @@ def install(torch_xla: Any) -> None:
     )
 
     older.install(torch_xla)
+    deferred_modules.install_operators(torch_xla)
     is_compiled = is_on_xla(os.environ)
     if is_compiled:
         world.install(torch_xla)

@@ -62,7 +62,7 @@ def choose_device(environ: Mapping[str, str], gpus: int, torch_xla: str) -> Devi
 def _on_cpu(environ: Mapping[str, str], reason: str) -> DeviceChoice:
     """Returns the CPU through the client that the job asks for. Raises UnknownClient.
 
-    The built-in client stands in for a plugin that is not installed.
+    The built-in client stands in for a plugin that is not installed or does not work.
     """
     client = environ.get(CLIENT) or DEFAULT_CLIENT
     if client not in CLIENTS:
@@ -71,9 +71,13 @@ def _on_cpu(environ: Mapping[str, str], reason: str) -> DeviceChoice:
         return DeviceChoice("CPU", reason)
     try:
         plugin = gpu.find_cpu_plugin()
-        return DeviceChoice(gpu.CPU_DEVICE, f"{reason}; XLA's client is {plugin.name}", plugin.environment(environ))
+        added = plugin.environment(environ)
+        problem = probe.probe({**environ, **added})
+        if problem is not None:
+            raise gpu.PluginUnavailable(f"{plugin.name} does not work here: {problem}")
     except gpu.PluginUnavailable as error:
         return DeviceChoice("CPU", f"{reason}; XLA's client is the built-in one, since {error}")
+    return DeviceChoice(gpu.CPU_DEVICE, f"{reason}; XLA's client is {plugin.name}", added)
 
 
 def thread_limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:

@@ -1,4 +1,4 @@
-"""Tries the GPU plugin before the user's script, in a process of its own and within a time limit.
+"""Tries a PJRT plugin before the user's script, in a process of its own and within a time limit.
 
 `python -m sagelet_runtime.gpu.probe` prints the name of each stage before it enters it, and `works` at the end. The
 stages are import, client, a 2x2 matrix product and one training step. Results are compared with the CPU's. A plugin
@@ -14,6 +14,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from sagelet_runtime.base import deferred_modules
+from sagelet_runtime.base.variables import on_cpu
 
 #: Seconds for a trial. They allow for a first CUDA context and first compilations on a slow disk.
 PATIENCE = 240
@@ -80,6 +83,7 @@ def _meant(stage: str) -> str:
 
 def main() -> None:
     _enter("import")
+    deferred_modules.install()
     import torch
     import torch_xla
 
@@ -89,7 +93,7 @@ def main() -> None:
     _enter("client")
     device = torch_xla.device()
     kind = torch_xla._XLAC._xla_real_devices([str(device)])[0]
-    if kind.startswith("CPU"):
+    if kind.startswith("CPU") and not on_cpu(os.environ):
         raise SystemExit(f"error: the device is {kind}, not a GPU")
     _enter("matmul")
     left, right = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.5, 0.0], [1.0, 2.0]])
