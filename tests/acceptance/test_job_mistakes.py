@@ -1,15 +1,12 @@
 """What a user reads after a mistake: in `sagelet describe`, from the doctor, and in the last line of the log."""
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from support.job_mistakes import MISTAKES, Mistake
 from support.jobs import Jobs
-from support.server import ACCOUNT, SageletProcess
+from support.server import ACCOUNT, SageletProcess, printed
 
 pytestmark = pytest.mark.xla
 
@@ -29,10 +26,8 @@ def submitted(jobs: Jobs) -> dict[str, str]:
 
 def described(jobs: Jobs, name: str) -> dict[str, str]:
     """Returns the facts that `sagelet describe` prints, by their titles."""
-    command = [Path(sys.executable).with_name("sagelet"), "describe", name, "--endpoint", jobs.server.endpoint]
-    done = subprocess.run([*command, "--account", ACCOUNT], capture_output=True, text=True, check=True, timeout=60)
+    lines = printed("describe", name, "--endpoint", jobs.server.endpoint, "--account", ACCOUNT).splitlines()
     titles = ("What happened", "Why", "What to do")
-    lines = done.stdout.splitlines()
     return {title: line.removeprefix(title).strip() for title in titles for line in lines if line.startswith(title)}
 
 

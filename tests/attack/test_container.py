@@ -159,7 +159,9 @@ def test_a_type_larger_than_the_machine_runs_with_what_there_is(jobs: ShellJobs,
 def test_a_fork_bomb_meets_its_end(jobs: ShellJobs) -> None:
     neighbour = jobs.start(f"echo here; {WAITS}; echo still here")
     jobs.wait_for_line(neighbour, "here")
-    name = jobs.start("cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids/pids.max; while :; do sleep 600 & done")
+    # Each process opens a pipe that nobody writes to: it costs a fork, and no start of a program.
+    bomb = "$B mkfifo /tmp/never; while :; do read x </tmp/never & done"
+    name = jobs.start(f"cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids/pids.max; {bomb}")
     job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Failed"
     assert "16384" in jobs.log(name)

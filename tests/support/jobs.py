@@ -61,7 +61,7 @@ class Jobs:
 
     def ended(self, name: str, seconds: float = 300) -> dict[str, Any]:
         """Waits for the job's end and returns its description."""
-        until(lambda: self.describe(name)["TrainingJobStatus"] in ENDED, seconds)
+        until(lambda: self.describe(name)["TrainingJobStatus"] in ENDED, seconds, slowest=0.5)
         return self.describe(name)
 
     def streams(self, name: str) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ class Jobs:
             assert description["TrainingJobStatus"] not in ("Failed",), description["FailureReason"]
             return any(text in line for line in self.log(name, host))
 
-        until(seen, seconds)
+        until(seen, seconds, slowest=0.5)
 
     def artifact(self, name: str, kind: str = "model", bucket: str = "tests", prefix: str = "out/") -> dict[str, bytes]:
         """Returns the files of model.tar.gz or output.tar.gz."""

@@ -18,7 +18,9 @@ from urllib.request import urlopen
 
 import boto3
 import psutil
+from click.testing import CliRunner
 
+from sagelet_api.cli.main import main
 from sagelet_engine.base.keys import ca_file, read_key_pair
 
 GROUP = "/aws/sagemaker/TrainingJobs"
@@ -32,14 +34,26 @@ ENVIRONMENT: dict[str, str] = {}
 AnyServer = TypeVar("AnyServer", bound="ServerProcess")
 
 
-def until(condition: Callable[[], Any], seconds: float = 120, every: float = 0.05) -> Any:
-    """Polls a condition until it is true, with a deadline, and returns its value."""
-    deadline = time.monotonic() + seconds
+def until(condition: Callable[[], Any], seconds: float = 120, every: float = 0.05, slowest: float = 0) -> Any:
+    """Polls a condition until it is true, with a deadline, and returns its value.
+
+    `slowest`: for a condition that stays true. The interval grows to so many seconds, with a twentieth of the time
+    that has passed, because the calls take CPU time from what the test waits for.
+    """
+    begin = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        passed = time.monotonic() - begin
+        if passed > seconds:
             raise AssertionError(f"not within {seconds} s: {condition}")
-        threading.Event().wait(every)
+        threading.Event().wait(max(every, min(slowest, passed / 20)))
     return value
+
+
+def printed(*words: str) -> str:
+    """Returns what `sagelet WORDS` prints. It runs in this process: to start Python takes longer than most commands."""
+    done = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 class ServerProcess:
@@ -184,10 +198,8 @@ class SageletProcess(ServerProcess):
         return self._asked("doctor", name)
 
     def _asked(self, command: str, name: str) -> dict[str, Any]:
-        words = [str(Path(sys.executable).with_name("sagelet")), command, name, "--json"]
-        options = ["--endpoint", self.endpoint, "--account", ACCOUNT, "--region", "us-east-1"]
-        told = subprocess.run([*words, *options], check=True, timeout=60, stdout=subprocess.PIPE)
-        answer: dict[str, Any] = json.loads(told.stdout)
+        options = ("--endpoint", self.endpoint, "--account", ACCOUNT, "--region", "us-east-1")
+        answer: dict[str, Any] = json.loads(printed(command, name, "--json", *options))
         return answer
 
     def client(self, service: str, **options: Any) -> Any:

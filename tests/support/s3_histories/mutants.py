@@ -216,3 +216,12 @@ MUTANTS: dict[str, tuple[Mutant, str]] = {
     "recovery removes objects": (_deletions_stay_deleted, "all"),
     "an export waits for nobody": (_exports_at_any_time, "upload"),
 }
+
+#: Seeds that find the mutants that are found late. They are tried before the first ones: a history depends on its seed
+#: alone. A seed that finds nothing any more, after a change of the store, costs time and no more.
+FOUND_AT = {
+    "a completion does not care who still writes": 633,
+    "an export waits for nobody": 179,
+    "a deletion removes the file first": 142,
+    "late parts leave files": 545,
+}
