@@ -16,7 +16,6 @@ OPERATIONS = frozenset(
         "CreateCluster",
         "CreateCompilationJob",
         "CreateEndpoint",
-        "CreateHyperParameterTuningJob",
         "CreateNotebookInstance",
         "CreateProcessingJob",
         "CreateTransformJob",
@@ -37,6 +36,6 @@ def refuse_what_is_not_run(call: Call) -> None:
         name = "InvokeEndpoint"
     if name:
         raise UnknownOperationException(
-            f"sagelet runs training jobs only: {name} would compute nothing. To have it recorded and answered with "
-            "success all the same, as moto does, start the server with --stubs"
+            f"sagelet runs training and tuning jobs only: {name} would compute nothing. To have it recorded and "
+            "answered with success all the same, as moto does, start the server with --stubs"
         )

@@ -16,7 +16,7 @@ class GridSearch:
     """A Strategy. The last parameter changes fastest, as in nested loops."""
 
     def propose(
-        self, space: Space, settings: Settings, seed: int, trials: Sequence[PastTrial], count: int
+        self, space: Space, _settings: Settings, _seed: int, trials: Sequence[PastTrial], count: int, /
     ) -> list[Values]:
         first = len(trials)
         return [self._trial(space, number) for number in range(first, min(first + count, size(space)))]

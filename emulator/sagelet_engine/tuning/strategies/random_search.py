@@ -11,7 +11,7 @@ class RandomSearch:
     """A Strategy. The values of a trial follow from the seed and its number alone, not from how earlier ones ended."""
 
     def propose(
-        self, space: Space, settings: Settings, seed: int, trials: Sequence[PastTrial], count: int
+        self, space: Space, _settings: Settings, seed: int, trials: Sequence[PastTrial], count: int, /
     ) -> list[Values]:
         first = len(trials)
         return [self._trial(space, seed, number) for number in range(first, first + count)]

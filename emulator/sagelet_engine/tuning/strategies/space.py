@@ -1,7 +1,6 @@
 """The space that a tuning job searches: hyperparameters with a type, a range and a scale.
 
-Each parameter maps a position in the unit interval to a value and back, so that a strategy sees only numbers from 0 to 1
-and never a unit of a hyperparameter.
+Each parameter maps a position in the unit interval to a value and back. So a strategy sees only numbers from 0 to 1.
 """
 
 import math
@@ -67,7 +66,7 @@ class Continuous:
 
 @dataclass(frozen=True)
 class Integer:
-    """A whole number from `low` to `high`, both included. On a linear scale each has the same share of the positions."""
+    """A whole number from `low` to `high`, both included. On a linear scale all have equal shares of the positions."""
 
     name: str
     low: int
@@ -144,7 +143,8 @@ def _integer(given: Mapping[str, str]) -> Integer:
         try:
             ends.append(int(given[member]))
         except ValueError as error:
-            raise InvalidRange(f"{member} {given[member]!r} of the integer parameter {name} is not an integer") from error
+            problem = f"{member} {given[member]!r} of the integer parameter {name} is not an integer"
+            raise InvalidRange(problem) from error
     scaling = _scaling(given, ends[0], ends[1])
     if scaling is Scaling.REVERSE_LOGARITHMIC:
         raise InvalidRange(f"ScalingType ReverseLogarithmic of {name} is for continuous parameters only")

@@ -36,7 +36,7 @@ class Strategy(Protocol):
     """Chooses hyperparameters. The same arguments give the same result, on every machine and after every restart."""
 
     def propose(
-        self, space: Space, settings: Settings, seed: int, trials: Sequence[PastTrial], count: int
+        self, space: Space, settings: Settings, seed: int, trials: Sequence[PastTrial], count: int, /
     ) -> list[Values]:
         """Returns the values of the next trials, `count` at most. Fewer mean that the space is exhausted, or that the
         strategy waits for trials that have not ended.
