@@ -29,9 +29,13 @@ OPERATIONS = (
     "StopTrainingJob",
     "DeleteTrainingJob",
     "ListTrainingJobs",
-    "ListTrainingJobsForHyperParameterTuningJob",
     "Search",
     "GetSearchSuggestions",
+    "CreateHyperParameterTuningJob",
+    "StopHyperParameterTuningJob",
+    "DeleteHyperParameterTuningJob",
+    "ListHyperParameterTuningJobs",
+    "ListTrainingJobsForHyperParameterTuningJob",
 )
 DESCRIBE = "DescribeTrainingJob"
 _INTRODUCTION = """\

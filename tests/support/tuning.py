@@ -3,6 +3,7 @@
 from typing import Any
 
 from support.server import ROLE
+from support.world import IMAGE
 
 RANGES = {
     "ContinuousParameterRanges": [
@@ -17,7 +18,7 @@ def definition(**changes: Any) -> dict[str, Any]:
     """Returns a training job definition. `changes` replace members of it."""
     return {
         "AlgorithmSpecification": {
-            "TrainingImage": "registry.example/any:1",
+            "TrainingImage": IMAGE,
             "TrainingInputMode": "File",
             "MetricDefinitions": METRICS,
         },

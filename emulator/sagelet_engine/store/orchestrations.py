@@ -68,7 +68,7 @@ class StaleOrchestration(SageletError):
 
 
 class Orchestrations:
-    """Rows of orchestrations. `rows` reads, `write` opens a flushed transaction, `noted` wakes who waits for changes."""
+    """Rows of orchestrations. `rows` reads, `write` opens a flushed transaction, `noted` is called after a change."""
 
     def __init__(self, rows: Rows, write: Write, noted: Callable[[], None]) -> None:
         self._rows = rows

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus, enter
 from sagelet_engine.model.tuning import Ending, Trial, TrialState, TuningJob
-from sagelet_engine.tuning.decision import Decision, decide, winds_down
+from sagelet_engine.tuning.decision import DELETED, Decision, decide, seen, winds_down
 from support.tuning import tuning_request
 
 T0 = 1_700_000_000_000
@@ -177,6 +177,15 @@ def test_failed_trials_count_and_do_not_fail_it() -> None:
     for _ in range(5):
         run.end(None, status=JobStatus.FAILED)
     assert (run.job.status, run.job.counters.non_retryable) == (OrchestrationStatus.COMPLETED, 5)
+
+
+def test_a_training_job_that_is_gone_counts_as_failed_and_a_planned_one_stays_planned() -> None:
+    run = Run(tuning())
+    run.decide()
+    planned = run.trials[0]
+    assert seen(planned, None, None) == planned
+    (gone,) = created(planned)
+    assert (seen(gone, None, None).status, seen(gone, None, None).failure_reason) == (JobStatus.FAILED, DELETED)
 
 
 def test_a_grid_ends_with_its_points() -> None:
