@@ -33,6 +33,7 @@ from sagelet_engine.model.orchestration import OrchestrationKind
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.sinks import MetricSink, StatusSink
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
 from sagelet_engine.orchestration.orchestrator import Orchestrator
 from sagelet_engine.retention.gc import Collected, Collector, Keep
 from sagelet_engine.retention.thread import RetentionThread
@@ -123,8 +124,7 @@ class Engine:
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
         self.jobs = self._make_jobs()
-        works = {OrchestrationKind.TUNING: TuningWork(self._store, steady, self.jobs.create, self.jobs.stop)}
-        self.orchestrator = Orchestrator(self._store, steady, works)
+        self.orchestrator = self._make_orchestrator()
         self.orchestrations = Orchestrations(self._store, steady, self.orchestrator.watch)
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)
@@ -136,9 +136,8 @@ class Engine:
         self._check_runtime()
         if not self._unfinished:
             forget_former(settings.data, self._lock.identity)
-        begun = [job.modified_ms for job in self._unfinished]
-        begun += [record.modified_ms for record in self._store.orchestrations.unfinished()]
-        steady.begin_at(max(begun, default=0))
+        begun: list[TrainingJob | TuningJob] = [*self._unfinished, *self._store.orchestrations.unfinished()]
+        steady.begin_at(max((record.modified_ms for record in begun), default=0))
         self._republishing = Republishing(self._store, metrics, steady.now_ms(), self._closing)
         self._queue_unfinished()
 
@@ -161,6 +160,10 @@ class Engine:
             self._collector,
             self._settings.spot_discount,
         )
+
+    def _make_orchestrator(self) -> Orchestrator:
+        tuning = TuningWork(self._store, self._clock, self.jobs.create, self.jobs.stop)
+        return Orchestrator(self._store, self._clock, {OrchestrationKind.TUNING: tuning})
 
     def _make_scheduler(self) -> Scheduler:
         """Makes the scheduler. sagelet gives out this machine's places; a cluster gives out its own."""

@@ -3,10 +3,13 @@
 import json
 import sys
 
+import boto3
+import sagemaker
 from sagemaker.pytorch import PyTorch
 from sagemaker.tuner import CategoricalParameter, ContinuousParameter, HyperparameterTuner, IntegerParameter
 
 source, instance_type, jobs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+session = sagemaker.Session(boto3.Session(), default_bucket="sdk-tests")
 estimator = PyTorch(
     entry_point="train.py",
     source_dir=source,
@@ -18,6 +21,7 @@ estimator = PyTorch(
     hyperparameters={"epochs": 2},
     disable_profiler=True,
     debugger_hook_config=False,
+    sagemaker_session=session,
 )
 tuner = HyperparameterTuner(
     estimator,
@@ -39,7 +43,7 @@ tuner = HyperparameterTuner(
 tuner.fit(wait=True)
 name = tuner.latest_tuning_job.name
 frame = tuner.analytics().dataframe()
-attached = HyperparameterTuner.attach(name)
+attached = HyperparameterTuner.attach(name, sagemaker_session=session)
 best = attached.best_estimator()
 print(
     "ANSWER",

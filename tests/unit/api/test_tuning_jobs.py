@@ -403,6 +403,10 @@ NO_METRIC = (
 )
 
 
+#: A channel without an object.
+EMPTY = {"ChannelName": "c", "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://b/none"}}}
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -423,7 +427,7 @@ NO_METRIC = (
         ),
         ({"Strategy": "Grid"}, "Grid search takes categorical parameters only"),
         ({"Strategy": "Grid", "ParameterRanges": GRID}, "must be the number of combinations of the grid, 4"),
-        ({"job": definition(OutputDataConfig={"S3OutputPath": "s3://none/out"})}, "bucket none does not exist"),
+        ({"job": definition(InputDataConfig=[EMPTY])}, 'No S3 objects found under S3 URL "s3://b/none"'),
         (
             {"job": definition(StoppingCondition={"MaxRuntimeInSeconds": 1, "MaxWaitTimeInSeconds": 2})},
             "Invalid MaxWaitTimeInSeconds.",
