@@ -130,14 +130,12 @@ class Engine:
         self.logs = Logs(self._store, steady)
         self.metrics = Metrics(self._store)
         self.reports = Reports(self._store, settings.data, objects, steady)
-        keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
-        self._retention = RetentionThread(self.logs.groups, self._collector, keep, self._closing)
+        self._retention = self._make_retention()
         self._unfinished = self._store.unfinished()
         self._check_runtime()
         if not self._unfinished:
             forget_former(settings.data, self._lock.identity)
-        begun: list[TrainingJob | TuningJob] = [*self._unfinished, *self._store.orchestrations.unfinished()]
-        steady.begin_at(max((record.modified_ms for record in begun), default=0))
+        steady.begin_at(self._last_change_ms())
         self._republishing = Republishing(self._store, metrics, steady.now_ms(), self._closing)
         self._queue_unfinished()
 
@@ -160,6 +158,16 @@ class Engine:
             self._collector,
             self._settings.spot_discount,
         )
+
+    def _last_change_ms(self) -> int:
+        """Returns the latest time in the unfinished records, or 0."""
+        begun: list[TrainingJob | TuningJob] = [*self._unfinished, *self._store.orchestrations.unfinished()]
+        return max((record.modified_ms for record in begun), default=0)
+
+    def _make_retention(self) -> RetentionThread:
+        settings = self._settings
+        keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
+        return RetentionThread(self.logs.groups, self._collector, keep, self._closing)
 
     def _make_orchestrator(self) -> Orchestrator:
         tuning = TuningWork(self._store, self._clock, self.jobs.create, self.jobs.stop)

@@ -40,8 +40,8 @@ def request_of(definition: Definition, name: str, values: dict[str, str] | Any) 
         "AlgorithmSpecification": dict(given["AlgorithmSpecification"]),
         **{member: given[member] for member in _SAME if member in given},
     }
-    if (resources := _resources(given)) is not None:
-        body["ResourceConfig"] = resources
+    if (instances := resources(given)) is not None:
+        body["ResourceConfig"] = instances
     if "CheckpointConfig" in given:
         # Trials must not restore each other's checkpoints.
         place = given["CheckpointConfig"]
@@ -49,14 +49,14 @@ def request_of(definition: Definition, name: str, values: dict[str, str] | Any) 
     return body
 
 
-def _resources(given: Any) -> JsonObject | None:
+def resources(given: Any) -> JsonObject | None:
     """Returns ResourceConfig. HyperParameterTuningResourceConfig lists instances by priority, and the first has room
     here as well as any other.
     """
     tuning = given.get("HyperParameterTuningResourceConfig")
     if tuning is None:
-        resources: JsonObject | None = given.get("ResourceConfig")
-        return resources
+        plain: JsonObject | None = given.get("ResourceConfig")
+        return plain
     config = {name: value for name, value in tuning.items() if name not in ("AllocationStrategy", "InstanceConfigs")}
     first = tuning.get("InstanceConfigs", [{}])[0]
     return {**config, **first}

@@ -158,6 +158,8 @@ def test_instances_by_priority(world: ApiWorld) -> None:
     create(world, job=job)
     child = world.sagemaker.describe_training_job(TrainingJobName=running(world, 2)[0])
     assert child["ResourceConfig"] == first
+    # HyperparameterTuner.attach of SDK v2 reads it, although SDK v2 does not send it.
+    assert described(world)["TrainingJobDefinition"]["ResourceConfig"] == first
 
 
 def test_a_stop_stops_the_training_jobs_and_makes_no_more(world: ApiWorld) -> None:

@@ -4,7 +4,7 @@ from sagelet_api.protocol.members import Output
 from sagelet_api.services.sagemaker.training_view import seconds
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import Trial, TuningJob, child_key
-from sagelet_engine.tuning.children import static_parameters
+from sagelet_engine.tuning.children import resources, static_parameters
 
 #: Members of the request that Describe shows as they came.
 _ECHOED = ("HyperParameterTuningJobName", "HyperParameterTuningJobConfig")
@@ -98,8 +98,19 @@ def _common(job: TuningJob) -> Output:
 
 
 def _definitions(job: TuningJob) -> Output:
-    """Returns the definitions as AWS describes them: the name of the objective metric is among the static values."""
-    shown = [{**one.request, "StaticHyperParameters": static_parameters(one)} for one in job.spec.definitions]
+    """Returns the definitions as AWS describes them.
+
+    The name of the objective metric is among the static values. ResourceConfig is there although the SDK v2 sends
+    HyperParameterTuningResourceConfig: its `HyperparameterTuner.attach` reads the former.
+    """
+    shown = [
+        {
+            **one.request,
+            "StaticHyperParameters": static_parameters(one),
+            "ResourceConfig": resources(one.request),
+        }
+        for one in job.spec.definitions
+    ]
     if "TrainingJobDefinitions" in job.request:
         return {"TrainingJobDefinitions": shown}
     return {"TrainingJobDefinition": shown[0]}
