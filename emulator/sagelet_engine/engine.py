@@ -112,9 +112,7 @@ class Engine:
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
         self._warm = WarmPools(self._store, settings.data)
         self._scheduler = self._make_scheduler()
-        self._cache = Lending(CacheStore(settings.data, settings.compile_cache_bytes), steady)
-        self._cache.store.recover()
-        self._cache.store.trim()
+        self._cache = self._make_cache()
         self._outbox = Outbox(self._store, statuses)
         self._closing = threading.Event()
         self._supervisors = Supervisors(self._closing)
@@ -163,6 +161,12 @@ class Engine:
         """Returns the latest time in the unfinished records, or 0."""
         begun: list[TrainingJob | TuningJob] = [*self._unfinished, *self._store.orchestrations.unfinished()]
         return max((record.modified_ms for record in begun), default=0)
+
+    def _make_cache(self) -> Lending:
+        store = CacheStore(self._settings.data, self._settings.compile_cache_bytes)
+        store.recover()
+        store.trim()
+        return Lending(store, self._clock)
 
     def _make_retention(self) -> RetentionThread:
         settings = self._settings

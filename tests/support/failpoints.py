@@ -4,6 +4,7 @@ Jobs are shell scripts with entry points of their own. Each host writes a line i
 of its script, so one start too many is seen whatever the server believes.
 """
 
+import json
 import statistics
 import time
 import urllib.error
@@ -172,10 +173,11 @@ class Mortal:
         """Calls CreateHyperParameterTuningJob, with a metric `line` to minimize; see `create`."""
         name, job = self._request(kind, script, 1, {})
         del job["TrainingJobName"]
-        # Such a definition has no entry point: the image's own runs the script that this parameter names.
-        algorithm = job["AlgorithmSpecification"]
-        del algorithm["ContainerEntrypoint"]
-        job["StaticHyperParameters"] = {"script": f"{OUTSIDE}/scripts/{name}"}
+        # Such a definition has no entry point of its own. The image's runs a script by its ending.
+        del job["AlgorithmSpecification"]["ContainerEntrypoint"]
+        (self.outside / "scripts" / name).rename(self.outside / "scripts" / f"{name}.sh")
+        source = {"sagemaker_submit_directory": f"{OUTSIDE}/scripts", "sagemaker_program": f"{name}.sh"}
+        job["StaticHyperParameters"] = {key: json.dumps(value) for key, value in source.items()}
         config = {
             "Strategy": "Random",
             "HyperParameterTuningJobObjective": {"Type": "Minimize", "MetricName": "line"},

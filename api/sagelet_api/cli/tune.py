@@ -95,7 +95,7 @@ def list_(as_json: bool, server: Server) -> None:
 @json_option
 @server_options
 def describe(name: str, as_json: bool, server: Server) -> None:
-    """Show a tuning job and its training jobs, in the order of their creation."""
+    """Show a tuning job and its training jobs, the oldest first."""
     aws = Aws(server)
     job, trials = _described(aws, server, name), _trials_of(aws, server, name)
     if as_json:
@@ -124,9 +124,9 @@ def describe(name: str, as_json: bool, server: Server) -> None:
 @json_option
 @server_options
 def best(name: str, as_json: bool, server: Server) -> None:
-    """Print the best training job so far: its name, objective and hyperparameters.
+    """Print the best training job so far.
 
-    `sagelet describe` and `sagelet artifacts` take the name.
+    That is its name, its objective and its hyperparameters, with tabs between. `sagelet describe` and `sagelet artifacts` take the name.
     """
     found = _described(Aws(server), server, name).get("BestTrainingJob")
     if found is None:
