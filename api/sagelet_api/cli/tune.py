@@ -126,7 +126,8 @@ def describe(name: str, as_json: bool, server: Server) -> None:
 def best(name: str, as_json: bool, server: Server) -> None:
     """Print the best training job so far.
 
-    That is its name, its objective and its hyperparameters, with tabs between. `sagelet describe` and `sagelet artifacts` take the name.
+    That is its name, its objective and its hyperparameters, with tabs between. `sagelet describe` and
+    `sagelet artifacts` take the name.
     """
     found = _described(Aws(server), server, name).get("BestTrainingJob")
     if found is None:
