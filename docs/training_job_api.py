@@ -31,9 +31,13 @@ OPERATIONS = (
     "StopTrainingJob",
     "DeleteTrainingJob",
     "ListTrainingJobs",
-    "ListTrainingJobsForHyperParameterTuningJob",
     "Search",
     "GetSearchSuggestions",
+    "CreateHyperParameterTuningJob",
+    "StopHyperParameterTuningJob",
+    "DeleteHyperParameterTuningJob",
+    "ListHyperParameterTuningJobs",
+    "ListTrainingJobsForHyperParameterTuningJob",
 )
 DESCRIBE = "DescribeTrainingJob"
 _INTRODUCTION = """\

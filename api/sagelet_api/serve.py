@@ -14,6 +14,7 @@ from sagelet_api.http.server import Server
 from sagelet_api.http.tls import server_certificate
 from sagelet_api.hub.readers import JobReaders
 from sagelet_api.hub.service import Hub
+from sagelet_api.protocol.operations import merged
 from sagelet_api.services import not_run
 from sagelet_api.services.iam.identity import Identity
 from sagelet_api.services.logs.service import TrainingLogs
@@ -22,6 +23,7 @@ from sagelet_api.services.s3.service import open_s3
 from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
 from sagelet_api.services.sagemaker.service import TrainingJobs, any_role
 from sagelet_api.services.sagemaker.state_events import StateEvents
+from sagelet_api.services.sagemaker.tuning_service import TuningJobs
 from sagelet_api.web.app import web_app
 from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
@@ -103,7 +105,10 @@ class Sagelet:
             ),
             throttling.checks(),
             {
-                "sagemaker": {**jobs.operations(), **({} if settings.stubs else not_run.operations())},
+                "sagemaker": {
+                    **merged(jobs.operations(), TuningJobs(self.engine, jobs.check).operations()),
+                    **({} if settings.stubs else not_run.operations()),
+                },
                 "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
                 **Identity(bridge.iam, self.engine.keys).services(),
             },

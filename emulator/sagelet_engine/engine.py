@@ -1,6 +1,6 @@
 """The engine of one data directory: the composition root of the packages below it.
 
-The API uses its facets: `jobs`, `inputs`, `logs`, `metrics`, `reports`.
+The API uses its facets: `jobs`, `orchestrations`, `inputs`, `logs`, `metrics`, `reports`.
 """
 
 import logging
@@ -24,14 +24,17 @@ from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
 from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
-from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, Reports
+from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, Orchestrations, Reports
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
 from sagelet_engine.model.objects import ObjectStore
+from sagelet_engine.model.orchestration import OrchestrationKind
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.sinks import MetricSink, StatusSink
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
+from sagelet_engine.orchestration.orchestrator import Orchestrator
 from sagelet_engine.retention.gc import Collected, Collector, Keep
 from sagelet_engine.retention.thread import RetentionThread
 from sagelet_engine.runtimes import last_used
@@ -45,6 +48,7 @@ from sagelet_engine.state.identity import forget_former
 from sagelet_engine.state.owner import DirectoryLock, lock_directory
 from sagelet_engine.state.soundness import Soundness
 from sagelet_engine.store.jobs import Store
+from sagelet_engine.tuning.work import TuningWork
 
 log = logging.getLogger(__name__)
 
@@ -108,9 +112,7 @@ class Engine:
         self._gpus = () if settings.gpus is GpuPolicy.OFF else detect_gpus()
         self._warm = WarmPools(self._store, settings.data)
         self._scheduler = self._make_scheduler()
-        self._cache = HostCopies(CacheStore(settings.data, settings.compile_cache_bytes), steady)
-        self._cache.store.recover()
-        self._cache.store.trim()
+        self._cache = self._make_cache()
         self._outbox = Outbox(self._store, statuses)
         self._closing = threading.Event()
         self._supervisors = Supervisors(self._closing)
@@ -120,17 +122,18 @@ class Engine:
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
         self.jobs = self._make_jobs()
+        self.orchestrator = self._make_orchestrator()
+        self.orchestrations = Orchestrations(self._store, steady, self.orchestrator.watch)
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)
         self.metrics = Metrics(self._store)
         self.reports = Reports(self._store, settings.data, objects, steady)
-        keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
-        self._retention = RetentionThread(self.logs.groups, self._collector, keep, self._closing)
+        self._retention = self._make_retention()
         self._unfinished = self._store.unfinished()
         self._check_runtime()
         if not self._unfinished:
             forget_former(settings.data, self._lock.identity)
-        steady.begin_at(max((job.modified_ms for job in self._unfinished), default=0))
+        steady.begin_at(self._last_change_ms())
         self._republishing = Republishing(self._store, metrics, steady.now_ms(), self._closing)
         self._queue_unfinished()
 
@@ -153,6 +156,26 @@ class Engine:
             self._collector,
             self._settings.spot_discount,
         )
+
+    def _last_change_ms(self) -> int:
+        """Returns the latest time in the unfinished records, or 0."""
+        begun: list[TrainingJob | TuningJob] = [*self._unfinished, *self._store.orchestrations.unfinished()]
+        return max((record.modified_ms for record in begun), default=0)
+
+    def _make_cache(self) -> HostCopies:
+        store = CacheStore(self._settings.data, self._settings.compile_cache_bytes)
+        store.recover()
+        store.trim()
+        return HostCopies(store, self._clock)
+
+    def _make_retention(self) -> RetentionThread:
+        settings = self._settings
+        keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
+        return RetentionThread(self.logs.groups, self._collector, keep, self._closing)
+
+    def _make_orchestrator(self) -> Orchestrator:
+        tuning = TuningWork(self._store, self._clock, self.jobs.create, self.jobs.stop)
+        return Orchestrator(self._store, self._clock, {OrchestrationKind.TUNING: tuning})
 
     def _make_scheduler(self) -> Scheduler:
         """Makes the scheduler. sagelet gives out this machine's places; a cluster gives out its own."""
@@ -213,6 +236,7 @@ class Engine:
                 self._supervise(job)
                 failpoint(Failpoint.AFTER_ADOPTION)
         self._scheduler.start()
+        self.orchestrator.start()
         # No caller waits for these.
         for stray in () if self._closing.is_set() else self.end_strays():
             log.warning("ended: %s", stray)
@@ -230,11 +254,12 @@ class Engine:
         self._closing.set()
         self._retention.wake()
         self.changes.close()
+        self.orchestrator.close()
         self._scheduler.close()
         self._outbox.close()
         deadline = time.monotonic() + DETACH_SECONDS
         join_all([self._recovery, self._republishing, self._retention, self._soundness], deadline)
-        join_all([self._scheduler, self._outbox], deadline)
+        join_all([self.orchestrator, self._scheduler, self._outbox], deadline)
         self._supervisors.join(deadline)
         try:
             return [job for job in self._store.unfinished() if job.launched]

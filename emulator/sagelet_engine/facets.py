@@ -2,13 +2,14 @@
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.database import NotFlushed
-from sagelet_engine.base.errors import JobNotFound, JobNotStoppable
+from sagelet_engine.base.errors import JobNotFound, JobNotStoppable, OrchestrationEnded, OrchestrationNotDeletable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.base.wire import JsonObject
@@ -18,15 +19,17 @@ from sagelet_engine.execution.supervisors import Supervisors
 from sagelet_engine.instances.bill import Bill, bill
 from sagelet_engine.model import faults, lifecycle, training, warm_pools
 from sagelet_engine.model.file_systems import FileSystemSource, directory_of
-from sagelet_engine.model.job import JobKey, StopCause
+from sagelet_engine.model.job import JobKey, Parent, StopCause
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri
+from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus, enter
 from sagelet_engine.model.search import JobSearch, SearchPage
 from sagelet_engine.model.series import Sample
 from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import Trial, TuningJob
 from sagelet_engine.reports import compile_reports, other_runs
 from sagelet_engine.reports.comparison_inputs import ComparisonInputs
 from sagelet_engine.reports.doctor_inputs import DoctorInputs
@@ -36,6 +39,7 @@ from sagelet_engine.scheduling.contract import Scheduler
 from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.settings import Settings
 from sagelet_engine.store.jobs import StaleRecord, Store
+from sagelet_engine.store.orchestrations import StaleOrchestration
 from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
 
@@ -65,9 +69,22 @@ class Jobs:
 
     # --- changes ----------------------------------------------------------------------------------------------
 
-    def create(self, key: JobKey, request: JsonObject, tags: dict[str, str]) -> TrainingJob:
-        """Makes a job durable and queues it. `request`: a validated CreateTrainingJob body. Raises JobNameInUse."""
-        job = training.create(key, uuid.uuid4().hex, request, tags, self._clock.now_ms(), self._spot_discount)
+    def create(
+        self,
+        key: JobKey,
+        request: JsonObject,
+        tags: dict[str, str],
+        *,
+        parent: Parent | None = None,
+        job_id: str | None = None,
+    ) -> TrainingJob:
+        """Makes a job durable and queues it. `request`: a validated CreateTrainingJob body.
+
+        `job_id`: given by an orchestration, so that a repeat does not make a second job. Raises JobNameInUse, also if
+        the id is in use.
+        """
+        now_ms, job_id = self._clock.now_ms(), job_id or uuid.uuid4().hex
+        job = training.create(key, job_id, request, tags, now_ms, self._spot_discount, parent)
         failpoint(Failpoint.BEFORE_INSERT)
         try:
             self._store.insert(job)
@@ -201,6 +218,79 @@ class Jobs:
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns names of properties; see Store.property_names."""
         return self._store.property_names(account, region, beginning, limit)
+
+
+class Orchestrations:
+    """The tuning jobs of all accounts and regions. Changes are durable when a method returns."""
+
+    def __init__(self, store: Store, clock: Clock, watch: Callable[[str], None]) -> None:
+        self._store = store
+        self._kept = store.orchestrations
+        self._clock = clock
+        self._watch = watch
+
+    def create(self, key: OrchestrationKey, request: JsonObject, tags: dict[str, str]) -> TuningJob:
+        """Makes a tuning job durable and begins it. `request`: a validated CreateHyperParameterTuningJob body. Raises
+        OrchestrationNameInUse.
+        """
+        now_ms = self._clock.now_ms()
+        job = TuningJob(key, uuid.uuid4().hex, request, now_ms, now_ms, tags=tags)
+        try:
+            self._kept.insert(job)
+        except NotFlushed:
+            # The client gets an error, although the tuning job exists.
+            self._watch(job.id)
+            raise
+        failpoint(Failpoint.AFTER_ORCHESTRATION)
+        self._watch(job.id)
+        return job
+
+    def stop(self, key: OrchestrationKey) -> None:
+        """Asks for a stop, also of the children. A second call changes nothing. Raises OrchestrationNotFound,
+        OrchestrationEnded.
+        """
+        while True:
+            job = self._kept.get(key)
+            if job.terminal:
+                raise OrchestrationEnded(job.status.value)
+            if job.status is OrchestrationStatus.STOPPING:
+                return
+            with suppress(StaleOrchestration):
+                self._kept.update(enter(job, OrchestrationStatus.STOPPING, self._clock.now_ms()))
+                failpoint(Failpoint.AFTER_ORCHESTRATION_STOP)
+                return
+
+    def delete(self, key: OrchestrationKey) -> None:
+        """Forgets a tuning job. Its training jobs stay. Raises OrchestrationNotFound, OrchestrationNotDeletable."""
+        job = self._kept.get(key)
+        if not job.terminal:
+            raise OrchestrationNotDeletable(job.status.value)
+        self._kept.delete(job)
+
+    def get(self, key: OrchestrationKey) -> TuningJob:
+        """Raises OrchestrationNotFound."""
+        return self._kept.get(key)
+
+    def trials(self, job: TuningJob) -> list[tuple[Trial, TrainingJob | None]]:
+        """Returns the trials in the order of creation. One that has not ended comes with its training job."""
+        trials = self._kept.children(job.id)
+        jobs = self._store.by_ids([one.job_id for one in trials if not one.ended])
+        return [(one, jobs.get(one.job_id)) for one in trials]
+
+    def page(self, query: JobQuery) -> JobPage[TuningJob]:
+        return self._kept.page(query, OrchestrationKind.TUNING)
+
+    def every(self, account: str, region: str) -> list[TuningJob]:
+        """Returns all tuning jobs of an account in a region, the oldest first."""
+        return self._kept.every(account, region, OrchestrationKind.TUNING)
+
+    def put_tags(self, key: OrchestrationKey, tags: Mapping[str, str], limit: int) -> None:
+        """Adds all tags or none. Raises OrchestrationNotFound, TooManyTags."""
+        self._kept.put_tags(self._kept.get(key).id, tags, limit)
+
+    def delete_tags(self, key: OrchestrationKey, keys: Sequence[str]) -> None:
+        """Raises OrchestrationNotFound."""
+        self._kept.delete_tags(self._kept.get(key).id, keys)
 
 
 class Inputs:

@@ -16,6 +16,7 @@ from sagelet_api.auth.callers import Callers
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.control.endpoints import control_app
 from sagelet_api.control.throttling import Throttling
+from sagelet_api.protocol.operations import merged
 from sagelet_api.services import not_run
 from sagelet_api.services.iam.identity import Identity
 from sagelet_api.services.logs.service import TrainingLogs
@@ -24,6 +25,7 @@ from sagelet_api.services.s3.service import open_s3
 from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
 from sagelet_api.services.sagemaker.service import TrainingJobs, any_role
 from sagelet_api.services.sagemaker.state_events import StateEvents
+from sagelet_api.services.sagemaker.tuning_service import TuningJobs
 from sagelet_api.web.app import web_app
 from sagelet_api.web.sessions import Sessions
 from sagelet_api.web.site import Site
@@ -50,7 +52,10 @@ class ApiWorld(World):
         roles = bridge.iam.may_assume if self.settings.enforce_iam else any_role
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
         services = {
-            "sagemaker": {**jobs.operations(), **({} if self.settings.stubs else not_run.operations())},
+            "sagemaker": {
+                **merged(jobs.operations(), TuningJobs(self.engine, jobs.check).operations()),
+                **({} if self.settings.stubs else not_run.operations()),
+            },
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
             **Identity(bridge.iam, self.engine.keys).services(),
         }

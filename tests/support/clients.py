@@ -8,7 +8,7 @@ import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from support.server import ACCOUNT, SageletProcess
 
@@ -20,10 +20,17 @@ ENVIRONMENT_HUB = ROOT / ".venv-hub"
 CONFIG = ROOT / "examples" / "gpt2" / "sagemaker-config.yaml"
 
 
+class Endpoint(Protocol):
+    """A server, in a process of its own or in the test's."""
+
+    @property
+    def endpoint(self) -> str: ...
+
+
 class Clients:
     """Runs client programs against a server, in a directory of their own."""
 
-    def __init__(self, server: SageletProcess, directory: Path) -> None:
+    def __init__(self, server: Endpoint, directory: Path) -> None:
         self.directory = directory
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAGE"))},

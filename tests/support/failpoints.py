@@ -4,6 +4,7 @@ Jobs are shell scripts with entry points of their own. Each host writes a line i
 of its script, so one start too many is seen whatever the server believes.
 """
 
+import json
 import statistics
 import time
 import urllib.error
@@ -164,6 +165,30 @@ class Mortal:
 
     def create(self, kind: str, script: str, *, hosts: int = 1, **changes: Any) -> str:
         """Calls CreateTrainingJob. A repeated call learns that the job exists if the first one came through."""
+        name, request = self._request(kind, script, hosts, changes)
+        self._create("create_training_job", request)
+        return name
+
+    def tune(self, kind: str, script: str, *, most: int, parallel: int) -> str:
+        """Calls CreateHyperParameterTuningJob, with a metric `line` to minimize; see `create`."""
+        name, job = self._request(kind, script, 1, {})
+        del job["TrainingJobName"]
+        # Such a definition has no entry point of its own. The image's runs a script by its ending.
+        del job["AlgorithmSpecification"]["ContainerEntrypoint"]
+        (self.outside / "scripts" / name).rename(self.outside / "scripts" / f"{name}.sh")
+        source = {"sagemaker_submit_directory": f"{OUTSIDE}/scripts", "sagemaker_program": f"{name}.sh"}
+        job["StaticHyperParameters"] = {key: json.dumps(value) for key, value in source.items()}
+        config = {
+            "Strategy": "Random",
+            "HyperParameterTuningJobObjective": {"Type": "Minimize", "MetricName": "line"},
+            "ResourceLimits": {"MaxNumberOfTrainingJobs": most, "MaxParallelTrainingJobs": parallel},
+            "ParameterRanges": {"IntegerParameterRanges": [{"Name": "n", "MinValue": "1", "MaxValue": "9"}]},
+        }
+        body = {"HyperParameterTuningJobName": name, "HyperParameterTuningJobConfig": config}
+        self._create("create_hyper_parameter_tuning_job", {**body, "TrainingJobDefinition": job})
+        return name
+
+    def _request(self, kind: str, script: str, hosts: int, changes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         name = f"{kind}-{uuid.uuid4().hex[:8]}"
         self.names.append(name)
         # An argument of an entry point has at most 256 characters.
@@ -174,7 +199,7 @@ class Mortal:
             "DirectoryPath": "/",
             "FileSystemAccessMode": "rw",
         }
-        request = {
+        return name, {
             "TrainingJobName": name,
             "AlgorithmSpecification": {
                 "TrainingImage": self.image,
@@ -195,15 +220,15 @@ class Mortal:
             **changes,
         }
 
+    def _create(self, operation: str, request: dict[str, Any]) -> None:
         def create(mortal: Mortal) -> None:
             try:
-                mortal.client("sagemaker").create_training_job(**request)
+                getattr(mortal.client("sagemaker"), operation)(**request)
             except ClientError as error:
                 if error.response["Error"]["Code"] != "ResourceInUse":
                     raise
 
         self.ask(create)
-        return name
 
     def describe(self, name: str) -> dict[str, Any]:
         def describe(mortal: Mortal) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound
 from sagelet_engine.model.runtime import Handle, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
 from support.object_batch import Batch
 
 
@@ -133,12 +134,16 @@ class FakeStatuses:
 
     def __init__(self) -> None:
         self.jobs: list[TrainingJob] = []
+        self.tuning_jobs: list[TuningJob] = []
         self.failing = False
 
-    def announce(self, job: TrainingJob) -> None:
+    def announce(self, job: TrainingJob | TuningJob) -> None:
         if self.failing:
             raise RuntimeError("a bug of the sink")
-        self.jobs.append(job)
+        if isinstance(job, TrainingJob):
+            self.jobs.append(job)
+        else:
+            self.tuning_jobs.append(job)
 
 
 @dataclass

@@ -171,6 +171,78 @@ def is_deleted(mortal: Mortal) -> Check:
     return check
 
 
+def tunes(mortal: Mortal) -> Check:
+    """A tuning job with three training jobs, two at a time."""
+    name = mortal.tune("tunes", "echo line 1;echo w >model/w", most=3, parallel=2)
+    tuning_ended(mortal, name)
+    return lambda mortal: check_trials(mortal, name, "Completed", 3)
+
+
+def stops_tuning(mortal: Mortal) -> Check:
+    """A tuning job that is stopped while its training jobs run."""
+    name = mortal.tune("halts", STOPPABLE, most=3, parallel=2)
+    until(lambda: all(mortal.has_line(one["TrainingJobName"], "ready") for one in running(mortal, name)))
+
+    def stop(mortal: Mortal) -> None:
+        try:
+            mortal.client("sagemaker").stop_hyper_parameter_tuning_job(HyperParameterTuningJobName=name)
+        except ClientError as error:
+            # The stop came through before the server was killed, and the tuning job has ended.
+            if "Stopped" not in str(error):
+                raise
+
+    mortal.ask(stop)
+    tuning_ended(mortal, name)
+    return lambda mortal: check_trials(mortal, name, "Stopped", 2)
+
+
+def running(mortal: Mortal, name: str) -> list[dict[str, Any]]:
+    """Waits until two training jobs of a tuning job exist, and returns them."""
+    found: list[dict[str, Any]] = until(lambda: len(all_of := trials(mortal, name)) == 2 and all_of)
+    return found
+
+
+def trials(mortal: Mortal, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = mortal.ask(
+        lambda one: one.client("sagemaker").list_training_jobs_for_hyper_parameter_tuning_job(
+            HyperParameterTuningJobName=name
+        )["TrainingJobSummaries"]
+    )
+    return found
+
+
+def tuning(mortal: Mortal, name: str) -> dict[str, Any]:
+    def describe(one: Mortal) -> dict[str, Any]:
+        job: dict[str, Any] = one.client("sagemaker").describe_hyper_parameter_tuning_job(
+            HyperParameterTuningJobName=name
+        )
+        # A truncated answer has no members.
+        return {"HyperParameterTuningJobName": job["HyperParameterTuningJobName"], **job}
+
+    return mortal.ask(describe)
+
+
+def tuning_ended(mortal: Mortal, name: str) -> None:
+    """Waits for the end, with a new server each time that the present one is killed."""
+
+    def ended() -> bool:
+        return tuning(mortal, name)["HyperParameterTuningJobStatus"] in ("Completed", "Failed", "Stopped")
+
+    until(ended, seconds=300)
+
+
+def check_trials(mortal: Mortal, name: str, status: str, count: int) -> None:
+    """No trial is lost and none doubled: the training jobs with its name are exactly its trials."""
+    job = tuning(mortal, name)
+    assert job["HyperParameterTuningJobStatus"] == status, job
+    found = trials(mortal, name)
+    assert len(found) == count, found
+    assert {one["TrainingJobStatus"] for one in found} == {status}, found
+    named = {"NameContains": name, "SortBy": "Name"}
+    made = mortal.ask(lambda one: one.client("sagemaker").list_training_jobs(**named)["TrainingJobSummaries"])
+    assert [one["TrainingJobName"] for one in made] == [one["TrainingJobName"] for one in found]
+
+
 def uploads(mortal: Mortal) -> Check:
     """Not a job, but an upload completed over an object, one aborted with its bucket, and a deletion."""
     name = f"uploads-{uuid.uuid4().hex[:8]}"
@@ -245,6 +317,9 @@ PASSED_BY: dict[Failpoint, Callable[[Mortal], Check]] = {
     ),
     **dict.fromkeys((F.AFTER_ABORT, F.BEFORE_OBJECT_DELETE, F.AFTER_OBJECT_DELETE), uploads),
     F.AFTER_BUCKET_DELETE: uploads,
+    **dict.fromkeys((F.AFTER_ORCHESTRATION, F.BEFORE_DECISION, F.AFTER_DECISION), tunes),
+    **dict.fromkeys((F.BEFORE_CHILD, F.AFTER_CHILD), tunes),
+    **dict.fromkeys((F.AFTER_ORCHESTRATION_STOP, F.AFTER_CHILD_STOP), stops_tuning),
 }
 
 

@@ -104,7 +104,8 @@ class FastForward:
         runtime = FunctionRuntime(self._simulated, self._function_of)
         self._server = Sagelet(settings, self._simulated, Choice(runtime, "fast-forward"))
         self._runtime = runtime
-        self._pacemaker = Pacemaker(self._simulated, runtime, settings, self._server.engine.jobs.unfinished)
+        engine = self._server.engine
+        self._pacemaker = Pacemaker(self._simulated, runtime, settings, engine.jobs.unfinished, engine.orchestrator)
         self._server.forget_others()
         self._server.start()
         self._pacemaker.start()

@@ -29,6 +29,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "delete",
         "report",
         "compare",
+        "tune",
     ),
     "What it has": ("image", "install-torch", "instances", "cache", "s3", "hub"),
     "What it keeps": ("gc", "check", "reset", "export", "import"),

@@ -49,6 +49,27 @@ class RefusedOperation:
     reason: str
 
 
+def either(first: SharedOperation, second: SharedOperation) -> SharedOperation:
+    """An operation that two handlers serve, each for resources of its own."""
+
+    def handler(context: Context, parameters: Parameters) -> Mapping[str, Any] | None:
+        chosen = first if first.is_ours(context, parameters) else second
+        return chosen.handler(context, parameters)
+
+    return SharedOperation(handler, lambda *call: first.is_ours(*call) or second.is_ours(*call))
+
+
+def merged(first: "Operations", second: "Operations") -> "Operations":
+    """Returns the operations of both tables. Both may have a SharedOperation of the same name."""
+    both = {**first, **second}
+    for name in first.keys() & second.keys():
+        one, other = first[name], second[name]
+        assert isinstance(one, SharedOperation)
+        assert isinstance(other, SharedOperation)
+        both[name] = either(one, other)
+    return both
+
+
 Operations = Mapping[str, Handler | SharedOperation | RefusedOperation]
 
 #: sagelet's own operations hold a body in memory. 100 hyperparameters of 2,500 characters are far below this limit.

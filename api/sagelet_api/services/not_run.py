@@ -13,7 +13,6 @@ NAMES = frozenset(
         "CreateCluster",
         "CreateCompilationJob",
         "CreateEndpoint",
-        "CreateHyperParameterTuningJob",
         "CreateNotebookInstance",
         "CreateProcessingJob",
         "CreateTransformJob",
@@ -31,8 +30,8 @@ def operations() -> Operations:
     """Returns the operations for the application, with the reason of each."""
     return {
         name: RefusedOperation(
-            f"sagelet runs training jobs only: {name} would compute nothing. To have it recorded and answered with "
-            "success all the same, as moto does, start the server with --stubs"
+            f"sagelet runs training and tuning jobs only: {name} would compute nothing. To have it recorded and "
+            "answered with success all the same, as moto does, start the server with --stubs"
         )
         for name in NAMES
     }

@@ -25,6 +25,30 @@ class JobNameInUse(SageletError):
         self.arn = arn
 
 
+class OrchestrationNotFound(SageletError):
+    """No orchestration (for example, a tuning job) has this name in this account and region."""
+
+
+class OrchestrationNameInUse(SageletError):
+    """An orchestration of this kind with this name exists already."""
+
+    def __init__(self, arn: str) -> None:
+        super().__init__(f"The name is in use ({arn})")
+        self.arn = arn
+
+
+class OrchestrationEnded(SageletError):
+    """A stop was asked of an orchestration that has ended."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(f"The orchestration is in status {status}")
+        self.status = status
+
+
+class OrchestrationNotDeletable(OrchestrationEnded):
+    """A deletion was asked of an orchestration that has not ended."""
+
+
 class JobNotStoppable(SageletError):
     """StopTrainingJob on a job that has ended."""
 

@@ -119,6 +119,21 @@ class Failpoint(str, Enum):
     BEFORE_DELETE = "before-delete"
     AFTER_DELETE = "after-delete"
 
+    # Tuning jobs
+    #: CreateHyperParameterTuningJob has made the record durable. Nothing drives it yet.
+    AFTER_ORCHESTRATION = "after-orchestration"
+    #: It is known how trials ended and which come next. The record does not say so yet.
+    BEFORE_DECISION = "before-decision"
+    #: The record says it. No training job of a new trial exists yet.
+    AFTER_DECISION = "after-decision"
+    BEFORE_CHILD = "before-child"
+    #: A trial's training job exists. The record does not say so yet.
+    AFTER_CHILD = "after-child"
+    #: The stop is in the tuning job's record. No training job of it was stopped yet.
+    AFTER_ORCHESTRATION_STOP = "after-orchestration-stop"
+    #: One of its training jobs was asked to stop, and others may follow.
+    AFTER_CHILD_STOP = "after-child-stop"
+
     # Multipart uploads and deletions in S3
     #: An upload is in the catalogue. The client does not know its id yet.
     AFTER_UPLOAD_BEGAN = "after-upload-began"

@@ -6,10 +6,13 @@ after the sink has received it, so the last few may be sent twice. Jobs never wa
 
 import logging
 import threading
+from collections.abc import Callable, Sequence
 
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.model.sinks import StatusSink
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
 from sagelet_engine.store.jobs import Store
 
 log = logging.getLogger(__name__)
@@ -46,7 +49,14 @@ class Outbox(threading.Thread):
 
     def _announce_batch(self) -> bool:
         """Announces the next notes. False if there was nothing to announce."""
-        notes = self._store.noted_statuses(BATCH)
+        jobs = self._announce_notes(self._store.noted_statuses(BATCH), self._store.drop_noted_statuses)
+        kept = self._store.orchestrations
+        orchestrations = self._announce_notes(kept.noted_statuses(BATCH), kept.drop_noted_statuses)
+        return jobs or orchestrations
+
+    def _announce_notes(
+        self, notes: Sequence[tuple[int, TrainingJob | TuningJob]], drop: Callable[[int], None]
+    ) -> bool:
         last = 0
         for number, job in notes:
             if self._closing.is_set():
@@ -55,9 +65,9 @@ class Outbox(threading.Thread):
                 self._sink.announce(job)
             except Exception:
                 # A sink must not raise. If it does, its note is skipped, since it would hold up all later ones.
-                log.exception("%s: its status %s was not announced", job.key.name, job.secondary.value)
+                log.exception("%s: its status %s was not announced", job.key.name, job.status.value)
             last = number
         if last:
             failpoint(Failpoint.AFTER_ANNOUNCEMENT)
-            self._store.drop_noted_statuses(last)
+            drop(last)
         return bool(notes)

@@ -46,6 +46,22 @@ def partial_prefix(prefix: str, found: str) -> str:
     )
 
 
+def no_training_job_succeeded(attempts: int) -> str:
+    """Returns the text for a tuning job all of whose training jobs failed (amazon-sagemaker-examples#2437)."""
+    return (
+        f"No training job succeeded after {attempts} attempts. Please take a look at the training job failures to get "
+        "more details."
+    )
+
+
+def no_objective(jobs: int) -> str:
+    """Returns the text for a tuning job whose training jobs print no objective metric (re:Post and Stack Overflow)."""
+    return (
+        f"No objective metrics found after running {jobs} training jobs. Please ensure that the custom algorithm is "
+        "emitting the objective metric as defined by the regular expression provided."
+    )
+
+
 # --- errors of the operations -----------------------------------------------------------------------------------------
 
 #: For every operation on a missing job: a ValidationException (boto/boto3#2808; Terraform matches it).
@@ -55,6 +71,25 @@ WAIT_WITHOUT_SPOT = "Invalid MaxWaitTimeInSeconds. It is only supported when Ena
 PIPE_AND_FAST_FILE = "Cannot use both 'Pipe' and 'FastFile' TrainingInputMode on the same Training Job."
 #: For List and Search (moto quotes it from AWS).
 BAD_TOKEN = "Invalid pagination token"
+
+
+#: CreateHyperParameterTuningJob (amazon-sagemaker-examples#1207, sagemaker-python-sdk#3932).
+NO_OBJECTIVE_METRIC = (
+    "A metric is required for this hyperparameter tuning job objective. Provide a metric in the metric definitions."
+)
+
+
+def no_tuning_job(name: str) -> str:
+    """Returns the text of ResourceNotFound for a tuning job. Only the part up to the name is known to be AWS's."""
+    return f"Amazon SageMaker can't find a tuning job with the name {name}"
+
+
+def tuning_name_taken(arn: str) -> str:
+    """Returns the text of CreateHyperParameterTuningJob's ResourceInUse, after CreateTrainingJob's."""
+    return (
+        "Hyperparameter tuning job names must be unique within an AWS account and region, and a hyperparameter tuning "
+        f"job with this name already exists ({arn})"
+    )
 
 
 def name_taken(arn: str) -> str:

@@ -158,6 +158,14 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Parent:
+    """The orchestration that made a job."""
+
+    id: str
+    arn: str
+
+
+@dataclass(frozen=True)
 class Job:
     """All durable data of one job, whatever its kind. `spec` says what it asks for."""
 
@@ -168,6 +176,8 @@ class Job:
     request: Mapping[str, Any]
     created_ms: int
     modified_ms: int
+    #: None if a client made it.
+    parent: Parent | None = None
     status: JobStatus = JobStatus.IN_PROGRESS
     secondary: SecondaryStatus = SecondaryStatus.STARTING
     transitions: tuple[Transition, ...] = ()

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from sagelet_engine.model.job import JobKey, JobStatus, PoolStatus, SecondaryStatus, WarmPool
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
 
 
 class SortBy(str, Enum):
@@ -59,7 +60,7 @@ class ListedJob:
     warm_pool: WarmPool | None
 
 
-Job = TypeVar("Job", TrainingJob, ListedJob)
+Job = TypeVar("Job", TrainingJob, ListedJob, TuningJob)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from sagelet_engine.model.job import JobKey, JobKind
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +47,9 @@ def publish(sink: MetricSink, key: JobKey, points: list[MetricPoint]) -> None:
 
 
 class StatusSink(Protocol):
-    def announce(self, job: TrainingJob) -> None:
-        """Takes a status that a job entered. `job` is its record at that time.
+    def announce(self, job: TrainingJob | TuningJob) -> None:
+        """Takes a status that a job or an orchestration entered. `job` is its record at that time.
 
-        Each job's statuses come in order; those before a crash may come twice. Must not raise.
+        The statuses of each come in order; those before a crash may come twice. Must not raise.
         """
         ...

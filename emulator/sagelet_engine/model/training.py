@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from sagelet_engine.model.job import Job, JobKey
+from sagelet_engine.model.job import Job, JobKey, Parent
 from sagelet_engine.model.lifecycle import created
 from sagelet_engine.model.spec import TrainingSpec
 
@@ -55,8 +55,17 @@ def create(
     tags: Mapping[str, str],
     now_ms: int,
     spot_discount: float = 0.0,
+    parent: Parent | None = None,
 ) -> TrainingJob:
     """Returns a job at the moment of CreateTrainingJob. CreationTime equals the start of Starting."""
     return TrainingJob(
-        key, job_id, request, now_ms, now_ms, transitions=created(now_ms), tags=tags, spot_discount=spot_discount
+        key,
+        job_id,
+        request,
+        now_ms,
+        now_ms,
+        parent,
+        transitions=created(now_ms),
+        tags=tags,
+        spot_discount=spot_discount,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagelet_engine.base import nofollow
-from sagelet_engine.compile_cache.lending import COMPILER
+from sagelet_engine.compile_cache.host_copies import COMPILER
 from sagelet_engine.data import sdk_v3
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.doctor.case import Baseline, Case, Progress, Setup

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from sagelet_engine.execution.host_watch import REMAINING_GRACE_SECONDS
 from sagelet_engine.model import faults, interruptions, lifecycle
 from sagelet_engine.model.job import Job, SecondaryStatus
+from sagelet_engine.orchestration.orchestrator import Orchestrator
 from sagelet_engine.settings import Settings
 from sagelet_engine.simulation.clock import SimulatedClock
 from sagelet_engine.simulation.functions import FunctionHost, FunctionRuntime
@@ -34,12 +35,14 @@ class Pacemaker(threading.Thread):
         runtime: FunctionRuntime,
         settings: Settings,
         unfinished: Callable[[], Sequence[Job]],
+        orchestrator: Orchestrator,
     ) -> None:
         super().__init__(name="pacemaker", daemon=True)
         self._clock = clock
         self._runtime = runtime
         self._settings = settings
         self._unfinished = unfinished
+        self._orchestrator = orchestrator
         self._closing = threading.Event()
         #: Number of looks in a row that found a job waiting for a free place.
         self._waits = 0
@@ -61,10 +64,14 @@ class Pacemaker(threading.Thread):
         """Turns the clock if no function and no part of the engine has anything to do now."""
         if self._clock.at_work:
             return
-        now, jobs = self._clock.now_ms(), self._unfinished()
+        # Before the jobs are looked at: an orchestrator that is idle now makes no job unless one of those ends.
+        now = self._clock.now_ms()
+        if self._orchestrator.at_work(now):
+            return
+        jobs = self._unfinished()
         if self._is_placing(jobs):
             return
-        next_ms = self._clock.next_wake_ms()
+        next_ms = min(self._clock.next_wake_ms(), self._orchestrator.due_ms or math.inf)
         for job in jobs:
             moment = self._next_ms(job, now)
             if moment is None or moment <= now:

@@ -9,6 +9,7 @@ from sagelet_engine.model.job import (
     JobKey,
     JobKind,
     JobStatus,
+    Parent,
     PoolStatus,
     SecondaryStatus,
     StopCause,
@@ -59,6 +60,8 @@ def decode(text: str, version: int, tags: dict[str, str]) -> TrainingJob:
     fields["attempts"] = tuple(_attempt(entry) for entry in fields.get("attempts", ()))
     # A record from before attempts existed.
     fields.setdefault("attempt_start_ms", fields["training_start_ms"])
+    # A record from before there were orchestrations has no parent.
+    fields["parent"] = Parent(**fields["parent"]) if fields.get("parent") else None
     fields["warm_pool"] = _warm_pool(fields["warm_pool"]) if fields.get("warm_pool") else None
     fields["compilation"] = Compilation(**fields["compilation"]) if fields.get("compilation") else None
     fields["gpus"] = tuple(fields["gpus"])

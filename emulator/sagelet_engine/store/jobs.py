@@ -31,6 +31,7 @@ from sagelet_engine.store import logs as sql_logs
 from sagelet_engine.store import logs as sql_merged
 from sagelet_engine.store import metrics as sql_metrics
 from sagelet_engine.store import notes as sql_notes
+from sagelet_engine.store import orchestrations as sql_orchestrations
 from sagelet_engine.store import search as sql_pages
 from sagelet_engine.store import search as sql_search
 from sagelet_engine.store import search as sql_suggest
@@ -72,8 +73,13 @@ class Store(Database):
         self.changes = Changes()
         self.lines = sql_lines.Lines(self._rows)
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
+        self.orchestrations = sql_orchestrations.Orchestrations(self._rows, self._write, self._note_change)
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
         super().__init__(path, MIGRATIONS)
+
+    def _note_change(self) -> None:
+        self.status_noted.set()
+        self.changes.note()
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
@@ -94,8 +100,7 @@ class Store(Database):
             db.executemany(
                 "INSERT INTO hyperparameters VALUES (?, ?, ?)", [(job.id, *given) for given in parameters.items()]
             )
-        self.status_noted.set()
-        self.changes.note()
+        self._note_change()
 
     def update(self, job: TrainingJob, *, durable: bool = True) -> TrainingJob:
         """Replaces the record if nobody else has changed it since it was loaded. Returns it with its new version.
@@ -115,8 +120,7 @@ class Store(Database):
                 ).rowcount
                 if not changed:
                     raise StaleRecord(job.key.name)
-        self.status_noted.set()
-        self.changes.note()
+        self._note_change()
         return [replace(job, version=job.version + 1) for job in jobs]
 
     def delete(self, job: TrainingJob) -> None:
@@ -133,6 +137,10 @@ class Store(Database):
     def get_by_id(self, job_id: str) -> TrainingJob:
         """Returns a job by its id. Raises JobNotFound."""
         return self._one("id = ?", job_id)
+
+    def by_ids(self, job_ids: Sequence[str]) -> dict[str, TrainingJob]:
+        """Returns those of these jobs that exist, by their ids."""
+        return {job.id: job for job in self._jobs(_BY_IDS, (json.dumps(list(job_ids)),))}
 
     def unfinished(self) -> list[TrainingJob]:
         """Returns every job that has not ended, of all accounts and regions, the oldest first."""
@@ -156,7 +164,7 @@ class Store(Database):
         """Returns one page of the jobs that satisfy an expression."""
         rows = self._rows(*sql_search.search(query))
         page = rows[: query.limit]
-        jobs = {job.id: job for job in self._jobs(_BY_IDS, (json.dumps([row[0] for row in page]),))}
+        jobs = self.by_ids([row[0] for row in page])
         more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
         total = rows[0][2] if rows else self._rows(*sql_search.count(query))[0][0]
         return SearchPage([jobs[row[0]] for row in page if row[0] in jobs], total, more)

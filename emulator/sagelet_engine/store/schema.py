@@ -3,6 +3,7 @@
 from sagelet_engine.store import logs as sql_logs
 from sagelet_engine.store import metrics as sql_metrics
 from sagelet_engine.store import notes as sql_notes
+from sagelet_engine.store import orchestrations as sql_orchestrations
 
 #: One entry per schema version, applied in order; `PRAGMA user_version` counts them.
 MIGRATIONS = (
@@ -64,4 +65,5 @@ MIGRATIONS = (
     """,
     # The host whose line a point is from; empty for points of older servers.
     "ALTER TABLE metric_points ADD COLUMN host TEXT NOT NULL DEFAULT '';",
+    sql_orchestrations.MIGRATION,
 )

@@ -105,6 +105,7 @@ _OWN: dict[tuple[str, ...], str] = {
     ("CreationTime",): "created_ms",
     ("LastModifiedTime",): "modified_ms",
     ("SecondaryStatus",): "json_extract(record, '$.secondary')",
+    ("TuningJobArn",): "json_extract(record, '$.parent.arn')",
     ("FailureReason",): "json_extract(record, '$.failure_reason')",
     ("TrainingStartTime",): "json_extract(record, '$.training_start_ms')",
     ("TrainingEndTime",): "json_extract(record, '$.training_end_ms')",

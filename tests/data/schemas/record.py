@@ -64,6 +64,31 @@ def _live(store: Store, job: TrainingJob, steps: int) -> None:
         store.append_output(stream, events, "3", [MetricPoint("loss", 0.5, T0 + 11_001)], T0 + 12_000)
 
 
+def fill_orchestrations(store: Store) -> None:
+    """A tuning job of each account, with a trial that has ended and one that is planned."""
+    from sagelet_engine.model.job import JobStatus
+    from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
+    from sagelet_engine.model.tuning import TrialState, TuningJob, trial_of
+
+    for account, region in ACCOUNTS.items():
+        key = OrchestrationKey(account, region, "Tune", OrchestrationKind.TUNING)
+        body = {
+            "HyperParameterTuningJobName": "Tune",
+            "HyperParameterTuningJobConfig": {
+                "Strategy": "Random",
+                "HyperParameterTuningJobObjective": {"Type": "Minimize", "MetricName": "loss"},
+                "ResourceLimits": {"MaxNumberOfTrainingJobs": 4, "MaxParallelTrainingJobs": 2},
+                "ParameterRanges": {"IntegerParameterRanges": [{"Name": "n", "MinValue": "1", "MaxValue": "9"}]},
+            },
+            "TrainingJobDefinition": {**request("x"), "StaticHyperParameters": {"epochs": "3"}},
+        }
+        job = TuningJob(key, account.ljust(32, "0"), body, T0, T0, tags={"k": "tune"})
+        store.orchestrations.insert(job)
+        first, second = (trial_of(job, ordinal, "", {"n": str(ordinal)}) for ordinal in (1, 2))
+        ended = replace(first, state=TrialState.ENDED, status=JobStatus.COMPLETED, objective=0.5, end_ms=T0 + 9_000)
+        store.orchestrations.update(replace(job, best=ended, modified_ms=T0 + 9_000), [ended, second])
+
+
 def fill_objects(root: Path) -> Path:
     """The catalogue of a store with two accounts' buckets; the bytes are not kept."""
     from sagelet_engine.s3.multipart import NamedPart, Uploads
@@ -123,6 +148,8 @@ def main() -> None:
         path = Path(directory, "sagelet.db")
         store = Store(path)
         fill_jobs(store)
+        if hasattr(store, "orchestrations"):
+            fill_orchestrations(store)
         store.close()
         _write(target, "sagelet", path)
         if dump(path)[0] == 2:

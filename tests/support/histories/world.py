@@ -14,6 +14,7 @@ from sagelet_engine.base.errors import SageletError
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.owner import lock_directory
 from support.histories import database, files, threads
@@ -68,7 +69,8 @@ class Statuses:
         self._schedule = schedule
         self.announced: list[tuple[str, int]] = []
 
-    def announce(self, job: TrainingJob) -> None:
+    def announce(self, job: TrainingJob | TuningJob) -> None:
+        assert isinstance(job, TrainingJob), "no history has a tuning job"
         self._schedule.step()
         if self._schedule.point("a slow sink", 0.1):
             self._schedule.sleep(self._schedule.random.random() * 3)

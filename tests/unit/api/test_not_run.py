@@ -16,13 +16,8 @@ PROCESSING: dict[str, Any] = {
     "ProcessingResources": {"ClusterConfig": {"InstanceCount": 1, "InstanceType": "ml.m5.large", "VolumeSizeInGB": 1}},
     "AppSpecification": {"ImageUri": "image"},
 }
-TUNING: dict[str, Any] = {
-    "HyperParameterTuningJobName": "t",
-    "HyperParameterTuningJobConfig": {"Strategy": "Random", "ResourceLimits": {"MaxParallelTrainingJobs": 1}},
-}
 CALLS = [
     ("sagemaker", "create_processing_job", PROCESSING, "CreateProcessingJob"),
-    ("sagemaker", "create_hyper_parameter_tuning_job", TUNING, "CreateHyperParameterTuningJob"),
     ("sagemaker", "create_endpoint", {"EndpointName": "e", "EndpointConfigName": "c"}, "CreateEndpoint"),
     ("sagemaker-runtime", "invoke_endpoint", {"EndpointName": "e", "Body": b"x"}, "InvokeEndpoint"),
 ]

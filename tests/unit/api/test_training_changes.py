@@ -1,4 +1,4 @@
-"""UpdateTrainingJob, DeleteTrainingJob and the jobs of tuning jobs, through boto3 and a real server."""
+"""UpdateTrainingJob and DeleteTrainingJob, through boto3 and a real server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,15 +165,3 @@ def test_another_accounts_job_stays(world: ApiWorld) -> None:
     other = world.client("sagemaker", account="210987654321")
     assert refused(other.delete_training_job, TrainingJobName="one") == MISSING
     assert describe(world, "one")["TrainingJobStatus"] == "Completed"
-
-
-# --- tuning jobs ----------------------------------------------------------------------------------------------------
-
-
-def test_there_are_no_tuning_jobs(world: ApiWorld) -> None:
-    ask = world.sagemaker.list_training_jobs_for_hyper_parameter_tuning_job
-    code, text = refused(ask, HyperParameterTuningJobName="mine")
-    assert (code, text.startswith("Amazon SageMaker can't find a tuning job with the name mine")) == (
-        "ResourceNotFound", True,
-    )  # fmt: skip
-    assert refused(ask, HyperParameterTuningJobName="no good")[0] == "ValidationException"

@@ -10,7 +10,6 @@ from sagelet_api.protocol.aws_errors import (
     InternalFailure,
     ResourceInUse,
     ResourceLimitExceeded,
-    ResourceNotFound,
     ThrottlingException,
     ValidationException,
 )
@@ -66,12 +65,7 @@ class TrainingJobs:
 
     def create_training_job(self, context: Context, request: Request) -> Output:
         key = JobKey(context.account, context.region, request["TrainingJobName"])
-        training_rules.check(request, self._site(key))
-        training_rules.check_buckets(request, lambda uri: self._engine.inputs.has_bucket(key, uri))
-        if problem := training_rules.image_problem(request, self._images):
-            raise ValidationException(problem)
-        if not self._may_assume(context.account, request["RoleArn"]):
-            raise ValidationException(aws_texts.role_not_assumable(request["RoleArn"]))
+        self.check(key, request)
         body = {name: value for name, value in request.items() if name != "Tags"}
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         training_rules.check_tags(tags, spot=bool(request.get("EnableManagedSpotTraining")))
@@ -80,6 +74,15 @@ class TrainingJobs:
         except JobNameInUse as error:
             raise ResourceInUse(aws_texts.name_taken(error.arn)) from error
         return {"TrainingJobArn": job.key.arn}
+
+    def check(self, key: JobKey, request: Request) -> None:
+        """Refuses a body that passed the service model but cannot become a job. Raises AwsError."""
+        training_rules.check(request, self._site(key))
+        training_rules.check_buckets(request, lambda uri: self._engine.inputs.has_bucket(key, uri))
+        if problem := training_rules.image_problem(request, self._images):
+            raise ValidationException(problem)
+        if not self._may_assume(key.account, request["RoleArn"]):
+            raise ValidationException(aws_texts.role_not_assumable(request["RoleArn"]))
 
     def _site(self, key: JobKey) -> training_rules.Site:
         engine = self._engine
@@ -100,9 +103,7 @@ class TrainingJobs:
         page = self._engine.jobs.listing(job_query(context, request))
         answer: Output = {"TrainingJobSummaries": [training_view.summary(job) for job in page.jobs]}
         if page.next is not None:
-            answer["NextToken"] = page_tokens.encode(
-                page_tokens.fingerprint(request), page.next.value, page.next.job_id
-            )
+            answer["NextToken"] = next_token(request, page.next)
         return answer
 
     def stop_training_job(self, context: Context, request: Request) -> None:
@@ -138,13 +139,6 @@ class TrainingJobs:
         except DirectoryStays as error:
             raise InternalFailure(str(error)) from error
 
-    def list_training_jobs_for_tuning_job(self, _context: Context, request: Request) -> Output:
-        """Refuses every name, because no tuning job ever launched a training job here. The text up to the name is
-        AWS's.
-        """
-        name = request["HyperParameterTuningJobName"]
-        raise ResourceNotFound(f"Amazon SageMaker can't find a tuning job with the name {name}; sagelet runs none.")
-
     def list_tags(self, context: Context, request: Request) -> Output:
         return {"Tags": _tags(self._job(_key(context, request)))}
 
@@ -177,7 +171,6 @@ class TrainingJobs:
             "StopTrainingJob": self.stop_training_job,
             "UpdateTrainingJob": self.update_training_job,
             "DeleteTrainingJob": self.delete_training_job,
-            "ListTrainingJobsForHyperParameterTuningJob": self.list_training_jobs_for_tuning_job,
             "Search": SharedOperation(TrainingSearch(self._engine).search, training_search.is_ours),
             "GetSearchSuggestions": SharedOperation(
                 SearchSuggestions(self._engine).get_search_suggestions, training_search.is_ours
@@ -235,6 +228,11 @@ def job_query(context: Context, request: Request) -> JobQuery:
         limit=request.get("MaxResults", 10),
         after=_cursor(request, sort_by),
     )
+
+
+def next_token(request: Request, cursor: Cursor) -> str:
+    """Returns the NextToken of a list. It continues this request only."""
+    return page_tokens.encode(page_tokens.fingerprint(request), cursor.value, cursor.job_id)
 
 
 def _ms(time: float | None) -> int | None:

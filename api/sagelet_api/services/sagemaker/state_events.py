@@ -11,12 +11,14 @@ from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from sagelet_api.protocol.members import Output
-from sagelet_api.services.sagemaker import training_view
+from sagelet_api.services.sagemaker import training_view, tuning_view
 from sagelet_engine.model.job import Transition
 from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import TuningJob
 
 SOURCE = "aws.sagemaker"
 DETAIL_TYPE = "SageMaker Training Job State Change"
+TUNING_DETAIL_TYPE = "SageMaker HyperParameter Tuning Job State Change"
 
 #: The same job and status always make the same id, so a receiver can recognize an event that comes twice.
 _NAMESPACE = uuid.UUID("0f5b8f0e-6a0b-4c57-9d2f-3a1c4d0e7b21")
@@ -34,23 +36,46 @@ class StateEvents:
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
 
-    def announce(self, job: TrainingJob) -> None:
-        self._bus.put_event(job.key.account, job.key.region, state_change(job))
+    def announce(self, job: TrainingJob | TuningJob) -> None:
+        event = state_change(job) if isinstance(job, TrainingJob) else tuning_state_change(job)
+        self._bus.put_event(job.key.account, job.key.region, event)
 
 
 def state_change(job: TrainingJob) -> Output:
     """Returns the event, as its targets read it."""
-    entered = job.transitions[-1]
+    return _event(job, f"{job.id} {len(job.transitions)}", DETAIL_TYPE, job.transitions[-1].start_ms, _detail(job))
+
+
+def tuning_state_change(job: TuningJob) -> Output:
+    """Returns the event of a tuning job. The guide's example has the answer of the Describe call and the tags."""
+    return _event(job, f"{job.id} {job.status.value}", TUNING_DETAIL_TYPE, job.modified_ms, _tuning_detail(job))
+
+
+def _event(job: TrainingJob | TuningJob, identity: str, detail_type: str, time_ms: int, detail: Output) -> Output:
     return {
         "version": "0",
-        "id": str(uuid.uuid5(_NAMESPACE, f"{job.id} {len(job.transitions)}")),
-        "detail-type": DETAIL_TYPE,
+        "id": str(uuid.uuid5(_NAMESPACE, identity)),
+        "detail-type": detail_type,
         "source": SOURCE,
         "account": job.key.account,
-        "time": datetime.fromtimestamp(entered.start_ms / 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "time": datetime.fromtimestamp(time_ms / 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "region": job.key.region,
         "resources": [job.key.arn],
-        "detail": _detail(job),
+        "detail": detail,
+    }
+
+
+def _tuning_detail(job: TuningJob) -> Output:
+    times = {
+        "CreationTime": job.created_ms,
+        "LastModifiedTime": job.modified_ms,
+        "HyperParameterTuningEndTime": job.ended_ms,
+    }
+    return {
+        # The end of a job needs no clock, and the resources of a running one are not in the event.
+        **tuning_view.describe(job, job.modified_ms),
+        **{name: time_ms for name, time_ms in times.items() if time_ms is not None},
+        "Tags": dict(job.tags),
     }
 
 

@@ -49,6 +49,8 @@ def describe(job: TrainingJob, metrics: Sequence[MetricPoint]) -> Output:
             answer[evaluations] = [_evaluation(job, rule["RuleConfigurationName"]) for rule in job.request[rules]]
     if job.warm_pool is not None:
         answer["WarmPoolStatus"] = _warm_pool(job.warm_pool)
+    if job.parent is not None:
+        answer["TuningJobArn"] = job.parent.arn
     if job.failure_reason is not None:
         answer["FailureReason"] = job.failure_reason
     if metrics:

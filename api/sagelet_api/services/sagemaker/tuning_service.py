@@ -1,0 +1,201 @@
+"""The operations of hyperparameter tuning jobs. The engine's orchestrator runs the jobs."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sagelet_api.protocol import page_tokens
+from sagelet_api.protocol.aws_errors import (
+    ResourceInUse,
+    ResourceLimitExceeded,
+    ResourceNotFound,
+    ValidationException,
+)
+from sagelet_api.protocol.members import Output, Request
+from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
+from sagelet_api.services.sagemaker import training_rules, tuning_rules, tuning_view
+from sagelet_api.services.sagemaker.service import MAX_TAGS, job_query, next_token
+from sagelet_engine.base.errors import (
+    OrchestrationEnded,
+    OrchestrationNameInUse,
+    OrchestrationNotDeletable,
+    OrchestrationNotFound,
+    TooManyTags,
+)
+from sagelet_engine.engine import Engine
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import Trial, TuningJob
+
+#: Refuses a CreateTrainingJob body.
+CheckJob = Callable[[JobKey, Request], None]
+
+
+class TuningJobs:
+    """Handlers. Each takes the call and its validated request, and returns the members of the answer."""
+
+    def __init__(self, engine: Engine, check_job: CheckJob) -> None:
+        self._engine = engine
+        self._check_job = check_job
+
+    def create(self, context: Context, request: Request) -> Output:
+        key = _key(context, request["HyperParameterTuningJobName"])
+        child = JobKey(key.account, key.region, key.name)
+        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        tuning_rules.check(request, lambda body: self._check_job(child, body))
+        self._check_tags(request.get("Tags", []), request)
+        body = {name: value for name, value in request.items() if name != "Tags"}
+        try:
+            job = self._engine.orchestrations.create(key, body, tags)
+        except OrchestrationNameInUse as error:
+            raise ResourceInUse(aws_texts.tuning_name_taken(error.arn)) from error
+        return {"HyperParameterTuningJobArn": job.key.arn}
+
+    def describe(self, context: Context, request: Request) -> Output:
+        job = self._job(_key(context, request["HyperParameterTuningJobName"]))
+        return tuning_view.describe(job, self._engine.now_ms())
+
+    def list(self, context: Context, request: Request) -> Output:
+        page = self._engine.orchestrations.page(job_query(context, request))
+        answer: Output = {"HyperParameterTuningJobSummaries": [tuning_view.summary(job) for job in page.jobs]}
+        if page.next is not None:
+            answer["NextToken"] = next_token(request, page.next)
+        return answer
+
+    def stop(self, context: Context, request: Request) -> None:
+        name = request["HyperParameterTuningJobName"]
+        try:
+            self._engine.orchestrations.stop(_key(context, name))
+        except OrchestrationNotFound as error:
+            raise ResourceNotFound(aws_texts.no_tuning_job(name)) from error
+        except OrchestrationEnded as error:
+            # The code is what SDK v2 takes for a job that has ended; the text is sagelet's.
+            raise ValidationException(
+                f"The request was rejected because the hyperparameter tuning job is in status {error.status}."
+            ) from error
+
+    def delete(self, context: Context, request: Request) -> None:
+        name = request["HyperParameterTuningJobName"]
+        try:
+            self._engine.orchestrations.delete(_key(context, name))
+        except OrchestrationNotFound as error:
+            raise ResourceNotFound(aws_texts.no_tuning_job(name)) from error
+        except OrchestrationNotDeletable as error:
+            raise ResourceInUse(
+                f"The request was rejected because the hyperparameter tuning job is in status {error.status}; "
+                "only one that has ended can be deleted. Stop it first."
+            ) from error
+
+    def list_training_jobs(self, context: Context, request: Request) -> Output:
+        """Filters, sorts and cuts the trials. The defaults are AWS's: by name, ascending."""
+        job = self._job(_key(context, request["HyperParameterTuningJobName"]))
+        shown = [
+            (trial, tuning_view.trial_summary(job, trial, running))
+            for trial, running in self._engine.orchestrations.trials(job)
+            if _exists(trial, running)
+        ]
+        wanted = request.get("StatusEquals")
+        rows = [
+            (*place, summary)
+            for trial, summary in shown
+            if wanted in (None, summary["TrainingJobStatus"]) and (place := _place(request, trial, summary)) is not None
+        ]
+        descending = request.get("SortOrder", "Ascending") == "Descending"
+        rows.sort(key=lambda row: row[:2], reverse=descending)
+        if "NextToken" in request:
+            last = _last(request)
+            rows = [row for row in rows if (row[:2] < last if descending else row[:2] > last)]
+        limit = request.get("MaxResults", 10)
+        answer: Output = {"TrainingJobSummaries": [row[2] for row in rows[:limit]]}
+        if len(rows) > limit:
+            answer["NextToken"] = page_tokens.encode(page_tokens.fingerprint(request), *rows[limit - 1][:2])
+        return answer
+
+    def list_tags(self, context: Context, request: Request) -> Output:
+        return {"Tags": _tags(self._job(_tagged(context, request)))}
+
+    def add_tags(self, context: Context, request: Request) -> Output:
+        key = _tagged(context, request)
+        self._check_tags(request["Tags"], self._job(key).request)
+        try:
+            self._engine.orchestrations.put_tags(key, {tag["Key"]: tag["Value"] for tag in request["Tags"]}, MAX_TAGS)
+        except TooManyTags as error:
+            raise ResourceLimitExceeded(str(error)) from error
+        return {"Tags": _tags(self._job(key))}
+
+    def delete_tags(self, context: Context, request: Request) -> Output:
+        key = _tagged(context, request)
+        self._job(key)
+        self._engine.orchestrations.delete_tags(key, request["TagKeys"])
+        return {}
+
+    def operations(self) -> Operations:
+        """Returns the operations for the application."""
+        tagged = owned_arn("ResourceArn", f"{OrchestrationKind.TUNING.value}/")
+        return {
+            "CreateHyperParameterTuningJob": self.create,
+            "DescribeHyperParameterTuningJob": self.describe,
+            "ListHyperParameterTuningJobs": self.list,
+            "StopHyperParameterTuningJob": self.stop,
+            "DeleteHyperParameterTuningJob": self.delete,
+            "ListTrainingJobsForHyperParameterTuningJob": self.list_training_jobs,
+            "ListTags": SharedOperation(self.list_tags, tagged),
+            "AddTags": SharedOperation(self.add_tags, tagged),
+            "DeleteTags": SharedOperation(self.delete_tags, tagged),
+        }
+
+    def _check_tags(self, tags: Any, request: Request) -> None:
+        """Raises ValidationException. The training jobs get these tags, so they must be able to have them."""
+        for problem in training_rules.tag_problems(tag["Key"] for tag in tags):
+            raise ValidationException(problem)
+        definitions = request.get("TrainingJobDefinitions") or [request["TrainingJobDefinition"]]
+        spot = all(one.get("EnableManagedSpotTraining", False) for one in definitions)
+        training_rules.check_tags({tag["Key"]: tag["Value"] for tag in tags}, spot=spot)
+
+    def _job(self, key: OrchestrationKey) -> TuningJob:
+        try:
+            return self._engine.orchestrations.get(key)
+        except OrchestrationNotFound as error:
+            raise ResourceNotFound(aws_texts.no_tuning_job(key.name)) from error
+
+
+def _key(context: Context, name: str) -> OrchestrationKey:
+    return OrchestrationKey(context.account, context.region, name, OrchestrationKind.TUNING)
+
+
+def _tagged(context: Context, request: Request) -> OrchestrationKey:
+    arn = request["ResourceArn"].split(":", 5)
+    name = arn[-1].partition("/")[2]
+    if arn[3:5] != [context.region, context.account]:
+        raise ResourceNotFound(aws_texts.no_tuning_job(name))
+    return _key(context, name)
+
+
+def _tags(job: TuningJob) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in job.tags.items()]
+
+
+def _exists(trial: Trial, running: TrainingJob | None) -> bool:
+    """False for a trial that is decided, and whose training job is not created yet."""
+    return trial.ended or running is not None
+
+
+def _place(request: Request, trial: Trial, summary: Output) -> tuple[Any, int] | None:
+    """Returns a trial's place in the requested order. None if it is not listed: AWS leaves out jobs without an
+    objective in an order by it.
+    """
+    sort_by = request.get("SortBy", "Name")
+    if sort_by == "FinalObjectiveMetricValue":
+        return None if trial.objective is None else (float(trial.objective), trial.ordinal)
+    member = {"Name": "TrainingJobName", "CreationTime": "CreationTime", "Status": "TrainingJobStatus"}[sort_by]
+    return summary[member], trial.ordinal
+
+
+def _last(request: Request) -> tuple[Any, int]:
+    """Returns the place of the last trial of the page before. Raises ValidationException."""
+    numeric = request.get("SortBy", "Name") in ("FinalObjectiveMetricValue", "CreationTime")
+    values = page_tokens.decode(request["NextToken"], str, (int, float) if numeric else str, int)
+    if values is None or values[0] != page_tokens.fingerprint(request):
+        raise ValidationException(aws_texts.BAD_TOKEN)
+    return values[1], values[2]

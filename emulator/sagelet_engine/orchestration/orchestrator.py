@@ -1,0 +1,132 @@
+"""The loop that drives orchestrations, crash-only: load, decide, apply guarded by the version, make the children so.
+
+One thread drives all of them. It looks again at every change of the store, since the end of a child is one, and at the
+moments that a kind's work names. Whatever it was doing when the server was killed, the next server repeats.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Protocol
+
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.database import StoreUnavailable
+from sagelet_engine.base.errors import OrchestrationNotFound
+from sagelet_engine.model.orchestration import OrchestrationKind
+from sagelet_engine.model.tuning import TuningJob
+from sagelet_engine.store.jobs import Store
+from sagelet_engine.store.orchestrations import StaleOrchestration
+
+log = logging.getLogger(__name__)
+
+#: Real seconds between two looks while the store changes all the time.
+SHORTEST_SECONDS = 0.02
+#: The longest real time without a look, because a clock may jump.
+LONGEST_SECONDS = 5.0
+#: Real seconds until the next try after an error.
+RETRY_SECONDS = 1.0
+
+
+class Work(Protocol):
+    """What drives the orchestrations of one kind."""
+
+    def step(self, record: TuningJob) -> float | None:
+        """Takes all steps that are possible now. Every step may be repeated.
+
+        Returns when it wants to look again although nothing has changed, ms since the epoch, or None. Raises
+        StaleOrchestration, StoreUnavailable.
+        """
+        ...
+
+
+class Orchestrator(threading.Thread):
+    """`start` takes up every unfinished orchestration; `wake` says that there is a new one."""
+
+    def __init__(self, store: Store, clock: Clock, works: Mapping[OrchestrationKind, Work]) -> None:
+        super().__init__(name="orchestrator", daemon=True)
+        self._store = store
+        self._clock = clock
+        self._works = works
+        self._closing = threading.Event()
+        self._woken = threading.Event()
+        self._guard = threading.Lock()
+        #: Ids of the orchestrations that may be unfinished.
+        self._watched = {record.id for record in store.orchestrations.unfinished()}
+        #: Number of the store's changes before the last full look, and when the next look is due without a change.
+        self._seen = -1
+        self._due_ms: float | None = None
+
+    def watch(self, record_id: str) -> None:
+        """Drives an orchestration from now on."""
+        with self._guard:
+            self._watched.add(record_id)
+            self._seen = -1
+        self._woken.set()
+
+    def at_work(self, now_ms: int) -> bool:
+        """True if a look is due: then time that a test turns must not go on."""
+        with self._guard:
+            if not self._watched:
+                return False
+            due = self._due_ms is not None and self._due_ms <= now_ms
+            behind = self._seen != self._store.changes.count
+        if due:
+            self._store.changes.note()
+        return due or behind
+
+    @property
+    def due_ms(self) -> float | None:
+        """The next moment at which an orchestration has something to do by itself, ms since the epoch."""
+        with self._guard:
+            return self._due_ms if self._watched else None
+
+    def close(self) -> None:
+        self._closing.set()
+        self._woken.set()
+
+    def run(self) -> None:
+        while not self._closing.is_set():
+            self._woken.clear()
+            with self._guard:
+                watched = sorted(self._watched)
+            if not watched:
+                self._woken.wait()
+                continue
+            seen = self._store.changes.count
+            due_ms = self._look(watched)
+            with self._guard:
+                self._due_ms = due_ms
+                self._seen = seen if self._watched <= set(watched) else -1
+            self._closing.wait(SHORTEST_SECONDS)
+            left = LONGEST_SECONDS if due_ms is None else (due_ms - self._clock.now_ms()) / 1000
+            self._store.changes.wait(seen, min(LONGEST_SECONDS, max(0.0, left)))
+
+    def _look(self, watched: list[str]) -> float | None:
+        """Lets each orchestration take its steps. Returns when the next look is due."""
+        due: list[float] = []
+        for record_id in watched:
+            if self._closing.is_set():
+                break
+            try:
+                moment = self._step(record_id)
+            except StaleOrchestration:
+                # A request changed the record meanwhile, which is a change to look at.
+                continue
+            except Exception as error:
+                known = isinstance(error, StoreUnavailable)
+                log.warning("orchestration %s goes on later: %s", record_id, error, exc_info=not known)
+                moment = self._clock.now_ms() + RETRY_SECONDS * 1000
+            if moment is not None:
+                due.append(moment)
+        return min(due, default=None)
+
+    def _step(self, record_id: str) -> float | None:
+        try:
+            record = self._store.orchestrations.by_id(record_id)
+        except OrchestrationNotFound:
+            record = None
+        if record is None or record.terminal:
+            with self._guard:
+                self._watched.discard(record_id)
+            return None
+        return self._works[record.key.kind].step(record)

@@ -1,0 +1,225 @@
+"""SQL of orchestrations: their records, their children, and their statuses that are to be announced."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+from sagelet_engine.base.errors import OrchestrationNameInUse, OrchestrationNotFound, SageletError, TooManyTags
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.job import JobStatus
+from sagelet_engine.model.listing import JobPage, JobQuery
+from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus
+from sagelet_engine.model.tuning import Counters, Ending, Trial, TrialState, TuningJob
+from sagelet_engine.store import search as sql_pages
+
+Rows = Callable[[str, Sequence[Any]], list[Any]]
+Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
+
+MIGRATION = """
+    CREATE TABLE orchestrations (
+        id TEXT PRIMARY KEY, kind TEXT NOT NULL,
+        account TEXT NOT NULL, region TEXT NOT NULL, name TEXT NOT NULL, arn TEXT NOT NULL UNIQUE,
+        status TEXT NOT NULL, created_ms INTEGER NOT NULL, modified_ms INTEGER NOT NULL,
+        terminal INTEGER NOT NULL, version INTEGER NOT NULL, record TEXT NOT NULL
+    );
+    CREATE INDEX orchestrations_by_creation ON orchestrations (kind, account, region, created_ms, id);
+    CREATE INDEX orchestrations_unfinished ON orchestrations (created_ms, id) WHERE terminal = 0;
+    CREATE TABLE orchestration_tags (
+        orchestration_id TEXT NOT NULL REFERENCES orchestrations (id) ON DELETE CASCADE,
+        key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (orchestration_id, key)
+    ) WITHOUT ROWID;
+    CREATE TABLE orchestration_children (
+        orchestration_id TEXT NOT NULL REFERENCES orchestrations (id) ON DELETE CASCADE,
+        ordinal INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (orchestration_id, ordinal)
+    ) WITHOUT ROWID;
+    CREATE TABLE noted_orchestrations (seq INTEGER PRIMARY KEY, orchestration_id TEXT NOT NULL,
+        version INTEGER NOT NULL, record TEXT NOT NULL, tags TEXT);
+    CREATE TRIGGER note_first_orchestration AFTER INSERT ON orchestrations BEGIN
+        INSERT INTO noted_orchestrations (orchestration_id, version, record) VALUES (new.id, new.version, new.record);
+    END;
+    CREATE TRIGGER note_orchestration AFTER UPDATE OF status ON orchestrations WHEN new.status <> old.status BEGIN
+        INSERT INTO noted_orchestrations (orchestration_id, version, record) VALUES (new.id, new.version, new.record);
+    END;
+    CREATE TRIGGER keep_orchestration_tags BEFORE DELETE ON orchestrations BEGIN
+        UPDATE noted_orchestrations SET tags = (
+            SELECT json_group_object(key, value) FROM orchestration_tags WHERE orchestration_id = old.id
+        ) WHERE orchestration_id = old.id;
+    END;
+    """
+
+_TAGS = "SELECT json_group_object(key, value) FROM orchestration_tags AS t WHERE t.orchestration_id"
+_SELECT = f"SELECT record, version, ({_TAGS} = orchestrations.id) FROM orchestrations"
+_OLDEST = (
+    f"SELECT seq, record, version, coalesce(tags, ({_TAGS} = noted_orchestrations.orchestration_id))"
+    " FROM noted_orchestrations ORDER BY seq LIMIT ?"
+)
+_PUT_CHILD = (
+    "INSERT INTO orchestration_children VALUES (?, ?, ?)"
+    " ON CONFLICT (orchestration_id, ordinal) DO UPDATE SET record = excluded.record"
+)
+
+
+class StaleOrchestration(SageletError):
+    """Somebody else changed the orchestration since it was loaded. Load it again and decide anew."""
+
+
+class Orchestrations:
+    """Rows of orchestrations. `rows` reads, `write` opens a flushed transaction, `noted` is called after a change."""
+
+    def __init__(self, rows: Rows, write: Write, noted: Callable[[], None]) -> None:
+        self._rows = rows
+        self._write = write
+        self._noted = noted
+
+    def insert(self, job: TuningJob) -> None:
+        """Makes a new record durable. Raises OrchestrationNameInUse."""
+        key = job.key
+        with self._write() as db:
+            try:
+                db.execute(
+                    "INSERT INTO orchestrations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        job.id, key.kind.value, key.account, key.region, key.name, key.arn, job.status.value,
+                        job.created_ms, job.modified_ms, int(job.terminal), job.version, encode(job),
+                    ),
+                )  # fmt: skip
+            except sqlite3.IntegrityError as error:
+                raise OrchestrationNameInUse(key.arn) from error
+            _put_tags(db, job.id, job.tags)
+        self._noted()
+
+    def update(self, job: TuningJob, changed: Sequence[Trial] = (), removed: Sequence[Trial] = ()) -> TuningJob:
+        """Replaces the record and these children, all or nothing. Returns the record with its new version.
+
+        Raises StaleOrchestration if somebody else has changed the record since it was loaded.
+        """
+        with self._write() as db:
+            row = (job.status.value, job.modified_ms, int(job.terminal), encode(job), job.id, job.version)
+            if not db.execute(
+                "UPDATE orchestrations SET status = ?, modified_ms = ?, terminal = ?, record = ?,"
+                " version = version + 1 WHERE id = ? AND version = ?",
+                row,
+            ).rowcount:
+                raise StaleOrchestration(job.key.name)
+            db.executemany(_PUT_CHILD, [(job.id, one.ordinal, _json(one)) for one in changed])
+            db.executemany(
+                "DELETE FROM orchestration_children WHERE orchestration_id = ? AND ordinal = ?",
+                [(job.id, one.ordinal) for one in removed],
+            )
+        self._noted()
+        return replace(job, version=job.version + 1)
+
+    def delete(self, job: TuningJob) -> None:
+        """Forgets a record with its children. Raises StaleOrchestration."""
+        with self._write() as db:
+            which = (job.id, job.version)
+            if not db.execute("DELETE FROM orchestrations WHERE id = ? AND version = ?", which).rowcount:
+                raise StaleOrchestration(job.key.name)
+        self._noted()
+
+    def get(self, key: OrchestrationKey) -> TuningJob:
+        """Raises OrchestrationNotFound."""
+        return self._one("arn = ?", key.arn)
+
+    def by_id(self, record_id: str) -> TuningJob:
+        """Raises OrchestrationNotFound."""
+        return self._one("id = ?", record_id)
+
+    def unfinished(self) -> list[TuningJob]:
+        """Returns every orchestration that has not ended, of all accounts and regions, the oldest first."""
+        return [decode(*row) for row in self._rows(f"{_SELECT} WHERE terminal = 0 ORDER BY created_ms, rowid", ())]
+
+    def every(self, account: str, region: str, kind: OrchestrationKind) -> list[TuningJob]:
+        """Returns all of one kind, the oldest first."""
+        where = "WHERE kind = ? AND account = ? AND region = ? ORDER BY created_ms, id"
+        return [decode(*row) for row in self._rows(f"{_SELECT} {where}", (kind.value, account, region))]
+
+    def page(self, query: JobQuery, kind: OrchestrationKind) -> JobPage[TuningJob]:
+        """Returns one page: filtered, then sorted, then cut."""
+        clauses, parameters = sql_pages.page(query)
+        rows = self._rows(f"{_SELECT} {clauses.replace('WHERE', 'WHERE kind = ? AND', 1)}", (kind.value, *parameters))
+        return sql_pages.cut([decode(*row) for row in rows], query)
+
+    def children(self, record_id: str) -> list[Trial]:
+        """Returns the children in the order of their creation."""
+        select = "SELECT record FROM orchestration_children WHERE orchestration_id = ? ORDER BY ordinal"
+        return [_trial(json.loads(text)) for (text,) in self._rows(select, (record_id,))]
+
+    # --- tags and notes ---------------------------------------------------------------------------------------
+
+    def put_tags(self, record_id: str, tags: Mapping[str, str], limit: int) -> None:
+        """Adds tags or replaces their values: all of them, or none. Raises TooManyTags, OrchestrationNotFound."""
+        with self._write() as db:
+            try:
+                _put_tags(db, record_id, tags)
+            except sqlite3.IntegrityError as error:
+                raise OrchestrationNotFound(record_id) from error
+            count = "SELECT count(*) FROM orchestration_tags WHERE orchestration_id = ?"
+            if db.execute(count, (record_id,)).fetchone()[0] > limit:
+                raise TooManyTags(limit)
+
+    def delete_tags(self, record_id: str, keys: Sequence[str]) -> None:
+        with self._write() as db:
+            db.executemany(
+                "DELETE FROM orchestration_tags WHERE orchestration_id = ? AND key = ?",
+                [(record_id, key) for key in keys],
+            )
+
+    def noted_statuses(self, limit: int) -> list[tuple[int, TuningJob]]:
+        """Returns the oldest statuses that were not announced yet, as Store.noted_statuses does for jobs."""
+        return [(row[0], decode(*row[1:])) for row in self._rows(_OLDEST, (limit,))]
+
+    def drop_noted_statuses(self, last: int) -> None:
+        with self._write() as db:
+            db.execute("DELETE FROM noted_orchestrations WHERE seq <= ?", (last,))
+
+    def _one(self, condition: str, value: str) -> TuningJob:
+        rows = self._rows(f"{_SELECT} WHERE {condition}", (value,))
+        if not rows:
+            raise OrchestrationNotFound(value)
+        return decode(*rows[0])
+
+
+def _put_tags(db: sqlite3.Connection, record_id: str, tags: Mapping[str, str]) -> None:
+    db.executemany(
+        "INSERT INTO orchestration_tags VALUES (?, ?, ?)"
+        " ON CONFLICT (orchestration_id, key) DO UPDATE SET value = excluded.value",
+        [(record_id, key, value) for key, value in tags.items()],
+    )
+
+
+# --- records as JSON --------------------------------------------------------------------------------------------------
+
+#: Columns and tables of their own have these; `spec` is read from the request.
+_LEFT_OUT = ("version", "tags", "spec")
+
+
+def encode(job: TuningJob) -> str:
+    return _json({name: value for name, value in vars(job).items() if name not in _LEFT_OUT})
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, Enum) else vars(value)
+
+
+def decode(text: str, version: int, tags: str) -> TuningJob:
+    fields: JsonObject = json.loads(text)
+    fields["key"] = OrchestrationKey(**{**fields["key"], "kind": OrchestrationKind(fields["key"]["kind"])})
+    fields["status"] = OrchestrationStatus(fields["status"])
+    fields["counters"] = Counters(**fields["counters"])
+    fields["best"] = _trial(fields["best"]) if fields["best"] else None
+    fields["ending"] = Ending(fields["ending"]) if fields["ending"] else None
+    return TuningJob(**fields, version=version, tags=json.loads(tags))
+
+
+def _trial(fields: JsonObject) -> Trial:
+    status = JobStatus(fields["status"]) if fields["status"] else None
+    return Trial(**{**fields, "state": TrialState(fields["state"]), "status": status})

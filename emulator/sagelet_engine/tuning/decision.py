@@ -1,0 +1,190 @@
+"""What a tuning job does next: pure functions of its record, its trials and the time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.job import JobStatus
+from sagelet_engine.model.orchestration import OrchestrationStatus, enter
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import Counters, Ending, Trial, TrialState, TuningJob, trial_of
+from sagelet_engine.tuning.strategies import strategy
+from sagelet_engine.tuning.strategies.space import space_of
+from sagelet_engine.tuning.strategies.strategy import PastTrial, Settings
+
+#: If none of so many trials has succeeded, AWS gives up (its text "No training job succeeded after 5 attempts").
+HOPELESS_TRIALS = 5
+DELETED = "The training job was deleted before its tuning job knew how it ended"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be written. What is to be done outside follows from what was written."""
+
+    job: TuningJob
+    #: Trials that are new or have changed, and planned ones that are given up.
+    changed: tuple[Trial, ...] = ()
+    removed: tuple[Trial, ...] = ()
+
+
+def seen(trial: Trial, job: TrainingJob | None, objective: float | None) -> Trial:
+    """Returns the trial as its training job shows it. `job` None: there is no such job."""
+    if trial.ended:
+        return trial
+    if job is None:
+        if trial.state is TrialState.PLANNED:
+            return trial
+        return replace(trial, state=TrialState.ENDED, status=JobStatus.FAILED, failure_reason=DELETED)
+    known = replace(trial, state=TrialState.CREATED, created_ms=job.created_ms)
+    if not job.terminal:
+        return known
+    reason = job.failure_reason or ""
+    return replace(
+        known,
+        state=TrialState.ENDED,
+        status=job.status,
+        start_ms=job.training_start_ms,
+        end_ms=job.training_end_ms,
+        failure_reason=job.failure_reason,
+        objective=objective,
+        internal=reason.startswith("InternalServerError"),
+    )
+
+
+def decide(job: TuningJob, before: Sequence[Trial], trials: Sequence[Trial], now_ms: int) -> Decision:
+    """Returns what to write, given the trials as they were written (`before`) and as they are now."""
+    now = _with_results(job, trials)
+    given_up: list[Trial] = []
+    new: list[Trial] = []
+    if job.status is OrchestrationStatus.IN_PROGRESS and now.ending is None:
+        now = replace(now, ending=_ending(now, trials, now_ms))
+    if winds_down(now):
+        given_up = [one for one in trials if one.state is TrialState.PLANNED]
+    else:
+        new = _new_trials(now, trials)
+        if not new and all(one.ended for one in trials):
+            now = replace(now, ending=Ending.DONE)
+    kept = [*(one for one in trials if one not in given_up), *new]
+    now = _with_results(now, kept)
+    if winds_down(now) and all(one.ended for one in kept):
+        now = _ended(now, kept, now_ms)
+    old = {one.ordinal: one for one in before}
+    changed = tuple(one for one in kept if old.get(one.ordinal) != one)
+    if now != job:
+        now = replace(now, modified_ms=max(now.modified_ms, now_ms))
+    return Decision(now, changed, tuple(given_up))
+
+
+def winds_down(job: TuningJob) -> bool:
+    """True if the job makes no more trials, and stops those that run."""
+    return job.ending is not None or job.status is not OrchestrationStatus.IN_PROGRESS
+
+
+def _with_results(job: TuningJob, trials: Sequence[Trial]) -> TuningJob:
+    """Returns the job with its counters and its best trial. Trials count in the order in which they ended."""
+    best: Trial | None = None
+    since = 0
+    ended = [one for one in trials if one.ended]
+    for one in sorted(ended, key=lambda one: (one.end_ms or 0, one.ordinal)):
+        if is_better(job, one, best):
+            best, since = one, 0
+        else:
+            since += 1
+    return replace(job, counters=_counters(trials), best=best, not_improving=since)
+
+
+def is_better(job: TuningJob, one: Trial, other: Trial | None) -> bool:
+    if not one.succeeded or one.objective is None:
+        return False
+    if other is None or other.objective is None:
+        return True
+    return job.spec.definition(one.definition).objective.better(one.objective, other.objective)
+
+
+def _counters(trials: Sequence[Trial]) -> Counters:
+    def having(status: JobStatus) -> list[Trial]:
+        return [one for one in trials if one.status is status]
+
+    failed = having(JobStatus.FAILED)
+    internal = sum(one.internal for one in failed)
+    ended = sum(one.ended for one in trials)
+    succeeded = sum(one.succeeded for one in trials)
+    return Counters(
+        completed=len(having(JobStatus.COMPLETED)),
+        in_progress=len(trials) - ended,
+        retryable=internal,
+        non_retryable=len(failed) - internal,
+        stopped=len(having(JobStatus.STOPPED)),
+        succeeded=succeeded,
+        pending=len(trials) - ended,
+        failed=ended - succeeded,
+    )
+
+
+def _ending(job: TuningJob, trials: Sequence[Trial], now_ms: int) -> Ending | None:
+    spec, best = job.spec, job.best
+    if job.deadline_ms is not None and now_ms >= job.deadline_ms:
+        return Ending.MAX_RUNTIME
+    if spec.target is not None and best is not None and best.objective is not None:
+        objective = spec.definition(best.definition).objective
+        if best.objective == spec.target or objective.better(best.objective, spec.target):
+            return Ending.TARGET
+    if spec.patience is not None and best is not None and job.not_improving >= spec.patience:
+        return Ending.NOT_IMPROVING
+    tried = [one for one in trials if one.status in (JobStatus.COMPLETED, JobStatus.FAILED)]
+    return Ending.HOPELESS if best is None and len(tried) >= HOPELESS_TRIALS else None
+
+
+def _new_trials(job: TuningJob, trials: Sequence[Trial]) -> list[Trial]:
+    """Returns the trials that there is room for. Definitions take turns, those with points left."""
+    spec = job.spec
+    room = spec.max_parallel - sum(not one.ended for one in trials)
+    if spec.max_trials is not None:
+        room = min(room, spec.max_trials - len(trials))
+    every = list(trials)
+    exhausted: set[str] = set()
+    while room > 0 and len(exhausted) < len(spec.definitions):
+        turn = spec.definitions[len(every) % len(spec.definitions) :] + spec.definitions
+        definition = next(one for one in turn if one.name not in exhausted)
+        values = _propose(job, definition.name, every)
+        if values is None:
+            exhausted.add(definition.name)
+            continue
+        ordinal = max((one.ordinal for one in every), default=0) + 1
+        every.append(trial_of(job, ordinal, definition.name, values))
+        room -= 1
+    return every[len(trials) :]
+
+
+def _propose(job: TuningJob, definition: str, trials: Sequence[Trial]) -> Mapping[str, str] | None:
+    spec, one = job.spec, job.spec.definition(definition)
+    settings = Settings(one.objective.maximize, spec.strategy_config, spec.max_trials)
+    past = [
+        PastTrial(trial.values, trial.ended, trial.objective if trial.succeeded else None)
+        for trial in trials
+        if trial.definition == definition
+    ]
+    # Definitions with the same ranges search different points.
+    seed = job.seed + spec.definitions.index(one)
+    found = strategy(spec.strategy).propose(space_of(one.ranges), settings, seed, past, 1)
+    return found[0] if found else None
+
+
+def _ended(job: TuningJob, trials: Sequence[Trial], now_ms: int) -> TuningJob:
+    if job.status is OrchestrationStatus.STOPPING:
+        return enter(job, OrchestrationStatus.STOPPED, now_ms)
+    reason = _failure(trials) if job.ending in (Ending.DONE, Ending.HOPELESS) else None
+    if reason is None:
+        return enter(job, OrchestrationStatus.COMPLETED, now_ms)
+    return enter(job, OrchestrationStatus.FAILED, now_ms, failure_reason=reason)
+
+
+def _failure(trials: Sequence[Trial]) -> str | None:
+    """Returns FailureReason of a job none of whose trials has an objective, or None if one has."""
+    if any(one.succeeded for one in trials):
+        return None
+    failed = sum(one.status is JobStatus.FAILED for one in trials)
+    completed = sum(one.status is JobStatus.COMPLETED for one in trials)
+    if completed:
+        return aws_texts.no_objective(completed + failed)
+    return aws_texts.no_training_job_succeeded(failed) if failed else None

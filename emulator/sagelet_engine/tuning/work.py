@@ -1,0 +1,97 @@
+"""The work of tuning jobs: what the orchestrator does for each of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.errors import JobNameInUse, JobNotFound, JobNotStoppable
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.job import JobKey, JobStatus, Parent
+from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.tuning import Trial, TrialState, TuningJob, child_key
+from sagelet_engine.store.jobs import Store
+from sagelet_engine.store.orchestrations import StaleOrchestration
+from sagelet_engine.tuning.children import child_request
+from sagelet_engine.tuning.decision import decide, seen, winds_down
+
+
+class CreateJob(Protocol):
+    """The engine's way of making a training job."""
+
+    def __call__(
+        self, key: JobKey, request: JsonObject, tags: dict[str, str], *, parent: Parent, job_id: str
+    ) -> TrainingJob:
+        """Raises JobNameInUse, also if the job exists already."""
+        ...
+
+
+class TuningWork:
+    """A Work. `create` and `stop` are those that clients' calls go through."""
+
+    def __init__(self, store: Store, clock: Clock, create: CreateJob, stop: Callable[[JobKey], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._create = create
+        self._stop = stop
+
+    def step(self, record: TuningJob) -> float | None:
+        before = self._store.orchestrations.children(record.id)
+        jobs = self._store.by_ids([one.job_id for one in before if not one.ended])
+        trials = [seen(one, jobs.get(one.job_id), self._objective(record, one, jobs)) for one in before]
+        decision = decide(record, before, trials, self._clock.now_ms())
+        if decision.changed or decision.removed or decision.job != record:
+            failpoint(Failpoint.BEFORE_DECISION)
+            record = self._store.orchestrations.update(decision.job, decision.changed, decision.removed)
+            failpoint(Failpoint.AFTER_DECISION)
+        if record.terminal:
+            return None
+        gone = {one.ordinal for one in decision.removed}
+        written = {one.ordinal: one for one in (*trials, *decision.changed) if one.ordinal not in gone}
+        self._make_so(record, [*written.values()], jobs)
+        return record.deadline_ms if record.ending is None else None
+
+    def _objective(self, record: TuningJob, trial: Trial, jobs: Mapping[str, TrainingJob]) -> float | None:
+        """Returns the last value of the objective metric of a training job that has ended."""
+        job = jobs.get(trial.job_id)
+        if job is None or not job.terminal:
+            return None
+        wanted = record.spec.definition(trial.definition).objective.metric
+        return next((point.value for point in self._store.last_points(job.id) if point.name == wanted), None)
+
+    def _make_so(self, record: TuningJob, trials: Sequence[Trial], jobs: Mapping[str, TrainingJob]) -> None:
+        """Makes the training jobs as the record says: creates the planned ones, or stops those that run."""
+        for trial in trials:
+            if trial.state is TrialState.PLANNED:
+                self._launch(record, trial)
+            elif trial.state is TrialState.CREATED and winds_down(record):
+                job = jobs.get(trial.job_id)
+                if job is not None and job.status is JobStatus.IN_PROGRESS:
+                    self._halt(job.key)
+
+    def _launch(self, record: TuningJob, trial: Trial) -> None:
+        """Creates a trial's training job, unless it exists. AWS gives it the tags that the tuning job has now."""
+        parent = Parent(record.id, record.key.arn)
+        key, request = child_key(record, trial), child_request(record, trial)
+        failpoint(Failpoint.BEFORE_CHILD)
+        try:
+            self._create(key, request, dict(record.tags), parent=parent, job_id=trial.job_id)
+        except JobNameInUse as error:
+            if self._store.by_ids([trial.job_id]):
+                return
+            # Somebody else's job has the name.
+            reason = aws_texts.name_taken(error.arn)
+            ended = replace(trial, state=TrialState.ENDED, status=JobStatus.FAILED, failure_reason=reason)
+            self._store.orchestrations.update(record, [ended])
+            raise StaleOrchestration(record.key.name) from error
+        failpoint(Failpoint.AFTER_CHILD)
+
+    def _halt(self, key: JobKey) -> None:
+        try:
+            self._stop(key)
+        except (JobNotFound, JobNotStoppable):
+            # It has ended meanwhile, and the next look sees how.
+            return
+        failpoint(Failpoint.AFTER_CHILD_STOP)

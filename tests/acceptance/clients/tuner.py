@@ -1,0 +1,61 @@
+"""SDK v2's HyperparameterTuner, as its documents use it. `tuner.py SOURCE_DIRECTORY INSTANCE_TYPE JOBS`."""
+
+import json
+import sys
+
+import boto3
+import sagemaker
+from sagemaker.pytorch import PyTorch
+from sagemaker.tuner import CategoricalParameter, ContinuousParameter, HyperparameterTuner, IntegerParameter
+
+source, instance_type, jobs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+session = sagemaker.Session(boto3.Session(), default_bucket="sdk-tests")
+estimator = PyTorch(
+    entry_point="train.py",
+    source_dir=source,
+    role="arn:aws:iam::123456789012:role/SageMakerRole",
+    instance_type=instance_type,
+    instance_count=1,
+    framework_version="1.13.1",
+    py_version="py39",
+    hyperparameters={"epochs": 2},
+    disable_profiler=True,
+    debugger_hook_config=False,
+    sagemaker_session=session,
+)
+tuner = HyperparameterTuner(
+    estimator,
+    objective_metric_name="loss",
+    objective_type="Minimize",
+    metric_definitions=[{"Name": "loss", "Regex": r"loss=(\S+)"}],
+    hyperparameter_ranges={
+        "lr": ContinuousParameter(1e-4, 1e-1, scaling_type="Logarithmic"),
+        "bs": IntegerParameter(1, 64),
+        "optimizer": CategoricalParameter(["sgd", "adam"]),
+    },
+    strategy="Random",
+    random_seed=7,
+    max_jobs=jobs,
+    max_parallel_jobs=2,
+    base_tuning_job_name="tune",
+    tags=[{"Key": "team", "Value": "vision"}],
+)
+tuner.fit(wait=True)
+name = tuner.latest_tuning_job.name
+frame = tuner.analytics().dataframe()
+attached = HyperparameterTuner.attach(name, sagemaker_session=session)
+best = attached.best_estimator()
+print(
+    "ANSWER",
+    json.dumps(
+        {
+            "name": name,
+            "best": tuner.best_training_job(),
+            "attached_best": attached.best_training_job(),
+            "best_hyperparameters": {key: str(value) for key, value in best.hyperparameters().items()},
+            "model_data": best.model_data,
+            "status": tuner.describe()["HyperParameterTuningJobStatus"],
+            "rows": json.loads(frame.to_json(orient="records")),
+        }
+    ),
+)

@@ -1,0 +1,464 @@
+"""Hyperparameter tuning jobs through boto3 and a real server."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import training_job_api
+from botocore.exceptions import ClientError
+
+from sagelet_api.services.moto.bridge import MotoBridge
+from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind
+from sagelet_engine.model.tuning import trial_of
+from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.tuning import METRICS, RANGES, definition, tuning_request
+from support.world import request, until
+
+ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:hyper-parameter-tuning-job/"
+REFUSED_ROWS = training_job_api.classification()["CreateHyperParameterTuningJob"]["refused"]
+GRID = {"CategoricalParameterRanges": [{"Name": "k", "Values": ["a", "b", "a"]}, {"Name": "l", "Values": ["1", "2"]}]}
+
+
+@pytest.fixture
+def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    with ApiWorld(tmp_path, bridge) as running:
+        running.objects.put("b", "k", b"1")
+        yield running
+
+
+def create(world: ApiWorld, name: str = "Tune", *, tags: dict[str, str] | None = None, **given: Any) -> dict[str, Any]:
+    body = tuning_request(name, **given)
+    if tags:
+        body["Tags"] = [{"Key": tag, "Value": value} for tag, value in tags.items()]
+    answer: dict[str, Any] = world.sagemaker.create_hyper_parameter_tuning_job(**body)
+    return answer
+
+
+def described(world: ApiWorld, name: str = "Tune") -> dict[str, Any]:
+    answer: dict[str, Any] = world.sagemaker.describe_hyper_parameter_tuning_job(HyperParameterTuningJobName=name)
+    return answer
+
+
+def listed(world: ApiWorld, name: str = "Tune", **asked: Any) -> list[dict[str, Any]]:
+    pages = world.sagemaker.get_paginator("list_training_jobs_for_hyper_parameter_tuning_job")
+    found = pages.paginate(HyperParameterTuningJobName=name, **asked)
+    return [one for page in found for one in page["TrainingJobSummaries"]]
+
+
+def running(world: ApiWorld, count: int, name: str = "Tune") -> list[str]:
+    """Waits until so many training jobs run. Returns their names."""
+
+    def names() -> list[str]:
+        return [one["TrainingJobName"] for one in listed(world, name, StatusEquals="InProgress")]
+
+    until(lambda: len(names()) == count)
+    return names()
+
+
+def end(world: ApiWorld, job: str, loss: float | None, code: int = 0) -> None:
+    """Ends a training job, and waits until its tuning job knows."""
+    host = world.host(job)
+    until(lambda: world.job(job).launched)
+    if loss is not None:
+        host.say("loss=9", f"loss={loss}")
+    host.end(code)
+    tuning = job.rpartition("-")[0].rpartition("-")[0]
+    until(
+        lambda: any(
+            one["TrainingJobName"] == job and one["ObjectiveStatus"] != "Pending" for one in listed(world, tuning)
+        )
+    )
+
+
+def status(world: ApiWorld, name: str = "Tune") -> str:
+    found: str = described(world, name)["HyperParameterTuningJobStatus"]
+    return found
+
+
+def refused(call: Any, **parameters: Any) -> tuple[str, str]:
+    with pytest.raises(ClientError) as caught:
+        call(**parameters)
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+    return caught.value.response["Error"]["Code"], caught.value.response["Error"]["Message"]
+
+
+# --- the life of a tuning job -----------------------------------------------------------------------------------------
+
+
+def test_two_run_at_a_time_and_the_best_is_told(world: ApiWorld) -> None:
+    assert create(world)["HyperParameterTuningJobArn"] == f"{ARN}tune"
+    for loss in (0.5, 0.25, 0.75, 0.5):
+        end(world, running(world, 2)[0], loss)
+    first, second = running(world, 2)
+    end(world, first, None, code=1)
+    end(world, second, None)
+    until(lambda: status(world) == "Completed")
+    shown = described(world)
+    assert shown["TrainingJobStatusCounters"] == {
+        "Completed": 5,
+        "InProgress": 0,
+        "RetryableError": 0,
+        "NonRetryableError": 1,
+        "Stopped": 0,
+    }
+    assert shown["ObjectiveStatusCounters"] == {"Succeeded": 4, "Pending": 0, "Failed": 2}
+    best = shown["BestTrainingJob"]
+    assert best["FinalHyperParameterTuningJobObjectiveMetric"] == {"MetricName": "loss", "Value": 0.25}
+    assert best["TrainingJobName"].startswith("Tune-002-")
+    assert shown["TrainingJobDefinition"]["StaticHyperParameters"] == {
+        "epochs": "2",
+        "_tuning_objective_metric": "loss",
+    }
+    assert shown["HyperParameterTuningEndTime"] >= shown["CreationTime"]
+    assert shown["TuningJobCompletionDetails"]["NumberOfTrainingJobsObjectiveNotImproving"] == 4
+    values = [one["TunedHyperParameters"] for one in listed(world)]
+    assert all(one.keys() == {"bs", "lr"} for one in values)
+    assert len({one["lr"] for one in values}) == 6
+    (summary,) = world.sagemaker.list_hyper_parameter_tuning_jobs()["HyperParameterTuningJobSummaries"]
+    assert (summary["Strategy"], summary["HyperParameterTuningJobStatus"]) == ("Random", "Completed")
+
+
+def test_a_training_job_is_what_a_client_would_have_made(world: ApiWorld) -> None:
+    job = definition(
+        CheckpointConfig={"S3Uri": "s3://b/checkpoints/"},
+        EnableManagedSpotTraining=True,
+        StoppingCondition={"MaxRuntimeInSeconds": 60, "MaxWaitTimeInSeconds": 120},
+        RetryStrategy={"MaximumRetryAttempts": 2},
+        Environment={"A": "1"},
+    )
+    create(world, job=job, tags={"team": "vision"})
+    name = running(world, 2)[0]
+    child = world.sagemaker.describe_training_job(TrainingJobName=name)
+    (tuned,) = [one for one in listed(world) if one["TrainingJobName"] == name]
+    assert child["TuningJobArn"] == f"{ARN}tune"
+    assert child["HyperParameters"] == {
+        "epochs": "2",
+        "_tuning_objective_metric": "loss",
+        **tuned["TunedHyperParameters"],
+    }
+    assert child["CheckpointConfig"]["S3Uri"] == f"s3://b/checkpoints/{name}"
+    assert (child["RetryStrategy"], child["Environment"]) == ({"MaximumRetryAttempts": 2}, {"A": "1"})
+    assert child["AlgorithmSpecification"]["MetricDefinitions"] == METRICS
+    tags = world.sagemaker.list_tags(ResourceArn=child["TrainingJobArn"])["Tags"]
+    assert tags == [{"Key": "team", "Value": "vision"}]
+    found = world.sagemaker.search(
+        Resource="TrainingJob",
+        SearchExpression={"Filters": [{"Name": "TuningJobArn", "Operator": "Equals", "Value": f"{ARN}tune"}]},
+    )
+    assert found["TotalHits"]["Value"] == 2
+
+
+def test_instances_by_priority(world: ApiWorld) -> None:
+    first = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 5}
+    job = definition(HyperParameterTuningResourceConfig={"InstanceConfigs": [first, {**first, "InstanceCount": 2}]})
+    del job["ResourceConfig"]
+    create(world, job=job)
+    child = world.sagemaker.describe_training_job(TrainingJobName=running(world, 2)[0])
+    assert child["ResourceConfig"] == first
+    # HyperparameterTuner.attach of SDK v2 reads it, although SDK v2 does not send it.
+    assert described(world)["TrainingJobDefinition"]["ResourceConfig"] == first
+
+
+def test_a_stop_stops_the_training_jobs_and_makes_no_more(world: ApiWorld) -> None:
+    create(world)
+    names = running(world, 2)
+    hosts = [world.host(name) for name in names]
+    world.sagemaker.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName="Tune")
+    world.sagemaker.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName="Tune")
+    assert status(world) == "Stopping"
+    until(lambda: all(world.job(name).status.value == "Stopping" for name in names))
+    for host in hosts:
+        host.end(0)
+    until(lambda: status(world) == "Stopped")
+    assert described(world)["TrainingJobStatusCounters"]["Stopped"] == 2
+    assert len(listed(world)) == 2
+    code, text = refused(world.sagemaker.stop_hyper_parameter_tuning_job, HyperParameterTuningJobName="Tune")
+    assert (code, text) == (
+        "ValidationException",
+        "The request was rejected because the hyperparameter tuning job is in status Stopped.",
+    )
+
+
+def test_a_target_stops_the_others(world: ApiWorld) -> None:
+    create(world, TuningJobCompletionCriteria={"TargetObjectiveMetricValue": 0.3})
+    first, second = running(world, 2)
+    other = world.host(second)
+    until(lambda: world.job(second).launched)
+    end(world, first, 0.25)
+    until(lambda: world.job(second).status.value == "Stopping")
+    other.end(0)
+    until(lambda: status(world) == "Completed")
+
+
+def test_max_runtime_stops_it(world: ApiWorld) -> None:
+    limits = {"MaxNumberOfTrainingJobs": 6, "MaxParallelTrainingJobs": 1, "MaxRuntimeInSeconds": 120}
+    create(world, ResourceLimits=limits)
+    (name,) = running(world, 1)
+    host = world.host(name)
+    until(lambda: world.job(name).launched)
+    world.clock.turn(121)
+    until(lambda: world.job(name).status.value == "Stopping")
+    host.end(0)
+    until(lambda: status(world) == "Completed")
+
+
+def test_all_training_jobs_failed(world: ApiWorld) -> None:
+    create(world, ResourceLimits={"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1})
+    for _ in range(2):
+        end(world, running(world, 1)[0], None, code=1)
+    until(lambda: status(world) == "Failed")
+    assert described(world)["FailureReason"].startswith("No training job succeeded after 2 attempts.")
+
+
+def test_a_grid_has_each_point_once(world: ApiWorld) -> None:
+    create(world, Strategy="Grid", ParameterRanges=GRID, ResourceLimits={"MaxParallelTrainingJobs": 4})
+    for name in running(world, 4):
+        end(world, name, 0.5)
+    until(lambda: status(world) == "Completed")
+    points = {tuple(one["TunedHyperParameters"].items()) for one in listed(world)}
+    assert points == {(("k", k), ("l", n)) for k in "ab" for n in "12"}
+
+
+def test_several_definitions_take_turns(world: ApiWorld) -> None:
+    body = tuning_request("Tune")
+    single = body.pop("TrainingJobDefinition")
+    config = body["HyperParameterTuningJobConfig"]
+    own = {"TuningObjective": config.pop("HyperParameterTuningJobObjective"), "HyperParameterRanges": RANGES}
+    del config["ParameterRanges"]
+    body["TrainingJobDefinitions"] = [{**single, **own, "DefinitionName": name} for name in ("one", "two")]
+    world.sagemaker.create_hyper_parameter_tuning_job(**body)
+    running(world, 2)
+    found = listed(world)
+    assert [one["TrainingJobDefinitionName"] for one in found] == ["one", "two"]
+    assert found[0]["TunedHyperParameters"] != found[1]["TunedHyperParameters"]
+    assert [one["DefinitionName"] for one in described(world)["TrainingJobDefinitions"]] == ["one", "two"]
+
+
+def tuning_key(name: str = "Tune") -> OrchestrationKey:
+    return OrchestrationKey(ACCOUNT, REGION, name, OrchestrationKind.TUNING)
+
+
+# --- lists, tags, deletion, events ------------------------------------------------------------------------------------
+
+
+def test_training_jobs_in_every_order(world: ApiWorld) -> None:
+    limits = {"MaxNumberOfTrainingJobs": 4, "MaxParallelTrainingJobs": 4}
+    create(world, ResourceLimits=limits)
+    names = running(world, 4)
+    for name, loss in zip(names, (0.5, 0.25, 0.75, None), strict=True):
+        end(world, name, loss, code=0 if loss else 1)
+
+    def order(**asked: Any) -> list[int]:
+        found = listed(world, PaginationConfig={"PageSize": 1}, **asked)
+        return [names.index(one["TrainingJobName"]) for one in found]
+
+    assert order() == [0, 1, 2, 3]
+    assert order(SortOrder="Descending") == [3, 2, 1, 0]
+    assert order(SortBy="FinalObjectiveMetricValue") == [1, 0, 2]
+    assert order(SortBy="FinalObjectiveMetricValue", SortOrder="Descending") == [2, 0, 1]
+    assert order(SortBy="Status") == [0, 1, 2, 3]
+    assert order(SortBy="Status", SortOrder="Descending") == [3, 2, 1, 0]
+    assert order(SortBy="CreationTime") == [0, 1, 2, 3]
+    assert order(StatusEquals="Failed") == [3]
+    ask = world.sagemaker.list_training_jobs_for_hyper_parameter_tuning_job
+    token = ask(HyperParameterTuningJobName="Tune", MaxResults=1)["NextToken"]
+    for changed in ({"SortBy": "Status"}, {"NextToken": "x"}):
+        code, text = refused(ask, **{"HyperParameterTuningJobName": "Tune", "NextToken": token, **changed})
+        assert (code, text) == ("ValidationException", "Invalid pagination token")
+
+
+def test_tuning_jobs_are_listed_filtered_and_cut(world: ApiWorld) -> None:
+    for name in ("b-one", "a-two", "c-two"):
+        create(world, name)
+        world.clock.turn(1)
+    world.sagemaker.stop_hyper_parameter_tuning_job(HyperParameterTuningJobName="a-two")
+
+    def names(**asked: Any) -> list[str]:
+        pages = world.sagemaker.get_paginator("list_hyper_parameter_tuning_jobs").paginate(
+            PaginationConfig={"PageSize": 1}, **asked
+        )
+        return [
+            one["HyperParameterTuningJobName"] for page in pages for one in page["HyperParameterTuningJobSummaries"]
+        ]
+
+    assert names() == ["b-one", "a-two", "c-two"]
+    assert names(SortBy="Name", SortOrder="Descending") == ["c-two", "b-one", "a-two"]
+    assert names(NameContains="TWO") == ["a-two", "c-two"]
+    assert names(StatusEquals="InProgress") == ["b-one", "c-two"]
+    assert names(StatusEquals="DeleteFailed") == []
+
+
+def test_tags(world: ApiWorld) -> None:
+    arn = create(world, tags={"a": "1"})["HyperParameterTuningJobArn"]
+    world.sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "b", "Value": "2"}])
+    world.sagemaker.delete_tags(ResourceArn=arn, TagKeys=["a"])
+    assert world.sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "b", "Value": "2"}]
+    many = [{"Key": str(n), "Value": ""} for n in range(50)]
+    assert refused(world.sagemaker.add_tags, ResourceArn=arn, Tags=many)[0] == "ResourceLimitExceeded"
+    assert refused(world.sagemaker.add_tags, ResourceArn=arn, Tags=[{"Key": "aws:x", "Value": ""}])[0] == (
+        "ValidationException"
+    )
+    # New training jobs get the tags of now.
+    end(world, running(world, 2)[0], 0.5)
+    third = next(one for one in running(world, 2) if one.startswith("Tune-003-"))
+    assert world.job(third).tags == {"b": "2"}
+
+
+def test_only_an_ended_job_is_deleted_and_its_training_jobs_stay(world: ApiWorld) -> None:
+    create(world, ResourceLimits={"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 1})
+    (name,) = running(world, 1)
+    delete = world.sagemaker.delete_hyper_parameter_tuning_job
+    assert refused(delete, HyperParameterTuningJobName="Tune")[0] == "ResourceInUse"
+    end(world, name, 0.5)
+    until(lambda: status(world) == "Completed")
+    delete(HyperParameterTuningJobName="Tune")
+    for operation in ("describe_hyper_parameter_tuning_job", "list_training_jobs_for_hyper_parameter_tuning_job"):
+        code, text = refused(getattr(world.sagemaker, operation), HyperParameterTuningJobName="Tune")
+        assert (code, text) == ("ResourceNotFound", "Amazon SageMaker can't find a tuning job with the name Tune")
+    assert world.sagemaker.describe_training_job(TrainingJobName=name)["TuningJobArn"] == f"{ARN}tune"
+    create(world)
+
+
+def test_a_name_can_be_taken_once(world: ApiWorld) -> None:
+    create(world)
+    code, text = refused(world.sagemaker.create_hyper_parameter_tuning_job, **tuning_request("tUNE"))
+    assert code == "ResourceInUse"
+    assert text.endswith(f"already exists ({ARN}tune)")
+
+
+def test_each_status_is_an_event(world: ApiWorld) -> None:
+    queue = f"tuning-{uuid.uuid4().hex[:8]}"
+    events, sqs = world.client("events"), world.client("sqs")
+    url = sqs.create_queue(QueueName=queue)["QueueUrl"]
+    pattern = {"detail-type": ["SageMaker HyperParameter Tuning Job State Change"]}
+    events.put_rule(Name=queue, EventPattern=json.dumps(pattern))
+    events.put_targets(Rule=queue, Targets=[{"Id": "1", "Arn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue}"}])
+    create(world, tags={"a": "1"}, ResourceLimits={"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 1})
+    end(world, running(world, 1)[0], 0.5)
+    seen: list[dict[str, Any]] = []
+
+    def both() -> bool:
+        for message in sqs.receive_message(QueueUrl=url, VisibilityTimeout=600).get("Messages", []):
+            seen.append(json.loads(message["Body"]))
+        return len(seen) == 2
+
+    until(both)
+    assert [one["detail"]["HyperParameterTuningJobStatus"] for one in seen] == ["InProgress", "Completed"]
+    assert all(one["resources"] == [f"{ARN}tune"] and one["detail"]["Tags"] == {"a": "1"} for one in seen)
+    assert seen[1]["detail"]["TrainingJobStatusCounters"]["Completed"] == 1
+    assert seen[1]["detail"]["CreationTime"] == world.engine.orchestrations.get(tuning_key()).created_ms
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+_TWO = [{**definition(), "DefinitionName": "one"}]
+#: For each refused entry of members.toml what makes a good body have it.
+REFUSED: dict[str, dict[str, Any]] = {
+    "HyperParameterTuningJobConfig.Strategy=Bayesian": {"Strategy": "Bayesian"},
+    "HyperParameterTuningJobConfig.Strategy=Hyperband": {"Strategy": "Hyperband"},
+    "HyperParameterTuningJobConfig.StrategyConfig.*": {
+        "StrategyConfig": {"HyperbandStrategyConfig": {"MinResource": 1, "MaxResource": 9}}
+    },
+    "HyperParameterTuningJobConfig.ParameterRanges.AutoParameters.*": {
+        "ParameterRanges": {**RANGES, "AutoParameters": [{"Name": "a", "ValueHint": "1"}]}
+    },
+    "HyperParameterTuningJobConfig.TrainingJobEarlyStoppingType=Auto": {"TrainingJobEarlyStoppingType": "Auto"},
+    "HyperParameterTuningJobConfig.TuningJobCompletionCriteria.ConvergenceDetected.CompleteOnConvergence=Enabled": {
+        "TuningJobCompletionCriteria": {"ConvergenceDetected": {"CompleteOnConvergence": "Enabled"}}
+    },
+    "TrainingJobDefinition.AlgorithmSpecification.AlgorithmName": {
+        "job": definition(AlgorithmSpecification={"AlgorithmName": "xgboost", "TrainingInputMode": "File"})
+    },
+    "WarmStartConfig.*": {},
+    "Autotune.*": {},
+}
+BESIDE: dict[str, dict[str, Any]] = {
+    "WarmStartConfig.*": {
+        "WarmStartConfig": {
+            "ParentHyperParameterTuningJobs": [{"HyperParameterTuningJobName": "p"}],
+            "WarmStartType": "TransferLearning",
+        }
+    },
+    "Autotune.*": {"Autotune": {"Mode": "Enabled"}},
+}
+
+
+def test_every_refused_entry_is_tried() -> None:
+    assert REFUSED.keys() == REFUSED_ROWS.keys()
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_a_refused_member_gets_the_error_of_the_table(world: ApiWorld, path: str) -> None:
+    error, text, _ = REFUSED_ROWS[path]
+    body = {**tuning_request("Tune", **REFUSED[path]), **BESIDE.get(path, {})}
+    code, said = refused(world.sagemaker.create_hyper_parameter_tuning_job, **body)
+    assert code == error
+    assert text in said
+    assert world.sagemaker.list_hyper_parameter_tuning_jobs()["HyperParameterTuningJobSummaries"] == []
+
+
+NO_METRIC = (
+    "A metric is required for this hyperparameter tuning job objective. Provide a metric in the metric definitions."
+)
+
+
+#: A channel without an object.
+EMPTY = {"ChannelName": "c", "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://b/none"}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"HyperParameterTuningJobObjective": {"Type": "Minimize", "MetricName": "acc"}}, NO_METRIC),
+        ({"ResourceLimits": {"MaxParallelTrainingJobs": 1}}, "would not end"),
+        (
+            {"ResourceLimits": {"MaxNumberOfTrainingJobs": 1, "MaxParallelTrainingJobs": 2}},
+            "MaxParallelTrainingJobs 2 must not be greater than MaxNumberOfTrainingJobs 1",
+        ),
+        ({"ParameterRanges": {}}, "At least one hyperparameter must have a range"),
+        (
+            {"ParameterRanges": {"IntegerParameterRanges": [{"Name": "epochs", "MinValue": "1", "MaxValue": "2"}]}},
+            "The hyperparameter epochs is static and has a range",
+        ),
+        (
+            {"ParameterRanges": {"IntegerParameterRanges": [{"Name": "n", "MinValue": "x", "MaxValue": "2"}]}},
+            "MinValue 'x' of the integer parameter n is not an integer",
+        ),
+        ({"Strategy": "Grid"}, "Grid search takes categorical parameters only"),
+        ({"Strategy": "Grid", "ParameterRanges": GRID}, "must be the number of combinations of the grid, 4"),
+        ({"job": definition(InputDataConfig=[EMPTY])}, 'No S3 objects found under S3 URL "s3://b/none"'),
+        (
+            {"job": definition(StoppingCondition={"MaxRuntimeInSeconds": 1, "MaxWaitTimeInSeconds": 2})},
+            "Invalid MaxWaitTimeInSeconds.",
+        ),
+    ],
+)
+def test_what_cannot_become_a_tuning_job(world: ApiWorld, given: dict[str, Any], text: str) -> None:
+    code, said = refused(world.sagemaker.create_hyper_parameter_tuning_job, **tuning_request("Tune", **given))
+    assert code == "ValidationException"
+    assert text in said
+
+
+def test_definitions_one_way_or_the_other(world: ApiWorld) -> None:
+    body = {**tuning_request("Tune"), "TrainingJobDefinitions": _TWO}
+    code, said = refused(world.sagemaker.create_hyper_parameter_tuning_job, **body)
+    assert (code, "exactly one of" in said) == ("ValidationException", True)
+    del body["TrainingJobDefinition"]
+    code, said = refused(world.sagemaker.create_hyper_parameter_tuning_job, **body)
+    assert (code, "each definition has TuningObjective" in said) == ("ValidationException", True)
+
+
+def test_somebody_elses_job_with_the_name_of_a_trial(world: ApiWorld) -> None:
+    create(world, ResourceLimits={"MaxNumberOfTrainingJobs": 2, "MaxParallelTrainingJobs": 1})
+    (first,) = running(world, 1)
+    tuning = world.engine.orchestrations.get(tuning_key())
+    taken = trial_of(tuning, 2, "", {}).name
+    world.sagemaker.create_training_job(**request(taken))
+    end(world, first, 0.5)
+    until(lambda: status(world) == "Completed")
+    failed = listed(world)[1]
+    assert (failed["TrainingJobStatus"], failed["TrainingJobName"]) == ("Failed", taken)
+    assert "already exists" in failed["FailureReason"]

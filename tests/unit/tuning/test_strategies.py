@@ -1,0 +1,192 @@
+"""The strategies of tuning jobs: ranges, scales, seeds and grids, for any request."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagelet_engine.tuning.strategies import StrategyUnavailable, strategy
+from sagelet_engine.tuning.strategies import grid as grids
+from sagelet_engine.tuning.strategies.space import Categorical, Continuous, InvalidRange, Scaling, Space, space_of
+from sagelet_engine.tuning.strategies.strategy import PastTrial, Settings
+
+SETTINGS = Settings(maximize=False, config={}, max_trials=None)
+POSITIONS = st.floats(0, 1)
+
+
+@st.composite
+def integers(draw: st.DrawFn) -> dict[str, Any]:
+    scaling = draw(st.sampled_from([None, "Auto", "Linear", "Logarithmic"]))
+    low = draw(st.integers(1 if scaling == "Logarithmic" else -(10**6), 10**6))
+    high = draw(st.integers(low, 2 * 10**6))
+    return {"MinValue": str(low), "MaxValue": str(high), **({"ScalingType": scaling} if scaling else {})}
+
+
+@st.composite
+def continuous(draw: st.DrawFn) -> dict[str, Any]:
+    scaling = draw(st.sampled_from([None, *(one.value for one in Scaling)]))
+    least, most = {"Logarithmic": (1e-9, 1e9), "ReverseLogarithmic": (0.0, 0.999999)}.get(scaling or "", (-1e9, 1e9))
+    low, high = sorted((draw(st.floats(least, most)), draw(st.floats(least, most))))
+    return {"MinValue": repr(low), "MaxValue": repr(high), **({"ScalingType": scaling} if scaling else {})}
+
+
+CATEGORICAL = st.fixed_dictionaries({"Values": st.lists(st.text(max_size=5), min_size=1, max_size=5)})
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> dict[str, Any]:
+    def named(kind: st.SearchStrategy[dict[str, Any]], prefix: str) -> list[dict[str, Any]]:
+        return [{"Name": f"{prefix}{n}", **one} for n, one in enumerate(draw(st.lists(kind, max_size=3)))]
+
+    return {
+        "IntegerParameterRanges": named(integers(), "i"),
+        "ContinuousParameterRanges": named(continuous(), "c"),
+        "CategoricalParameterRanges": named(CATEGORICAL, "k"),
+    }
+
+
+def past(values: dict[str, str]) -> PastTrial:
+    return PastTrial(values, ended=True, objective=1.0)
+
+
+def check(values: dict[str, str], request: dict[str, Any]) -> None:
+    """Every value is in its range, and there is one for each parameter."""
+    names = []
+    for one in request["IntegerParameterRanges"]:
+        assert int(one["MinValue"]) <= int(values[one["Name"]]) <= int(one["MaxValue"])
+        names.append(one["Name"])
+    for one in request["ContinuousParameterRanges"]:
+        assert float(one["MinValue"]) <= float(values[one["Name"]]) <= float(one["MaxValue"])
+        names.append(one["Name"])
+    for one in request["CategoricalParameterRanges"]:
+        assert values[one["Name"]] in one["Values"]
+        names.append(one["Name"])
+    assert list(values) == names
+
+
+@given(ranges(), st.integers(0, 2**31), st.integers(1, 8), st.integers(0, 8))
+def test_random_values_are_in_their_ranges_and_follow_from_seed_and_number(
+    request_ranges: dict[str, Any], seed: int, count: int, taken: int
+) -> None:
+    space, search = space_of(request_ranges), strategy("Random")
+    every = search.propose(space, SETTINGS, seed, [], taken + count)
+    for values in every:
+        check(values, request_ranges)
+    # However many are proposed at a time, and whatever became of the earlier ones.
+    lost = [PastTrial(values, ended=False, objective=None) for values in every[:taken]]
+    assert search.propose(space, SETTINGS, seed, lost, count) == every[taken:]
+
+
+@given(st.lists(CATEGORICAL, max_size=4), st.integers(1, 50), st.integers(1, 700))
+def test_a_grid_has_each_point_once_and_ends(kinds: list[dict[str, Any]], step: int, most: int) -> None:
+    space = space_of({"CategoricalParameterRanges": [{"Name": f"k{n}", **one} for n, one in enumerate(kinds)]})
+    seen: list[dict[str, str]] = []
+    while len(seen) < most:
+        found = strategy("Grid").propose(space, SETTINGS, 0, [past(one) for one in seen], step)
+        seen += found
+        if len(found) < step:
+            break
+    points = {tuple(one.items()) for one in seen}
+    assert len(points) == len(seen)
+    assert len(seen) == math.prod(len(set(one["Values"])) for one in kinds) or len(seen) >= most
+    assert grids.size(space) == math.prod(len(set(one["Values"])) for one in kinds)
+
+
+@given(st.one_of(integers(), continuous()), POSITIONS)
+def test_a_value_has_a_position_and_the_position_has_the_value(one: dict[str, Any], at: float) -> None:
+    kind = "Continuous" if "." in one["MinValue"] or "e" in one["MinValue"] else "Integer"
+    (parameter,) = space_of({f"{kind}ParameterRanges": [{"Name": "p", **one}]}).parameters
+    value = parameter.value(at)
+    place = parameter.position(value)
+    assert -1e-9 <= place <= 1 + 1e-9
+    low, high = float(one["MinValue"]), float(one["MaxValue"])
+    assert float(parameter.value(min(1.0, max(0.0, place)))) == pytest.approx(
+        float(value), rel=1e-6, abs=max(1e-9, 1e-6 * (high - low))
+    )
+
+
+@given(continuous(), POSITIONS, POSITIONS)
+def test_a_greater_position_never_has_a_lesser_value(one: dict[str, Any], first: float, second: float) -> None:
+    (parameter,) = space_of({"ContinuousParameterRanges": [{"Name": "p", **one}]}).parameters
+    low, high = sorted((first, second))
+    slack = 1e-9 * max(1.0, abs(float(one["MaxValue"])), abs(float(one["MinValue"])))
+    assert float(parameter.value(low)) <= float(parameter.value(high)) + slack
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "scaling", "expected"),
+    [
+        ("1e-5", "1e-1", "Auto", Scaling.LOGARITHMIC),
+        ("0.1", "1", "Auto", Scaling.LINEAR),
+        ("0", "1000", "Auto", Scaling.LINEAR),
+        ("1", "100", "Auto", Scaling.LOGARITHMIC),
+        ("1", "100", "Linear", Scaling.LINEAR),
+        ("0.5", "0.999", "ReverseLogarithmic", Scaling.REVERSE_LOGARITHMIC),
+    ],
+)
+def test_scales(low: str, high: str, scaling: str, expected: Scaling) -> None:
+    given_range = {"Name": "p", "MinValue": low, "MaxValue": high, "ScalingType": scaling}
+    (parameter,) = space_of({"ContinuousParameterRanges": [given_range]}).parameters
+    assert isinstance(parameter, Continuous)
+    assert parameter.scaling is expected
+
+
+def test_the_middle_of_each_scale() -> None:
+    def middle(low: float, high: float, scaling: Scaling) -> float:
+        return float(Continuous("p", low, high, scaling).value(0.5))
+
+    assert middle(0, 10, Scaling.LINEAR) == 5
+    assert middle(0.001, 0.1, Scaling.LOGARITHMIC) == pytest.approx(0.01)
+    # 1 - x goes from 0.1 to 0.001 on a logarithmic scale.
+    assert middle(0.9, 0.999, Scaling.REVERSE_LOGARITHMIC) == pytest.approx(0.99)
+    assert Categorical("p", ("a", "b", "c")).value(0.5) == "b"
+
+
+def test_integers_have_equal_shares_of_a_linear_scale() -> None:
+    (parameter,) = space_of({"IntegerParameterRanges": [{"Name": "p", "MinValue": "1", "MaxValue": "4"}]}).parameters
+    drawn = [parameter.value((n + 0.5) / 1000) for n in range(1000)]
+    assert {value: drawn.count(value) for value in "1234"} == dict.fromkeys("1234", 250)
+
+
+def one_range(kind: str, low: str, high: str, scaling: str = "Auto") -> dict[str, Any]:
+    return {f"{kind}ParameterRanges": [{"Name": "p", "MinValue": low, "MaxValue": high, "ScalingType": scaling}]}
+
+
+@pytest.mark.parametrize(
+    ("request_ranges", "text"),
+    [
+        (one_range("Integer", "1.5", "3"), "MinValue '1.5' of the integer parameter p is not an integer"),
+        (one_range("Continuous", "low", "3"), "MinValue 'low' of the continuous parameter p is not a number"),
+        (one_range("Continuous", "0", "inf"), "MaxValue 'inf' of the continuous parameter p is not a number"),
+        (one_range("Integer", "3", "1"), "MinValue 3 of p is greater than its MaxValue 1"),
+        (one_range("Continuous", "0", "1", "Logarithmic"), "needs values greater than 0"),
+        (one_range("Continuous", "0", "1", "ReverseLogarithmic"), "needs 0 <= values < 1.0"),
+        (one_range("Integer", "0", "0", "ReverseLogarithmic"), "for continuous parameters only"),
+        (
+            {**one_range("Integer", "0", "1"), **one_range("Continuous", "0", "1")},
+            "The hyperparameter p has several ranges",
+        ),
+    ],
+)
+def test_a_range_that_cannot_be_searched_is_refused(request_ranges: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidRange) as caught:
+        space_of(request_ranges)
+    assert text in str(caught.value)
+
+
+def test_a_grid_of_ranges_is_refused() -> None:
+    with pytest.raises(InvalidRange, match="categorical parameters only; p has a range"):
+        grids.size(space_of(one_range("Integer", "1", "2")))
+
+
+def test_an_empty_grid_is_one_trial_and_an_empty_space_any_number() -> None:
+    assert strategy("Grid").propose(Space(()), SETTINGS, 0, [], 3) == [{}]
+    assert strategy("Random").propose(Space(()), SETTINGS, 0, [], 2) == [{}, {}]
+
+
+@pytest.mark.parametrize("name", ["Bayesian", "Hyperband"])
+def test_a_strategy_that_is_not_there_is_named(name: str) -> None:
+    with pytest.raises(StrategyUnavailable, match=f"the tuning strategy {name} as yet; use one of Grid, Random"):
+        strategy(name)
