@@ -55,7 +55,7 @@ def no_training_job_succeeded(attempts: int) -> str:
 
 
 def no_objective(jobs: int) -> str:
-    """Returns the text for a tuning job whose training jobs print no objective metric (re:Post and Stack Overflow)."""
+    """Returns the text for a tuning job whose training jobs print no objective metric. No public source was found."""
     return (
         f"No objective metrics found after running {jobs} training jobs. Please ensure that the custom algorithm is "
         "emitting the objective metric as defined by the regular expression provided."

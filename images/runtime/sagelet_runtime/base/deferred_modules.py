@@ -90,8 +90,9 @@ def _graph_break(*_args: Any, **_kwargs: Any) -> None:
 
 class _OfDynamo(type):
     def __instancecheck__(cls, instance: object) -> bool:
-        dynamo = sys.modules[DYNAMO]
-        return has_run(dynamo) and isinstance(instance, dynamo.eval_frame.OptimizedModule)
+        # The attribute of the package may still be the stand-in, so the module is asked itself.
+        loaded = sys.modules.get(f"{DYNAMO}.eval_frame")
+        return has_run(sys.modules[DYNAMO]) and isinstance(instance, getattr(loaded, "OptimizedModule", ()))
 
 
 class _OptimizedModule(metaclass=_OfDynamo):

@@ -35,7 +35,7 @@ def activate() -> None:
     after(half.MODULE, _dated)
 
 
-def activate_native() -> None:
+def activate_native(*, by_inductor: bool = False) -> None:
     """Installs the hooks of a native job.
 
     They count steps, leave the log's configuration to the script, and keep old libraries off XLA. Libraries import
@@ -43,7 +43,8 @@ def activate_native() -> None:
     """
     from sagelet_runtime.hugging_face import alone
 
-    deferred_modules.install_dynamo()
+    if not by_inductor:
+        deferred_modules.install_dynamo()
     after(alone.MODULE, alone.install)
     sys.meta_path.insert(0, PostImport("torch", install_native))
     sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
