@@ -25,8 +25,9 @@ def test_the_demo_compares_native_xla_and_inductor() -> None:
     assert difference is not None
     assert float(difference[1]) < 0.003
     assert re.search(r"SageMaker Training Compiler is (about \d+% (faster|slower)|as fast) in terms of total", words)
-    assert re.search(r"Throughput without the time of compiling +[\d.]+ samples/s +[\d.]+ samples/s", done.stdout)
-    assert re.search(r"Compiling +- +[\d.]+ s", done.stdout)
+    # The table of three jobs is wider than the terminal, so its cells may wrap.
+    assert re.search(r"Throughput without (.*?samples/s){3}", words)
+    assert re.search(r"Compiling - [\d.]+", words)
     report = re.search(r"^report: (\S+)$", done.stdout, re.MULTILINE)
     assert report is not None
     assert Path(report[1]).read_text().count("<svg") == 4
