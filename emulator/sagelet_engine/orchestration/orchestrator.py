@@ -40,7 +40,7 @@ class Work(Protocol):
 
 
 class Orchestrator(threading.Thread):
-    """`start` takes up every unfinished orchestration; `wake` says that there is a new one."""
+    """`start` takes up every unfinished orchestration; `watch` says that there is a new one."""
 
     def __init__(self, store: Store, clock: Clock, works: Mapping[OrchestrationKind, Work]) -> None:
         super().__init__(name="orchestrator", daemon=True)
@@ -85,8 +85,11 @@ class Orchestrator(threading.Thread):
         self._woken.set()
 
     def run(self) -> None:
-        while not self._closing.is_set():
+        while True:
             self._woken.clear()
+            # Asked after the event is cleared, so that a close at any moment is seen here or ends the wait.
+            if self._closing.is_set():
+                return
             with self._guard:
                 watched = sorted(self._watched)
             if not watched:
