@@ -49,6 +49,6 @@ def test_jobs_that_slurm_has_forgotten_end_as_its_accounts_say(
         job = jobs.ended(late)
         assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
         assert jobs.ended(cancelled)["TrainingJobStatus"] == "Failed"
-        assert "was cancelled by somebody else" in jobs.message(cancelled)
+        assert "was cancelled by somebody other than sagelet" in jobs.message(cancelled)
     finally:
         server.stop()

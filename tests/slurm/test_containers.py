@@ -142,7 +142,7 @@ def test_a_job_that_slurm_ends_leaves_no_container(jobs: ContainerJobs, slurm_cl
     name = jobs.start(STUBBORN, hosts=2)
     jobs.training(name, 2)
     slurm_cluster.run("scancel", slurm_cluster.number(name))
-    assert "cancelled by somebody else" in jobs.ended(name)["FailureReason"] + jobs.message(name)
+    assert "cancelled by somebody other than sagelet" in jobs.ended(name)["FailureReason"] + jobs.message(name)
     jobs.gone(name)
 
 

@@ -223,4 +223,4 @@ def test_a_job_that_somebody_cancels_in_slurm(jobs: SlurmJobs, slurm_cluster: Sl
     slurm_cluster.run("scancel", slurm_cluster.number(name))
     job = jobs.ended(name)
     assert job["TrainingJobStatus"] == "Failed"
-    assert "cancelled by somebody else" in jobs.message(name) + job["FailureReason"]
+    assert "cancelled by somebody other than sagelet" in jobs.message(name) + job["FailureReason"]

@@ -107,7 +107,7 @@ def test_a_plugin_that_does_not_work_is_replaced_by_the_built_in_client(tmp_path
     facts.write_text(f"Metadata-Version: 2.1\nName: {plugin.CPU_PLUGIN}\nVersion: 0.11.2\n")
     losses, _, log = train(tmp_path / "job", "plugin", tmp_path, PYTHONPATH=f"{RUNTIME}:{site}")
     assert losses[-1] < losses[0]
-    assert f"since {plugin.CPU_PLUGIN} 0.11.2 does not work here: it failed when" in log
+    assert f"since {plugin.CPU_PLUGIN} 0.11.2 does not work here: the trial failed while" in log
     told = json.loads((tmp_path / "job/output/sagelet/compilation.json").read_text())
     assert (told["compiled"], told["platform"]) == (True, "CPU")
     assert "does not work here" in told["reason"]

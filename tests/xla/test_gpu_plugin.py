@@ -120,7 +120,7 @@ def test_a_plugin_that_does_not_work_leaves_the_job_native_and_loudly_so(broken_
     ended = run(broken_plugin, SCRIPT)
     said = "NOT COMPILED: jax-cuda12-pjrt"
     assert [line for line in ended.log.splitlines() if line.startswith(f"sagelet: {said}")]
-    assert "does not work here: it " in ended.log
+    assert "does not work here: the trial " in ended.log
     assert "sagelet compiler report: " not in ended.log
     told = json.loads((broken_plugin.base / "output/sagelet/compilation.json").read_text())
     assert told["compiled"] is False

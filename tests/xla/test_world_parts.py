@@ -62,7 +62,7 @@ def test_workers_that_do_not_come_are_named() -> None:
 
 
 def test_a_rank_0_that_is_never_up_is_named() -> None:
-    with pytest.raises(WorkerLost, match=r"rank 0 at 127\.0\.0\.1:\d+ did not come"):
+    with pytest.raises(WorkerLost, match=r"rank 0 at 127\.0\.0\.1:\d+ did not join the world"):
         store.open_store(layout(1, free_port(), seconds=1), agent_serves=False)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from sagelet_engine.compile_cache import host_copies
 from sagelet_engine.compile_cache import inductor as kept
-from sagelet_engine.compile_cache import lending
 from sagelet_runtime.hugging_face import inductor as trainer
 from sagelet_runtime.inductor import cache, choice, faults, modules
 from sagelet_runtime.inductor.compilations import Compilations
@@ -16,7 +16,11 @@ from sagelet_runtime.inductor.compilations import Compilations
 
 def test_server_and_container_mean_the_same() -> None:
     """The container's package is a distribution of its own, so each has the constants."""
-    assert (lending.COMPILER, lending.XLA, lending.INDUCTOR) == (choice.VARIABLE, choice.XLA, choice.INDUCTOR)
+    assert (host_copies.COMPILER, host_copies.XLA, host_copies.INDUCTOR) == (
+        choice.VARIABLE,
+        choice.XLA,
+        choice.INDUCTOR,
+    )
     assert kept.DIRECTORY == cache.SHARED
 
 

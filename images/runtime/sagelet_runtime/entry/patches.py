@@ -8,7 +8,6 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from sagelet_runtime.base import deferred_modules
 from sagelet_runtime.base.import_hook import PostImport, after
 from sagelet_runtime.base.say import say
 from sagelet_runtime.base.variables import is_on_xla
@@ -22,7 +21,6 @@ def activate() -> None:
     from sagelet_runtime.torch_xla import saving, shuffling
 
     debugging.name_files(os.environ)
-    deferred_modules.install()
     sys.meta_path.insert(0, PostImport("torch_xla", install, before=_leave_the_log_alone))
     after(saving.MODULE, saving.install)
     after(saving.TRAINER, saving.install_trainer)
@@ -35,7 +33,7 @@ def activate() -> None:
     after(half.MODULE, _dated)
 
 
-def activate_native(*, by_inductor: bool = False) -> None:
+def activate_native() -> None:
     """Installs the hooks of a native job.
 
     They count steps, leave the log's configuration to the script, and keep old libraries off XLA. Libraries import
@@ -43,8 +41,6 @@ def activate_native(*, by_inductor: bool = False) -> None:
     """
     from sagelet_runtime.hugging_face import alone
 
-    if not by_inductor:
-        deferred_modules.install_dynamo()
     after(alone.MODULE, alone.install)
     sys.meta_path.insert(0, PostImport("torch", install_native))
     sys.meta_path.insert(0, PostImport("torch_xla", _changed_nothing, before=_leave_the_log_alone))
@@ -133,7 +129,6 @@ def install(torch_xla: Any) -> None:
     )
 
     older.install(torch_xla)
-    deferred_modules.install_operators(torch_xla)
     is_compiled = is_on_xla(os.environ)
     if is_compiled:
         world.install(torch_xla)

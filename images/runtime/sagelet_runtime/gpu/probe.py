@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sagelet_runtime.base import deferred_modules
 from sagelet_runtime.base.variables import on_cpu
 
 #: Seconds for a trial. They allow for a first CUDA context and first compilations on a slow disk.
@@ -83,7 +82,6 @@ def _meant(stage: str) -> str:
 
 def main() -> None:
     _enter("import")
-    deferred_modules.install()
     import torch
     import torch_xla
 

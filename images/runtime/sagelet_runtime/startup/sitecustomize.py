@@ -61,7 +61,7 @@ def _activate() -> None:
     if by_inductor:
         hook.activate_inductor()
     if counted and (native or not hooked):
-        hook.activate_native(by_inductor=by_inductor)
+        hook.activate_native()
     if processes.is_torchrun(command):
         from sagelet_runtime.workers import whole_lines
 
