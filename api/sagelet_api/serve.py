@@ -1,5 +1,6 @@
 """A whole sagelet server: engine, API and listeners. The command line and tests start this."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from sagelet_api.app import Application
@@ -14,13 +15,15 @@ from sagelet_api.http.server import Server
 from sagelet_api.http.tls import server_certificate
 from sagelet_api.hub.readers import JobReaders
 from sagelet_api.hub.service import Hub
-from sagelet_api.protocol.operations import merged
+from sagelet_api.protocol.operations import Operations, merged
 from sagelet_api.services import not_run
 from sagelet_api.services.iam.identity import Identity
+from sagelet_api.services.local_calls import LocalCalls
 from sagelet_api.services.logs.service import TrainingLogs
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.s3.service import open_s3
 from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
+from sagelet_api.services.sagemaker.pipeline_service import PipelineOperations
 from sagelet_api.services.sagemaker.service import TrainingJobs, any_role
 from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_api.services.sagemaker.tuning_service import TuningJobs
@@ -60,6 +63,7 @@ class Sagelet:
             check_complete(settings.data)
             self.choice: Choice = choice or choose(settings, clock)
             bridge = MotoBridge()
+            self._calls = LocalCalls(bridge.requests.wsgi)
             self._s3 = open_s3(settings, clock, bridge.buckets)
         except BaseException:
             lock.close()
@@ -73,6 +77,7 @@ class Sagelet:
                 statuses=StateEvents(bridge.events),
                 clock=clock,
                 lock=lock,
+                calls=self._calls,
             )
         except BaseException:
             self._s3.close()
@@ -98,20 +103,23 @@ class Sagelet:
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=settings.enforce_iam)
         authentication = Authentication(callers, everywhere=settings.auth)
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
+        pipelines = PipelineOperations(self.engine, roles).operations()
+        services: Mapping[str, Operations] = {
+            "sagemaker": {
+                **merged(merged(jobs.operations(), TuningJobs(self.engine, jobs.check).operations()), pipelines),
+                **({} if settings.stubs else not_run.operations()),
+            },
+            "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
+            **Identity(bridge.iam, self.engine.keys).services(),
+        }
+        self._calls.serve(services)
         return Application(
             RequestGuard((settings.host, reached_by, *self.choice.listen, *settings.allowed_hosts), authentication),
             control_app(
                 self.engine, throttling, partial(control_state.blueprint, settings.data, on_reset, self._collect)
             ),
             throttling.checks(),
-            {
-                "sagemaker": {
-                    **merged(jobs.operations(), TuningJobs(self.engine, jobs.check).operations()),
-                    **({} if settings.stubs else not_run.operations()),
-                },
-                "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
-                **Identity(bridge.iam, self.engine.keys).services(),
-            },
+            services,
             bridge.requests.wsgi,
             routes=bridge.requests.route,
             protocols={"s3": self._s3.service},

@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import sagelet_engine
 from sagelet_engine.base.clock import Clock, SteadyClock
@@ -31,9 +31,12 @@ from sagelet_engine.model.cluster import ClusterContext
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind
 from sagelet_engine.model.runtime import Runtime
+from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
 from sagelet_engine.model.sinks import MetricSink, StatusSink
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.orchestration.orchestrator import Orchestrator
+from sagelet_engine.orchestration.orchestrator import Orchestrator, Work
+from sagelet_engine.pipelines.facet import Pipelines
+from sagelet_engine.pipelines.work import PipelineWork
 from sagelet_engine.retention.gc import Collected, Collector, Keep
 from sagelet_engine.retention.thread import RetentionThread
 from sagelet_engine.runtimes import last_used
@@ -86,8 +89,12 @@ class Engine:
         statuses: StatusSink,
         clock: Clock,
         lock: DirectoryLock | None = None,
+        calls: ServiceCalls = NO_CALLS,
     ) -> None:
-        """`lock`: of the data directory, if the caller has taken it already. The engine owns it from now on."""
+        """`lock`: of the data directory, if the caller has taken it already. The engine owns it from now on.
+
+        `calls`: the operations that steps of pipelines call.
+        """
         self._settings = settings
         self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
         self._lock = lock or lock_directory(settings.data)
@@ -121,8 +128,9 @@ class Engine:
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
         self.jobs = self._make_jobs()
-        self.orchestrator = self._make_orchestrator()
+        self.orchestrator = self._make_orchestrator(calls)
         self.orchestrations = TuningJobs(self._store, steady, self.orchestrator.watch)
+        self.pipelines = Pipelines(self._store, objects, steady, self.orchestrator.watch)
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)
         self.metrics = Metrics(self._store)
@@ -172,9 +180,14 @@ class Engine:
         keep = Keep(settings.keep_files_seconds, settings.keep_files_bytes, settings.keep_jobs_seconds)
         return RetentionThread(self.logs.groups, self._collector, keep, self._closing)
 
-    def _make_orchestrator(self) -> Orchestrator:
+    def _make_orchestrator(self, calls: ServiceCalls) -> Orchestrator:
         tuning = TuningWork(self._store, self._clock, self.jobs.create, self.jobs.stop)
-        return Orchestrator(self._store, self._clock, {OrchestrationKind.TUNING: tuning})
+        pipelines = PipelineWork(self._store.orchestrations, self._objects, self._clock, calls)
+        works: dict[OrchestrationKind, Work[Any]] = {
+            OrchestrationKind.TUNING: tuning,
+            OrchestrationKind.PIPELINE_EXECUTION: pipelines,
+        }
+        return Orchestrator(self._store, self._clock, works)
 
     def _make_scheduler(self) -> Scheduler:
         """Makes the scheduler. sagelet gives out this machine's places; a cluster gives out its own."""

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,15 @@ from sagelet_api.auth.callers import Callers
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.control.endpoints import control_app
 from sagelet_api.control.throttling import Throttling
-from sagelet_api.protocol.operations import merged
+from sagelet_api.protocol.operations import Operations, merged
 from sagelet_api.services import not_run
 from sagelet_api.services.iam.identity import Identity
+from sagelet_api.services.local_calls import LocalCalls
 from sagelet_api.services.logs.service import TrainingLogs
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.s3.service import open_s3
 from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
+from sagelet_api.services.sagemaker.pipeline_service import PipelineOperations
 from sagelet_api.services.sagemaker.service import TrainingJobs, any_role
 from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_api.services.sagemaker.tuning_service import TuningJobs
@@ -32,6 +34,7 @@ from sagelet_api.web.site import Site
 from sagelet_engine.model.log_events import LogEvent, LogStream
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.runtime import Line
+from sagelet_engine.model.service_calls import ServiceCalls
 from sagelet_engine.model.sinks import StatusSink
 from sagelet_engine.model.training import TrainingJob
 from support.front import front
@@ -48,17 +51,20 @@ class ApiWorld(World):
 
     def __init__(self, root: Path, bridge: MotoBridge, **settings: Any) -> None:
         self._bridge = bridge
+        self._calls = LocalCalls(bridge.requests.wsgi)
         super().__init__(root, **settings)
         roles = bridge.iam.may_assume if self.settings.enforce_iam else any_role
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
-        services = {
+        pipelines = PipelineOperations(self.engine, roles).operations()
+        services: Mapping[str, Operations] = {
             "sagemaker": {
-                **merged(jobs.operations(), TuningJobs(self.engine, jobs.check).operations()),
+                **merged(merged(jobs.operations(), TuningJobs(self.engine, jobs.check).operations()), pipelines),
                 **({} if self.settings.stubs else not_run.operations()),
             },
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
             **Identity(bridge.iam, self.engine.keys).services(),
         }
+        self._calls.serve(services)
         self._http = urllib3.PoolManager()
         #: The object store of the S3 API. The jobs of this world have a stand-in.
         self.s3 = open_s3(self.settings, self.clock, bridge.buckets)
@@ -81,6 +87,9 @@ class ApiWorld(World):
             routes=bridge.requests.route,
         )
         self._stack = ExitStack()
+
+    def make_calls(self) -> ServiceCalls:
+        return self._calls
 
     def make_statuses(self) -> StatusSink:
         return StateEvents(self._bridge.events)

@@ -8,6 +8,7 @@ from typing import Any
 
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
 from sagelet_engine.model.sinks import StatusSink
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.settings import Settings
@@ -53,6 +54,10 @@ class World:
         """Returns the sink for changes of status."""
         return FakeStatuses()
 
+    def make_calls(self) -> ServiceCalls:
+        """Returns the operations that steps of pipelines call."""
+        return NO_CALLS
+
     def boot(self) -> Engine:
         engine = self.unstarted()
         engine.start(4599)
@@ -66,6 +71,7 @@ class World:
             metrics=self.metrics,
             statuses=self.statuses,
             clock=self.clock,
+            calls=self.make_calls(),
         )
 
     def restart(self) -> None:

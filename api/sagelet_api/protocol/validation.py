@@ -5,6 +5,7 @@ loaded on the first call (about 0.1 s for SageMaker) and each operation's rules 
 """
 
 import threading
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -76,6 +77,12 @@ class RuleBook:
         """Returns one of botocore's shapes."""
         with self._lock:  # botocore fills its caches as it is used.
             return self._model.shape_for(name)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Returns how requests of the service are written: `targetPrefix`, `jsonVersion`, `signingName`, ..."""
+        metadata: Mapping[str, Any] = self._model.metadata
+        return metadata
 
     @property
     def namespace(self) -> str:

@@ -17,7 +17,6 @@ NAMES = frozenset(
         "CreateProcessingJob",
         "CreateTransformJob",
         "StartNotebookInstance",
-        "StartPipelineExecution",
         # These are of sagemaker-runtime, which has SageMaker's signing name.
         "InvokeEndpoint",
         "InvokeEndpointAsync",

@@ -49,6 +49,18 @@ class OrchestrationNotDeletable(OrchestrationEnded):
     """A deletion was asked of an orchestration that has not ended."""
 
 
+class PipelineNotFound(SageletError):
+    """No pipeline has this ARN."""
+
+
+class PipelineNameInUse(SageletError):
+    """A pipeline of this name exists in the account and region."""
+
+
+class PipelineInUse(SageletError):
+    """The pipeline has executions that have not ended."""
+
+
 class JobNotStoppable(SageletError):
     """StopTrainingJob on a job that has ended."""
 

@@ -18,6 +18,7 @@ class OrchestrationKind(Enum):
     """AWS's kinds of orchestrations. The value is the kind's name in ARNs."""
 
     TUNING = "hyper-parameter-tuning-job"
+    PIPELINE_EXECUTION = "pipeline"
 
 
 class OrchestrationStatus(str, Enum):
@@ -102,3 +103,12 @@ def enter(record: O, to: OrchestrationStatus, now_ms: int, **changes: Any) -> O:
         raise IllegalStatus(f"{record.key.name}: {record.status.value} -> {to.value}")
     now_ms = max(now_ms, record.modified_ms)
     return replace(record, status=to, modified_ms=now_ms, ended_ms=now_ms if to.terminal else None, **changes)
+
+
+def revive(record: O, now_ms: int, **changes: Any) -> O:
+    """Returns a failed or stopped record that begins again. Raises IllegalStatus for one in another status."""
+    if record.status not in (S.FAILED, S.STOPPED):
+        raise IllegalStatus(f"{record.key.name}: {record.status.value} cannot begin again")
+    now_ms = max(now_ms, record.modified_ms)
+    begun = {"status": S.IN_PROGRESS, "modified_ms": now_ms, "ended_ms": None, "failure_reason": None}
+    return replace(record, **{**begun, **changes})

@@ -32,6 +32,7 @@ from sagelet_engine.store import logs as sql_merged
 from sagelet_engine.store import metrics as sql_metrics
 from sagelet_engine.store import notes as sql_notes
 from sagelet_engine.store import orchestrations as sql_orchestrations
+from sagelet_engine.store import pipelines as sql_pipelines
 from sagelet_engine.store import search as sql_pages
 from sagelet_engine.store import search as sql_search
 from sagelet_engine.store import search as sql_suggest
@@ -74,6 +75,7 @@ class Store(Database):
         self.lines = sql_lines.Lines(self._rows)
         self.log_groups = sql_logs.LogGroups(self._rows, self._write)
         self.orchestrations = sql_orchestrations.Orchestrations(self._rows, self._write, self._note_change)
+        self.pipelines = sql_pipelines.Pipelines(self._rows, self._write)
         self.points = sql_metrics.Points(self._rows, lambda: self._write(durable=False))
         super().__init__(path, MIGRATIONS)
 

@@ -17,6 +17,7 @@ from sagelet_engine.model.orchestration import (
     OrchestrationKind,
     OrchestrationStatus,
 )
+from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus
 from sagelet_engine.model.tuning import Counters, Ending, Trial, TrialState, TuningJob
 
 #: Columns and tables of their own have these; `spec` is read from the request.
@@ -92,4 +93,15 @@ def _trial(fields: JsonObject) -> Trial:
 
 
 TUNING = Codec(OrchestrationKind.TUNING, _tuning_job, _trial)
-CODECS: Mapping[OrchestrationKind, Codec[Any, Any]] = {codec.kind: codec for codec in (TUNING,)}
+
+
+# --- executions of pipelines ------------------------------------------------------------------------------------------
+
+
+def _step_run(fields: JsonObject) -> StepRun:
+    return StepRun(**{**fields, "state": StepState(fields["state"]), "status": StepStatus(fields["status"])})
+
+
+PIPELINE_EXECUTION = Codec(OrchestrationKind.PIPELINE_EXECUTION, lambda fields: PipelineExecution(**fields), _step_run)
+
+CODECS: Mapping[OrchestrationKind, Codec[Any, Any]] = {codec.kind: codec for codec in (TUNING, PIPELINE_EXECUTION)}

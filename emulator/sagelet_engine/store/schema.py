@@ -4,6 +4,7 @@ from sagelet_engine.store import logs as sql_logs
 from sagelet_engine.store import metrics as sql_metrics
 from sagelet_engine.store import notes as sql_notes
 from sagelet_engine.store import orchestrations as sql_orchestrations
+from sagelet_engine.store import pipelines as sql_pipelines
 
 #: One entry per schema version, applied in order; `PRAGMA user_version` counts them.
 MIGRATIONS = (
@@ -66,4 +67,5 @@ MIGRATIONS = (
     # The host whose line a point is from; empty for points of older servers.
     "ALTER TABLE metric_points ADD COLUMN host TEXT NOT NULL DEFAULT '';",
     sql_orchestrations.MIGRATION,
+    sql_pipelines.MIGRATION,
 )

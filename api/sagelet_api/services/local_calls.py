@@ -1,0 +1,107 @@
+"""Operations called from inside the server, as a pipeline's steps call them: sagelet's own handlers, or moto."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+from sagelet_api.protocol.aws_errors import AwsError
+from sagelet_api.protocol.calls import WsgiApp
+from sagelet_api.protocol.operations import Context, Operations, RefusedOperation, SharedOperation
+from sagelet_api.protocol.validation import rule_book, validate
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.service_calls import CallRefused
+
+
+class LocalCalls:
+    """A ServiceCalls. `serve` gives it the operations, which are made after the engine."""
+
+    def __init__(self, others: WsgiApp) -> None:
+        """`others`: answers the requests for which sagelet has no operation (moto)."""
+        self._others = others
+        self._services: Mapping[str, Operations] = {}
+
+    def serve(self, services: Mapping[str, Operations]) -> None:
+        self._services = services
+
+    def __call__(self, account: str, region: str, service: str, operation: str, request: JsonObject) -> JsonObject:
+        fitted = fit(rule_book(service).input_shape(operation), request)
+        found = self._services.get(service, {}).get(operation)
+        if isinstance(found, RefusedOperation):
+            raise CallRefused("UnknownOperationException", found.reason)
+        context = Context(account, region, str(uuid.uuid4()), account)
+        if isinstance(found, SharedOperation):
+            found = found.handler if found.is_ours(context, fitted) else None
+        if found is None:
+            return self._ask_others(account, region, service, operation, fitted)
+        try:
+            return dict(found(context, validate(service, operation, fitted)) or {})
+        except AwsError as error:
+            raise CallRefused(error.code, error.message) from error
+
+    def _ask_others(self, account: str, region: str, service: str, operation: str, request: JsonObject) -> JsonObject:
+        body = json.dumps(request).encode()
+        answer: list[Any] = []
+
+        def start(*response: Any) -> None:
+            answer[:] = response
+
+        environ = _environ(account, region, service, operation, body)
+        text = b"".join(self._others(environ, start))
+        found = json.loads(text or b"{}")
+        if answer[0].startswith("2"):
+            return dict(found)
+        code = str(found.get("__type", "InternalFailure")).rpartition("#")[2]
+        raise CallRefused(code, str(found.get("message") or found.get("Message") or answer[0]))
+
+
+def _environ(account: str, region: str, service: str, operation: str, body: bytes) -> dict[str, Any]:
+    """Returns a request of the AWS JSON protocol, signed for an account by its name."""
+    metadata = rule_book(service).metadata
+    host = f"{service}.{region}.amazonaws.com"
+    scope = f"{account}/20000101/{region}/{metadata.get('signingName', service)}/aws4_request"
+    return {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": "/",
+        "QUERY_STRING": "",
+        "SERVER_NAME": host,
+        "SERVER_PORT": "443",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "wsgi.url_scheme": "https",
+        "wsgi.input": BytesIO(body),
+        "CONTENT_LENGTH": str(len(body)),
+        "CONTENT_TYPE": f"application/x-amz-json-{metadata.get('jsonVersion', '1.1')}",
+        "HTTP_HOST": host,
+        "HTTP_X_AMZ_TARGET": f"{metadata['targetPrefix']}.{operation}",
+        "HTTP_AUTHORIZATION": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+    }
+
+
+def fit(shape: Any, value: Any) -> Any:
+    """Returns a value in the types of a shape where that loses nothing: 3 as `3` for text, `3` as 3 for a number.
+
+    A pipeline's parameters and properties have either type, and AWS takes both.
+    """
+    kind = None if shape is None else shape.type_name
+    if kind == "structure" and isinstance(value, dict):
+        return {name: fit(shape.members.get(name), one) for name, one in value.items()}
+    if kind == "map" and isinstance(value, dict):
+        return {name: fit(shape.value, one) for name, one in value.items()}
+    if kind == "list" and isinstance(value, list):
+        return [fit(shape.member, one) for one in value]
+    if kind == "string" and isinstance(value, (bool, int, float)):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    if kind in ("integer", "long", "float", "double", "boolean") and isinstance(value, str):
+        return _number(kind, value)
+    return value
+
+
+def _number(kind: str, text: str) -> Any:
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(text.lower(), text)
+    try:
+        return int(text) if kind in ("integer", "long") else float(text)
+    except ValueError:
+        # The operation says what is wrong with it.
+        return text

@@ -1,0 +1,390 @@
+"""The operations of pipelines and their executions. The engine's orchestrator runs the executions.
+
+Code and text of AWS's error for a name that is taken are what SDK v2's `Pipeline.upsert` looks for. Texts for which no
+source is named are sagelet's.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from sagelet_api.protocol import page_tokens
+from sagelet_api.protocol.aws_errors import (
+    ConflictException,
+    ResourceLimitExceeded,
+    ResourceNotFound,
+    ValidationException,
+)
+from sagelet_api.protocol.members import Output, Request
+from sagelet_api.protocol.operations import Context, Operations, SharedOperation
+from sagelet_api.services.sagemaker import pipeline_view
+from sagelet_api.services.sagemaker.service import MAX_TAGS, RoleCheck, any_role
+from sagelet_engine.base.errors import (
+    OrchestrationEnded,
+    OrchestrationNotFound,
+    PipelineInUse,
+    PipelineNameInUse,
+    PipelineNotFound,
+    TooManyTags,
+)
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.engine import Engine
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.objects import ObjectNotFound, S3Uri
+from sagelet_engine.model.orchestration import IllegalStatus, OrchestrationKey
+from sagelet_engine.model.pipeline import Pipeline, PipelineExecution, PipelineKey
+from sagelet_engine.pipelines.definition import InvalidDefinition, parse
+from sagelet_engine.pipelines.facet import CallbackNotFound
+
+T = TypeVar("T")
+_EXECUTION = re.compile(r"arn:[^:]+:sagemaker:([^:]+):([^:]+):pipeline/([^/]+)/execution/([^/]+)")
+_TAGGED = re.compile(r"arn:[^:]+:sagemaker:([^:]+):([^:]+):pipeline/([^/]+)", re.IGNORECASE)
+
+
+class PipelineOperations:
+    """Handlers. Each takes the call and its validated request, and returns the members of the answer."""
+
+    def __init__(self, engine: Engine, may_assume: RoleCheck = any_role) -> None:
+        self._engine = engine
+        self._pipelines = engine.pipelines
+        self._may_assume = may_assume
+
+    # --- pipelines ------------------------------------------------------------------------------------------------
+
+    def create(self, context: Context, request: Request) -> Output:
+        key = PipelineKey(context.account, context.region, request["PipelineName"])
+        self._check_role(context, request["RoleArn"])
+        definition = self._definition(context, request)
+        if definition is None:
+            raise ValidationException("Give PipelineDefinition or PipelineDefinitionS3Location")
+        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        try:
+            pipeline = self._pipelines.create(key, definition, request["RoleArn"], tags, _changes(request))
+        except PipelineNameInUse as error:
+            raise ValidationException(
+                "Pipeline names must be unique within an AWS account and region. "
+                f"Pipeline with name ({key.name}) already exists."
+            ) from error
+        except InvalidDefinition as error:
+            raise _invalid(error) from error
+        return {"PipelineArn": pipeline.key.arn}
+
+    def update(self, context: Context, request: Request) -> Output:
+        key = PipelineKey(context.account, context.region, request["PipelineName"])
+        changes = _changes(request)
+        if "RoleArn" in request:
+            self._check_role(context, request["RoleArn"])
+            changes["role"] = request["RoleArn"]
+        self._get(key)
+        definition = self._definition(context, request)
+        try:
+            pipeline = self._pipelines.update(key, definition, changes)
+        except PipelineNotFound as error:
+            raise _no_pipeline(key) from error
+        except InvalidDefinition as error:
+            raise _invalid(error) from error
+        return {"PipelineArn": pipeline.key.arn, "PipelineVersionId": pipeline.version}
+
+    def describe(self, context: Context, request: Request) -> Output:
+        pipeline = self._get(_named(context, request["PipelineName"]))
+        return pipeline_view.describe(pipeline, self._version(pipeline, request))
+
+    def list(self, context: Context, request: Request) -> Output:
+        rows = [
+            one
+            for one in self._pipelines.every(context.account, context.region)
+            if one.key.name.startswith(request.get("PipelineNamePrefix", ""))
+            and _is_between(request, "CreatedAfter", "CreatedBefore", one.created_ms)
+        ]
+        by_name = request.get("SortBy", "CreationTime") == "Name"
+        rows.sort(key=lambda one: (one.key.name.lower(), "") if by_name else (one.created_ms, one.key.arn))
+        shown, token = _page(request, rows, lambda one: one.key.arn)
+        return {"PipelineSummaries": [pipeline_view.summary(one) for one in shown], **token}
+
+    def delete(self, context: Context, request: Request) -> Output:
+        key = PipelineKey(context.account, context.region, request["PipelineName"])
+        try:
+            return {"PipelineArn": self._pipelines.delete(key).key.arn}
+        except PipelineNotFound as error:
+            raise _no_pipeline(key) from error
+        except PipelineInUse as error:
+            raise ConflictException(f"Pipeline {key.arn} has executions that run. Stop them first.") from error
+
+    def list_versions(self, context: Context, request: Request) -> Output:
+        pipeline = self._get(_named(context, request["PipelineName"]))
+        rows = self._pipelines.versions(pipeline.key)
+        if request.get("SortOrder", "Descending") == "Descending":
+            rows.reverse()
+        shown, token = _page({**request, "SortOrder": "Ascending"}, rows, lambda row: str(row[0]))
+        versions = [
+            {"PipelineArn": pipeline.key.arn, "PipelineVersionId": version, "CreationTime": created_ms / 1000}
+            for version, created_ms in shown
+        ]
+        return {"PipelineVersionSummaries": versions, **token}
+
+    # --- executions -----------------------------------------------------------------------------------------------
+
+    def start(self, context: Context, request: Request) -> Output:
+        pipeline = self._get(_named(context, request["PipelineName"]))
+        self._check_role(context, request.get("RoleArn", pipeline.role))
+        definition = self._version(pipeline, request)
+        try:
+            whole = self._with_selection(context, pipeline, definition, request)
+            execution = self._pipelines.start(pipeline, definition, whole)
+        except InvalidDefinition as error:
+            raise ValidationException(str(error)) from error
+        return {"PipelineExecutionArn": execution.key.arn}
+
+    def describe_execution(self, context: Context, request: Request) -> Output:
+        return pipeline_view.describe_execution(self._execution(context, request))
+
+    def list_executions(self, context: Context, request: Request) -> Output:
+        pipeline = self._get(_named(context, request["PipelineName"]))
+        rows = [
+            one
+            for one in self._pipelines.executions(pipeline.key)
+            if _is_between(request, "CreatedAfter", "CreatedBefore", one.created_ms)
+        ]
+        by_arn = request.get("SortBy", "CreationTime") == "PipelineExecutionArn"
+        rows.sort(key=lambda one: (one.key.arn, "") if by_arn else (one.created_ms, one.key.arn))
+        shown, token = _page(request, rows, lambda one: one.key.arn)
+        return {"PipelineExecutionSummaries": [pipeline_view.execution_summary(one) for one in shown], **token}
+
+    def list_steps(self, context: Context, request: Request) -> Output:
+        execution = self._execution(context, request)
+        rows = self._pipelines.steps(execution)
+        shown, token = _page(request, rows, lambda run: run.name)
+        return {"PipelineExecutionSteps": [pipeline_view.step(execution, run) for run in shown], **token}
+
+    def list_parameters(self, context: Context, request: Request) -> Output:
+        execution = self._execution(context, request)
+        texts = {one["Name"]: one["Value"] for one in execution.request.get("PipelineParameters", [])}
+        rows = [(name, texts.get(name, _text(value))) for name, value in execution.parameters.items()]
+        shown, token = _page({**request, "SortOrder": "Ascending"}, rows, lambda row: row[0])
+        return {"PipelineParameters": [{"Name": name, "Value": value} for name, value in shown], **token}
+
+    def describe_definition(self, context: Context, request: Request) -> Output:
+        execution = self._execution(context, request)
+        return {"PipelineDefinition": execution.definition, "CreationTime": execution.created_ms / 1000}
+
+    def update_execution(self, context: Context, request: Request) -> Output:
+        key = self._execution(context, request).key
+        members = ("PipelineExecutionDisplayName", "PipelineExecutionDescription")
+        named = {name: request[name] for name in members if name in request}
+        limit = request.get("ParallelismConfiguration", {}).get("MaxParallelExecutionSteps")
+        self._pipelines.rename(key, named, limit)
+        return {"PipelineExecutionArn": key.arn}
+
+    def stop(self, context: Context, request: Request) -> Output:
+        execution = self._execution(context, request)
+        try:
+            self._pipelines.stop(execution.key)
+        except OrchestrationEnded as error:
+            status = pipeline_view.STATUSES[self._execution(context, request).status]
+            raise ConflictException(f"Pipeline execution {execution.key.arn} is in status {status}.") from error
+        return {"PipelineExecutionArn": execution.key.arn}
+
+    def retry(self, context: Context, request: Request) -> Output:
+        execution = self._execution(context, request)
+        try:
+            limit = request.get("ParallelismConfiguration", {}).get("MaxParallelExecutionSteps")
+            self._pipelines.retry(execution.key, limit)
+        except IllegalStatus as error:
+            status = pipeline_view.STATUSES[execution.status]
+            raise ConflictException(
+                f"Pipeline execution {execution.key.arn} is in status {status}; "
+                "only one that has failed or was stopped can be retried."
+            ) from error
+        return {"PipelineExecutionArn": execution.key.arn}
+
+    def send_success(self, context: Context, request: Request) -> Output:
+        outputs = {one["Name"]: one["Value"] for one in request.get("OutputParameters", [])}
+        return self._answer(context, request, outputs, "")
+
+    def send_failure(self, context: Context, request: Request) -> Output:
+        return self._answer(context, request, None, request.get("FailureReason", "The callback failed."))
+
+    def _answer(self, context: Context, request: Request, outputs: Output | None, reason: str) -> Output:
+        token = request["CallbackToken"]
+        try:
+            execution = self._pipelines.answer_callback(context.account, context.region, token, outputs, reason)
+        except CallbackNotFound as error:
+            raise ResourceNotFound(f"No callback step waits with the token {token}.") from error
+        return {"PipelineExecutionArn": execution.key.arn}
+
+    # --- tags -------------------------------------------------------------------------------------------------------
+
+    def list_tags(self, context: Context, request: Request) -> Output:
+        return {"Tags": _tags(self._get(_tagged(context, request)))}
+
+    def add_tags(self, context: Context, request: Request) -> Output:
+        key = _tagged(context, request)
+        self._get(key)
+        try:
+            tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+            return {"Tags": _tags(self._pipelines.put_tags(key, tags, MAX_TAGS))}
+        except TooManyTags as error:
+            raise ResourceLimitExceeded(str(error)) from error
+
+    def delete_tags(self, context: Context, request: Request) -> Output:
+        key = _tagged(context, request)
+        self._get(key)
+        self._pipelines.delete_tags(key, request["TagKeys"])
+        return {}
+
+    def operations(self) -> Operations:
+        """Returns the operations for the application."""
+        return {
+            "CreatePipeline": self.create,
+            "UpdatePipeline": self.update,
+            "DescribePipeline": self.describe,
+            "ListPipelines": self.list,
+            "DeletePipeline": self.delete,
+            "ListPipelineVersions": self.list_versions,
+            "StartPipelineExecution": self.start,
+            "DescribePipelineExecution": self.describe_execution,
+            "ListPipelineExecutions": self.list_executions,
+            "ListPipelineExecutionSteps": self.list_steps,
+            "ListPipelineParametersForExecution": self.list_parameters,
+            "DescribePipelineDefinitionForExecution": self.describe_definition,
+            "UpdatePipelineExecution": self.update_execution,
+            "StopPipelineExecution": self.stop,
+            "RetryPipelineExecution": self.retry,
+            "SendPipelineExecutionStepSuccess": self.send_success,
+            "SendPipelineExecutionStepFailure": self.send_failure,
+            "ListTags": SharedOperation(self.list_tags, _is_pipeline),
+            "AddTags": SharedOperation(self.add_tags, _is_pipeline),
+            "DeleteTags": SharedOperation(self.delete_tags, _is_pipeline),
+        }
+
+    # --- what requests name -----------------------------------------------------------------------------------------
+
+    def _definition(self, context: Context, request: Request) -> str | None:
+        if "PipelineDefinition" in request:
+            return str(request["PipelineDefinition"])
+        where = request.get("PipelineDefinitionS3Location")
+        if where is None:
+            return None
+        uri = S3Uri(where["Bucket"], where["ObjectKey"])
+        try:
+            return self._pipelines.read_definition(context.account, context.region, uri)
+        except ObjectNotFound as error:
+            raise ValidationException(f"The pipeline definition {uri} does not exist.") from error
+
+    def _version(self, pipeline: Pipeline, request: Request) -> str:
+        """Returns the definition that a request means. Raises ResourceNotFound."""
+        version = request.get("PipelineVersionId", pipeline.version)
+        definition = self._pipelines.definition(pipeline.key, version)
+        if definition is None:
+            raise ResourceNotFound(f"Pipeline {pipeline.key.arn} has no version {version}.")
+        return definition
+
+    def _with_selection(self, context: Context, pipeline: Pipeline, definition: str, request: Request) -> JsonObject:
+        """Returns the request with the source of its SelectiveExecutionConfig. Raises ValidationException."""
+        config = request.get("SelectiveExecutionConfig")
+        if config is None:
+            return {**request}
+        steps = parse(definition).steps
+        for name in (one["StepName"] for one in config["SelectedSteps"]):
+            if name not in steps:
+                raise ValidationException(f"SelectiveExecutionConfig names the step {name}, which the pipeline lacks.")
+        if "SourcePipelineExecutionArn" not in config:
+            done = [one for one in self._pipelines.executions(pipeline.key) if one.terminal]
+            if not done:
+                raise ValidationException("SelectiveExecutionConfig needs an earlier execution, and there is none.")
+            chosen = {**config, "SourcePipelineExecutionArn": done[-1].key.arn}
+            return {**request, "SelectiveExecutionConfig": chosen}
+        source = self._execution(context, {"PipelineExecutionArn": config["SourcePipelineExecutionArn"]})
+        if source.pipeline_key.arn != pipeline.key.arn:
+            raise ValidationException("SourcePipelineExecutionArn must be an execution of the same pipeline.")
+        if not source.terminal:
+            raise ValidationException(f"The source execution {source.key.arn} has not ended.")
+        return {**request}
+
+    def _check_role(self, context: Context, role: str) -> None:
+        if not self._may_assume(context.account, role):
+            raise ValidationException(aws_texts.role_not_assumable(role))
+
+    def _get(self, key: PipelineKey) -> Pipeline:
+        try:
+            return self._pipelines.get(key)
+        except PipelineNotFound as error:
+            raise _no_pipeline(key) from error
+
+    def _execution(self, context: Context, request: Request) -> PipelineExecution:
+        arn = request["PipelineExecutionArn"]
+        found = _EXECUTION.fullmatch(arn)
+        try:
+            if found is None or found.groups()[:2] != (context.region, context.account):
+                raise OrchestrationNotFound(arn)
+            key: OrchestrationKey = PipelineKey(context.account, context.region, found[3]).execution(found[4])
+            return self._pipelines.execution(key)
+        except OrchestrationNotFound as error:
+            raise ResourceNotFound(f"Pipeline execution '{arn}' does not exist.") from error
+
+
+def _named(context: Context, name: str) -> PipelineKey:
+    """Returns the key of a pipeline by its name or ARN."""
+    return PipelineKey(context.account, context.region, name.rpartition("/")[2])
+
+
+def _no_pipeline(key: PipelineKey) -> ResourceNotFound:
+    return ResourceNotFound(f"Pipeline '{key.arn}' does not exist.")
+
+
+def _invalid(error: InvalidDefinition) -> ValidationException:
+    return ValidationException(f"Unable to parse pipeline definition. {error}")
+
+
+def _changes(request: Request) -> dict[str, Any]:
+    names = {"PipelineDisplayName": "display_name", "PipelineDescription": "description"}
+    changes = {field: request[name] for name, field in names.items() if name in request}
+    if "ParallelismConfiguration" in request:
+        changes["parallel"] = request["ParallelismConfiguration"]["MaxParallelExecutionSteps"]
+    return changes
+
+
+def _is_pipeline(_context: Context, parameters: Request) -> bool:
+    arn = parameters.get("ResourceArn")
+    return isinstance(arn, str) and _TAGGED.fullmatch(arn) is not None
+
+
+def _tagged(context: Context, request: Request) -> PipelineKey:
+    found = _TAGGED.fullmatch(request["ResourceArn"])
+    assert found is not None
+    key = PipelineKey(context.account, context.region, found[3])
+    if found.groups()[:2] != (context.region, context.account):
+        raise _no_pipeline(key)
+    return key
+
+
+def _tags(pipeline: Pipeline) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in pipeline.tags.items()]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_between(request: Request, after: str, before: str, time_ms: int) -> bool:
+    low, high = request.get(after), request.get(before)
+    return (low is None or time_ms > low * 1000) and (high is None or time_ms < high * 1000)
+
+
+def _page(request: Request, rows: Sequence[T], name: Callable[[T], str]) -> tuple[Sequence[T], Output]:
+    """Sorts (the default is AWS's, newest first) and cuts. Returns the page, and NextToken if there is more.
+
+    `name`: a text by which a row is found again.
+    """
+    ordered = [*rows] if request.get("SortOrder", "Descending") == "Ascending" else [*reversed(rows)]
+    if "NextToken" in request:
+        values = page_tokens.decode(request["NextToken"], str, str)
+        if values is None or values[0] != page_tokens.fingerprint(request):
+            raise ValidationException(aws_texts.BAD_TOKEN)
+        names = [name(row) for row in ordered]
+        ordered = ordered[names.index(values[1]) + 1 :] if values[1] in names else []
+    limit = request.get("MaxResults", 100)
+    if len(ordered) <= limit:
+        return ordered, {}
+    token = page_tokens.encode(page_tokens.fingerprint(request), name(ordered[limit - 1]))
+    return ordered[:limit], {"NextToken": token}

@@ -1,0 +1,157 @@
+"""Pipelines, executions and steps as their Describe and List calls show them."""
+
+from collections.abc import Mapping
+
+from sagelet_api.protocol.members import Output
+from sagelet_api.services.sagemaker.training_view import seconds
+from sagelet_engine.model.orchestration import OrchestrationStatus
+from sagelet_engine.model.pipeline import Pipeline, PipelineExecution, StepRun
+from sagelet_engine.pipelines.definition import Step, parse
+
+#: botocore's shape PipelineExecutionStatus.
+STATUSES: Mapping[OrchestrationStatus, str] = {
+    OrchestrationStatus.IN_PROGRESS: "Executing",
+    OrchestrationStatus.STOPPING: "Stopping",
+    OrchestrationStatus.STOPPED: "Stopped",
+    OrchestrationStatus.FAILED: "Failed",
+    OrchestrationStatus.COMPLETED: "Succeeded",
+}
+#: AWS shows who made something. Here it is the owner.
+_NOBODY: Output = {}
+
+
+def describe(pipeline: Pipeline, definition: str) -> Output:
+    """Returns the answer of DescribePipeline."""
+    answer: Output = {
+        **_common(pipeline),
+        "PipelineDefinition": definition,
+        "PipelineStatus": "Active",
+        "CreatedBy": _NOBODY,
+        "LastModifiedBy": _NOBODY,
+    }
+    if pipeline.last_run_ms is not None:
+        answer["LastRunTime"] = seconds(pipeline.last_run_ms)
+    return {**answer, **_parallel(pipeline.parallel)}
+
+
+def summary(pipeline: Pipeline) -> Output:
+    """Returns one PipelineSummary."""
+    answer = _common(pipeline)
+    if pipeline.last_run_ms is not None:
+        answer["LastExecutionTime"] = seconds(pipeline.last_run_ms)
+    return answer
+
+
+def _common(pipeline: Pipeline) -> Output:
+    answer: Output = {
+        "PipelineArn": pipeline.key.arn,
+        "PipelineName": pipeline.key.name,
+        "PipelineDisplayName": pipeline.display_name or pipeline.key.name,
+        "RoleArn": pipeline.role,
+        "CreationTime": seconds(pipeline.created_ms),
+        "LastModifiedTime": seconds(pipeline.modified_ms),
+    }
+    if pipeline.description is not None:
+        answer["PipelineDescription"] = pipeline.description
+    return answer
+
+
+def _parallel(limit: int | None) -> Output:
+    return {} if limit is None else {"ParallelismConfiguration": {"MaxParallelExecutionSteps": limit}}
+
+
+def describe_execution(execution: PipelineExecution) -> Output:
+    """Returns the answer of DescribePipelineExecution."""
+    request = execution.request
+    answer: Output = {
+        "PipelineArn": execution.pipeline_key.arn,
+        **_execution(execution),
+        "CreationTime": seconds(execution.created_ms),
+        "LastModifiedTime": seconds(execution.modified_ms),
+        "CreatedBy": _NOBODY,
+        "LastModifiedBy": _NOBODY,
+        **_parallel(execution.parallel),
+    }
+    if execution.failure_reason is not None:
+        answer["FailureReason"] = execution.failure_reason
+    if "SelectiveExecutionConfig" in request:
+        answer["SelectiveExecutionConfig"] = request["SelectiveExecutionConfig"]
+    return answer
+
+
+def execution_summary(execution: PipelineExecution) -> Output:
+    """Returns one PipelineExecutionSummary."""
+    answer = {**_execution(execution), "StartTime": seconds(execution.created_ms)}
+    if execution.failure_reason is not None:
+        answer["PipelineExecutionFailureReason"] = execution.failure_reason
+    return answer
+
+
+def _execution(execution: PipelineExecution) -> Output:
+    answer: Output = {
+        "PipelineExecutionArn": execution.key.arn,
+        "PipelineExecutionStatus": STATUSES[execution.status],
+    }
+    for name in ("PipelineExecutionDisplayName", "PipelineExecutionDescription"):
+        if name in execution.request:
+            answer[name] = execution.request[name]
+    return answer
+
+
+def step(execution: PipelineExecution, run: StepRun) -> Output:
+    """Returns one PipelineExecutionStep."""
+    given = parse(execution.definition).steps[run.name]
+    answer: Output = {
+        "StepName": run.name,
+        "StepDisplayName": given.given.get("DisplayName", run.name),
+        "StartTime": seconds(run.start_ms),
+        "StepStatus": run.status.value,
+        "AttemptCount": run.attempt,
+        "Metadata": metadata(given, run),
+    }
+    if "Description" in given.given:
+        answer["StepDescription"] = given.given["Description"]
+    if run.end_ms is not None:
+        answer["EndTime"] = seconds(run.end_ms)
+    if run.failure_reason is not None:
+        answer["FailureReason"] = run.failure_reason[:1024]
+    if run.cached_from is not None:
+        answer["CacheHitResult"] = {"SourcePipelineExecutionArn": run.cached_from}
+    if run.selected_from is not None:
+        answer["SelectiveExecutionResult"] = {"SourcePipelineExecutionArn": run.selected_from}
+    return answer
+
+
+def metadata(step: Step, run: StepRun) -> Output:
+    """Returns PipelineExecutionStepMetadata: what the step made. Empty before it has made it."""
+    if step.type == "Condition":
+        return {"Condition": {"Outcome": run.properties["Outcome"]}} if run.properties else {}
+    if step.type == "Fail":
+        return {"Fail": {"ErrorMessage": run.failure_reason or ""}}
+    if step.type == "Callback":
+        return _callback(run)
+    member, arn = _MADE[step.type]
+    return {member: {"Arn": run.properties[arn]}} if arn in run.properties else {}
+
+
+def _callback(run: StepRun) -> Output:
+    if run.made is None:
+        return {}
+    outputs = run.properties.get("OutputParameters", {})
+    return {
+        "Callback": {
+            "CallbackToken": run.made,
+            "SqsQueueUrl": run.arguments["SqsQueueUrl"],
+            "OutputParameters": [{"Name": name, "Value": value} for name, value in outputs.items()],
+        }
+    }
+
+
+#: Members of the metadata, and of the Describe call that has the ARN.
+_MADE: Mapping[str, tuple[str, str]] = {
+    "Training": ("TrainingJob", "TrainingJobArn"),
+    "Processing": ("ProcessingJob", "ProcessingJobArn"),
+    "Tuning": ("TuningJob", "HyperParameterTuningJobArn"),
+    "Model": ("Model", "ModelArn"),
+    "RegisterModel": ("RegisterModel", "ModelPackageArn"),
+}

@@ -1,0 +1,33 @@
+"""The port to AWS's operations: what a pipeline's steps call. The API answers them as it answers a client."""
+
+from typing import Protocol
+
+from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.wire import JsonObject
+
+
+class CallRefused(SageletError):
+    """The operation answered with an error of AWS's. `code` is the error's code, the text is its message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ServiceCalls(Protocol):
+    def __call__(self, account: str, region: str, service: str, operation: str, request: JsonObject) -> JsonObject:
+        """Runs an operation (`sagemaker`, `CreateTrainingJob`) and returns its answer, with times as epoch seconds.
+
+        Text and numbers of the request become what the service model asks for: a pipeline's parameters and properties
+        may have either type. Raises CallRefused.
+        """
+        ...
+
+
+class _NoCalls:
+    def __call__(self, account: str, region: str, service: str, operation: str, request: JsonObject) -> JsonObject:  # noqa: ARG002
+        raise CallRefused("UnknownOperationException", f"{service} {operation} is not served here")
+
+
+#: The operations of an engine without an API.
+NO_CALLS: ServiceCalls = _NoCalls()

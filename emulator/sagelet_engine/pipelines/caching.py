@@ -1,0 +1,76 @@
+"""Step caching: which earlier run of a step has the result that a new one would have."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sagelet_engine.base.wire import JsonObject
+
+#: Arguments that decide, by the type of the step (developer guide, "Default cache key attributes by pipeline step
+#: type"). For the other types the guide names all arguments.
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "Processing": ("AppSpecification", "Environment", "ProcessingInputs"),
+    "Training": (
+        "AlgorithmSpecification",
+        "CheckpointConfig",
+        "DebugHookConfig",
+        "DebugRuleConfigurations",
+        "Environment",
+        "HyperParameters",
+        "InputDataConfig",
+    ),
+}
+_TUNING = (
+    "AlgorithmSpecification",
+    "HyperParameterRanges",
+    "InputDataConfig",
+    "StaticHyperParameters",
+    "TuningObjective",
+)
+#: Years, months, weeks, days, then hours, minutes and seconds after T. AWS's own examples leave out the P.
+_DURATION = re.compile(
+    r"P?(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.IGNORECASE | re.ASCII
+)
+_DAY = 86_400_000
+_UNITS_MS = (365 * _DAY, 30 * _DAY, 7 * _DAY, _DAY, 3_600_000, 60_000, 1000)
+
+
+def duration_ms(text: str) -> int | None:
+    """Returns an ISO 8601 duration in ms: a month has 30 days, a year has 365. None for any other text."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        return None
+    return sum(int(number) * unit for number, unit in zip(found.groups(), _UNITS_MS, strict=True) if number)
+
+
+def is_on(step: JsonObject) -> bool:
+    return bool(step.get("CacheConfig", {}).get("Enabled"))
+
+
+def cache_key(step: JsonObject, arguments: JsonObject) -> str:
+    """Returns a digest of the arguments that decide, or an empty string for a step without a cache."""
+    return _digest([step["Type"], _deciding(step, arguments)]) if is_on(step) else ""
+
+
+def is_fresh(step: JsonObject, ended_ms: int, now_ms: int) -> bool:
+    """True if a run that ended at `ended_ms` has not expired. Without ExpireAfter it never does."""
+    age = step["CacheConfig"].get("ExpireAfter")
+    lasts = duration_ms(age) if age else None
+    return lasts is None or now_ms < ended_ms + lasts
+
+
+def _deciding(step: JsonObject, arguments: JsonObject) -> Any:
+    kind = step["Type"]
+    if kind in _KEYS:
+        return {name: arguments.get(name) for name in _KEYS[kind]}
+    if kind == "Tuning":
+        definitions = [arguments.get("TrainingJobDefinition"), *arguments.get("TrainingJobDefinitions", [])]
+        parts = [{name: one.get(name) for name in _TUNING} for one in definitions if one]
+        return [arguments.get("HyperParameterTuningJobConfig"), parts]
+    return [arguments, step.get("SqsQueueUrl"), step.get("OutputParameters")]
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

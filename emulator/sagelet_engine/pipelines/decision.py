@@ -1,0 +1,222 @@
+"""What an execution does next: functions of its record, its steps and the time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.orchestration import OrchestrationStatus, enter
+from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepState, StepStatus
+from sagelet_engine.pipelines import caching, conditions, retrying
+from sagelet_engine.pipelines.definition import Definition, Step, parse
+from sagelet_engine.pipelines.expressions import Scope, Unresolved, resolve
+
+#: FailureReason of an execution. It is what users of SageMaker Pipelines quote; AWS does not document it.
+STEPS_FAILED = "Step failure: One or multiple steps failed."
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """What a decision reads outside of the record."""
+
+    #: Returns the JSON document of a URI. Raises Unresolved.
+    document: Callable[[str], Any]
+    #: Returns the newest run of this step that succeeded with this cache key, with its execution's ARN, or None.
+    cached: Callable[[Step, str], tuple[StepRun, str] | None]
+    #: Returns the runs of the source of SelectiveExecutionConfig, by name, and its ARN.
+    source: Callable[[], tuple[Mapping[str, StepRun], str]]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be written. What is to be done outside follows from what was written."""
+
+    execution: PipelineExecution
+    changed: tuple[StepRun, ...] = ()
+
+
+def decide(
+    execution: PipelineExecution, before: Sequence[StepRun], runs: Sequence[StepRun], now_ms: int, lookups: Lookups
+) -> Decision:
+    """Returns what to write, given the steps as they were written (`before`) and as they are now."""
+    state = _State(execution, {one.name: one for one in runs}, now_ms, lookups)
+    if execution.status is OrchestrationStatus.STOPPING:
+        state.give_up()
+    else:
+        state.go_on()
+    now = state.ended()
+    old = {one.ordinal: one for one in before}
+    changed = tuple(one for one in state.runs.values() if old.get(one.ordinal) != one)
+    if changed and now is execution:
+        now = replace(now, modified_ms=max(now.modified_ms, now_ms))
+    return Decision(now, changed)
+
+
+class _State:
+    """The steps of one execution while a decision is made."""
+
+    def __init__(self, execution: PipelineExecution, runs: dict[str, StepRun], now_ms: int, lookups: Lookups) -> None:
+        self.execution = execution
+        self.runs = runs
+        self.now_ms = now_ms
+        self.definition = parse(execution.definition)
+        self._lookups = lookups
+        self._selected, self._reused = _selection(execution, self.definition)
+
+    def give_up(self) -> None:
+        """Ends the steps that have made nothing."""
+        for run in [*self.runs.values()]:
+            if run.state in (StepState.PLANNED, StepState.WAITING):
+                self._put(retrying.ended(run, StepStatus.STOPPED, self.now_ms))
+
+    def go_on(self) -> None:
+        """Begins every step that may begin. A Condition step ends at once, and others may begin after it."""
+        while not self._failed():
+            for run in [*self.runs.values()]:
+                if run.state is StepState.WAITING and (run.retry_ms or 0) <= self.now_ms:
+                    self._put(retrying.again(run))
+            ready = next((step for step in self.definition.steps.values() if self._may_begin(step)), None)
+            if ready is None:
+                return
+            self._put(self._begun(ready))
+        # The steps that run go on, as on AWS, and those that wait for another try do not.
+        for run in [*self.runs.values()]:
+            if run.state is StepState.WAITING:
+                self._put(retrying.ended(run, StepStatus.FAILED, self.now_ms, failure_reason=run.failure_reason))
+
+    def ended(self) -> PipelineExecution:
+        """Returns the execution, ended if none of its steps goes on."""
+        if not all(run.ended for run in self.runs.values()):
+            return self.execution
+        if self.execution.status is OrchestrationStatus.STOPPING:
+            return enter(self.execution, OrchestrationStatus.STOPPED, self.now_ms)
+        if self._failed():
+            return enter(self.execution, OrchestrationStatus.FAILED, self.now_ms, failure_reason=STEPS_FAILED)
+        return enter(self.execution, OrchestrationStatus.COMPLETED, self.now_ms)
+
+    def _put(self, run: StepRun) -> None:
+        self.runs[run.name] = run
+
+    def _failed(self) -> bool:
+        return any(run.ended and run.status is not StepStatus.SUCCEEDED for run in self.runs.values())
+
+    def _may_begin(self, step: Step) -> bool:
+        if step.name in self.runs or not self._is_chosen(step.name):
+            return False
+        limit = self.execution.parallel
+        if limit is not None and sum(not run.ended for run in self.runs.values()) >= limit:
+            return False
+        if not all(name in self.runs and self.runs[name].succeeded for name in step.needs):
+            return False
+        if step.branch is None:
+            return True
+        name, outcome = step.branch
+        return bool(self.runs[name].properties["Outcome"] == str(outcome))
+
+    def _is_chosen(self, name: str) -> bool:
+        return self._selected is None or name in self._selected or name in self._reused
+
+    def _begun(self, step: Step) -> StepRun:
+        begun = max((run.begun for run in self.runs.values()), default=0) + 1
+        run = StepRun(step.ordinal, step.name, begun, StepState.PLANNED, StepStatus.STARTING, self.now_ms)
+        if step.name in self._reused:
+            return self._from_source(run)
+        try:
+            if step.type == "Condition":
+                return self._judged(step, run)
+            arguments = resolve(step.arguments, self._scope(run))
+            if step.type == "Callback":
+                arguments = {
+                    "Arguments": arguments,
+                    "SqsQueueUrl": resolve(step.given["SqsQueueUrl"], self._scope(run)),
+                }
+        except Unresolved as error:
+            return retrying.ended(run, StepStatus.FAILED, self.now_ms, failure_reason=str(error))
+        run = replace(run, arguments=arguments)
+        if step.type == "Fail":
+            message = str(arguments.get("ErrorMessage", ""))
+            return retrying.ended(run, StepStatus.FAILED, self.now_ms, failure_reason=message)
+        return self._from_cache(step, run)
+
+    def _judged(self, step: Step, run: StepRun) -> StepRun:
+        scope = self._scope(run)
+        outcomes = [conditions.holds(one, scope) for one in step.arguments["Conditions"]]
+        return replace(
+            retrying.ended(run, StepStatus.SUCCEEDED, self.now_ms), properties={"Outcome": str(all(outcomes))}
+        )
+
+    def _from_cache(self, step: Step, run: StepRun) -> StepRun:
+        key = caching.cache_key(step.given, run.arguments)
+        if not key:
+            return run
+        run = replace(run, cache_key=key)
+        found = self._lookups.cached(step, key)
+        if found is None:
+            return run
+        earlier, arn = found
+        return replace(
+            retrying.ended(run, StepStatus.SUCCEEDED, self.now_ms),
+            properties=earlier.properties,
+            made=earlier.made,
+            cached_from=arn,
+        )
+
+    def _from_source(self, run: StepRun) -> StepRun:
+        runs, arn = self._lookups.source()
+        earlier = runs.get(run.name)
+        if earlier is None or not earlier.succeeded:
+            reason = f"Step {run.name} did not succeed in {arn}, whose results SelectiveExecutionConfig asks for"
+            return retrying.ended(run, StepStatus.FAILED, self.now_ms, failure_reason=reason)
+        return replace(
+            retrying.ended(run, StepStatus.SUCCEEDED, self.now_ms),
+            properties=earlier.properties,
+            made=earlier.made,
+            selected_from=arn,
+        )
+
+    def _scope(self, run: StepRun) -> Scope:
+        done = {name: one.properties for name, one in self.runs.items() if one.succeeded}
+        return Scope(
+            self.execution.parameters,
+            execution_variables(self.execution, run.start_ms),
+            done,
+            self._property_file,
+            self._lookups.document,
+        )
+
+    def _property_file(self, step_name: str, file_name: str) -> Any:
+        """Returns the document of a property file: a file below one of the outputs of a Processing step."""
+        file = self.definition.steps[step_name].property_files[file_name]
+        outputs = self.runs[step_name].properties.get("ProcessingOutputConfig", {}).get("Outputs", [])
+        output = next((one for one in outputs if one["OutputName"] == file["OutputName"]), None)
+        if output is None:
+            raise Unresolved(f"Step {step_name} has no output {file['OutputName']}, where {file_name} would be")
+        return self._lookups.document(f"{output['S3Output']['S3Uri'].rstrip('/')}/{file['FilePath']}")
+
+
+def execution_variables(execution: PipelineExecution, now_ms: int) -> JsonObject:
+    """Returns the values of `Execution.`: those of SDK v2's `workflow/execution_variables.py`."""
+    pipeline = execution.pipeline_key
+    return {
+        "PipelineName": pipeline.name,
+        "PipelineArn": pipeline.arn,
+        "PipelineExecutionId": execution.execution_id,
+        "PipelineExecutionArn": execution.key.arn,
+        "StartDateTime": _iso(execution.created_ms),
+        "CurrentDateTime": _iso(now_ms),
+    }
+
+
+def _iso(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
+
+
+def _selection(execution: PipelineExecution, definition: Definition) -> tuple[frozenset[str] | None, frozenset[str]]:
+    """Returns the steps that run (None: all), and those whose results are those of the source."""
+    given = execution.request.get("SelectiveExecutionConfig")
+    if given is None:
+        return None, frozenset()
+    selected = frozenset(one["StepName"] for one in given["SelectedSteps"])
+    return selected, frozenset(definition.upstream([*selected])) - selected

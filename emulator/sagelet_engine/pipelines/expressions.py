@@ -1,0 +1,153 @@
+"""The expressions of a definition: `Get`, `Std:Join` and `Std:JsonGet`, found and replaced by their values.
+
+An expression is an object with one member of these names. Everything else is copied as it is.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sagelet_engine.base.errors import SageletError
+
+#: Members of objects by which AWS names the element of a list: `Outputs['train']`, `FinalMetricDataList['loss']`.
+_NAMES = ("OutputName", "InputName", "ChannelName", "MetricName", "Name")
+_SEGMENT = re.compile(r"\.?([A-Za-z0-9_\-:/ ]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
+_STEP = re.compile(r"Steps\.([A-Za-z0-9\-_]+)(.*)", re.DOTALL)
+
+
+class Unresolved(SageletError):
+    """A reference has no value. The step that has it fails with this text."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What one `Get` names. Members that do not apply are empty."""
+
+    parameter: str = ""
+    execution: str = ""
+    step: str = ""
+    #: Below the step: `.ModelArtifacts.S3ModelArtifacts`.
+    path: str = ""
+    property_file: str = ""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where the values of references come from."""
+
+    parameters: Mapping[str, Any]
+    #: `PipelineName`, `StartDateTime`, ...
+    execution: Mapping[str, Any]
+    #: Properties of the steps that have succeeded.
+    steps: Mapping[str, Any]
+    #: Returns the JSON document of a step's property file, or of an S3 URI. Raises Unresolved.
+    property_file: Callable[[str, str], Any]
+    document: Callable[[str], Any]
+
+
+def references(value: Any) -> Iterator[Reference]:
+    """Yields every reference in a value of a definition. Raises Unresolved for one that cannot be read."""
+    if isinstance(value, list):
+        for one in value:
+            yield from references(one)
+    elif isinstance(value, dict):
+        if value.keys() == {"Get"}:
+            yield reference(value["Get"])
+            return
+        for one in value.values():
+            yield from references(one)
+
+
+def reference(text: Any) -> Reference:
+    """Reads the text of a `Get`. Raises Unresolved."""
+    if isinstance(text, str):
+        root, _, rest = text.partition(".")
+        if root == "Parameters" and rest:
+            return Reference(parameter=rest)
+        if root == "Execution" and rest:
+            return Reference(execution=rest)
+        if (found := _STEP.fullmatch(text)) is not None:
+            name, path = found.groups()
+            file = path.removeprefix(".PropertyFiles.")
+            return Reference(step=name, path=path, property_file=file if file != path else "")
+    raise Unresolved(f"{text!r} is not a reference: it begins with Parameters., Execution. or Steps.")
+
+
+def resolve(value: Any, scope: Scope) -> Any:
+    """Returns a value with its expressions replaced. Raises Unresolved."""
+    if isinstance(value, list):
+        return [resolve(one, scope) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"Get"}:
+        return _get(reference(value["Get"]), scope, value["Get"])
+    if value.keys() == {"Std:Join"}:
+        return _join(value["Std:Join"], scope)
+    if value.keys() == {"Std:JsonGet"}:
+        return _json_get(value["Std:JsonGet"], scope)
+    return {name: resolve(one, scope) for name, one in value.items()}
+
+
+def _get(one: Reference, scope: Scope, text: str) -> Any:
+    if one.parameter:
+        if one.parameter not in scope.parameters:
+            raise Unresolved(f"There is no parameter {one.parameter}")
+        return scope.parameters[one.parameter]
+    if one.execution:
+        if one.execution not in scope.execution:
+            raise Unresolved(f"There is no execution variable {one.execution}")
+        return scope.execution[one.execution]
+    if one.step not in scope.steps:
+        raise Unresolved(f"{text} is undefined: step {one.step} has not succeeded")
+    return at_path(scope.steps[one.step], one.path, text)
+
+
+def _join(given: Any, scope: Scope) -> str:
+    values = [resolve(one, scope) for one in given["Values"]]
+    return str(given.get("On", "")).join(map(text_of, values))
+
+
+def _json_get(given: Any, scope: Scope) -> Any:
+    path = str(given.get("Path", ""))
+    if "PropertyFile" in given:
+        one = reference(given["PropertyFile"]["Get"])
+        document = scope.property_file(one.step, one.property_file)
+        where = f"property file {one.property_file} of step {one.step}"
+    else:
+        uri = resolve(given["S3Uri"], scope)
+        document, where = scope.document(uri), str(uri)
+    return at_path(document, path, f"{path} in {where}")
+
+
+def text_of(value: Any) -> str:
+    """Returns a value as AWS writes it into text: `true`, not `True`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def at_path(value: Any, path: str, shown: str) -> Any:
+    """Returns the part of a JSON value at a path such as `a.b[0]['c']`. Raises Unresolved. `shown`: for its text."""
+    position = 0
+    while position < len(path):
+        found = _SEGMENT.match(path, position)
+        if found is None:
+            raise Unresolved(f"{shown} is not a path")
+        position = found.end()
+        index = found[2]
+        value = _item(value, int(index)) if index is not None else _member(value, found[1] or found[3] or found[4])
+        if value is None:
+            raise Unresolved(f"{shown} is undefined")
+    return value
+
+
+def _item(value: Any, index: int) -> Any:
+    return value[index] if isinstance(value, list) and index < len(value) else None
+
+
+def _member(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(name)
+    if isinstance(value, list):
+        named = (one for one in value if isinstance(one, dict))
+        return next((one for one in named if any(one.get(member) == name for member in _NAMES)), None)
+    return None

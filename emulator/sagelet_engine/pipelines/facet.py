@@ -1,0 +1,248 @@
+"""What the API asks for: pipelines, and their executions. Changes are durable when a method returns."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from sagelet_engine.base.clock import Clock
+from sagelet_engine.base.errors import (
+    OrchestrationEnded,
+    OrchestrationNameInUse,
+    OrchestrationNotFound,
+    PipelineInUse,
+    TooManyTags,
+)
+from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.objects import ObjectStore, S3Uri
+from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationStatus, enter, revive
+from sagelet_engine.model.pipeline import (
+    Pipeline,
+    PipelineExecution,
+    PipelineKey,
+    StepRun,
+    StepState,
+    StepStatus,
+    execution_id_of,
+)
+from sagelet_engine.pipelines import retrying
+from sagelet_engine.pipelines.definition import parse
+from sagelet_engine.pipelines.documents import read_text
+from sagelet_engine.store.jobs import Store
+from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
+from sagelet_engine.store.orchestrations import StaleOrchestration
+
+_NAMESPACE = uuid.UUID("9d1f6c52-6f1c-4d0e-9a0b-8f6f0e5b7c21")
+
+
+class CallbackNotFound(OrchestrationNotFound):
+    """No Callback step waits with this token."""
+
+
+class Pipelines:
+    """`watch` has the orchestrator drive an execution from now on."""
+
+    def __init__(self, store: Store, objects: ObjectStore, clock: Clock, watch: Callable[[str], None]) -> None:
+        self._rows = store.pipelines
+        self._kept = store.orchestrations.of(PIPELINE_EXECUTION)
+        self._objects = objects
+        self._clock = clock
+        self._watch = watch
+
+    # --- pipelines ------------------------------------------------------------------------------------------------
+
+    def create(
+        self, key: PipelineKey, definition: str, role: str, tags: Mapping[str, str], more: JsonObject
+    ) -> Pipeline:
+        """`more`: display_name, description, parallel. Raises InvalidDefinition, PipelineNameInUse."""
+        parse(definition)
+        now_ms = self._clock.now_ms()
+        pipeline = replace(Pipeline(key, definition, role, now_ms, now_ms, tags=dict(tags)), **more)
+        self._rows.insert(pipeline)
+        return pipeline
+
+    def update(self, key: PipelineKey, definition: str | None, changes: JsonObject) -> Pipeline:
+        """Changes what is given. Another definition is a new version. Raises InvalidDefinition, PipelineNotFound."""
+        if definition is not None:
+            parse(definition)
+        now_ms = self._clock.now_ms()
+
+        def change(before: Pipeline) -> Pipeline:
+            after = replace(before, modified_ms=max(now_ms, before.modified_ms), **changes)
+            if definition is None:
+                return after
+            return replace(after, definition=definition, version=before.version + 1)
+
+        return self._rows.change(key, change)
+
+    def delete(self, key: PipelineKey) -> Pipeline:
+        """Forgets a pipeline and its executions. Their jobs stay. Raises PipelineNotFound, PipelineInUse."""
+        pipeline = self._rows.get(key)
+        executions = self.executions(key)
+        if any(not one.terminal for one in executions):
+            raise PipelineInUse(key.arn)
+        for one in executions:
+            self._kept.delete(one)
+        self._rows.delete(key)
+        return pipeline
+
+    def get(self, key: PipelineKey) -> Pipeline:
+        """Raises PipelineNotFound."""
+        return self._rows.get(key)
+
+    def every(self, account: str, region: str) -> list[Pipeline]:
+        """Returns all pipelines of an account in a region, by name."""
+        return self._rows.every(account, region)
+
+    def versions(self, key: PipelineKey) -> list[tuple[int, int]]:
+        """Returns each version and when it was made, in ms since the epoch; the oldest first."""
+        return self._rows.versions(key)
+
+    def definition(self, key: PipelineKey, version: int) -> str | None:
+        """Returns the definition of a version, or None."""
+        return self._rows.definition(key, version)
+
+    def read_definition(self, account: str, region: str, where: S3Uri) -> str:
+        """Returns the text of an object. Raises ObjectNotFound."""
+        return read_text(self._objects, account, region, where)
+
+    def put_tags(self, key: PipelineKey, tags: Mapping[str, str], limit: int) -> Pipeline:
+        """Adds all tags or none. Raises PipelineNotFound, TooManyTags."""
+
+        def change(before: Pipeline) -> Pipeline:
+            after = {**before.tags, **tags}
+            if len(after) > limit:
+                raise TooManyTags(limit)
+            return replace(before, tags=after)
+
+        return self._rows.change(key, change)
+
+    def delete_tags(self, key: PipelineKey, keys: Sequence[str]) -> None:
+        self._rows.change(
+            key, lambda before: replace(before, tags={k: v for k, v in before.tags.items() if k not in keys})
+        )
+
+    # --- executions -----------------------------------------------------------------------------------------------
+
+    def start(self, pipeline: Pipeline, definition: str, request: JsonObject) -> PipelineExecution:
+        """Begins an execution of a version's definition. `request`: a validated StartPipelineExecution body.
+
+        A second call with the same ClientRequestToken returns the same execution. Raises InvalidDefinition.
+        """
+        values = parse(definition).values(request.get("PipelineParameters", []))
+        now_ms = self._clock.now_ms()
+        record_id = uuid.uuid5(
+            _NAMESPACE, f"{pipeline.key.arn} {pipeline.created_ms} {request['ClientRequestToken']}"
+        ).hex
+        limit = request.get("ParallelismConfiguration", {}).get("MaxParallelExecutionSteps", pipeline.parallel)
+        execution = PipelineExecution(
+            pipeline.key.execution(execution_id_of(record_id)),
+            record_id,
+            request,
+            now_ms,
+            now_ms,
+            definition=definition,
+            role=request.get("RoleArn", pipeline.role),
+            parallel=limit,
+            pipeline=pipeline.key.name,
+            parameters=values,
+        )
+        try:
+            self._kept.insert(execution)
+        except OrchestrationNameInUse:
+            return self._kept.get(execution.key)
+        failpoint(Failpoint.AFTER_ORCHESTRATION)
+        self._rows.change(pipeline.key, lambda before: replace(before, last_run_ms=now_ms))
+        self._watch(record_id)
+        return execution
+
+    def execution(self, key: OrchestrationKey) -> PipelineExecution:
+        """Raises OrchestrationNotFound."""
+        return self._kept.get(key)
+
+    def executions(self, key: PipelineKey) -> list[PipelineExecution]:
+        """Returns the executions of a pipeline, the oldest first."""
+        found = self._kept.every(key.account, key.region)
+        return [one for one in found if one.pipeline_key.arn == key.arn]
+
+    def steps(self, execution: PipelineExecution) -> list[StepRun]:
+        """Returns the steps that have begun, in that order."""
+        return sorted(self._kept.children(execution.id), key=lambda run: run.begun)
+
+    def rename(self, key: OrchestrationKey, members: Mapping[str, str], parallel: int | None) -> None:
+        """Replaces members of the request (name, description) and the limit. Raises OrchestrationNotFound."""
+
+        def renamed(one: PipelineExecution) -> PipelineExecution:
+            limit = one.parallel if parallel is None else parallel
+            now_ms = max(self._clock.now_ms(), one.modified_ms)
+            return replace(one, request={**one.request, **members}, parallel=limit, modified_ms=now_ms)
+
+        self._change(key, renamed)
+
+    def _change(
+        self, key: OrchestrationKey, change: Callable[[PipelineExecution], PipelineExecution]
+    ) -> PipelineExecution:
+        """Replaces an execution by what `change` makes of it. Raises OrchestrationNotFound."""
+        while True:
+            before = self._kept.get(key)
+            after = change(before)
+            if after == before:
+                return before
+            with suppress(StaleOrchestration):
+                return self._kept.update(after)
+
+    def stop(self, key: OrchestrationKey) -> None:
+        """Asks for a stop. Raises OrchestrationNotFound, OrchestrationEnded."""
+        now_ms = self._clock.now_ms()
+
+        def stopping(one: PipelineExecution) -> PipelineExecution:
+            if one.terminal:
+                raise OrchestrationEnded(one.status.value)
+            if one.status is OrchestrationStatus.STOPPING:
+                return one
+            return enter(one, OrchestrationStatus.STOPPING, now_ms)
+
+        self._change(key, stopping)
+        failpoint(Failpoint.AFTER_ORCHESTRATION_STOP)
+
+    def retry(self, key: OrchestrationKey, parallel: int | None) -> None:
+        """Begins a failed or stopped execution again, at the steps that did not succeed.
+
+        Raises OrchestrationNotFound, IllegalStatus.
+        """
+        while True:
+            before = self._kept.get(key)
+            now = revive(before, self._clock.now_ms(), retries=before.retries + 1, parallel=parallel or before.parallel)
+            gone = [run for run in self._kept.children(before.id) if not run.succeeded]
+            with suppress(StaleOrchestration):
+                self._kept.update(now, removed=gone)
+                self._watch(before.id)
+                return
+
+    def answer_callback(
+        self, account: str, region: str, token: str, outputs: JsonObject | None, reason: str
+    ) -> PipelineExecution:
+        """Ends the Callback step that waits with a token: with its outputs, or (None) as failed.
+
+        Raises CallbackNotFound.
+        """
+        while True:
+            execution, run = self._waiting(account, region, token)
+            status = StepStatus.FAILED if outputs is None else StepStatus.SUCCEEDED
+            ended = retrying.ended(run, status, self._clock.now_ms(), failure_reason=reason or None)
+            ended = replace(ended, properties={"OutputParameters": outputs or {}})
+            with suppress(StaleOrchestration):
+                self._kept.update(execution, [ended])
+                return execution
+
+    def _waiting(self, account: str, region: str, token: str) -> tuple[PipelineExecution, StepRun]:
+        for execution in self._kept.every(account, region):
+            if execution.terminal:
+                continue
+            definition = parse(execution.definition)
+            for run in self._kept.children(execution.id):
+                waits = run.state is StepState.RUNNING and run.made == token
+                if waits and definition.steps[run.name].type == "Callback":
+                    return execution, run
+        raise CallbackNotFound(token)

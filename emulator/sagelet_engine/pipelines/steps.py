@@ -1,0 +1,215 @@
+"""What each type of step makes: a job, a model, a message. Every call may be repeated after a crash."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sagelet_engine.base.wire import JsonObject
+from sagelet_engine.model.pipeline import PipelineExecution, StepRun, StepStatus, suffix
+from sagelet_engine.model.service_calls import CallRefused, ServiceCalls
+from sagelet_engine.pipelines import retrying
+
+#: Length of a callback token (botocore shape CallbackToken).
+TOKEN_LENGTH = 10
+#: Letters of a step's name in the name of what it makes.
+_SUFFIX = 10
+
+
+@dataclass(frozen=True)
+class Look:
+    """How what a step made is now."""
+
+    status: StepStatus
+    properties: JsonObject
+    reason: str | None = None
+    #: The kind of the failure in RetryPolicies. Empty: it cannot be retried.
+    failure: str = ""
+
+
+class StepKind(Protocol):
+    def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun, /) -> str:
+        """Makes what the step makes, unless it exists. Returns its name, ARN or token. Raises CallRefused."""
+        ...
+
+    def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun, /) -> Look | None:
+        """Returns how it is, or None if only somebody else can tell. Raises CallRefused."""
+        ...
+
+    def stop(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun, /) -> None:
+        """Asks it to stop. Raises CallRefused."""
+        ...
+
+
+def failure_of_call(error: CallRefused) -> str:
+    """Returns the kind of a refused call in RetryPolicies, or an empty string."""
+    if error.code in ("ThrottlingException", "Throttling"):
+        return retrying.THROTTLING
+    if error.code in ("InternalFailure", "ServiceUnavailable"):
+        return retrying.SERVICE_FAULT
+    return retrying.RESOURCE_LIMIT if error.code == "ResourceLimitExceeded" else ""
+
+
+def job_name(execution: PipelineExecution, run: StepRun, given: str | None, longest: int) -> str:
+    """Returns `pipelines-EXECUTION-STEP-SUFFIX`, as AWS names jobs, or PREFIX-SUFFIX for a name in the arguments."""
+    end = suffix(execution, run, _SUFFIX)
+    front = given or f"pipelines-{execution.execution_id}-{run.name}"
+    if longest < 63 and not given:
+        front = f"{execution.execution_id}-{run.name}"
+    clean = front.replace("_", "-")[: longest - _SUFFIX - 1].rstrip("-")
+    return f"{clean}-{end}"
+
+
+@dataclass(frozen=True)
+class JobStep:
+    """A step that makes a job: `noun` is `TrainingJob`, `ProcessingJob`, ..."""
+
+    noun: str
+    #: Longest name of such a job.
+    longest: int = 63
+
+    def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
+        name = job_name(execution, run, run.arguments.get(f"{self.noun}Name"), self.longest)
+        _call(
+            calls,
+            execution,
+            f"Create{self.noun}",
+            {**run.arguments, f"{self.noun}Name": name},
+            exists=("ResourceInUse",),
+        )
+        return name
+
+    def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
+        answer = _call(calls, execution, f"Describe{self.noun}", {f"{self.noun}Name": run.made})
+        status = answer[f"{self.noun}Status"]
+        if status == "Completed":
+            return Look(StepStatus.SUCCEEDED, {**answer, **self.more(calls, execution, run, answer)})
+        if status == "Stopped":
+            return Look(StepStatus.STOPPED, answer, f"{self.noun} {run.made} was stopped")
+        if status == "Failed":
+            reason = answer.get("FailureReason", f"{self.noun} {run.made} failed")
+            return Look(StepStatus.FAILED, answer, reason, _failure_of_job(reason))
+        return Look(StepStatus.STOPPING if status == "Stopping" else StepStatus.EXECUTING, answer)
+
+    def stop(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> None:
+        _call(calls, execution, f"Stop{self.noun}", {f"{self.noun}Name": run.made})
+
+    def more(
+        self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun, _answer: JsonObject
+    ) -> JsonObject:
+        """Returns properties that the Describe call does not have."""
+        return {}
+
+
+@dataclass(frozen=True)
+class TuningStep(JobStep):
+    """Its properties have TrainingJobSummaries, too: up to 50 trials, the best first (SDK v2's TuningStep)."""
+
+    noun: str = "HyperParameterTuningJob"
+    longest: int = 32
+
+    def more(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun, answer: JsonObject) -> JsonObject:
+        best = answer.get("BestTrainingJob", {}).get("FinalHyperParameterTuningJobObjectiveMetric", {})
+        order = "Descending" if best.get("Type") == "Maximize" else "Ascending"
+        asked = {
+            "HyperParameterTuningJobName": run.made,
+            "SortBy": "FinalObjectiveMetricValue",
+            "SortOrder": order,
+            "MaxResults": 50,
+        }
+        listed = _call(calls, execution, "ListTrainingJobsForHyperParameterTuningJob", asked)
+        return {"TrainingJobSummaries": listed["TrainingJobSummaries"]}
+
+
+class ModelStep:
+    """CreateModel, which moto answers."""
+
+    def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
+        name = job_name(execution, run, run.arguments.get("ModelName"), 63)
+        _call(calls, execution, "CreateModel", {**run.arguments, "ModelName": name}, exists=("ValidationException",))
+        return name
+
+    def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
+        return Look(StepStatus.SUCCEEDED, _call(calls, execution, "DescribeModel", {"ModelName": run.made}))
+
+    def stop(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> None:
+        """A model exists at once."""
+
+
+class RegisterModelStep:
+    """CreateModelPackage, which moto answers. As on AWS, the group is made if it does not exist."""
+
+    def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
+        group = run.arguments.get("ModelPackageGroupName")
+        if group is not None:
+            asked = {"ModelPackageGroupName": group}
+            _call(
+                calls, execution, "CreateModelPackageGroup", asked, exists=("ValidationException", "ConflictException")
+            )
+        return str(_call(calls, execution, "CreateModelPackage", run.arguments)["ModelPackageArn"])
+
+    def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> Look | None:
+        answer = _call(calls, execution, "DescribeModelPackage", {"ModelPackageName": run.made})
+        return Look(StepStatus.SUCCEEDED, answer)
+
+    def stop(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> None:
+        """A model package exists at once."""
+
+
+class CallbackStep:
+    """Sends a message to an SQS queue. The step ends by SendPipelineExecutionStepSuccess or -Failure."""
+
+    def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
+        token = suffix(execution, run, TOKEN_LENGTH)
+        self._send(calls, execution, run, token, "Executing")
+        return token
+
+    def look(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> Look | None:
+        return None
+
+    def stop(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> None:
+        self._send(calls, execution, run, str(run.made), "Stopping")
+
+    def _send(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun, token: str, status: str) -> None:
+        # Members as in the developer guide, "Callback step".
+        body = {
+            "token": token,
+            "pipelineExecutionArn": execution.key.arn,
+            "status": status,
+            "arguments": run.arguments["Arguments"],
+        }
+        message = {"QueueUrl": run.arguments["SqsQueueUrl"], "MessageBody": json.dumps(body)}
+        calls(execution.key.account, execution.key.region, "sqs", "SendMessage", message)
+
+
+KINDS: Mapping[str, StepKind] = {
+    "Training": JobStep("TrainingJob"),
+    "Processing": JobStep("ProcessingJob"),
+    "Tuning": TuningStep(),
+    "Model": ModelStep(),
+    "RegisterModel": RegisterModelStep(),
+    "Callback": CallbackStep(),
+}
+
+
+def _call(
+    calls: ServiceCalls,
+    execution: PipelineExecution,
+    operation: str,
+    request: JsonObject,
+    exists: tuple[str, ...] = (),
+) -> JsonObject:
+    """`exists`: codes of the error of a name that is taken. The name follows from the execution, so it is its own."""
+    try:
+        return calls(execution.key.account, execution.key.region, "sagemaker", operation, request)
+    except CallRefused as error:
+        taken = error.code in exists and ("exist" in str(error) or error.code == "ResourceInUse")
+        if not taken:
+            raise
+        return {}
+
+
+def _failure_of_job(reason: str) -> str:
+    if reason.startswith("InternalServerError"):
+        return retrying.INTERNAL_ERROR
+    return retrying.CAPACITY_ERROR if reason.startswith("CapacityError") else ""

@@ -1,0 +1,106 @@
+"""SQL of pipelines and of the versions of their definitions. Their executions are orchestrations."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from sagelet_engine.base.errors import PipelineNameInUse, PipelineNotFound
+from sagelet_engine.model.pipeline import Pipeline, PipelineKey
+
+Rows = Callable[[str, Sequence[Any]], list[Any]]
+Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
+
+MIGRATION = """
+    CREATE TABLE pipelines (
+        arn TEXT PRIMARY KEY, account TEXT NOT NULL, region TEXT NOT NULL, name TEXT NOT NULL,
+        created_ms INTEGER NOT NULL, record TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX pipelines_by_name ON pipelines (account, region, name);
+    CREATE TABLE pipeline_versions (
+        arn TEXT NOT NULL REFERENCES pipelines (arn) ON DELETE CASCADE, version INTEGER NOT NULL,
+        created_ms INTEGER NOT NULL, definition TEXT NOT NULL, PRIMARY KEY (arn, version)
+    ) WITHOUT ROWID;
+    """
+
+_SELECT = (
+    "SELECT record, definition FROM pipelines JOIN pipeline_versions"
+    " ON pipeline_versions.arn = pipelines.arn AND version = json_extract(record, '$.version')"
+)
+
+
+class Pipelines:
+    """Rows of pipelines. `rows` reads, `write` opens a flushed transaction."""
+
+    def __init__(self, rows: Rows, write: Write) -> None:
+        self._rows = rows
+        self._write = write
+
+    def insert(self, pipeline: Pipeline) -> None:
+        """Makes a new pipeline durable. Raises PipelineNameInUse."""
+        key = pipeline.key
+        with self._write() as db:
+            try:
+                db.execute(
+                    "INSERT INTO pipelines VALUES (?, ?, ?, ?, ?, ?)",
+                    (key.arn, key.account, key.region, key.name, pipeline.created_ms, _encode(pipeline)),
+                )
+            except sqlite3.IntegrityError as error:
+                raise PipelineNameInUse(key.name) from error
+            _keep_version(db, pipeline, pipeline.created_ms)
+
+    def change(self, key: PipelineKey, change: Callable[[Pipeline], Pipeline]) -> Pipeline:
+        """Replaces a pipeline by what `change` makes of it, and returns that. Raises PipelineNotFound."""
+        with self._write() as db:
+            row = db.execute(f"{_SELECT} WHERE pipelines.arn = ?", (key.arn,)).fetchone()
+            if row is None:
+                raise PipelineNotFound(key.arn)
+            before = _decode(*row)
+            after = change(before)
+            db.execute("UPDATE pipelines SET record = ? WHERE arn = ?", (_encode(after), key.arn))
+            if after.version != before.version:
+                _keep_version(db, after, after.modified_ms)
+        return after
+
+    def delete(self, key: PipelineKey) -> None:
+        with self._write() as db:
+            db.execute("DELETE FROM pipelines WHERE arn = ?", (key.arn,))
+
+    def get(self, key: PipelineKey) -> Pipeline:
+        """Raises PipelineNotFound."""
+        rows = self._rows(f"{_SELECT} WHERE pipelines.arn = ?", (key.arn,))
+        if not rows:
+            raise PipelineNotFound(key.arn)
+        return _decode(*rows[0])
+
+    def every(self, account: str, region: str) -> list[Pipeline]:
+        """Returns all pipelines of an account in a region, by name."""
+        where = "WHERE account = ? AND region = ? ORDER BY name"
+        return [_decode(*row) for row in self._rows(f"{_SELECT} {where}", (account, region))]
+
+    def versions(self, key: PipelineKey) -> list[tuple[int, int]]:
+        """Returns each version and when it was made, in ms since the epoch; the oldest first."""
+        select = "SELECT version, created_ms FROM pipeline_versions WHERE arn = ? ORDER BY version"
+        return [(version, created_ms) for version, created_ms in self._rows(select, (key.arn,))]
+
+    def definition(self, key: PipelineKey, version: int) -> str | None:
+        """Returns the definition of a version, or None."""
+        select = "SELECT definition FROM pipeline_versions WHERE arn = ? AND version = ?"
+        rows = self._rows(select, (key.arn, version))
+        return rows[0][0] if rows else None
+
+
+def _keep_version(db: sqlite3.Connection, pipeline: Pipeline, created_ms: int) -> None:
+    row = (pipeline.key.arn, pipeline.version, created_ms, pipeline.definition)
+    db.execute("INSERT INTO pipeline_versions VALUES (?, ?, ?, ?)", row)
+
+
+def _encode(pipeline: Pipeline) -> str:
+    fields = {name: value for name, value in vars(pipeline).items() if name != "definition"}
+    return json.dumps({**fields, "key": vars(pipeline.key)}, separators=(",", ":"))
+
+
+def _decode(record: str, definition: str) -> Pipeline:
+    fields = json.loads(record)
+    return Pipeline(**{**fields, "key": PipelineKey(**fields["key"]), "definition": definition})

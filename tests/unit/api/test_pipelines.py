@@ -1,0 +1,359 @@
+"""Pipelines and their executions through boto3 and a real server."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sagelet_api.services.moto.bridge import MotoBridge
+from support.api_world import ACCOUNT, REGION, ApiWorld
+from support.pipelines import (
+    ROLE,
+    compare,
+    condition,
+    definition,
+    fail,
+    get,
+    join,
+    parameter,
+    step,
+    train,
+)
+from support.world import until
+
+ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:pipeline/"
+
+
+@pytest.fixture
+def world(tmp_path: Path, bridge: MotoBridge) -> Iterator[ApiWorld]:
+    with ApiWorld(tmp_path, bridge) as running:
+        running.objects.put("b", "k", b"1")
+        yield running
+
+
+def create(world: ApiWorld, text: str, name: str = "Pipe", **more: Any) -> dict[str, Any]:
+    given = {"PipelineName": name, "PipelineDefinition": text, "RoleArn": ROLE, "ClientRequestToken": "t" * 32, **more}
+    answer: dict[str, Any] = world.sagemaker.create_pipeline(**given)
+    return answer
+
+
+def start(world: ApiWorld, name: str = "Pipe", parameters: dict[str, str] | None = None, **more: Any) -> str:
+    values = [{"Name": key, "Value": value} for key, value in (parameters or {}).items()]
+    more.setdefault("ClientRequestToken", uuid.uuid4().hex)
+    answer = world.sagemaker.start_pipeline_execution(PipelineName=name, PipelineParameters=values, **more)
+    return str(answer["PipelineExecutionArn"])
+
+
+def status(world: ApiWorld, arn: str) -> str:
+    return str(world.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)["PipelineExecutionStatus"])
+
+
+def steps(world: ApiWorld, arn: str) -> dict[str, dict[str, Any]]:
+    """Returns the steps by name, in the order in which they began."""
+    listed = world.sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=arn, SortOrder="Ascending")
+    return {one["StepName"]: one for one in listed["PipelineExecutionSteps"]}
+
+
+def statuses(world: ApiWorld, arn: str) -> dict[str, str]:
+    return {name: one["StepStatus"] for name, one in steps(world, arn).items()}
+
+
+def job_of(world: ApiWorld, arn: str, name: str) -> str:
+    """Waits until a Training step has its job, and returns the job's name."""
+    prefix = f"pipelines-{arn.rpartition('/')[2]}-{name}-"
+
+    def found() -> str | None:
+        summaries = world.sagemaker.list_training_jobs(NameContains=prefix)["TrainingJobSummaries"]
+        running = [one["TrainingJobName"] for one in summaries if one["TrainingJobStatus"] == "InProgress"]
+        return running[0] if running else None
+
+    return str(until(found))
+
+
+def end(world: ApiWorld, arn: str, name: str, code: int = 0) -> str:
+    job = job_of(world, arn, name)
+    host = world.host(job)
+    until(lambda: world.job(job).launched)
+    host.end(code)
+    world.ended(job)
+    return job
+
+
+def refused(call: Any, **parameters: Any) -> tuple[str, str]:
+    with pytest.raises(ClientError) as caught:
+        call(**parameters)
+    return caught.value.response["Error"]["Code"], caught.value.response["Error"]["Message"]
+
+
+# --- the life of an execution -----------------------------------------------------------------------------------------
+
+
+def test_steps_run_one_after_the_other_with_each_others_properties(world: ApiWorld) -> None:
+    first = train("first", hyperparameters={"epochs": get("Parameters.Epochs"), "run": get("Execution.PipelineName")})
+    second = train("second", hyperparameters={"model": get("Steps.first.ModelArtifacts.S3ModelArtifacts")})
+    text = definition(first, second, parameters=[parameter("Epochs", "Integer", 3)])
+    assert create(world, text)["PipelineArn"] == f"{ARN}pipe"
+    arn = start(world, parameters={"Epochs": "7"})
+    assert arn.startswith(f"{ARN}pipe/execution/")
+    assert len(arn.rpartition("/")[2]) == 12
+    job = end(world, arn, "first")
+    before = world.sagemaker.describe_training_job(TrainingJobName=job)
+    assert before["HyperParameters"] == {"epochs": "7", "run": "Pipe"}
+    after = end(world, arn, "second")
+    shown = world.sagemaker.describe_training_job(TrainingJobName=after)
+    assert shown["HyperParameters"]["model"] == before["ModelArtifacts"]["S3ModelArtifacts"]
+    until(lambda: status(world, arn) == "Succeeded")
+    found = steps(world, arn)
+    assert [*found] == ["first", "second"]
+    assert {one["StepStatus"] for one in found.values()} == {"Succeeded"}
+    assert found["first"]["Metadata"]["TrainingJob"]["Arn"].endswith(f"training-job/{job}")
+    assert found["first"]["EndTime"] >= found["first"]["StartTime"]
+    listed = world.sagemaker.list_pipeline_parameters_for_execution(PipelineExecutionArn=arn)["PipelineParameters"]
+    assert listed == [{"Name": "Epochs", "Value": "7"}]
+    (summary,) = world.sagemaker.list_pipeline_executions(PipelineName="Pipe")["PipelineExecutionSummaries"]
+    assert (summary["PipelineExecutionArn"], summary["PipelineExecutionStatus"]) == (arn, "Succeeded")
+
+
+@pytest.mark.parametrize(("value", "taken"), [("3", "small"), ("30", "large")])
+def test_a_condition_chooses_the_branch(world: ApiWorld, value: str, taken: str) -> None:
+    small = fail("small", join("-", "n", get("Parameters.N")))
+    check = condition("check", [compare("LessThan", get("Parameters.N"), 10)], [small], fail("large", "too large"))
+    create(world, definition(check, parameters=[parameter("N", "Integer", 1)]))
+    arn = start(world, parameters={"N": value})
+    until(lambda: status(world, arn) == "Failed")
+    found = steps(world, arn)
+    assert [*found] == ["check", taken]
+    assert found["check"]["Metadata"] == {"Condition": {"Outcome": str(taken == "small")}}
+    message = "n-3" if taken == "small" else "too large"
+    assert found[taken]["Metadata"] == {"Fail": {"ErrorMessage": message}}
+    shown = world.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)
+    assert shown["FailureReason"] == "Step failure: One or multiple steps failed."
+
+
+def test_independent_steps_run_at_once_and_the_limit_holds(world: ApiWorld) -> None:
+    create(world, definition(train("a"), train("b"), train("c", DependsOn=["a"])))
+    both = start(world)
+    until(lambda: [*statuses(world, both).values()] == ["Executing", "Executing"])
+    one = start(world, ParallelismConfiguration={"MaxParallelExecutionSteps": 1})
+    job_of(world, one, "a")
+    assert [*statuses(world, one)] == ["a"]
+    end(world, one, "a")
+    job_of(world, one, "b")
+    assert statuses(world, one) == {"a": "Succeeded", "b": "Executing"}
+
+
+def test_a_failed_step_lets_the_others_end_and_a_retry_takes_up_what_failed(world: ApiWorld) -> None:
+    create(world, definition(train("good"), train("bad"), train("after", DependsOn=["bad"])))
+    arn = start(world)
+    end(world, arn, "bad", code=1)
+    until(lambda: statuses(world, arn)["bad"] == "Failed")
+    assert status(world, arn) == "Executing"
+    end(world, arn, "good")
+    until(lambda: status(world, arn) == "Failed")
+    found = steps(world, arn)
+    assert "after" not in found
+    assert "AlgorithmError" in found["bad"]["FailureReason"]
+    world.sagemaker.retry_pipeline_execution(PipelineExecutionArn=arn, ClientRequestToken="r" * 32)
+    assert status(world, arn) == "Executing"
+    end(world, arn, "bad")
+    end(world, arn, "after")
+    until(lambda: status(world, arn) == "Succeeded")
+    code, text = refused(
+        world.sagemaker.retry_pipeline_execution, PipelineExecutionArn=arn, ClientRequestToken="s" * 32
+    )
+    assert (code, "Succeeded" in text) == ("ConflictException", True)
+
+
+def test_a_stop_stops_the_jobs(world: ApiWorld) -> None:
+    create(world, definition(train("a"), train("b", DependsOn=["a"])))
+    arn = start(world)
+    job = job_of(world, arn, "a")
+    world.host(job)
+    world.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn, ClientRequestToken="s" * 32)
+    until(lambda: world.job(job).stop_ms is not None)
+    world.host(job).end(0)
+    until(lambda: status(world, arn) == "Stopped")
+    assert statuses(world, arn) == {"a": "Stopped"}
+    assert refused(world.sagemaker.stop_pipeline_execution, PipelineExecutionArn=arn, ClientRequestToken="s" * 32)[
+        0
+    ] == ("ConflictException")
+
+
+def test_a_second_run_takes_its_steps_from_the_cache(world: ApiWorld) -> None:
+    cached = {"CacheConfig": {"Enabled": True, "ExpireAfter": "PT1H"}}
+    second_step = train("b", hyperparameters={"m": get("Steps.a.TrainingJobName")}, **cached)
+    create(world, definition(train("a", **cached), second_step))
+    first = start(world)
+    end(world, first, "a")
+    end(world, first, "b")
+    until(lambda: status(world, first) == "Succeeded")
+    second = start(world)
+    until(lambda: status(world, second) == "Succeeded")
+    found = steps(world, second)
+    assert {one["CacheHitResult"]["SourcePipelineExecutionArn"] for one in found.values()} == {first}
+    assert found["a"]["Metadata"] == steps(world, first)["a"]["Metadata"]
+    world.clock.turn(3601)
+    third = start(world)
+    job_of(world, third, "a")
+
+
+def test_a_callback_waits_for_its_token(world: ApiWorld, bridge: MotoBridge) -> None:
+    sqs = world.client("sqs")
+    queue = sqs.create_queue(QueueName=f"q-{uuid.uuid4().hex[:8]}")["QueueUrl"]
+    ask = step("ask", "Callback", {"question": get("Parameters.Q")}, SqsQueueUrl=queue, OutputParameters=[
+        {"OutputName": "answer", "OutputType": "String"}
+    ])  # fmt: skip
+    use = train("use", hyperparameters={"answer": get("Steps.ask.OutputParameters['answer']")})
+    create(world, definition(ask, use, parameters=[parameter("Q", default="why")]))
+    arn = start(world)
+    messages = until(lambda: sqs.receive_message(QueueUrl=queue).get("Messages"))
+    body = json.loads(messages[0]["Body"])
+    assert body["arguments"] == {"question": "why"}
+    assert (body["status"], body["pipelineExecutionArn"]) == ("Executing", arn)
+    until(lambda: "Callback" in steps(world, arn)["ask"]["Metadata"])
+    world.sagemaker.send_pipeline_execution_step_success(
+        CallbackToken=body["token"], OutputParameters=[{"Name": "answer", "Value": "42"}], ClientRequestToken="c" * 32
+    )
+    job = end(world, arn, "use")
+    assert world.sagemaker.describe_training_job(TrainingJobName=job)["HyperParameters"]["answer"] == "42"
+    until(lambda: status(world, arn) == "Succeeded")
+    code, _ = refused(
+        world.sagemaker.send_pipeline_execution_step_failure, CallbackToken=body["token"], ClientRequestToken="c" * 32
+    )
+    assert code == "ResourceNotFound"
+
+
+def test_models_are_made_and_registered(world: ApiWorld) -> None:
+    image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:1.13.1-cpu-py39"
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    model = step("model", "Model", {
+        "ExecutionRoleArn": ROLE,
+        "PrimaryContainer": {"Image": image, "ModelDataUrl": get("Steps.train.ModelArtifacts.S3ModelArtifacts")},
+    })  # fmt: skip
+    register = step("register", "RegisterModel", {
+        "ModelPackageGroupName": group,
+        "ModelApprovalStatus": "PendingManualApproval",
+        "InferenceSpecification": {
+            "Containers": [{"Image": image, "ModelDataUrl": get("Steps.train.ModelArtifacts.S3ModelArtifacts")}],
+            "SupportedContentTypes": ["text/csv"],
+            "SupportedResponseMIMETypes": ["text/csv"],
+        },
+    })  # fmt: skip
+    create(world, definition(train("train"), model, register))
+    arn = start(world)
+    end(world, arn, "train")
+    until(lambda: status(world, arn) == "Succeeded")
+    package = steps(world, arn)["register"]["Metadata"]["RegisterModel"]["Arn"]
+    shown = world.sagemaker.describe_model_package(ModelPackageName=package)
+    assert (shown["ModelPackageGroupName"], shown["ModelApprovalStatus"]) == (group, "PendingManualApproval")
+    assert "Model" in steps(world, arn)["model"]["Metadata"]
+
+
+def test_a_selective_execution_reuses_the_other_steps(world: ApiWorld) -> None:
+    create(world, definition(train("a"), train("b", hyperparameters={"m": get("Steps.a.TrainingJobName")}), train("c")))
+    first = start(world)
+    for name in ("a", "c", "b"):
+        end(world, first, name)
+    until(lambda: status(world, first) == "Succeeded")
+    selected = {"SourcePipelineExecutionArn": first, "SelectedSteps": [{"StepName": "b"}]}
+    second = start(world, SelectiveExecutionConfig=selected)
+    end(world, second, "b")
+    until(lambda: status(world, second) == "Succeeded")
+    found = steps(world, second)
+    assert [*found] == ["a", "b"]
+    assert found["a"]["SelectiveExecutionResult"] == {"SourcePipelineExecutionArn": first}
+
+
+# --- pipelines --------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_token_starts_one_execution(world: ApiWorld) -> None:
+    create(world, definition(train("a")))
+    assert start(world, ClientRequestToken="t" * 32) == start(world, ClientRequestToken="t" * 32)
+    assert start(world, ClientRequestToken="u" * 32) != start(world, ClientRequestToken="t" * 32)
+
+
+def test_versions_of_a_pipeline(world: ApiWorld) -> None:
+    create(world, definition(fail("one", "1")))
+    code, text = refused(create, world=world, text=definition(fail("one", "1")), name="PIPE")
+    assert (code, "already exists" in text) == ("ValidationException", True)
+    update = world.sagemaker.update_pipeline(PipelineName="Pipe", PipelineDefinition=definition(fail("two", "2")))
+    assert update["PipelineVersionId"] == 2
+    first = world.sagemaker.describe_pipeline(PipelineName="Pipe", PipelineVersionId=1)
+    assert json.loads(first["PipelineDefinition"])["Steps"][0]["Name"] == "one"
+    shown = world.sagemaker.describe_pipeline(PipelineName="Pipe")
+    assert json.loads(shown["PipelineDefinition"])["Steps"][0]["Name"] == "two"
+    assert (shown["PipelineStatus"], shown["PipelineName"]) == ("Active", "Pipe")
+    arn = start(world, PipelineVersionId=1)
+    until(lambda: status(world, arn) == "Failed")
+    assert [*steps(world, arn)] == ["one"]
+    kept = world.sagemaker.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn)
+    assert json.loads(kept["PipelineDefinition"])["Steps"][0]["Name"] == "one"
+    versions = world.sagemaker.list_pipeline_versions(PipelineName="Pipe")["PipelineVersionSummaries"]
+    assert [one["PipelineVersionId"] for one in versions] == [2, 1]
+    (summary,) = world.sagemaker.list_pipelines()["PipelineSummaries"]
+    assert summary["LastExecutionTime"] == shown.get("LastRunTime", summary["LastExecutionTime"])
+    world.sagemaker.delete_pipeline(PipelineName="Pipe", ClientRequestToken="d" * 32)
+    assert refused(world.sagemaker.describe_pipeline, PipelineName="Pipe") == (
+        "ResourceNotFound", f"Pipeline '{ARN}pipe' does not exist."
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is not JSON"),
+        (json.dumps({"Version": "1", "Steps": []}), "Version must be 2020-12-01"),
+        (definition(), "Steps must have a step"),
+        (definition(train("a"), train("a")), "same name"),
+        (definition(train("a", DependsOn=["b"]), train("b", DependsOn=["a"])), "wait for each other: a, b"),
+        (definition(train("a", DependsOn=["x"])), "depends on the step x"),
+        (definition(train("a", hyperparameters={"x": get("Parameters.P")})), "refers to P"),
+        (definition(train("a", hyperparameters={"x": get("Nothing.P")})), "is not a reference"),
+        (definition(step("a", "Transform")), "does not run here: sagelet runs no batch transform"),
+        (definition(step("a", "EMR")), "EMR cluster"),
+        (definition(step("a", "Wonder")), "unknown type Wonder"),
+        (definition(condition("a", [{"Type": "Equals", "LeftValue": 1}], [])), "needs Conditions"),
+        (definition(train("a"), parameters=[parameter("P", "Integer", "x")]), "DefaultValue of parameter P"),
+    ],
+)
+def test_a_definition_that_cannot_run_is_refused_when_it_is_created(world: ApiWorld, text: str, says: str) -> None:
+    code, message = refused(create, world=world, text=text)
+    assert code == "ValidationException"
+    assert message.startswith("Unable to parse pipeline definition. ")
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "has no default value"),
+        ({"N": "x", "S": "a"}, "must be of type Integer"),
+        ({"N": "1", "S": "c"}, "must be one of a, b"),
+        ({"N": "1", "S": "a", "T": "1"}, "has no parameter T"),
+    ],
+)
+def test_parameters_are_checked_at_the_start(world: ApiWorld, given: dict[str, str], says: str) -> None:
+    create(world, definition(train("a"), parameters=[parameter("N", "Integer"), parameter("S", EnumValues=["a", "b"])]))
+    code, message = refused(start, world=world, parameters=given)
+    assert (code, says in message) == ("ValidationException", True)
+
+
+def test_a_step_whose_request_is_refused_fails_with_the_reason(world: ApiWorld) -> None:
+    bad = train("bad")
+    bad["Arguments"]["ResourceConfig"]["InstanceType"] = "ml.nonsense"
+    create(world, definition(bad))
+    arn = start(world)
+    until(lambda: status(world, arn) == "Failed")
+    assert "ml.nonsense" in steps(world, arn)["bad"]["FailureReason"]
+
+
+def test_tags(world: ApiWorld) -> None:
+    arn = create(world, definition(train("a")), Tags=[{"Key": "k", "Value": "v"}])["PipelineArn"]
+    world.sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "l", "Value": "w"}])
+    world.sagemaker.delete_tags(ResourceArn=arn, TagKeys=["k"])
+    assert world.sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "l", "Value": "w"}]
