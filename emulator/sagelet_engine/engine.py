@@ -91,10 +91,7 @@ class Engine:
         lock: DirectoryLock | None = None,
         calls: ServiceCalls = NO_CALLS,
     ) -> None:
-        """`lock`: of the data directory, if the caller has taken it already. The engine owns it from now on.
-
-        `calls`: the operations that steps of pipelines call.
-        """
+        """`lock`: of the data directory; the engine owns it from now on. `calls`: what steps of pipelines call."""
         self._settings = settings
         self._images = ImageChoice(Resolver(settings.image_rules, settings.data), runtime)
         self._lock = lock or lock_directory(settings.data)

@@ -29,7 +29,7 @@ def operations() -> Operations:
     """Returns the operations for the application, with the reason of each."""
     return {
         name: RefusedOperation(
-            f"sagelet runs training and tuning jobs only: {name} would compute nothing. To have it recorded and "
+            f"sagelet runs training jobs, tuning jobs and pipelines: {name} would compute nothing. To have it recorded and "
             "answered with success all the same, as moto does, start the server with --stubs"
         )
         for name in NAMES

@@ -32,6 +32,10 @@ class StepKind(Protocol):
         """Makes what the step makes, unless it exists. Returns its name, ARN or token. Raises CallRefused."""
         ...
 
+    def find(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun, /) -> str | None:
+        """Returns what `start` would, if that has been made already: the server may have been killed after it."""
+        ...
+
     def look(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun, /) -> Look | None:
         """Returns how it is, or None if only somebody else can tell. Raises CallRefused."""
         ...
@@ -68,8 +72,16 @@ class JobStep:
     #: Longest name of such a job.
     longest: int = 63
 
+    def find(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str | None:
+        name = self._name(execution, run)
+        try:
+            _call(calls, execution, f"Describe{self.noun}", {f"{self.noun}Name": name})
+        except CallRefused:
+            return None
+        return name
+
     def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
-        name = job_name(execution, run, run.arguments.get(f"{self.noun}Name"), self.longest)
+        name = self._name(execution, run)
         _call(
             calls,
             execution,
@@ -93,6 +105,9 @@ class JobStep:
 
     def stop(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> None:
         _call(calls, execution, f"Stop{self.noun}", {f"{self.noun}Name": run.made})
+
+    def _name(self, execution: PipelineExecution, run: StepRun) -> str:
+        return job_name(execution, run, run.arguments.get(f"{self.noun}Name"), self.longest)
 
     def more(
         self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun, _answer: JsonObject
@@ -124,6 +139,10 @@ class TuningStep(JobStep):
 class ModelStep:
     """CreateModel, which moto answers."""
 
+    def find(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> str | None:
+        """Nothing goes on that would have to be stopped."""
+        return None
+
     def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
         name = job_name(execution, run, run.arguments.get("ModelName"), 63)
         _call(calls, execution, "CreateModel", {**run.arguments, "ModelName": name}, exists=("ValidationException",))
@@ -138,6 +157,10 @@ class ModelStep:
 
 class RegisterModelStep:
     """CreateModelPackage, which moto answers. As on AWS, the group is made if it does not exist."""
+
+    def find(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> str | None:
+        """Nothing goes on that would have to be stopped."""
+        return None
 
     def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
         group = run.arguments.get("ModelPackageGroupName")
@@ -158,6 +181,10 @@ class RegisterModelStep:
 
 class CallbackStep:
     """Sends a message to an SQS queue. The step ends by SendPipelineExecutionStepSuccess or -Failure."""
+
+    def find(self, _calls: ServiceCalls, _execution: PipelineExecution, _run: StepRun) -> str | None:
+        """Nothing goes on that would have to be stopped."""
+        return None
 
     def start(self, calls: ServiceCalls, execution: PipelineExecution, run: StepRun) -> str:
         token = suffix(execution, run, TOKEN_LENGTH)

@@ -54,9 +54,12 @@ class PipelineWork:
 
     def _seen(self, record: PipelineExecution, run: StepRun, now_ms: int) -> StepRun:
         """Returns a step as what it made shows it."""
+        step = parse(record.definition).steps[run.name]
+        if run.state is StepState.PLANNED and record.status is OrchestrationStatus.STOPPING:
+            made = KINDS[step.type].find(self._calls, record, run)
+            return run if made is None else replace(run, state=StepState.RUNNING, made=made)
         if run.state is not StepState.RUNNING:
             return run
-        step = parse(record.definition).steps[run.name]
         try:
             look = KINDS[step.type].look(self._calls, record, run)
         except CallRefused as error:

@@ -1,0 +1,65 @@
+"""Pipelines of SDK v2, unchanged: in simulated time, and with training jobs that are processes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagelet.testing import FastForward, Job
+from support.clients import Clients
+from support.jobs import Jobs
+from support.server import SageletProcess
+
+pytestmark = pytest.mark.sdk
+
+HERE = Path(__file__).parent
+SCRIPT = "print('loss=0.250000', flush=True)\nopen('/opt/ml/model/w', 'w').write('w')\n"
+
+
+def source(tmp_path: Path) -> str:
+    directory = tmp_path / "source"
+    directory.mkdir()
+    (directory / "train.py").write_text(SCRIPT)
+    return str(directory)
+
+
+def check(answer: dict[str, Any], *, good: bool) -> None:
+    steps = {one["StepName"]: one for one in answer["steps"]}
+    assert (answer["status"], answer["reason"]) == (
+        ("Succeeded", None) if good else ("Failed", "Step failure: One or multiple steps failed.")
+    )
+    last = "Register-RegisterModel" if good else "TooBad"
+    assert steps.keys() == {"Train", "GoodEnough", last}
+    assert steps["GoodEnough"]["Metadata"]["Condition"] == {"Outcome": str(good)}
+    if good:
+        assert "model-package/" in steps[last]["Metadata"]["RegisterModel"]["Arn"]
+    else:
+        assert steps[last]["Metadata"]["Fail"] == {"ErrorMessage": "loss is above 0.1"}
+    again = {one["StepName"]: one for one in answer["again"]}
+    assert again["Train"]["CacheHitResult"]["SourcePipelineExecutionArn"]
+    assert again["Train"]["Metadata"] == steps["Train"]["Metadata"]
+    # A second upsert updates: an update makes a version.
+    assert answer["versions"] == [2, 1]
+
+
+def test_a_pipeline_of_the_sdk_in_simulated_time(tmp_path: Path) -> None:
+    with FastForward() as server:
+
+        @server.train
+        def train(job: Job) -> None:
+            job.clock.advance(3600)
+            job.print("loss=0.250000")
+            (job.model_dir / "w").write_text("w")
+
+        client = HERE / "clients" / "pipeline.py"
+        answer = Clients(server, tmp_path).python(client, source(tmp_path), "ml.m5.large", "0.1")
+    check(answer, good=False)
+
+
+def test_a_pipeline_of_the_sdk_trains_for_real(server: SageletProcess, jobs: Jobs, tmp_path: Path) -> None:
+    client = HERE / "clients" / "pipeline.py"
+    answer = Clients(server, tmp_path).python(client, source(tmp_path), "ml.m5.large", "0.5")
+    check(answer, good=True)
+    name = next(one for one in answer["steps"] if one["StepName"] == "Train")["Metadata"]["TrainingJob"]["Arn"]
+    child = jobs.describe(name.rpartition("/")[2])
+    assert child["HyperParameters"]["epochs"] == "2"
