@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.model.job import Job
 from sagelet_engine.model.sinks import StatusSink
-from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.model.tuning import TuningJob
 from sagelet_engine.store.jobs import Store
 
@@ -54,9 +54,7 @@ class Outbox(threading.Thread):
         orchestrations = self._announce_notes(kept.noted_statuses(BATCH), kept.drop_noted_statuses)
         return jobs or orchestrations
 
-    def _announce_notes(
-        self, notes: Sequence[tuple[int, TrainingJob | TuningJob]], drop: Callable[[int], None]
-    ) -> bool:
+    def _announce_notes(self, notes: Sequence[tuple[int, Job | TuningJob]], drop: Callable[[int], None]) -> bool:
         last = 0
         for number, job in notes:
             if self._closing.is_set():

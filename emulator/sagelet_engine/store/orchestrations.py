@@ -140,8 +140,8 @@ class Orchestrations:
 
     def page(self, query: JobQuery, kind: OrchestrationKind) -> JobPage[TuningJob]:
         """Returns one page: filtered, then sorted, then cut."""
-        clauses, parameters = sql_pages.page(query)
-        rows = self._rows(f"{_SELECT} {clauses.replace('WHERE', 'WHERE kind = ? AND', 1)}", (kind.value, *parameters))
+        clauses, parameters = sql_pages.page(query, kind.value)
+        rows = self._rows(f"{_SELECT} {clauses}", parameters)
         return sql_pages.cut([decode(*row) for row in rows], query)
 
     def children(self, record_id: str) -> list[Trial]:
