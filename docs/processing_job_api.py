@@ -23,8 +23,8 @@ def page() -> str:
         parts.append(f"## {operation}: request\n\n{table(rows)}")
     parts.append(
         f"## {DESCRIBE}: answer\n\n"
-        "**request**: what CreateProcessingJob brought, as it came. **set**: sagelet sets it. **never**: no answer has\n"
-        "it.\n\n"
+        "**request**: what CreateProcessingJob brought, as it came. **set**: sagelet sets it. **never**: no answer\n"
+        "has it.\n\n"
         f"{table(describe_rows(model, data, 'ProcessingJob'))}"
     )
     return "\n".join(parts)
