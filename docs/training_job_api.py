@@ -94,24 +94,25 @@ def request_rows(operation: str, shape: Any, data: Mapping[str, Any]) -> list[Ro
     return _placed(operation, list(paths(shape)), rows)
 
 
-def describe_rows(model: ServiceModel, data: Mapping[str, Any]) -> list[Row]:
-    """One row a member of DescribeTrainingJob's answer. What the request has, too, is classified there."""
-    requested = {
-        row.path: row
-        for row in request_rows("CreateTrainingJob", _input(model, "CreateTrainingJob"), data["CreateTrainingJob"])
-    }
-    here = data[DESCRIBE]
+def describe_rows(model: ServiceModel, data: Mapping[str, Any], noun: str = "TrainingJob") -> list[Row]:
+    """One row a member of a Describe call's answer. What the request has, too, is classified there.
+
+    `noun`: what the names of the operations end with.
+    """
+    create, describe = f"Create{noun}", f"Describe{noun}"
+    requested = {row.path: row for row in request_rows(create, input_of(model, create), data[create])}
+    here = data[describe]
     rows = [
         *(Row(path, "set", why) for path, why in here["set"].items()),
         *(Row(path, "never", why) for path, why in here["never"].items()),
     ]
-    members = list(paths(model.operation_model(DESCRIBE).output_shape))
+    members = list(paths(model.operation_model(describe).output_shape))
     for path in members:
         row = requested.get(path)
         if row is not None:
             refused = row.verdict == "refused"
             rows.append(Row(path, *(("never", "the request is refused") if refused else ("request", "as it came"))))
-    return _placed(DESCRIBE, members, rows)
+    return _placed(describe, members, rows)
 
 
 def _placed(operation: str, members: list[str], rows: list[Row]) -> list[Row]:
@@ -148,18 +149,18 @@ def page() -> str:
     model, data = service_model(), classification()
     parts = [_INTRODUCTION]
     for operation in OPERATIONS:
-        rows = request_rows(operation, _input(model, operation), data[operation])
-        parts.append(f"## {operation}: request\n\n{_table(rows)}")
+        rows = request_rows(operation, input_of(model, operation), data[operation])
+        parts.append(f"## {operation}: request\n\n{table(rows)}")
     parts.append(
         f"## {DESCRIBE}: answer\n\n"
         "Its request has one member, TrainingJobName. **request**: what CreateTrainingJob (or UpdateTrainingJob)\n"
         "brought, as it came. **set**: sagelet sets it. **never**: no answer has it.\n\n"
-        f"{_table(describe_rows(model, data))}"
+        f"{table(describe_rows(model, data))}"
     )
     return "\n".join(parts)
 
 
-def _table(rows: list[Row]) -> str:
+def table(rows: list[Row]) -> str:
     lines = ["| member | | |", "| --- | --- | --- |"]
     for row in rows:
         path, _, value = row.path.partition("=")
@@ -179,7 +180,7 @@ def classification() -> JsonObject:
     return data
 
 
-def _input(model: ServiceModel, operation: str) -> Any:
+def input_of(model: ServiceModel, operation: str) -> Any:
     return model.operation_model(operation).input_shape
 
 

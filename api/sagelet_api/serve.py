@@ -22,9 +22,11 @@ from sagelet_api.services.local_calls import LocalCalls
 from sagelet_api.services.logs.service import TrainingLogs
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.s3.service import open_s3
+from sagelet_api.services.sagemaker.job_operations import any_role
 from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
 from sagelet_api.services.sagemaker.pipeline_service import PipelineOperations
-from sagelet_api.services.sagemaker.service import TrainingJobs, any_role
+from sagelet_api.services.sagemaker.processing_service import ProcessingJobs
+from sagelet_api.services.sagemaker.service import TrainingJobs
 from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_api.services.sagemaker.tuning_service import TuningJobs
 from sagelet_api.web.app import web_app
@@ -34,7 +36,7 @@ from sagelet_engine.base.clock import Clock, SystemClock
 from sagelet_engine.engine import Engine
 from sagelet_engine.hub.store import HubStore
 from sagelet_engine.machine.runtimes import Choice, choose
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job
 from sagelet_engine.settings import Settings
 from sagelet_engine.state.contents import check_complete
 from sagelet_engine.state.garbage import Garbage, Rules, collect_garbage
@@ -103,10 +105,12 @@ class Sagelet:
         callers = Callers(self.engine.keys, self.engine.jobs, bridge.iam, enforce_iam=settings.enforce_iam)
         authentication = Authentication(callers, everywhere=settings.auth)
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
-        pipelines = PipelineOperations(self.engine, roles).operations()
+        processing = ProcessingJobs(self.engine, bridge.has_repository, roles)
+        tuning = TuningJobs(self.engine, jobs.check)
+        pipelines = PipelineOperations(self.engine, roles)
         services: Mapping[str, Operations] = {
             "sagemaker": {
-                **merged(merged(jobs.operations(), TuningJobs(self.engine, jobs.check).operations()), pipelines),
+                **merged(*(one.operations() for one in (jobs, processing, tuning, pipelines))),
                 **({} if settings.stubs else not_run.operations()),
             },
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),
@@ -151,7 +155,7 @@ class Sagelet:
         """Empties moto's services, for a server that is not the first in its process."""
         self._bridge.process.forget()
 
-    def stop(self) -> list[TrainingJob]:
+    def stop(self) -> list[Job]:
         """Closes the port and releases the jobs. Returns the jobs that run on."""
         # Pages that wait for news would keep the port open.
         self.engine.changes.close()

@@ -1,6 +1,6 @@
 """The engine of one data directory: the composition root of the packages below it.
 
-The API uses its facets: `jobs`, `orchestrations`, `inputs`, `logs`, `metrics`, `reports`.
+The API uses its facets: `jobs`, `processing`, `orchestrations`, `inputs`, `logs`, `metrics`, `reports`.
 """
 
 import logging
@@ -24,16 +24,16 @@ from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
 from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
-from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, Reports, TuningJobs
+from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, ProcessingJobs, Reports, TuningJobs
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
+from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.service_calls import NO_CALLS, ServiceCalls
 from sagelet_engine.model.sinks import MetricSink, StatusSink
-from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.orchestration.orchestrator import Orchestrator, Work
 from sagelet_engine.pipelines.facet import Pipelines
 from sagelet_engine.pipelines.work import PipelineWork
@@ -77,7 +77,7 @@ class Health(TypedDict):
 
 
 class Engine:
-    """Training jobs of one data directory. Raises DataDirectoryInUse if another engine has it."""
+    """The jobs of one data directory. Raises DataDirectoryInUse if another engine has it."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Engine:
         self._port = settings.port
         self._recovery = threading.Thread(target=self._recover, name="recover", daemon=True)
         self._collector = Collector(self._store, settings.data, steady)
-        self.jobs = self._make_jobs()
+        self.jobs, self.processing = self._make_jobs()
         self.orchestrator = self._make_orchestrator(calls)
         self.orchestrations = TuningJobs(self._store, steady, self.orchestrator.watch)
         self.pipelines = Pipelines(self._store, objects, steady, self.orchestrator.watch)
@@ -149,21 +149,21 @@ class Engine:
             self._lock.close()
             raise
 
-    def _make_jobs(self) -> Jobs:
-        return Jobs(
+    def _make_jobs(self) -> tuple[Jobs, ProcessingJobs]:
+        parts = (
             self._store,
             self._clock,
-            self.keys,
             self._scheduler,
             self._supervisors,
             self._supervise,
             self._collector,
-            self._settings.spot_discount,
         )
+        jobs = Jobs(*parts, keys=self.keys, spot_discount=self._settings.spot_discount)
+        return jobs, ProcessingJobs(*parts)
 
     def _last_change_ms(self) -> int:
         """Returns the latest time in the unfinished records, or 0."""
-        begun: list[TrainingJob | Orchestration] = [*self._unfinished, *self._store.orchestrations.unfinished()]
+        begun: list[Job | Orchestration] = [*self._unfinished, *self._store.orchestrations.unfinished()]
         return max((record.modified_ms for record in begun), default=0)
 
     def _make_cache(self) -> HostCopies:
@@ -258,7 +258,7 @@ class Engine:
         """Returns why this engine has lost the data directory, for people. None while it has it."""
         return self._lock.lost()
 
-    def close(self) -> list[TrainingJob]:
+    def close(self) -> list[Job]:
         """Releases every job without stopping it. Returns the jobs that run on."""
         self._closing.set()
         self._retention.wake()
@@ -305,7 +305,7 @@ class Engine:
         """Returns the space of deleted jobs, logs and metrics in the database to the disk, and the number of bytes."""
         return self._store.compact()
 
-    def _supervise(self, job: TrainingJob) -> None:
+    def _supervise(self, job: Job) -> None:
         services = SupervisorDeps(
             self._settings,
             self._store,
@@ -322,6 +322,6 @@ class Engine:
         )
         self._supervisors.start(services, job, self._ended)
 
-    def _ended(self, job: TrainingJob) -> None:
+    def _ended(self, job: Job) -> None:
         self._scheduler.ended(job)
         self._retention.wake()

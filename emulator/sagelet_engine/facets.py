@@ -1,4 +1,4 @@
-"""What the API asks the engine for: `engine.jobs`, `.inputs`, `.logs`, `.metrics`, `.reports`."""
+"""What the API asks the engine for: `engine.jobs`, `.processing`, `.inputs`, `.logs`, `.metrics`, `.reports`."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -17,18 +17,19 @@ from sagelet_engine.comparison import comparing
 from sagelet_engine.comparison.result import Comparison
 from sagelet_engine.execution.supervisors import Supervisors
 from sagelet_engine.instances.bill import Bill, bill
-from sagelet_engine.model import faults, lifecycle, training, warm_pools
+from sagelet_engine.model import faults, lifecycle, processing, training, warm_pools
 from sagelet_engine.model.file_systems import FileSystemSource, directory_of
-from sagelet_engine.model.job import JobKey, Parent, StopCause
+from sagelet_engine.model.job import J, Job, JobKey, JobKind, Parent, StopCause
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import FoundLines, LogEvent, LogStream, MergedEvents
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri
 from sagelet_engine.model.orchestration import C, O, OrchestrationKey, OrchestrationStatus, enter
+from sagelet_engine.model.processing import ProcessingJob
 from sagelet_engine.model.search import JobSearch, SearchPage
 from sagelet_engine.model.series import Sample
 from sagelet_engine.model.session import JobSession, job_id_of, session_key
 from sagelet_engine.model.sinks import MetricPoint
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.model.tuning import Trial, TuningJob
 from sagelet_engine.reports import compile_reports, other_runs
 from sagelet_engine.reports.comparison_inputs import ComparisonInputs
@@ -45,30 +46,121 @@ from sagelet_engine.telemetry.compiler.progress import Progress, progress
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
 
 
-class Jobs:
-    """The training jobs of all accounts and regions. Changes are durable when a method returns."""
+class JobsOf(Generic[J]):
+    """The jobs of one kind, of all accounts and regions. Changes are durable when a method returns.
+
+    A key names a job of this kind.
+    """
+
+    #: The record of the kind.
+    kind: JobKind
+    record: type[J]
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
-        keys: KeyPair,
         scheduler: Scheduler,
         supervisors: Supervisors,
-        supervise: Callable[[TrainingJob], None],
+        supervise: Callable[[Job], None],
         collector: Collector,
-        spot_discount: float,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._keys = keys
         self._scheduler = scheduler
         self._supervisors = supervisors
         self._supervise = supervise
         self._collector = collector
-        self._spot_discount = spot_discount
 
     # --- changes ----------------------------------------------------------------------------------------------
+
+    def _insert(self, job: J) -> J:
+        """Makes a job durable and queues it. Raises JobNameInUse, also if the id is in use."""
+        failpoint(Failpoint.BEFORE_INSERT)
+        try:
+            self._store.insert(job)
+        except NotFlushed:
+            # The client gets an error, although the job exists.
+            self._scheduler.submit(job)
+            raise
+        failpoint(Failpoint.AFTER_INSERT)
+        self._scheduler.submit(job)
+        failpoint(Failpoint.BEFORE_ANSWER)
+        return job
+
+    def stop(self, key: JobKey) -> None:
+        """Asks a job to stop. A second call changes nothing. Raises JobNotFound, JobNotStoppable."""
+        while True:
+            job = self.get(key)
+            if job.terminal:
+                raise JobNotStoppable(job.status.value)
+            try:
+                failpoint(Failpoint.BEFORE_STOP)
+                job = self._store.update(lifecycle.request_stop(job, StopCause.USER, self._clock.now_ms()))
+                failpoint(Failpoint.AFTER_STOP)
+                break
+            except StaleRecord:
+                continue
+        if self._scheduler.withdraw(job.id):
+            self._supervise(job)
+        self._scheduler.wake()
+        self._supervisors.notify(job)
+
+    def delete(self, key: JobKey) -> None:
+        """Deletes a job; see Collector.forget. Raises JobNotFound, JobNotDeletable, WarmPoolAvailable,
+        DirectoryStays.
+        """
+        self._collector.forget(self.get(key))
+
+    def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
+        """Adds all tags or none. Raises JobNotFound, TooManyTags."""
+        job = self.get(key)
+        self._store.put_tags(job.id, tags, limit)
+        self._supervisors.notify(job)
+
+    def delete_tags(self, key: JobKey, keys: Sequence[str]) -> None:
+        """Raises JobNotFound."""
+        job = self.get(key)
+        self._store.delete_tags(job.id, keys)
+        self._supervisors.notify(job)
+
+    def throttles(self, job: J) -> bool:
+        """True if the job's tag throttles this call. Counts the call if so."""
+        limit = faults.of(job).throttled
+        return limit > 0 and self._store.throttle(job.id, limit)
+
+    # --- lookups ----------------------------------------------------------------------------------------------
+
+    def get(self, key: JobKey) -> J:
+        """Raises JobNotFound."""
+        job = self._store.get(key)
+        assert isinstance(job, self.record)
+        return job
+
+    def listing(self, query: JobQuery) -> JobPage[ListedJob]:
+        """Returns a page of jobs, each with what a list shows."""
+        return self._store.listing(replace(query, kind=self.kind))
+
+    def page(self, query: JobQuery) -> JobPage[J]:
+        """Returns the same jobs whole."""
+        page = self._store.page(replace(query, kind=self.kind))
+        return JobPage([job for job in page.jobs if isinstance(job, self.record)], page.next)
+
+    def counts(self, account: str, region: str) -> dict[str, int]:
+        """Returns the number of jobs by status."""
+        return self._store.counts_of(account, region, self.kind)
+
+
+class Jobs(JobsOf[TrainingJob]):
+    """The training jobs, and what is asked about jobs of every kind (`by_id`, `session`, `unfinished`, `places`)."""
+
+    kind, record = JobKind.TRAINING, TrainingJob
+
+    def __init__(self, *parts: Any, keys: KeyPair, spot_discount: float) -> None:
+        """`parts`: those of JobsOf."""
+        super().__init__(*parts)
+        self._keys = keys
+        self._spot_discount = spot_discount
 
     def create(
         self,
@@ -85,43 +177,14 @@ class Jobs:
         the id is in use.
         """
         now_ms, job_id = self._clock.now_ms(), job_id or uuid.uuid4().hex
-        job = training.create(key, job_id, request, tags, now_ms, self._spot_discount, parent)
-        failpoint(Failpoint.BEFORE_INSERT)
-        try:
-            self._store.insert(job)
-        except NotFlushed:
-            # The client gets an error, although the job exists.
-            self._scheduler.submit(job)
-            raise
-        failpoint(Failpoint.AFTER_INSERT)
-        self._scheduler.submit(job)
-        failpoint(Failpoint.BEFORE_ANSWER)
-        return job
-
-    def stop(self, key: JobKey) -> None:
-        """Asks a job to stop. A second call changes nothing. Raises JobNotFound, JobNotStoppable."""
-        while True:
-            job = self._store.get(key)
-            if job.terminal:
-                raise JobNotStoppable(job.status.value)
-            try:
-                failpoint(Failpoint.BEFORE_STOP)
-                job = self._store.update(lifecycle.request_stop(job, StopCause.USER, self._clock.now_ms()))
-                failpoint(Failpoint.AFTER_STOP)
-                break
-            except StaleRecord:
-                continue
-        if self._scheduler.withdraw(job.id):
-            self._supervise(job)
-        self._scheduler.wake()
-        self._supervisors.notify(job)
+        return self._insert(training.create(key, job_id, request, tags, now_ms, self._spot_discount, parent))
 
     def interrupt(self, key: JobKey) -> TrainingJob:
         """Takes a managed spot job's instances away, so that it starts again. Raises JobNotFound,
         JobNotInterruptible.
         """
         while True:
-            job = self._store.get(key)
+            job = self.get(key)
             try:
                 job = self._store.update(lifecycle.interrupt(job, self._clock.now_ms()))
                 failpoint(Failpoint.AFTER_INTERRUPT)
@@ -137,7 +200,7 @@ class Jobs:
         A job that has ended can only change its warm pool's period: the pool lasts longer, or ends at once.
         """
         while True:
-            job = self._store.get(key)
+            job = self.get(key)
             request = {**job.request, **change(job)}
             if request == job.request:
                 return job
@@ -151,37 +214,8 @@ class Jobs:
                 self._scheduler.ended(job)
             return job
 
-    def delete(self, key: JobKey) -> None:
-        """Deletes a job; see Collector.forget. Raises JobNotFound, JobNotDeletable, WarmPoolAvailable,
-        DirectoryStays.
-        """
-        self._collector.forget(self._store.get(key))
-
-    def put_tags(self, key: JobKey, tags: Mapping[str, str], limit: int) -> None:
-        """Adds all tags or none. Raises JobNotFound, TooManyTags."""
-        job = self._store.get(key)
-        self._store.put_tags(job.id, tags, limit)
-        self._supervisors.notify(job)
-
-    def delete_tags(self, key: JobKey, keys: Sequence[str]) -> None:
-        """Raises JobNotFound."""
-        job = self._store.get(key)
-        self._store.delete_tags(job.id, keys)
-        self._supervisors.notify(job)
-
-    def throttles(self, job: TrainingJob) -> bool:
-        """True if the job's tag throttles this call. Counts the call if so."""
-        limit = faults.of(job).throttled
-        return limit > 0 and self._store.throttle(job.id, limit)
-
-    # --- lookups ----------------------------------------------------------------------------------------------
-
-    def get(self, key: JobKey) -> TrainingJob:
-        """Raises JobNotFound."""
-        return self._store.get(key)
-
-    def by_id(self, job_id: str) -> TrainingJob:
-        """Raises JobNotFound."""
+    def by_id(self, job_id: str) -> Job:
+        """Returns a job of any kind. Raises JobNotFound."""
         return self._store.get_by_id(job_id)
 
     def session(self, token: str) -> JobSession | None:
@@ -194,23 +228,12 @@ class Jobs:
         except JobNotFound:
             return None
 
-    def page(self, query: JobQuery) -> JobPage[TrainingJob]:
-        return self._store.page(query)
-
-    def listing(self, query: JobQuery) -> JobPage[ListedJob]:
-        """Returns the same jobs, each with what a list shows."""
-        return self._store.listing(query)
-
     def search(self, query: JobSearch) -> SearchPage:
         return self._store.search(query)
 
-    def unfinished(self) -> list[TrainingJob]:
-        """Returns every job that has not ended, the oldest first, of all accounts and regions."""
+    def unfinished(self) -> list[Job]:
+        """Returns every job of any kind that has not ended, the oldest first, of all accounts and regions."""
         return self._store.unfinished()
-
-    def counts(self, account: str, region: str) -> dict[str, int]:
-        """Returns the number of jobs by TrainingJobStatus."""
-        return self._store.counts_of(account, region)
 
     def places(self) -> list[tuple[str, str]]:
         """Returns every account and region that has jobs."""
@@ -219,6 +242,16 @@ class Jobs:
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns names of properties; see Store.property_names."""
         return self._store.property_names(account, region, beginning, limit)
+
+
+class ProcessingJobs(JobsOf[ProcessingJob]):
+    """The processing jobs."""
+
+    kind, record = JobKind.PROCESSING, ProcessingJob
+
+    def create(self, key: JobKey, request: JsonObject, tags: dict[str, str]) -> ProcessingJob:
+        """Makes a job durable and queues it. `request`: a validated CreateProcessingJob body. Raises JobNameInUse."""
+        return self._insert(processing.create(key, uuid.uuid4().hex, request, tags, self._clock.now_ms()))
 
 
 class Orchestrations(Generic[O, C]):
@@ -303,7 +336,8 @@ class TuningJobs(Orchestrations[TuningJob, Trial]):
         """Returns the trials in the order of creation. One that has not ended comes with its training job."""
         trials = self._kept.children(job.id)
         jobs = self._store.by_ids([one.job_id for one in trials if not one.ended])
-        return [(one, jobs.get(one.job_id)) for one in trials]
+        found = {job_id: as_training(job) for job_id, job in jobs.items()}
+        return [(one, found.get(one.job_id)) for one in trials]
 
 
 class Inputs:
@@ -344,8 +378,9 @@ class Logs:
         #: The log group as a whole: retention, tags, deletion.
         self.groups = LogGroupActions(store, clock)
 
-    def stream(self, account: str, region: str, name: str) -> LogStream | None:
-        return self._store.stream(account, region, name)
+    def stream(self, account: str, region: str, name: str, kind: JobKind = JobKind.TRAINING) -> LogStream | None:
+        """Returns a log stream of jobs of a kind."""
+        return self._store.stream(account, region, name, kind)
 
     def streams(self, account: str, region: str, prefix: str = "", **which: Any) -> list[LogStream]:
         """Returns log streams; see Store.streams."""
@@ -370,23 +405,23 @@ class Metrics:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def final(self, job: TrainingJob) -> list[MetricPoint]:
+    def final(self, job: Job) -> list[MetricPoint]:
         """Returns the last value of each of the job's metrics (FinalMetricDataList)."""
         return self._store.last_points(job.id)
 
-    def of_job(self, job: TrainingJob, name: str) -> list[Sample]:
+    def of_job(self, job: Job, name: str) -> list[Sample]:
         """Returns the samples that a metric definition of the job found in its log."""
         return self._store.points.of_job(job.id, name)
 
-    def names(self, job: TrainingJob) -> list[str]:
+    def names(self, job: Job) -> list[str]:
         """Returns the metrics that have samples in the job's log."""
         return self._store.lines.metric_names(job.id)
 
-    def curve(self, job: TrainingJob, name: str, most: int, host: str | None = None) -> list[Sample]:
+    def curve(self, job: Job, name: str, most: int, host: str | None = None) -> list[Sample]:
         """Returns a metric's samples; see Lines.curve."""
         return self._store.lines.curve(job.id, name, most, host)
 
-    def of_hosts(self, job: TrainingJob) -> list[MetricPoint]:
+    def of_hosts(self, job: Job) -> list[MetricPoint]:
         """Returns the instance metrics of the job's hosts, by time."""
         return self._store.points.of_hosts(job.id)
 
@@ -414,7 +449,7 @@ class Reports:
         """Returns what compiling did for the job, so far or in total. None if no worker has reported. Raises
         JobNotFound.
         """
-        job = self._store.get(key)
+        job = as_training(self._store.get(key))
         report = compile_reports.current(self._data, job)
         if report is None or report.final:
             return report
@@ -422,11 +457,11 @@ class Reports:
 
     def progress(self, key: JobKey) -> Progress:
         """Returns what the job's workers do now. Raises JobNotFound."""
-        return progress(compile_reports.current(self._data, self._store.get(key)))
+        return progress(compile_reports.current(self._data, as_training(self._store.get(key))))
 
     def findings(self, key: JobKey) -> Sequence[KeptFinding]:
         """Returns the doctor's findings as of now (docs/reference/doctor.md). JSON-ready. Raises JobNotFound."""
-        job = self._store.get(key)
+        job = as_training(self._store.get(key))
         report = compile_reports.current(self._data, job)
         if report is not None and report.final:
             return report.findings
@@ -436,12 +471,12 @@ class Reports:
         """Compares jobs with the first of them. Raises JobNotFound, CannotCompare, NotComparable (unless `anyway`)."""
         now_ms = self._clock.now_ms()
         inputs = ComparisonInputs(self._store, self._data, self._objects)
-        jobs = [self._store.get(key) for key in keys]
+        jobs = [as_training(self._store.get(key)) for key in keys]
         runs = other_runs.candidates(self._store, jobs[0], jobs) if jobs else ()
         facts, others = ([inputs.of(job, now_ms) for job in some] for some in (jobs, runs))
         return comparing.compare(facts, others, anyway=anyway)
 
-    def bill(self, job: TrainingJob) -> Bill:
+    def bill(self, job: Job) -> Bill:
         """Returns what AWS would charge for the job, as of now."""
         return bill(job, self._clock.now_ms())
 

@@ -23,9 +23,11 @@ from sagelet_api.services.local_calls import LocalCalls
 from sagelet_api.services.logs.service import TrainingLogs
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.s3.service import open_s3
+from sagelet_api.services.sagemaker.job_operations import any_role
 from sagelet_api.services.sagemaker.metrics import SageMakerMetrics
 from sagelet_api.services.sagemaker.pipeline_service import PipelineOperations
-from sagelet_api.services.sagemaker.service import TrainingJobs, any_role
+from sagelet_api.services.sagemaker.processing_service import ProcessingJobs
+from sagelet_api.services.sagemaker.service import TrainingJobs
 from sagelet_api.services.sagemaker.state_events import StateEvents
 from sagelet_api.services.sagemaker.tuning_service import TuningJobs
 from sagelet_api.web.app import web_app
@@ -55,10 +57,12 @@ class ApiWorld(World):
         super().__init__(root, **settings)
         roles = bridge.iam.may_assume if self.settings.enforce_iam else any_role
         jobs = TrainingJobs(self.engine, bridge.has_repository, roles)
-        pipelines = PipelineOperations(self.engine, roles).operations()
+        processing = ProcessingJobs(self.engine, bridge.has_repository, roles)
+        tuning = TuningJobs(self.engine, jobs.check)
+        pipelines = PipelineOperations(self.engine, roles)
         services: Mapping[str, Operations] = {
             "sagemaker": {
-                **merged(merged(jobs.operations(), TuningJobs(self.engine, jobs.check).operations()), pipelines),
+                **merged(*(one.operations() for one in (jobs, processing, tuning, pipelines))),
                 **({} if self.settings.stubs else not_run.operations()),
             },
             "logs": TrainingLogs(self.engine, bridge.log_groups).operations(),

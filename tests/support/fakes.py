@@ -15,11 +15,11 @@ from typing import BinaryIO
 
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.model.cluster import Cluster
+from sagelet_engine.model.job import Job, JobKey
 from sagelet_engine.model.objects import ObjectInfo, ObjectNotFound
 from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.runtime import Handle, LaunchPlan, Line, Observation, Usage
 from sagelet_engine.model.sinks import MetricPoint
-from sagelet_engine.model.training import TrainingJob
 from support.object_batch import Batch
 
 
@@ -55,6 +55,9 @@ class FakeObjects:
         path = self._root / bucket / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+
+    def read(self, bucket: str, key: str) -> bytes:
+        return (self._root / bucket / key).read_bytes()
 
     def list(self, account: str, region: str, bucket: str, prefix: str) -> Iterator[ObjectInfo]:
         root = self._root / bucket
@@ -125,22 +128,22 @@ class FakeMetrics:
     def __init__(self) -> None:
         self.points: list[tuple[str, MetricPoint]] = []
 
-    def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
-        self.points += [(job_name, point) for point in points]
+    def publish(self, key: JobKey, points: Sequence[MetricPoint]) -> None:
+        self.points += [(key.name, point) for point in points]
 
 
 class FakeStatuses:
     """Remembers what was announced. Fails while a test tells it to."""
 
     def __init__(self) -> None:
-        self.jobs: list[TrainingJob] = []
+        self.jobs: list[Job] = []
         self.orchestrations: list[Orchestration] = []
         self.failing = False
 
-    def announce(self, job: TrainingJob | Orchestration) -> None:
+    def announce(self, job: Job | Orchestration) -> None:
         if self.failing:
             raise RuntimeError("a bug of the sink")
-        if isinstance(job, TrainingJob):
+        if isinstance(job, Job):
             self.jobs.append(job)
         else:
             self.orchestrations.append(job)

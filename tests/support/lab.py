@@ -17,11 +17,11 @@ import pytest
 
 from sagelet_api.serve import Sagelet
 from sagelet_engine.base import held_files, json_files
-from sagelet_engine.data import checkpoints
+from sagelet_engine.data import directory_sync
 from sagelet_engine.execution import supervisor
 from sagelet_engine.images.variants import training_image
 from sagelet_engine.machine.runtimes import Choice
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job
 from sagelet_engine.runtimes.node import host_files
 from sagelet_engine.runtimes.process.runtime import ProcessRuntime, StandIn
 from sagelet_engine.settings import Settings
@@ -63,7 +63,7 @@ class Steps:
         """Notes that the client has looked at what its own call changed."""
         self._unseen.discard(job_name)
 
-    def update_all(self, store: Store, *jobs: TrainingJob, **how: bool) -> list[TrainingJob]:
+    def update_all(self, store: Store, *jobs: Job, **how: bool) -> list[Job]:
         names = {job.key.name for job in jobs}
         while _is_server() and names & self._unseen and not self._open.wait(0.01):
             pass
@@ -72,7 +72,7 @@ class Steps:
             self._hold(job)
         return updated
 
-    def get_by_id(self, store: Store, job_id: str) -> TrainingJob:
+    def get_by_id(self, store: Store, job_id: str) -> Job:
         """Holds the scheduler at its first look at a job, which has the status from CreateTrainingJob."""
         job = self._get(store, job_id)
         if threading.current_thread().name != "scheduler" or job_id in self._known:
@@ -80,7 +80,7 @@ class Steps:
         self._hold(job)
         return self._get(store, job_id)
 
-    def _hold(self, job: TrainingJob) -> None:
+    def _hold(self, job: Job) -> None:
         now = (len(job.transitions), job.transitions[-1].message)
         changed, self._known[job.id] = self._known.get(job.id) != now, now
         if not changed or job.key.name not in self._watched:
@@ -108,7 +108,7 @@ class Lab:
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch, **settings: Any) -> None:
         patch.setattr(supervisor, "PULSE", 0.02)
-        patch.setattr(checkpoints, "PERIOD", 0.02)
+        patch.setattr(directory_sync, "PERIOD", 0.02)
         self.clock = FakeClock()
         self.steps = Steps(patch)
         self._data = directory / "data"

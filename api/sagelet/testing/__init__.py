@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sagelet.testing.faults import Fault as Fault
     from sagelet.testing.faults import Faults as Faults
     from sagelet.testing.job import Job as Job
+    from sagelet.testing.job import ProcessingJob as ProcessingJob
     from sagelet.testing.job import Terminated as Terminated
     from sagelet.testing.server import Server as Server
     from sagelet.testing.server import ServerFailed as ServerFailed
@@ -21,6 +22,7 @@ _WHERE = {
     "Faults": "faults",
     "FastForward": "fast_forward",
     "Job": "job",
+    "ProcessingJob": "job",
     "Terminated": "job",
     "Server": "server",
     "ServerFailed": "server",

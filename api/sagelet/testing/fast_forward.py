@@ -13,16 +13,16 @@ from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 from sagelet.testing.faults import Faults
-from sagelet.testing.job import Job
+from sagelet.testing.job import Job, ProcessingJob
 from sagelet.testing.settings import settings_from
 from sagelet_api.protocol.members import Output
 from sagelet_api.serve import Sagelet
 from sagelet_engine.base.errors import ClientFault, SageletError
 from sagelet_engine.machine.runtimes import Choice
-from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.job import JobKey, JobKind
 from sagelet_engine.model.runtime import LaunchPlan
 from sagelet_engine.settings import GpuPolicy
 from sagelet_engine.simulation.clock import SimulatedClock
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 #: Trains, and returns the exit code; None means 0. An exception fails the job and becomes its FailureReason.
 TrainingFunction = Callable[[Job], int | None]
 F = TypeVar("F", bound=TrainingFunction)
+#: The same for a processing job.
+ProcessingFunction = Callable[[ProcessingJob], int | None]
+P = TypeVar("P", bound=ProcessingFunction)
+C = TypeVar("C")
+Kind = Literal["training", "processing"]
+KINDS: dict[Kind, JobKind] = {"training": JobKind.TRAINING, "processing": JobKind.PROCESSING}
 ACCOUNT, REGION = "123456789012", "us-east-1"
 ENDED = ("Completed", "Failed", "Stopped")
 #: Every image counts as present.
@@ -45,6 +51,20 @@ MANY = 64
 
 class NotInTime(SageletError, AssertionError):
     """A job did not get the status that the test waits for."""
+
+
+class Given(NamedTuple, Generic[C]):
+    """A function, and patterns of the images and the names of the jobs that it stands in for."""
+
+    image: str
+    job: str
+    function: C
+
+
+def _last(given: list[Given[C]], image: str, job: str) -> C | None:
+    """Returns the last function that fits a job."""
+    found = (one.function for one in reversed(given) if fnmatchcase(image, one.image) and fnmatchcase(job, one.job))
+    return next(found, None)
 
 
 class TestClock:
@@ -87,7 +107,8 @@ class FastForward:
         self.clock = TestClock(self._simulated)
         self._given = None if directory is None else Path(directory).absolute()
         self._options = options
-        self._functions: list[tuple[str, str, TrainingFunction]] = []
+        self._training: list[Given[TrainingFunction]] = []
+        self._processing: list[Given[ProcessingFunction]] = []
         self._server: Sagelet | None = None
         self._clients: dict[tuple[str, str], Any] = {}
 
@@ -162,21 +183,39 @@ class FastForward:
         """
 
         def take(given: F) -> F:
-            self._functions.append((image, job, given))
+            self._training.append(Given(image, job, given))
             return given
 
         return take if function is None else take(function)
 
-    def wait(self, job_name: str, *statuses: str, seconds: float = 60, region: str = REGION) -> Output:
-        """Waits until the job has one of the statuses, primary or secondary. Returns DescribeTrainingJob's answer.
+    @overload
+    def process(self, function: P, *, image: str = ..., job: str = ...) -> P: ...
+    @overload
+    def process(self, function: None = None, *, image: str = ..., job: str = ...) -> Callable[[P], P]: ...
+    def process(self, function: P | None = None, *, image: str = "*", job: str = "*") -> P | Callable[[P], P]:
+        """Sets the function that stands in for the containers of processing jobs, as `train` does for training jobs."""
+
+        def take(given: P) -> P:
+            self._processing.append(Given(image, job, given))
+            return given
+
+        return take if function is None else take(function)
+
+    def wait(
+        self, job_name: str, *statuses: str, kind: Kind = "training", seconds: float = 60, region: str = REGION
+    ) -> Output:
+        """Waits until the job has one of the statuses, primary or secondary. Returns the answer of the Describe call.
 
         Without statuses, waits for the job's end. Raises NotInTime, also if the job ended otherwise.
         """
-        sagemaker = self._client("sagemaker", region)
+        sagemaker, noun = self._client("sagemaker", region), f"{kind.capitalize()}Job"
+        ask = getattr(sagemaker, f"describe_{kind}_job")
         wanted, deadline = statuses or ENDED, time.monotonic() + seconds
         while True:
-            answer: Output = sagemaker.describe_training_job(TrainingJobName=job_name)
-            seen = (answer["TrainingJobStatus"], answer["SecondaryStatus"])
+            answer: Output = ask(**{f"{noun}Name": job_name})
+            # Processing jobs have no secondary status.
+            status = str(answer[f"{noun}Status"])
+            seen = (status, str(answer.get("SecondaryStatus", status)))
             if set(seen) & set(wanted):
                 return answer
             if seen[0] in ENDED or time.monotonic() > deadline:
@@ -184,10 +223,10 @@ class FastForward:
                 raise NotInTime(f"{job_name} is {' / '.join(seen)} and not {' or '.join(wanted)}. {reason}".strip())
             Event().wait(0.02)
 
-    def log(self, job_name: str, *, region: str = REGION) -> list[str]:
+    def log(self, job_name: str, *, kind: Kind = "training", region: str = REGION) -> list[str]:
         """Returns the lines of a job's log by time. Empty if there are none yet."""
         logs = self._client("logs", region)
-        where = {"logGroupName": "/aws/sagemaker/TrainingJobs", "logStreamNamePrefix": f"{job_name}/"}
+        where = {"logGroupName": KINDS[kind].log_group, "logStreamNamePrefix": f"{job_name}/"}
         try:
             pages = [*logs.get_paginator("filter_log_events").paginate(**where)]
         except logs.exceptions.ResourceNotFoundException:
@@ -210,10 +249,20 @@ class FastForward:
 
     def _function_of(self, plan: LaunchPlan) -> Function:
         """Returns the function of a plan. Raises ClientFault."""
-        region, account, _ = plan.environment["TRAINING_JOB_ARN"].split(":", 5)[3:]
-        record = self._running.engine.jobs.get(JobKey(account, region, plan.job_name))
-        image = record.spec.image
-        for image_pattern, job_pattern, function in reversed(self._functions):
-            if fnmatchcase(image, image_pattern) and fnmatchcase(plan.job_name, job_pattern):
-                return lambda host: function(Job(record, host))
-        raise ClientFault(f"No function trains {plan.job_name} ({image}): give one to FastForward.train")
+        engine, name = self._running.engine, plan.job_name
+        if "PROCESSING_JOB_ARN" in plan.environment:
+            work = engine.processing.get(_key(plan.environment["PROCESSING_JOB_ARN"], name, JobKind.PROCESSING))
+            process = _last(self._processing, work.spec.image, name)
+            if process is not None:
+                return lambda host: process(ProcessingJob(work, host))
+            raise ClientFault(f"No function processes {name} ({work.spec.image}): give one to FastForward.process")
+        record = engine.jobs.get(_key(plan.environment["TRAINING_JOB_ARN"], name, JobKind.TRAINING))
+        train = _last(self._training, record.spec.image, name)
+        if train is not None:
+            return lambda host: train(Job(record, host))
+        raise ClientFault(f"No function trains {name} ({record.spec.image}): give one to FastForward.train")
+
+
+def _key(arn: str, name: str, kind: JobKind) -> JobKey:
+    region, account, _ = arn.split(":", 5)[3:]
+    return JobKey(account, region, name, kind)

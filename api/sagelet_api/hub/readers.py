@@ -8,7 +8,7 @@ from sagelet_api.protocol.calls import FROM_CONTAINERS, Environ
 from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.base.keys import KeyPair
 from sagelet_engine.hub import access
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job
 
 
 class Readers(Protocol):
@@ -22,7 +22,7 @@ class Readers(Protocol):
 class JobReaders:
     """The jobs that may read a server's hub. `job` finds a job by its id, and raises JobNotFound."""
 
-    def __init__(self, keys: KeyPair, job: Callable[[str], TrainingJob], *, everywhere: bool) -> None:
+    def __init__(self, keys: KeyPair, job: Callable[[str], Job], *, everywhere: bool) -> None:
         self._keys = keys
         self._job = job
         self._everywhere = everywhere
@@ -43,7 +43,7 @@ class JobReaders:
         except JobNotFound:
             job = None
         if job is None or job.terminal:
-            raise HubError(403, "", "This HF_ENDPOINT was a training job's, and ended with it: take HF_ENDPOINT anew")
+            raise HubError(403, "", "This HF_ENDPOINT was a job's, and ended with it: take HF_ENDPOINT anew")
         return f"job {job.key.name}"
 
 

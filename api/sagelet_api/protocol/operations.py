@@ -59,15 +59,19 @@ def either(first: SharedOperation, second: SharedOperation) -> SharedOperation:
     return SharedOperation(handler, lambda *call: first.is_ours(*call) or second.is_ours(*call))
 
 
-def merged(first: "Operations", second: "Operations") -> "Operations":
-    """Returns the operations of both tables. Both may have a SharedOperation of the same name."""
-    both = {**first, **second}
-    for name in first.keys() & second.keys():
-        one, other = first[name], second[name]
-        assert isinstance(one, SharedOperation)
-        assert isinstance(other, SharedOperation)
-        both[name] = either(one, other)
-    return both
+def merged(*tables: "Operations") -> "Operations":
+    """Returns the operations of all tables. Several may have a SharedOperation of the same name."""
+    together: dict[str, Handler | SharedOperation | RefusedOperation] = {}
+    for table in tables:
+        for name, one in table.items():
+            other = together.get(name)
+            if other is None:
+                together[name] = one
+                continue
+            assert isinstance(one, SharedOperation)
+            assert isinstance(other, SharedOperation)
+            together[name] = either(other, one)
+    return together
 
 
 Operations = Mapping[str, Handler | SharedOperation | RefusedOperation]

@@ -9,7 +9,7 @@ from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.operations import Context
 from sagelet_api.protocol.validation import validate
-from sagelet_api.services.sagemaker.service import job_query
+from sagelet_api.services.sagemaker.job_operations import job_query
 from sagelet_api.services.sagemaker.training_search import job_search
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.job import JobStatus

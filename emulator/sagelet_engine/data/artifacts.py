@@ -1,4 +1,4 @@
-"""Uploads the results of a job to S3: the model and the output directory. `checkpoints.py` uploads checkpoints."""
+"""Uploads the results of a job to S3: the model and the output directory. `directory_sync.py` uploads while it runs."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from sagelet_engine.base.errors import ClientFault
 from sagelet_engine.base.key_names import LeftOut, makes_key
 from sagelet_engine.base.volume import GIB, measured
 from sagelet_engine.data.layout import HostDirectories, JobDirectories
+from sagelet_engine.model.job import Job
 from sagelet_engine.model.objects import ObjectNotFound, ObjectStore, S3Uri, batches
 from sagelet_engine.model.training import TrainingJob
 
@@ -19,80 +20,31 @@ _CHUNK = 1024 * 1024
 _MOST_HOLES = GIB
 
 
-class Uploader:
-    """Uploads what the hosts left. May be repeated: the same keys are written again."""
+class TreeUploader:
+    """Uploads directories of a job's hosts, which may hold anything."""
 
-    def __init__(
-        self, objects: ObjectStore, job: TrainingJob, directories: JobDirectories, *, with_report: bool = False
-    ) -> None:
-        self._with_report = with_report
+    def __init__(self, objects: ObjectStore, job: Job) -> None:
         self._objects = objects
         self._job = job
-        self._directories = directories
 
-    def upload(self) -> list[str]:
-        """Uploads the hosts' directories as one. If names clash, the last host's file counts. An empty directory leaves
-        no object.
+    def check(self, host: HostDirectories, directory: Path) -> None:
+        """Raises ClientFault for a directory that cannot be uploaded.
 
-        Returns warnings for the job's log.
-
-        AWS says that it aggregates them and that names must not clash (dev guide, "How Amazon SageMaker AI Processes
-        Training Output"). That the last host wins is sagelet's choice.
+        One is a link: through it the container, which is root inside, would read any file of this machine. The other
+        has too large holes. Files are packed with their holes: a petabyte of holes takes no disk, and would upload
+        forever.
         """
-        hosts = [self._directories.host(name) for name in self._job.hosts]
-        for host in hosts:
-            self._refuse_links(host)
-            self._refuse_holes(host)
-        warnings = self._merged("model", "/opt/ml/model", [host.model for host in hosts])
-        # First in the list, so that the script's own file of the same name wins.
-        outputs = [*self._reports(), *(host.output_data for host in hosts)]
-        return warnings + self._merged("output", "/opt/ml/output/data", outputs)
+        inner = directory.relative_to(host.opt_ml)
+        if host.behind_link(directory):
+            raise ClientFault(f"/opt/ml/{inner} is a symbolic link: make it a directory, sagelet does not follow it")
+        claimed, taken, _ = measured(directory)
+        if claimed > max(self._job.spec.volume_gib * GIB, taken, _MOST_HOLES):
+            raise ClientFault(
+                f"the files of /opt/ml/{inner} have {claimed} bytes, most of them holes; that is more than "
+                "VolumeSizeInGB: write no sparse files"
+            )
 
-    def _reports(self) -> list[Path]:
-        """Returns the directory of the compile report, for those who look for debug artifacts in output.tar.gz. Empty
-        for a native job.
-        """
-        return [self._directories.report] if self._with_report else []
-
-    def _refuse_links(self, host: HostDirectories) -> None:
-        """Raises ClientFault for a link. Through it the container, which is root inside, would read any file of this
-        machine.
-        """
-        for directory in (host.model, host.output_data):
-            if host.behind_link(directory):
-                inner = directory.relative_to(host.opt_ml)
-                raise ClientFault(
-                    f"/opt/ml/{inner} is a symbolic link: make it a directory, sagelet does not follow it"
-                )
-
-    def _refuse_holes(self, host: HostDirectories) -> None:
-        """Raises ClientFault for too large holes. Files are packed with their holes: a petabyte of holes takes no disk,
-        and would upload forever.
-        """
-        volume = self._job.spec.volume_gib * GIB
-        for directory in (host.model, host.output_data):
-            claimed, taken, _ = measured(directory)
-            if claimed > max(volume, taken, _MOST_HOLES):
-                inner = directory.relative_to(host.opt_ml)
-                raise ClientFault(
-                    f"the files of /opt/ml/{inner} have {claimed} bytes, most of them holes; that is more than "
-                    "VolumeSizeInGB: write no sparse files"
-                )
-
-    def _merged(self, name: str, where: str, hosts: list[Path]) -> list[str]:
-        left_out = LeftOut(where)
-        directories = [directory for directory in hosts if directory.is_dir() and any(directory.iterdir())]
-        if not directories:
-            return []
-        target = S3Uri.parse(self._job.output_uri)
-        if not self._job.spec.compressed:
-            self._tree(directories, target / name, left_out)
-        else:
-            with self._stream(target / f"{name}.tar.gz") as out:
-                tarballs.pack(directories, out, left_out.add)
-        return left_out.tell()
-
-    def _tree(self, directories: list[Path], target: S3Uri, left_out: LeftOut) -> None:
+    def tree(self, directories: list[Path], target: S3Uri, left_out: LeftOut) -> None:
         """Uploads a tree: small files in batches, others alone, all in the order of their names."""
         found: dict[str, Path] = {}
         for name, path in tarballs.merged(directories, left_out.add):
@@ -110,7 +62,7 @@ class Uploader:
                         shutil.copyfileobj(data, out, _CHUNK)
 
     @contextmanager
-    def _stream(self, target: S3Uri) -> Iterator[BinaryIO]:
+    def stream(self, target: S3Uri) -> Iterator[BinaryIO]:
         """Writes an object while the block lasts. Raises ClientFault if there is no such bucket."""
         key = self._job.key
         with (
@@ -125,3 +77,52 @@ class Uploader:
             yield
         except ObjectNotFound as error:
             raise ClientFault(f"Data upload failed:the bucket of {target} does not exist") from error
+
+
+class Uploader(TreeUploader):
+    """Uploads what the hosts of a training job left. May be repeated: the same keys are written again."""
+
+    def __init__(
+        self, objects: ObjectStore, job: TrainingJob, directories: JobDirectories, *, with_report: bool = False
+    ) -> None:
+        super().__init__(objects, job)
+        self._training_job = job
+        self._with_report = with_report
+        self._directories = directories
+
+    def upload(self) -> list[str]:
+        """Uploads the hosts' directories as one. If names clash, the last host's file counts. An empty directory leaves
+        no object.
+
+        Returns warnings for the job's log.
+
+        AWS says that it aggregates them and that names must not clash (dev guide, "How Amazon SageMaker AI Processes
+        Training Output"). That the last host wins is sagelet's choice.
+        """
+        hosts = [self._directories.host(name) for name in self._job.hosts]
+        for host in hosts:
+            for directory in (host.model, host.output_data):
+                self.check(host, directory)
+        warnings = self._merged("model", "/opt/ml/model", [host.model for host in hosts])
+        # First in the list, so that the script's own file of the same name wins.
+        outputs = [*self._reports(), *(host.output_data for host in hosts)]
+        return warnings + self._merged("output", "/opt/ml/output/data", outputs)
+
+    def _reports(self) -> list[Path]:
+        """Returns the directory of the compile report, for those who look for debug artifacts in output.tar.gz. Empty
+        for a native job.
+        """
+        return [self._directories.report] if self._with_report else []
+
+    def _merged(self, name: str, where: str, hosts: list[Path]) -> list[str]:
+        left_out = LeftOut(where)
+        directories = [directory for directory in hosts if directory.is_dir() and any(directory.iterdir())]
+        if not directories:
+            return []
+        target = S3Uri.parse(self._training_job.output_uri)
+        if not self._training_job.spec.compressed:
+            self.tree(directories, target / name, left_out)
+        else:
+            with self.stream(target / f"{name}.tar.gz") as out:
+                tarballs.pack(directories, out, left_out.add)
+        return left_out.tell()

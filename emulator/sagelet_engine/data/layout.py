@@ -5,6 +5,7 @@ instances, so it has directories of its own in `JOB_ID/attempt-2`. What a warm p
 `DATA/warm-pools/CLUSTER/algo-N`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,8 @@ from sagelet_engine.model.runtime import WARM_POOL_CACHE
 #: What SageMaker creates in /opt/ml before the container starts (seen in real containers). /opt/ml/output/intermediate
 #: is not made: if it is missing, the toolkit leaves its upload to the platform.
 OPT_ML = ("code", "input/config", "input/data", "model", "output/data", "output/metrics/sagemaker")
+#: The same for a processing job (developer guide, "Build Your Own Processing Container").
+PROCESSING = ("config", "processing", "output")
 
 
 def clusters_directory(data: Path) -> Path:
@@ -78,9 +81,10 @@ class HostDirectories:
         within = len(path.parts) - len(self.opt_ml.parts) + 1
         return any(part.is_symlink() for part in (path, *path.parents)[:within])
 
-    def create(self) -> None:
+    def create(self, parts: Sequence[str] = OPT_ML) -> None:
+        """Makes the directories. `parts`: those in /opt/ml."""
         self.run.mkdir(parents=True, exist_ok=True)
-        for part in OPT_ML:
+        for part in parts:
             (self.opt_ml / part).mkdir(parents=True, exist_ok=True)
         if self.cache is not None:
             self.cache.mkdir(parents=True, exist_ok=True)

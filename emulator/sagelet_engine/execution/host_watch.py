@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.errors import RuntimeUnavailable
@@ -18,9 +17,8 @@ from sagelet_engine.execution.log_recorder import Follower, Mailbox, Recorder
 from sagelet_engine.execution.metering import usage_sampler
 from sagelet_engine.execution.work import JobWork
 from sagelet_engine.model import faults, interruptions, lifecycle, verdict
-from sagelet_engine.model.job import SecondaryStatus, StopCause, Verdict
+from sagelet_engine.model.job import Job, SecondaryStatus, StopCause, Verdict
 from sagelet_engine.model.runtime import Handle, Observation
-from sagelet_engine.model.training import TrainingJob
 
 log = logging.getLogger(__name__)
 RUNNING = lifecycle.RUNNING
@@ -49,7 +47,7 @@ class HostWatch:
         self._failed_ms: int | None = None
 
     @property
-    def _job(self) -> TrainingJob:
+    def _job(self) -> Job:
         return self._job_context.job
 
     def until_down(self, handles: list[Handle]) -> dict[str, Observation]:
@@ -160,7 +158,9 @@ class HostWatch:
             self._job_context.move(SecondaryStatus.INTERRUPTED, f"The instances were taken away: {cause}")
 
     def _notice_failure(self, found: Mapping[str, Observation]) -> None:
-        if self._failed_ms is None and any(verdict.failed(found[host], self._failure_file(host)) for host in found):
+        if self._failed_ms is None and any(
+            verdict.failed(found[host], self._work.failure_file(host)) for host in found
+        ):
             self._failed_ms = self._services.clock.now_ms()
 
     def _deadline(self) -> int | None:
@@ -194,10 +194,7 @@ class HostWatch:
     def judge(self, found: dict[str, Observation]) -> Verdict:
         if not found and self._job.stop_cause is None:
             return verdict.internal_error(f"the runtime {self._services.runtime.name!r} lost the job's hosts")
-        return verdict.judge(self._job, found, {host: self._failure_file(host) for host in found})
-
-    def _failure_file(self, host: str) -> Path:
-        return self._directories.host(host).failure_file
+        return verdict.judge(self._job, found, {host: self._work.failure_file(host) for host in found})
 
     def find(self) -> list[Handle]:
         return self._job_context.patiently(lambda: self._services.runtime.find(self._job.launch_id))

@@ -5,24 +5,27 @@ notifies the supervisor, which then loads it again.
 """
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.keys import ca_file
 from sagelet_engine.compile_cache.host_copies import HostCopies
+from sagelet_engine.execution.authorities import write_bundle
 from sagelet_engine.execution.disk_watch import DiskWatch
-from sagelet_engine.execution.launch import Endpoint
+from sagelet_engine.execution.launch import CA_BUNDLE, CA_FILE, Endpoint
 from sagelet_engine.model import lifecycle, verdict
-from sagelet_engine.model.job import SecondaryStatus, Verdict
+from sagelet_engine.model.job import Job, SecondaryStatus, Verdict
 from sagelet_engine.model.objects import ObjectStore
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.sinks import MetricSink
-from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.scheduling.image_choice import ImageChoice
 from sagelet_engine.settings import Settings
 from sagelet_engine.store.jobs import StaleRecord, Store
@@ -58,10 +61,18 @@ class SupervisorDeps:
     keeps_places: bool
 
 
+def write_authorities(services: SupervisorDeps, directory: Path) -> None:
+    """Writes what the hosts need to trust a server with --tls. Does nothing without --tls."""
+    if services.endpoint.tls:
+        authority = ca_file(services.settings.data)
+        shutil.copyfile(authority, directory / CA_FILE)
+        write_bundle(authority, directory / CA_BUNDLE)
+
+
 class JobContext:
     """The state of one supervisor. `job` is the newest known record. Other threads may call `notify` only."""
 
-    def __init__(self, services: SupervisorDeps, job: TrainingJob) -> None:
+    def __init__(self, services: SupervisorDeps, job: Job) -> None:
         self._services = services
         self.job = job
         self._poked = threading.Event()
@@ -80,7 +91,7 @@ class JobContext:
             self._poked.clear()
             self.job = self._services.store.get_by_id(self.job.id)
 
-    def apply(self, change: Callable[[TrainingJob], TrainingJob]) -> None:
+    def apply(self, change: Callable[[Job], Job]) -> None:
         """Applies a change to the newest record. Loads the record again if another thread changed it first.
 
         Raises Detached once the server shuts down: the data directory may belong to another server by then.
@@ -103,7 +114,7 @@ class JobContext:
         """
         now = self._services.clock.now_ms()
 
-        def change(job: TrainingJob) -> TrainingJob:
+        def change(job: Job) -> Job:
             if job.stop_ms is not None or job.secondary in lifecycle.ENDING_ATTEMPT:
                 return job
             return lifecycle.advance(job, to, now, message, **changes)
@@ -114,10 +125,10 @@ class JobContext:
         """Enters the terminal status. If a stop was requested, it wins over a failure that came after it."""
         now = self._services.clock.now_ms()
 
-        def change(job: TrainingJob) -> TrainingJob:
+        def change(job: Job) -> Job:
             if job.stop_cause is not None:
                 return lifecycle.advance(job, lifecycle.STOPPED_AS[job.stop_cause], now)
-            message = verdict.with_cause(lifecycle.RULES[outcome.status].message, outcome)
+            message = verdict.with_cause(lifecycle.message_of(outcome.status, job.key.kind), outcome)
             return lifecycle.advance(job, outcome.status, now, message, failure_reason=outcome.failure_reason)
 
         self.apply(change)

@@ -15,6 +15,7 @@ from sagelet_engine.hub.access import PATH as HUB
 from sagelet_engine.instances import catalogue
 from sagelet_engine.instances.gpus import gpus_of
 from sagelet_engine.model.file_systems import NO_FILE_SYSTEMS, directory_of
+from sagelet_engine.model.job import Job
 from sagelet_engine.model.runtime import WARM_POOL_CACHE, HostPlan, LaunchPlan, Mount, Runtime
 from sagelet_engine.model.session import session_key
 from sagelet_engine.model.spec import InputMode
@@ -74,20 +75,38 @@ def launch_plan(
 
 
 def _host(job: TrainingJob, directories: JobDirectories, name: str, file_systems: Mapping[str, Path]) -> HostPlan:
-    host = directories.host(name)
     channels = job.spec.channels_for(name)
-    instance = catalogue.find(job.spec.group_of(name).instance_type)
-    return HostPlan(
+    return host_plan(
+        job,
+        directories,
         name,
-        host.opt_ml,
-        host.run,
         read_only=tuple(f"input/data/{one.name}" for one in channels if one.mode is InputMode.FAST_FILE),
-        cache=host.cache,
         mounts=tuple(
             Mount(directory_of(one.file_system, file_systems), f"input/data/{one.name}", not one.file_system.writable)
             for one in channels
             if one.file_system is not None
         ),
+    )
+
+
+def host_plan(
+    job: Job,
+    directories: JobDirectories,
+    name: str,
+    *,
+    read_only: tuple[str, ...] = (),
+    mounts: tuple[Mount, ...] = (),
+) -> HostPlan:
+    """Returns one host of a job. The instance type says what it may take of this machine."""
+    host = directories.host(name)
+    instance = catalogue.find(job.spec.group_of(name).instance_type)
+    return HostPlan(
+        name,
+        host.opt_ml,
+        host.run,
+        read_only=read_only,
+        cache=host.cache,
+        mounts=mounts,
         gpu_uuids=gpus_of(job, name),
         vcpus=None if instance is None else instance.vcpus,
         memory_bytes=None if instance is None else int(instance.memory_gib * GIB),
@@ -99,42 +118,50 @@ def environment(job: TrainingJob, endpoint: Endpoint, host: str) -> dict[str, st
 
     The credentials belong to the job and end with it. No key of this machine is passed on.
     """
-    key, types = job.key, job.spec.instance_types
-    given = job.spec.environment
-    url = endpoint.url(host)
     platform = {
-        "TRAINING_JOB_NAME": key.name,
-        "TRAINING_JOB_ARN": key.arn,
+        "TRAINING_JOB_NAME": job.key.name,
+        "TRAINING_JOB_ARN": job.key.arn,
+        **common_environment(job, endpoint, host, "/opt/ml/input/config"),
+        "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
+        "DMLC_INTERFACE": "eth0",
+        "SAGELET_TRAINING_IMAGE": job.spec.image,
+    }
+    if job.cluster is not None:
+        platform["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = f"/opt/ml/{WARM_POOL_CACHE}"
+    return {**platform, **sdk_v3.environment(job), **job.spec.environment}
+
+
+def common_environment(job: Job, endpoint: Endpoint, host: str, config: str) -> dict[str, str]:
+    """Returns what hosts of every kind of job have in their environment.
+
+    `config`: the directory in /opt/ml that holds the certificates of a server with --tls.
+    """
+    key, types = job.key, job.spec.instance_types
+    url = endpoint.url(host)
+    return {
         "AWS_REGION": key.region,
         "AWS_DEFAULT_REGION": key.region,
-        **({} if "AWS_ACCESS_KEY_ID" in given else _credentials(job, endpoint.keys)),
-        **({"AWS_CA_BUNDLE": f"/opt/ml/input/config/{CA_FILE}"} if endpoint.tls else {}),
+        **({} if "AWS_ACCESS_KEY_ID" in job.spec.environment else _credentials(job, endpoint.keys)),
+        **({"AWS_CA_BUNDLE": f"{config}/{CA_FILE}"} if endpoint.tls else {}),
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_ENDPOINT_URL": url,
         # sagemaker-training reads its own variable first.
         "S3_ENDPOINT_URL": url,
-        **_hub(job, endpoint, url),
-        "SAGEMAKER_METRICS_DIRECTORY": "/opt/ml/output/metrics/sagemaker",
-        "DMLC_INTERFACE": "eth0",
+        **_hub(job, endpoint, url, f"{config}/{CA_BUNDLE}"),
         # Keeps the rendezvous store of its workers apart from another job's.
         "SAGELET_JOB_ID": job.launch_id,
         # Hosts with GPUs have to agree on how they use them.
         "SAGELET_JOB_GPUS": str(len(job.gpus)),
         # Gives the number of workers on each host. The container knows its instance type, but not the catalogue.
         "SAGELET_INSTANCE_GPUS": json.dumps({one: catalogue.gpu_count(one) for one in types}),
-        "SAGELET_TRAINING_IMAGE": job.spec.image,
     }
-    if job.cluster is not None:
-        platform["SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"] = f"/opt/ml/{WARM_POOL_CACHE}"
-    return {**platform, **sdk_v3.environment(job), **given}
 
 
-def _hub(job: TrainingJob, endpoint: Endpoint, url: str) -> dict[str, str]:
+def _hub(job: Job, endpoint: Endpoint, url: str, trust: str) -> dict[str, str]:
     """Returns the variables that lead the Hugging Face Hub's clients to sagelet's hub. Empty without a network."""
     given = "HF_ENDPOINT" in job.spec.environment
     if given or not endpoint.hub or job.spec.network_isolation:
         return {}
-    trust = f"/opt/ml/input/config/{CA_BUNDLE}"
     return {
         "HF_ENDPOINT": f"{url}{HUB}/{reader(endpoint.keys, job.id)}",
         **HERE_ALONE,
@@ -143,7 +170,7 @@ def _hub(job: TrainingJob, endpoint: Endpoint, url: str) -> dict[str, str]:
     }
 
 
-def _credentials(job: TrainingJob, keys: KeyPair) -> dict[str, str]:
+def _credentials(job: Job, keys: KeyPair) -> dict[str, str]:
     """Returns the job's credentials. Empty if the request sets keys: sagelet's session token does not fit them."""
     key = session_key(keys, job.id)
     return {

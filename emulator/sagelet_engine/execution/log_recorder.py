@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import OutputTooLong, RuntimeUnavailable
 from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.model.job import Job
 from sagelet_engine.model.log_events import LogEvent
 from sagelet_engine.model.runtime import Handle, Line, Runtime
 from sagelet_engine.model.sinks import MetricPoint, MetricSink, publish
-from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.metrics import MetricDefinitions
 
@@ -149,7 +149,7 @@ class Follower(threading.Thread):
 class Recorder:
     """Writes one host's output into the store and sends its metric points on to CloudWatch."""
 
-    def __init__(self, store: Store, sink: MetricSink, clock: Clock, job: TrainingJob, handle: Handle) -> None:
+    def __init__(self, store: Store, sink: MetricSink, clock: Clock, job: Job, handle: Handle) -> None:
         self._store = store
         self._sink = sink
         self._clock = clock
@@ -192,7 +192,7 @@ class Recorder:
             publish(self._sink, self._job.key, points)
 
 
-def note_after_end(store: Store, clock: Clock, job: TrainingJob, host: str, texts: Sequence[str]) -> None:
+def note_after_end(store: Store, clock: Clock, job: Job, host: str, texts: Sequence[str]) -> None:
     """Adds lines of sagelet's own to the stream of a removed host, unless a step is repeated and has added them."""
     now = clock.now_ms()
     stream = store.open_stream(job, host, f"{job.key.name}/{host}-{now // 1000}", now)

@@ -21,13 +21,13 @@ from sagelet_engine.execution.disk_watch import DiskFull
 from sagelet_engine.execution.host_watch import PULSE, HostWatch
 from sagelet_engine.execution.job_context import Detached, JobContext, SupervisorDeps
 from sagelet_engine.execution.log_recorder import note_after_end
+from sagelet_engine.execution.processing_work import ProcessingWork
 from sagelet_engine.execution.training_work import TrainingWork
 from sagelet_engine.execution.work import JobWork
 from sagelet_engine.instances.gpus import NoCapacity
 from sagelet_engine.model import faults, lifecycle, verdict
-from sagelet_engine.model.job import JobKind, SecondaryStatus, Verdict
+from sagelet_engine.model.job import Job, JobKind, SecondaryStatus, Verdict
 from sagelet_engine.model.runtime import Handle
-from sagelet_engine.model.training import TrainingJob
 
 log = logging.getLogger(__name__)
 S = SecondaryStatus
@@ -35,7 +35,10 @@ S = SecondaryStatus
 #: Seconds until a step that hit StoreUnavailable is repeated.
 RETRY_SECONDS = 1.0
 
-_WORK: Mapping[JobKind, Callable[[SupervisorDeps, JobContext], JobWork]] = {JobKind.TRAINING: TrainingWork}
+_WORK: Mapping[JobKind, Callable[[SupervisorDeps, JobContext], JobWork]] = {
+    JobKind.TRAINING: TrainingWork,
+    JobKind.PROCESSING: ProcessingWork,
+}
 
 
 class Superseded(Exception):
@@ -49,7 +52,7 @@ class Displaced(Exception):
 class Supervisor(threading.Thread):
     """Drives one placed job to its end, or until it has to wait for a place again. Then it calls `ended`."""
 
-    def __init__(self, services: SupervisorDeps, job: TrainingJob, ended: Callable[[TrainingJob], None]) -> None:
+    def __init__(self, services: SupervisorDeps, job: Job, ended: Callable[[Job], None]) -> None:
         super().__init__(name=f"job-{job.key.name}", daemon=True)
         self._services = services
         self._job_context = JobContext(services, job)
@@ -71,7 +74,7 @@ class Supervisor(threading.Thread):
         self._hosts = HostWatch(self._services, self._job_context, self._work)
 
     @property
-    def _job(self) -> TrainingJob:
+    def _job(self) -> Job:
         return self._job_context.job
 
     def notify(self) -> None:
@@ -218,7 +221,9 @@ class Supervisor(threading.Thread):
         """Begins another attempt after an internal fault, if RetryStrategy grants one."""
         if not verdict.is_retried(self._job, outcome):
             return False
-        self._job_context.move(S.RESTARTING, verdict.with_cause(lifecycle.RULES[S.RESTARTING].message, outcome))
+        self._job_context.move(
+            S.RESTARTING, verdict.with_cause(lifecycle.message_of(S.RESTARTING, self._job.key.kind), outcome)
+        )
         return True
 
     def _restart(self) -> None:
@@ -266,6 +271,7 @@ class Supervisor(threading.Thread):
         self._hosts.reap()
         if self._job.launched:
             self._work.save()
+            failpoint(Failpoint.BEFORE_UPLOAD)
             self._warn(self._work.upload())
             failpoint(Failpoint.AFTER_UPLOAD)
         assert self._job.verdict is not None

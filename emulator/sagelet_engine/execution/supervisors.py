@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sagelet_engine.execution.job_context import SupervisorDeps
 from sagelet_engine.execution.supervisor import Supervisor
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job
 
 
 class Joined(Protocol):
@@ -30,13 +30,13 @@ class Supervisors:
         """Number of jobs that have a supervisor."""
         return len(self._by_job)
 
-    def start(self, services: SupervisorDeps, job: TrainingJob, ended: Callable[[TrainingJob], None]) -> None:
+    def start(self, services: SupervisorDeps, job: Job, ended: Callable[[Job], None]) -> None:
         """Starts a supervisor for the job, which calls `ended` at its end.
 
         Does nothing if the job has a supervisor or the server is shutting down.
         """
 
-        def forget(job: TrainingJob) -> None:
+        def forget(job: Job) -> None:
             with self._guard:
                 self._by_job.pop(job.id, None)
             ended(job)
@@ -48,7 +48,7 @@ class Supervisors:
             self._by_job[job.id] = supervisor
             supervisor.start()
 
-    def notify(self, job: TrainingJob) -> None:
+    def notify(self, job: Job) -> None:
         """Notifies the job's supervisor, if there is one, that the record was changed."""
         with self._guard:
             supervisor = self._by_job.get(job.id)

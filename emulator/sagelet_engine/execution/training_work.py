@@ -1,27 +1,26 @@
 """The work of a training job: brings in channels, checkpoints, source and compiler, and uploads the model."""
 
 import logging
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from sagelet_engine.base.failpoints import Failpoint, failpoint
-from sagelet_engine.base.keys import ca_file
 from sagelet_engine.data import compilation, inputconfig
 from sagelet_engine.data.artifacts import Uploader
 from sagelet_engine.data.channels.pipe_mode import PipeFeed
 from sagelet_engine.data.channels.sources import JobObjects
-from sagelet_engine.data.checkpoints import Checkpoints, Syncer
+from sagelet_engine.data.checkpoints import Checkpoints
+from sagelet_engine.data.directory_sync import Syncer
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.staging import Stager
-from sagelet_engine.execution.authorities import write_bundle
-from sagelet_engine.execution.job_context import JobContext, SupervisorDeps
-from sagelet_engine.execution.launch import CA_BUNDLE, CA_FILE, launch_plan
+from sagelet_engine.execution.job_context import JobContext, SupervisorDeps, write_authorities
+from sagelet_engine.execution.launch import launch_plan
 from sagelet_engine.execution.work import HostLine
 from sagelet_engine.model.job import Verdict
 from sagelet_engine.model.runtime import LaunchPlan, Observation
 from sagelet_engine.model.spec import InputMode
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.reports import compile_reports
 from sagelet_engine.reports.compile_reports import CompileReports, Findings
 from sagelet_engine.reports.doctor_inputs import DoctorInputs, End
@@ -47,7 +46,10 @@ class TrainingWork:
 
     @property
     def _job(self) -> TrainingJob:
-        return self._job_context.job
+        return as_training(self._job_context.job)
+
+    def failure_file(self, host: str) -> Path:
+        return self.directories.host(host).failure_file
 
     def stage(self, attend: Callable[[], None]) -> None:
         services, job = self._services, self._job
@@ -57,9 +59,7 @@ class TrainingWork:
             host = self.directories.host(name)
             Stager(services.objects, job, objects, file_systems, protected=protected).stage(host)
             inputconfig.write(job, name, host)
-            if services.endpoint.tls:
-                shutil.copyfile(ca_file(services.settings.data), host.config / CA_FILE)
-                write_bundle(ca_file(services.settings.data), host.config / CA_BUNDLE)
+            write_authorities(services, host.config)
             failpoint(Failpoint.AFTER_STAGING_HOST)
         services.cache.populate(job, self.directories)
         self._pipes.stage(objects)
@@ -101,7 +101,7 @@ class TrainingWork:
     def observe(self) -> None:
         """Notes in the record if a job asks for the compiler but is not compiled. Its hosts report that."""
         if compilation.noticed(self._job, self.directories) is not self._job:
-            self._job_context.apply(lambda job: compilation.noticed(job, self.directories))
+            self._job_context.apply(lambda job: compilation.noticed(as_training(job), self.directories))
 
     def warnings(self) -> list[HostLine]:
         """Returns lines about files that the sync of checkpoints left out."""
@@ -135,5 +135,4 @@ class TrainingWork:
         self._services.cache.harvest(self._job, self.directories)
         report = compile_reports.kept(self.directories)
         compiled = report is not None and report.compiled
-        failpoint(Failpoint.BEFORE_UPLOAD)
         return Uploader(self._services.objects, self._job, self.directories, with_report=compiled).upload()

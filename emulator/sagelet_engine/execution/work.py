@@ -5,6 +5,7 @@ The supervisor and the host watch drive jobs of every kind. Where kinds differ, 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from sagelet_engine.data.layout import JobDirectories
@@ -21,6 +22,9 @@ class JobWork(Protocol):
     directories: JobDirectories
     #: Directories below /opt/ml whose data is elsewhere, so that they do not count as the job's volume.
     streamed: tuple[str, ...]
+
+    def failure_file(self, host: str) -> Path | None:
+        """Returns the file that fails the job if the host left it. None if the kind of job has none."""
 
     def stage(self, attend: Callable[[], None]) -> None:
         """Puts the inputs where the hosts read them.

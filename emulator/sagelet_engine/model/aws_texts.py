@@ -62,6 +62,16 @@ def no_objective(jobs: int) -> str:
     )
 
 
+# --- FailureReason of processing jobs ---------------------------------------------------------------------------------
+
+#: If the container left an ExitMessage (aws/sagemaker-spark-container, test/integration/sagemaker/test_spark.py).
+SEE_JOB_LOGS = "See job logs for more information"
+#: Quoted by many users of processing jobs.
+PROCESSING_OUT_OF_MEMORY = (
+    "Please use an instance type with more memory, or reduce the size of job data processed on an instance."
+)
+
+
 # --- errors of the operations -----------------------------------------------------------------------------------------
 
 #: For every operation on a missing job: a ValidationException (boto/boto3#2808; Terraform matches it).
@@ -92,10 +102,12 @@ def tuning_name_taken(arn: str) -> str:
     )
 
 
-def name_taken(arn: str) -> str:
-    """Returns the text of CreateTrainingJob's ResourceInUse (amazon-sagemaker-examples#3108)."""
+def name_taken(arn: str, noun: str = "training job") -> str:
+    """Returns the text of CreateTrainingJob's ResourceInUse (amazon-sagemaker-examples#3108). For a processing job it
+    is inferred.
+    """
     return (
-        "Training job names must be unique within an AWS account and region, and a training job with this "
+        f"{noun.capitalize()} names must be unique within an AWS account and region, and a {noun} with this "
         f"name already exists ({arn})"
     )
 
@@ -129,6 +141,14 @@ PRIVATE_REGISTRY = (
 )
 
 
+def invalid_image(uri: str) -> str:
+    """Returns the text of CreateProcessingJob for an image that is not in ECR (quoted by users of Clarify)."""
+    return (
+        f"Invalid image URI {uri}. Please provide a valid Amazon Elastic Container Registry path of the Docker image "
+        "to run."
+    )
+
+
 def no_repository(name: str, registry: str, role: str) -> str:
     """Returns the text for a missing image at creation (amazon-sagemaker-examples#2534), with AWS's punctuation."""
     return (
@@ -138,10 +158,10 @@ def no_repository(name: str, registry: str, role: str) -> str:
     )
 
 
-def too_many_instances(instance_type: str, limit: int, count: int) -> str:
+def too_many_instances(instance_type: str, limit: int, count: int, noun: str = "training job") -> str:
     """ResourceLimitExceeded."""
     return (
-        f"The account-level service limit '{instance_type} for training job usage' is {limit} Instances, "
+        f"The account-level service limit '{instance_type} for {noun} usage' is {limit} Instances, "
         f"with current utilization of 0 Instances and a request delta of {count} Instances. Please use AWS Service "
         "Quotas to request an increase for this quota. If AWS Service Quotas is not available, contact AWS support to "
         "request an increase for this quota."
@@ -156,9 +176,11 @@ def some_channels_without_groups(with_groups: list[str], without: list[str]) -> 
     )
 
 
-def has_ended(status: str) -> str:
-    """Returns the text of StopTrainingJob for a job that has ended (awslabs/benchmark-ai#928)."""
-    return f"The request was rejected because the training job is in status {status}."
+def has_ended(status: str, noun: str = "training job") -> str:
+    """Returns the text of StopTrainingJob for a job that has ended (awslabs/benchmark-ai#928). For a processing job it
+    is inferred.
+    """
+    return f"The request was rejected because the {noun} is in status {status}."
 
 
 def unknown_property(name: str) -> str:

@@ -16,16 +16,26 @@ class JobKind(Enum):
     """AWS's kinds of jobs. The value is the kind's name in ARNs."""
 
     TRAINING = "training-job"
+    PROCESSING = "processing-job"
 
     @property
     def log_group(self) -> str:
         """The CloudWatch Logs group of the kind's hosts, which is also the namespace of its instance metrics."""
         return _LOG_GROUPS[self]
 
+    @property
+    def noun(self) -> str:
+        """What AWS's texts call a job of this kind: `training job`."""
+        return _NOUNS[self]
+
 
 J = TypeVar("J", bound="Job")
 
-_LOG_GROUPS = {JobKind.TRAINING: "/aws/sagemaker/TrainingJobs"}
+_LOG_GROUPS = {
+    JobKind.TRAINING: "/aws/sagemaker/TrainingJobs",
+    JobKind.PROCESSING: "/aws/sagemaker/ProcessingJobs",
+}
+_NOUNS = {JobKind.TRAINING: "training job", JobKind.PROCESSING: "processing job"}
 
 
 class JobStatus(str, Enum):

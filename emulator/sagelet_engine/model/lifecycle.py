@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from sagelet_engine.base.errors import JobNotInterruptible, SageletError
 from sagelet_engine.model import aws_texts, warm_pools
-from sagelet_engine.model.job import Attempt, J, Job, JobStatus, SecondaryStatus, StopCause, Transition
+from sagelet_engine.model.job import Attempt, J, Job, JobKind, JobStatus, SecondaryStatus, StopCause, Transition
 
 S = SecondaryStatus
 
@@ -75,9 +75,28 @@ STOPPED_AS = {
 }
 
 
-def created(now_ms: int) -> tuple[Transition, ...]:
+#: Messages of processing jobs. AWS shows none, so these are for people only.
+_PROCESSING: dict[SecondaryStatus, str] = {
+    S.STARTING: "Starting the processing job",
+    S.TRAINING: "Processing in progress",
+    S.STOPPING: "Stopping the processing job",
+    S.UPLOADING: "Uploading the outputs",
+    S.COMPLETED: "Processing job completed",
+    S.FAILED: "Processing job failed",
+    S.STOPPED: "Processing job stopped",
+    S.MAX_RUNTIME_EXCEEDED: "Processing job runtime exceeded MaxRuntimeInSeconds provided",
+}
+
+
+def message_of(status: SecondaryStatus, kind: JobKind) -> str:
+    """Returns the message with which a job of a kind enters a status."""
+    told = _PROCESSING.get(status) if kind is JobKind.PROCESSING else None
+    return told or RULES[status].message
+
+
+def created(now_ms: int, kind: JobKind = JobKind.TRAINING) -> tuple[Transition, ...]:
     """Returns the transitions of a job that has just been created."""
-    return (Transition(S.STARTING, RULES[S.STARTING].message, now_ms),)
+    return (Transition(S.STARTING, message_of(S.STARTING, kind), now_ms),)
 
 
 def advance(job: J, to: SecondaryStatus, now_ms: int, message: str | None = None, **changes: Any) -> J:
@@ -95,7 +114,9 @@ def advance(job: J, to: SecondaryStatus, now_ms: int, message: str | None = None
     rule = RULES[to]
     if current.status not in rule.follows:
         raise IllegalTransition(f"{job.key.name}: {current.status.value} -> {to.value}")
-    entered = Transition(to, message or rule.message, now_ms, now_ms if rule.job_status.terminal else None)
+    entered = Transition(
+        to, message or message_of(to, job.key.kind), now_ms, now_ms if rule.job_status.terminal else None
+    )
     advanced = replace(
         job,
         status=rule.job_status,
@@ -163,7 +184,7 @@ def restart(job: J, now_ms: int, *, keeps_place: bool = True) -> J:
         job.without_attempt(),
         S.STARTING,
         now_ms,
-        preparing(job) if keeps_place else RULES[S.STARTING].message,
+        preparing(job) if keeps_place else message_of(S.STARTING, job.key.kind),
         **place,
         attempts=(*job.attempts, ended),
         attempt_start_ms=None,

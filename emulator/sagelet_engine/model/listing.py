@@ -1,12 +1,11 @@
-"""ListTrainingJobs as a query to the store: filters, order, and where to continue."""
+"""A list of jobs of one kind as a query to the store: filters, order, and where to continue."""
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
-from sagelet_engine.model.job import JobKey, JobStatus, PoolStatus, SecondaryStatus, WarmPool
+from sagelet_engine.model.job import Job, JobKey, JobKind, JobStatus, PoolStatus, SecondaryStatus, WarmPool
 from sagelet_engine.model.orchestration import Orchestration
-from sagelet_engine.model.training import TrainingJob
 
 
 class SortBy(str, Enum):
@@ -27,10 +26,11 @@ class Cursor:
 
 @dataclass(frozen=True)
 class JobQuery:
-    """What ListTrainingJobs can ask. Times in ms since the epoch, or None for no such filter."""
+    """What ListTrainingJobs and ListProcessingJobs can ask. Times in ms since the epoch, or None for no such filter."""
 
     account: str
     region: str
+    kind: JobKind = JobKind.TRAINING
     created_after_ms: int | None = None
     created_before_ms: int | None = None
     modified_after_ms: int | None = None
@@ -48,7 +48,9 @@ class JobQuery:
 
 @dataclass(frozen=True)
 class ListedJob:
-    """What a list shows of a job (botocore shape TrainingJobSummary); times in ms since the epoch."""
+    """What a list shows of a job (botocore shapes TrainingJobSummary, ProcessingJobSummary). Times are in ms since the
+    epoch.
+    """
 
     id: str
     key: JobKey
@@ -58,13 +60,15 @@ class ListedJob:
     secondary: SecondaryStatus
     training_end_ms: int | None
     warm_pool: WarmPool | None
+    failure_reason: str | None = None
+    exit_message: str | None = None
 
 
-Job = TypeVar("Job", bound=TrainingJob | ListedJob | Orchestration)
+Record = TypeVar("Record", bound="Job | ListedJob | Orchestration")
 
 
 @dataclass(frozen=True)
-class JobPage(Generic[Job]):
-    jobs: list[Job]
+class JobPage(Generic[Record]):
+    jobs: list[Record]
     #: Where the next page starts. None if this was the last.
     next: Cursor | None

@@ -36,6 +36,11 @@ class S3Uri:
     def __truediv__(self, part: str) -> "S3Uri":
         return S3Uri(self.bucket, f"{self.key.rstrip('/')}/{part}" if self.key.strip("/") else part)
 
+    @property
+    def directory(self) -> "S3Uri":
+        """Returns the directory of this name: its key is empty or ends with a slash."""
+        return S3Uri(self.bucket, f"{self.key.rstrip('/')}/" if self.key.strip("/") else "")
+
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.key}"
 

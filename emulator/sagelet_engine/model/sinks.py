@@ -6,18 +6,17 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from sagelet_engine.model.job import JobKey, JobKind
+from sagelet_engine.model.job import Job, JobKey, JobKind
 from sagelet_engine.model.orchestration import Orchestration
-from sagelet_engine.model.training import TrainingJob
 
 log = logging.getLogger(__name__)
 
-#: CloudWatch namespace of training metrics (AWS: "Monitor Amazon SageMaker with Amazon CloudWatch").
-NAMESPACE = JobKind.TRAINING.log_group
+#: CloudWatch namespaces of jobs (AWS: "Monitor Amazon SageMaker with Amazon CloudWatch"). They are named as log groups.
+NAMESPACES = frozenset(kind.log_group for kind in JobKind)
 
 
 class MetricPoint(NamedTuple):
-    """One value of one metric of a training job."""
+    """One value of one metric of a job."""
 
     name: str
     value: float
@@ -28,8 +27,8 @@ class MetricPoint(NamedTuple):
 
 
 class MetricSink(Protocol):
-    def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
-        """Puts points into namespace /aws/sagemaker/TrainingJobs.
+    def publish(self, key: JobKey, points: Sequence[MetricPoint]) -> None:
+        """Puts points into the namespace of the job's kind, for example /aws/sagemaker/TrainingJobs.
 
         The dimension is TrainingJobName. For an instance metric it is Host=JOB/algo-N, with the unit Percent.
         """
@@ -41,13 +40,13 @@ def publish(sink: MetricSink, key: JobKey, points: list[MetricPoint]) -> None:
     next start.
     """
     try:
-        sink.publish(key.account, key.region, key.name, points)
+        sink.publish(key, points)
     except Exception:
         log.exception("%s: %d metric points did not reach CloudWatch", key.name, len(points))
 
 
 class StatusSink(Protocol):
-    def announce(self, job: TrainingJob | Orchestration) -> None:
+    def announce(self, job: Job | Orchestration) -> None:
         """Takes a status that a job or an orchestration entered. `job` is its record at that time.
 
         The statuses of each come in order; those before a crash may come twice. Must not raise.

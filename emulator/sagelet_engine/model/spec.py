@@ -103,8 +103,7 @@ class CheckpointSpec:
     @property
     def target(self) -> S3Uri:
         """Returns the S3 directory: its key is empty or ends with a slash."""
-        uri = S3Uri.parse(self.url)
-        return S3Uri(uri.bucket, f"{uri.key.rstrip('/')}/" if uri.key.strip("/") else "")
+        return S3Uri.parse(self.url).directory
 
     def path(self) -> tuple[str, ...]:
         """Returns the parts of LocalPath below /opt/ml. Raises ClientFault for a path elsewhere."""
@@ -196,7 +195,7 @@ class TrainingSpec(JobSpec):
             entrypoint=tuple(algorithm.get("ContainerEntrypoint", ())),
             arguments=tuple(algorithm.get("ContainerArguments", ())),
             environment=request.get("Environment", {}),
-            instance_groups=_groups(resources),
+            instance_groups=instance_groups(resources),
             volume_gib=int(resources.get("VolumeSizeInGB") or 0),
             network_isolation=bool(request.get("EnableNetworkIsolation")),
             max_runtime_seconds=int(stopping.get("MaxRuntimeInSeconds", ONE_DAY)),
@@ -242,8 +241,8 @@ def unquoted(value: str) -> str:
     return parsed if isinstance(parsed, str) else value
 
 
-def _groups(resources: Mapping[str, Any]) -> tuple[InstanceGroup, ...]:
-    """Returns ResourceConfig.InstanceGroups, or the one group of a job without them."""
+def instance_groups(resources: Mapping[str, Any]) -> tuple[InstanceGroup, ...]:
+    """Returns the groups of a ResourceConfig or a ClusterConfig, or the one group of a job without them."""
     alone = {"InstanceCount": 1, "InstanceType": "", **resources, "InstanceGroupName": HOMOGENEOUS}
     asked: Sequence[Mapping[str, Any]] = resources.get("InstanceGroups") or [alone]
     groups: list[InstanceGroup] = []

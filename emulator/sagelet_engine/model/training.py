@@ -48,6 +48,13 @@ class TrainingJob(Job):
         return f"{self.spec.output_path}/{self.key.name}/output"
 
 
+def as_training(job: Job) -> TrainingJob:
+    """Returns the record of a training job as such. Raises TypeError for a job of another kind."""
+    if not isinstance(job, TrainingJob):
+        raise TypeError(f"{job.key.arn} is no training job")
+    return job
+
+
 def create(
     key: JobKey,
     job_id: str,

@@ -9,6 +9,7 @@ from sagelet_engine.base import nofollow
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import Job, SecondaryStatus, Verdict
 from sagelet_engine.model.lifecycle import RULES, STOPPED_AS
+from sagelet_engine.model.processing import ProcessingJob
 from sagelet_engine.model.runtime import Observation
 
 #: botocore shape FailureReason.
@@ -29,7 +30,7 @@ INTERNAL = Verdict(SecondaryStatus.FAILED, aws_texts.INTERNAL_ERROR)
 CAPACITY = Verdict(SecondaryStatus.FAILED, f"CapacityError: {aws_texts.NO_CAPACITY}")
 
 
-def judge(job: Job, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> Verdict:
+def judge(job: Job, hosts: Mapping[str, Observation], failure_files: Mapping[str, Path | None]) -> Verdict:
     """Returns the verdict of a job whose hosts are all down.
 
     A stopped job is stopped whatever its script returned. Otherwise the host that failed first decides, because the
@@ -48,22 +49,34 @@ def judge(job: Job, hosts: Mapping[str, Observation], failure_files: Mapping[str
         return client_error(f"{first}: {host.error}")
     if host.exit_code is None:
         return internal_error(f"{first}: {host.error or 'the host disappeared'}")
-    text = failure_text(failure_files[first])
+    if isinstance(job, ProcessingJob):
+        return Verdict(SecondaryStatus.FAILED, _processing_failure(job, host, host.exit_code))
+    path = failure_files[first]
+    text = None if path is None else failure_text(path)
     return Verdict(SecondaryStatus.FAILED, algorithm_error(text or host_error(host), host.exit_code))
 
 
-def first_failed(hosts: Mapping[str, Observation], failure_files: Mapping[str, Path]) -> str | None:
+def _processing_failure(job: ProcessingJob, host: Observation, exit_code: int) -> str:
+    """Returns the FailureReason of a processing job, whose container's words are in ExitMessage."""
+    if host.out_of_memory:
+        return f"ClientError: {aws_texts.PROCESSING_OUT_OF_MEMORY}"
+    if job.exit_message is not None:
+        return f"AlgorithmError: {aws_texts.SEE_JOB_LOGS}"
+    return algorithm_error(host.error or "", exit_code)
+
+
+def first_failed(hosts: Mapping[str, Observation], failure_files: Mapping[str, Path | None]) -> str | None:
     """Returns the host that failed first, of hosts that are down, or None if none failed."""
     bad = [name for name, host in hosts.items() if failed(host, failure_files[name])]
     # A host with an unknown end has vanished. It comes before those that were ended because of it.
     return min(bad, key=lambda name: _failed_ms(hosts[name], failure_files[name]), default=None)
 
 
-def _failed_ms(host: Observation, failure_file: Path) -> int:
+def _failed_ms(host: Observation, failure_file: Path | None) -> int:
     """Returns when a host failed, in ms since the epoch. A host with an unknown end comes before all others."""
     if not host.finished_ms:
         return 0
-    died = _worker_died_ms(failure_file.parent)
+    died = None if failure_file is None else _worker_died_ms(failure_file.parent)
     if died is None:
         # The host was killed as a whole, so it left no note. Its peers saw their connections close before its end was
         # seen.
@@ -81,9 +94,9 @@ def _worker_died_ms(output: Path) -> int | None:
         return None
 
 
-def failed(host: Observation, failure_file: Path) -> bool:
-    """True if a host that is down fails its job."""
-    return host.exit_code != 0 or failure_text(failure_file) is not None
+def failed(host: Observation, failure_file: Path | None) -> bool:
+    """True if a host that is down fails its job. `failure_file`: None if the job's kind has none."""
+    return host.exit_code != 0 or (failure_file is not None and failure_text(failure_file) is not None)
 
 
 def algorithm_error(text: str, exit_code: int) -> str:

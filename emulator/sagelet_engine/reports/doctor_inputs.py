@@ -18,7 +18,7 @@ from sagelet_engine.model import verdict
 from sagelet_engine.model.job import JobStatus, SecondaryStatus, StopCause, Verdict
 from sagelet_engine.model.listing import JobQuery
 from sagelet_engine.model.runtime import Observation
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.reports import compile_reports
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.telemetry.compiler.report import CompilerReport, KeptFinding
@@ -100,7 +100,7 @@ class DoctorInputs:
         query = JobQuery(
             job.key.account, job.key.region, status=JobStatus.COMPLETED, ascending=False, limit=RECENT_JOBS
         )
-        for other in self.store.page(query).jobs:
+        for other in map(as_training, self.store.page(query).jobs):
             theirs = setup_of(other)
             if theirs.compiled or other.id == job.id or _compared(setup) != _compared(theirs):
                 continue

@@ -6,7 +6,7 @@ from itertools import islice
 from sagelet_engine.comparison.comparable import CODE_CHANNELS
 from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.listing import JobQuery
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.store.jobs import Store
 
 #: Among so many of the newest completed jobs of an account and region. A record has some kilobytes.
@@ -23,7 +23,9 @@ def candidates(store: Store, job: TrainingJob, compared: Sequence[TrainingJob]) 
     key = job.key
     query = JobQuery(key.account, key.region, status=JobStatus.COMPLETED, ascending=False, limit=LOOKED_AT)
     left_out = {one.id for one in compared}
-    found = (one for one in store.page(query).jobs if one.id not in left_out and _asked(one) == _asked(job))
+    found = (
+        one for one in map(as_training, store.page(query).jobs) if one.id not in left_out and _asked(one) == _asked(job)
+    )
     yield from islice(found, MOST_RUNS)
 
 

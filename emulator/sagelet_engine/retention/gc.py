@@ -18,7 +18,7 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.data import removal
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.data.removal import DirectoryStays
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job
 from sagelet_engine.reports import code_digest
 from sagelet_engine.retention.environments import Environment, Environments
 from sagelet_engine.store.jobs import EndedJob, StaleRecord, Store
@@ -67,7 +67,7 @@ class Collector:
         self._sizes: dict[str, int] = {}
         self._environments = Environments(data)
 
-    def forget(self, job: TrainingJob) -> None:
+    def forget(self, job: Job) -> None:
         """Deletes a job that has ended: directory, then record, tags, logs and metrics. What is in S3 stays.
 
         The directory goes first: a crash in between leaves a record that can be deleted again.

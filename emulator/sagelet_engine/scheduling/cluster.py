@@ -18,8 +18,7 @@ from sagelet_engine.instances.catalogue import gpu_count
 from sagelet_engine.instances.gpus import ClusterGpus, Lease, NoCapacity
 from sagelet_engine.model import lifecycle, verdict
 from sagelet_engine.model.cluster import AllocationRequest, AllocationStatus, Cluster, Place, Refused
-from sagelet_engine.model.job import SecondaryStatus, StopCause, Verdict
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job, SecondaryStatus, StopCause, Verdict
 from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.store.jobs import StaleRecord, Store
 
@@ -57,9 +56,9 @@ class ClusterScheduler(threading.Thread):
         clock: Clock,
         cluster: Cluster,
         gpus: ClusterGpus,
-        start: Callable[[TrainingJob], None],
+        start: Callable[[Job], None],
         warm: WarmPools,
-        refusal: Callable[[TrainingJob], Verdict | None],
+        refusal: Callable[[Job], Verdict | None],
         *,
         grace_seconds: int,
     ) -> None:
@@ -80,7 +79,7 @@ class ClusterScheduler(threading.Thread):
         self._wake = threading.Event()
         self._closed = False
 
-    def submit(self, job: TrainingJob) -> None:
+    def submit(self, job: Job) -> None:
         """Queues a job, unless it waits or runs already. Returns at once."""
         with self._guard:
             if job.id in self._waiting or job.id in self._running:
@@ -88,7 +87,7 @@ class ClusterScheduler(threading.Thread):
             self._waiting[job.id] = _Waiting(job.launch_id, deadline_ms=job.max_wait_ms)
         self.wake()
 
-    def occupy(self, job: TrainingJob) -> None:
+    def occupy(self, job: Job) -> None:
         """Counts a job that got its nodes before a restart and keeps them."""
         with self._guard:
             self._running.add(job.id)
@@ -103,7 +102,7 @@ class ClusterScheduler(threading.Thread):
                 return False
             return self._waiting.pop(job_id, None) is not None
 
-    def ended(self, job: TrainingJob) -> None:
+    def ended(self, job: Job) -> None:
         """Notes that a job ended, or that an attempt gave its nodes back. In the second case the job queues again."""
         with self._guard:
             self._running.discard(job.id)
@@ -163,7 +162,7 @@ class ClusterScheduler(threading.Thread):
             if not waiting.submitted:
                 self._with_job(job_id, partial(self._submit, waiting=waiting))
 
-    def _with_job(self, job_id: str, work: Callable[[TrainingJob], None]) -> None:
+    def _with_job(self, job_id: str, work: Callable[[Job], None]) -> None:
         """Calls `work` with the newest record of a waiting job. The job cannot be withdrawn meanwhile.
 
         If the job was stopped, it leaves the queue instead.
@@ -189,7 +188,7 @@ class ClusterScheduler(threading.Thread):
             with self._guard:
                 self._busy = None
 
-    def _submit(self, job: TrainingJob, waiting: _Waiting) -> None:
+    def _submit(self, job: Job, waiting: _Waiting) -> None:
         if (outcome := self._refusal(job)) is not None:
             self._fail(job, outcome)
             return
@@ -207,7 +206,7 @@ class ClusterScheduler(threading.Thread):
         else:
             waiting.submitted = True
 
-    def _order(self, job: TrainingJob, lease: Lease) -> AllocationRequest:
+    def _order(self, job: Job, lease: Lease) -> AllocationRequest:
         types = [group.instance_type for group in job.spec.instance_groups for _ in group.hosts]
         return AllocationRequest(
             job.launch_id,
@@ -234,7 +233,7 @@ class ClusterScheduler(threading.Thread):
                 continue
             self._with_job(job_id, partial(self._heed, waiting=waiting, status=status))
 
-    def _heed(self, job: TrainingJob, waiting: _Waiting, status: AllocationStatus) -> None:
+    def _heed(self, job: Job, waiting: _Waiting, status: AllocationStatus) -> None:
         if status.place is Place.QUEUED:
             self._tell(job, waiting, status.reason)
             return
@@ -251,7 +250,7 @@ class ClusterScheduler(threading.Thread):
         )  # fmt: skip
         self._let_go(placed)
 
-    def _tell(self, job: TrainingJob, waiting: _Waiting, reason: str) -> None:
+    def _tell(self, job: Job, waiting: _Waiting, reason: str) -> None:
         """Sets the job to Pending, "waiting for capacity", with the cluster's own reason."""
         message = f"{lifecycle.WAITING_FOR_CAPACITY} ({reason})" if reason not in ("", "None") else None
         self._store.update(lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms(), message))
@@ -264,15 +263,15 @@ class ClusterScheduler(threading.Thread):
             if waiting.deadline_ms is not None and now >= waiting.deadline_ms:
                 self._with_job(job_id, partial(self._give_up, now=now))
 
-    def _give_up(self, job: TrainingJob, now: int) -> None:
+    def _give_up(self, job: Job, now: int) -> None:
         self._let_go(self._store.update(lifecycle.request_stop(job, StopCause.MAX_WAIT, now)))
 
-    def _fail(self, job: TrainingJob, outcome: Verdict) -> None:
+    def _fail(self, job: Job, outcome: Verdict) -> None:
         now = self._clock.now_ms()
         self._store.update(lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
         self._leave(job.id)
 
-    def _let_go(self, job: TrainingJob) -> None:
+    def _let_go(self, job: Job) -> None:
         """Takes a job out of the queue. Its supervisor goes on with it."""
         with self._guard:
             self._waiting.pop(job.id, None)

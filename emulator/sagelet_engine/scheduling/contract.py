@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job
 
 
 class Scheduler(Protocol):
@@ -19,11 +19,11 @@ class Scheduler(Protocol):
 
     def join(self, timeout: float | None = None) -> None: ...
 
-    def submit(self, job: TrainingJob) -> None:
+    def submit(self, job: Job) -> None:
         """Queues a job for its hosts."""
         ...
 
-    def occupy(self, job: TrainingJob) -> None:
+    def occupy(self, job: Job) -> None:
         """Counts the hosts that a job or a warm pool already had when the server started."""
         ...
 
@@ -31,7 +31,7 @@ class Scheduler(Protocol):
         """Takes a job out of the queue. Returns False if it does not wait, or has got its hosts already."""
         ...
 
-    def ended(self, job: TrainingJob) -> None:
+    def ended(self, job: Job) -> None:
         """Frees the hosts of a job that ended, or keeps them for its warm pool."""
         ...
 

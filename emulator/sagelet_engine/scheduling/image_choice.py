@@ -14,7 +14,7 @@ from sagelet_engine.data.compilation import asks_for_compiler
 from sagelet_engine.images.resolve import Resolution, Resolver, explain_absent
 from sagelet_engine.instances.gpus import NoCapacity
 from sagelet_engine.model import verdict
-from sagelet_engine.model.job import Verdict
+from sagelet_engine.model.job import Job, JobKind, Verdict
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.training import TrainingJob
 from sagelet_engine.scheduling import distributions
@@ -30,7 +30,7 @@ class ImageChoice:
     images: Resolver
     runtime: Runtime
 
-    def choose(self, job: TrainingJob) -> tuple[str, str]:
+    def choose(self, job: Job) -> tuple[str, str]:
         """Returns the image of a job, and a text that says which image replaces the requested one.
 
         Raises ClientFault with the job's FailureReason, NoCapacity or RuntimeUnavailable.
@@ -43,7 +43,8 @@ class ImageChoice:
             raise ClientFault(f"{fault}{remedy}") from fault
         if image is None:
             raise ClientFault(explain_absent(resolution))
-        distributions.check(job, image)
+        if isinstance(job, TrainingJob):
+            distributions.check(job, image)
         return image, stand_in
 
     def is_known(self, uri: str) -> bool:
@@ -55,7 +56,7 @@ class ImageChoice:
         except (SettingsError, RuntimeUnavailable):
             return True
 
-    def refusal(self, job: TrainingJob) -> Verdict | None:
+    def refusal(self, job: Job) -> Verdict | None:
         """Returns the verdict of a job that could not use hosts if it had them.
 
         Returns None if the job could use them, or if the engine does not answer now.
@@ -70,7 +71,11 @@ class ImageChoice:
             return None
         return None
 
-    def _resolve(self, job: TrainingJob) -> Resolution:
+    def _resolve(self, job: Job) -> Resolution:
+        if job.key.kind is JobKind.PROCESSING and self.runtime.cluster is not None:
+            raise ClientFault(
+                "Processing jobs do not run on a Slurm cluster yet: start sagelet with --runtime docker or process"
+            )
         uri = job.spec.image
         if not uri:
             raise ClientFault("AlgorithmSpecification.AlgorithmName: sagelet has no algorithms; name a TrainingImage")
@@ -81,7 +86,7 @@ class ImageChoice:
             raise ClientFault(str(error)) from error
 
 
-def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> tuple[str | None, str]:
+def choose_image(job: Job, resolution: Resolution, runtime: Runtime) -> tuple[str | None, str]:
     """Returns the image of a job, and a text that says which image replaces the requested one.
 
     The job's GPUs must be known: the choice depends on them. The image is None if this machine does not have it.
@@ -93,7 +98,7 @@ def choose_image(job: TrainingJob, resolution: Resolution, runtime: Runtime) -> 
         return resolution.dated_image, job.stand_in
     if image is None or not runtime.has_image(image):
         return None, job.stand_in
-    if job.gpus and gpu_image is not None and asks_for_compiler(job.spec):
+    if job.gpus and gpu_image is not None and isinstance(job, TrainingJob) and asks_for_compiler(job.spec):
         return image, (
             f"compiled code runs on the CPU and the GPUs stay unused: {gpu_image} is not there "
             "(`sagelet image build --variant cu12`)"

@@ -13,8 +13,7 @@ from sagelet_engine.base.errors import JobNotFound
 from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.instances.gpus import GpuPool, Lease, NoCapacity
 from sagelet_engine.model import lifecycle, verdict, warm_pools
-from sagelet_engine.model.job import SecondaryStatus, StopCause, Verdict
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job, SecondaryStatus, StopCause, Verdict
 from sagelet_engine.scheduling.warm_pools import WarmPools
 from sagelet_engine.store.jobs import StaleRecord, Store
 
@@ -79,9 +78,9 @@ class LocalScheduler(threading.Thread):
         clock: Clock,
         pool: GpuPool,
         max_jobs: int,
-        start: Callable[[TrainingJob], None],
+        start: Callable[[Job], None],
         warm: WarmPools,
-        refusal: Callable[[TrainingJob], Verdict | None],
+        refusal: Callable[[Job], Verdict | None],
         *,
         max_hosts: int,
     ) -> None:
@@ -107,7 +106,7 @@ class LocalScheduler(threading.Thread):
         self._wake = threading.Event()
         self._closed = False
 
-    def submit(self, job: TrainingJob) -> None:
+    def submit(self, job: Job) -> None:
         """Queues a job, unless it waits or runs already. Returns at once."""
         with self._guard:
             if job.id in self._waiting or job.id in self._running:
@@ -118,7 +117,7 @@ class LocalScheduler(threading.Thread):
                 self._deadlines[job.id] = job.max_wait_ms
         self.wake()
 
-    def occupy(self, job: TrainingJob) -> None:
+    def occupy(self, job: Job) -> None:
         """Counts a job that got its place before a restart and keeps it."""
         with self._guard:
             self._running[job.id] = len(job.hosts)
@@ -132,7 +131,7 @@ class LocalScheduler(threading.Thread):
             self._waiting.remove(job_id)
             return True
 
-    def ended(self, job: TrainingJob) -> None:
+    def ended(self, job: Job) -> None:
         """Frees the place and the GPUs of a job that ended, or whose warm pool ended. An available pool keeps them.
 
         Call it again after the pool's period has changed.
@@ -225,7 +224,7 @@ class LocalScheduler(threading.Thread):
             self._placing = self._waiting.first_with(keys)
             return self._placing
 
-    def _try_to_place(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
+    def _try_to_place(self, job_id: str, assign: Callable[[Job], bool]) -> bool:
         """Places a job and returns True, or leaves it where it is in the queue and returns False."""
         placed = False
         try:
@@ -245,7 +244,7 @@ class LocalScheduler(threading.Thread):
         self._run_job(job)
         return True
 
-    def _place(self, job_id: str, assign: Callable[[TrainingJob], bool]) -> bool:
+    def _place(self, job_id: str, assign: Callable[[Job], bool]) -> bool:
         """True if the job leaves the queue: it got its hosts, is being stopped, or can never run."""
         while True:
             try:
@@ -256,7 +255,7 @@ class LocalScheduler(threading.Thread):
                 self._pool.release(job_id)
                 raise
 
-    def _assign(self, job: TrainingJob) -> bool:
+    def _assign(self, job: Job) -> bool:
         if self._reuse(job):
             return True
         if not self._has_room(len(job.hosts)):
@@ -274,7 +273,7 @@ class LocalScheduler(threading.Thread):
         self._run_job(placed)
         return True
 
-    def _reuse(self, job: TrainingJob) -> bool:
+    def _reuse(self, job: Job) -> bool:
         """Gives a job the hosts of a warm pool that it matches, if there is one. A job that was stopped gets none."""
         if job.stop_ms is not None:
             self._run_job(job)
@@ -297,12 +296,12 @@ class LocalScheduler(threading.Thread):
         with self._guard:
             return not self._running or sum(self._running.values()) + hosts <= self._max_hosts
 
-    def _run_job(self, job: TrainingJob) -> None:
+    def _run_job(self, job: Job) -> None:
         with self._guard:
             self._running[job.id] = len(job.hosts)
         self._start_job(job)
 
-    def _placed(self, job: TrainingJob, lease: Lease) -> TrainingJob:
+    def _placed(self, job: Job, lease: Lease) -> Job:
         now = self._clock.now_ms()
         message = f"{lifecycle.PREPARING_INSTANCES} ({lease.stand_in})" if lease.stand_in else None
         return lifecycle.advance(
@@ -315,7 +314,7 @@ class LocalScheduler(threading.Thread):
             stand_in=lease.stand_in,
         )
 
-    def _end(self, job: TrainingJob, outcome: Verdict) -> None:
+    def _end(self, job: Job, outcome: Verdict) -> None:
         now = self._clock.now_ms()
         self._store.update(lifecycle.advance(job, outcome.status, now, failure_reason=outcome.failure_reason))
 
@@ -352,7 +351,7 @@ class LocalScheduler(threading.Thread):
             self.withdraw(job_id)
             return True
 
-    def _as_waiting(self, job_id: str) -> TrainingJob | None:
+    def _as_waiting(self, job_id: str) -> Job | None:
         try:
             job = self._store.get_by_id(job_id)
         except JobNotFound:
@@ -361,7 +360,7 @@ class LocalScheduler(threading.Thread):
             return None
         return lifecycle.advance(job, SecondaryStatus.PENDING, self._clock.now_ms())
 
-    def _tell(self, *told: TrainingJob) -> None:
+    def _tell(self, *told: Job) -> None:
         """Writes records without a flush to disk: after a crash the jobs queue and are set to Pending again.
 
         Raises StaleRecord.

@@ -14,8 +14,7 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.data import removal
 from sagelet_engine.data.layout import cluster_directory, clusters_directory
 from sagelet_engine.model import warm_pools
-from sagelet_engine.model.job import PoolStatus
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job, PoolStatus
 from sagelet_engine.store.jobs import StaleRecord, Store
 
 log = logging.getLogger(__name__)
@@ -31,7 +30,7 @@ class WarmPools:
         #: For each job that left a pool: the pool's match key, and its deadline in ms since the epoch.
         self._available: dict[str, tuple[str, int]] = {}
 
-    def restore(self, unfinished: Sequence[TrainingJob]) -> list[TrainingJob]:
+    def restore(self, unfinished: Sequence[Job]) -> list[Job]:
         """Offers all Available pools again and returns their jobs. Removes the directories of pools that have ended.
 
         Call it before any other job can begin a pool.
@@ -46,7 +45,7 @@ class WarmPools:
                 self._discard(path.name)
         return available
 
-    def hold(self, job: TrainingJob) -> None:
+    def hold(self, job: Job) -> None:
         """Offers the pool that a job has left. Call it again after the period has changed to set the new deadline."""
         key = warm_pools.match_key(job)
         if key is not None and job.pool_available:
@@ -58,7 +57,7 @@ class WarmPools:
         with self._guard:
             return [key for key, _ in self._available.values()]
 
-    def reuse(self, job: TrainingJob, now_ms: int) -> tuple[TrainingJob, TrainingJob] | None:
+    def reuse(self, job: Job, now_ms: int) -> tuple[Job, Job] | None:
         """Returns the job that left a pool and `job` with that pool's hosts, or None if no pool fits.
 
         Neither record is written. The pool is looked up in the store, since a client may see one before `hold` was
@@ -75,7 +74,7 @@ class WarmPools:
                 self._read(job_id)
         return warm_pools.reuse(owners[0], job, now_ms) if owners else None
 
-    def expire(self, now_ms: int) -> Iterator[TrainingJob]:
+    def expire(self, now_ms: int) -> Iterator[Job]:
         """Terminates pools whose period is over. Yields their jobs, and the jobs whose pool is found to be gone."""
         with self._guard:
             due = [job_id for job_id, (_, deadline) in self._available.items() if now_ms >= deadline]
@@ -101,7 +100,7 @@ class WarmPools:
         with self._guard:
             self._available.pop(job_id, None)
 
-    def drop(self, job: TrainingJob) -> None:
+    def drop(self, job: Job) -> None:
         """Stops offering a job's pool, if it has one. Removes what a Terminated pool kept on the disk."""
         self.forget(job.id)
         if job.warm_pool is not None and job.warm_pool.status is PoolStatus.TERMINATED:
@@ -113,7 +112,7 @@ class WarmPools:
         if directory.is_dir():
             threading.Thread(target=_remove, args=(directory,), name=f"discard-{cluster}", daemon=True).start()
 
-    def _read(self, job_id: str) -> TrainingJob | None:
+    def _read(self, job_id: str) -> Job | None:
         """Returns the job, or None if it is gone. Stops offering it if it has no Available pool."""
         try:
             job = self._store.get_by_id(job_id)
@@ -125,7 +124,7 @@ class WarmPools:
         return job
 
 
-def _fits(owner: TrainingJob, key: str, now_ms: int) -> bool:
+def _fits(owner: Job, key: str, now_ms: int) -> bool:
     return warm_pools.match_key(owner) == key and now_ms < warm_pools.deadline_ms(owner)
 
 

@@ -1,11 +1,13 @@
 """The job record as JSON text, as the store keeps it."""
 
 import json
+from collections.abc import Mapping
 from enum import Enum
 
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model.job import (
     Attempt,
+    Job,
     JobKey,
     JobKind,
     JobStatus,
@@ -18,6 +20,7 @@ from sagelet_engine.model.job import (
     WarmPool,
 )
 from sagelet_engine.model.listing import ListedJob
+from sagelet_engine.model.processing import ProcessingJob
 from sagelet_engine.model.training import Compilation, TrainingJob
 
 #: Not in the text: the first two have columns and tables of their own, and `spec` is read from the request.
@@ -27,16 +30,18 @@ FACTS = ("training_seconds", "billable_seconds", "retained_seconds")
 
 #: The columns of a list. SQLite skips the rest of a record faster than Python decodes it.
 LISTED = (
-    "id, account, region, name, created_ms, modified_ms, status,"
-    " json_extract(record, '$.secondary', '$.training_end_ms', '$.warm_pool')"
+    "id, account, region, name, kind, created_ms, modified_ms, status,"
+    " json_extract(record, '$.secondary', '$.training_end_ms', '$.warm_pool', '$.failure_reason', '$.exit_message')"
 )
+#: The record of each kind of job.
+_RECORDS: Mapping[JobKind, type[Job]] = {JobKind.TRAINING: TrainingJob, JobKind.PROCESSING: ProcessingJob}
 
 #: Faster than a call of the enum.
 _STATUSES = {status.value: status for status in JobStatus}
 _SECONDARY = {status.value: status for status in SecondaryStatus}
 
 
-def encode(job: TrainingJob) -> str:
+def encode(job: Job) -> str:
     fields = {name: value for name, value in vars(job).items() if name not in LEFT_OUT}
     fields["facts"] = {name: getattr(job, name) for name in FACTS}
     # Uses `vars` of the dataclasses. `asdict` would copy the whole request, which takes as long as all else in this
@@ -48,7 +53,7 @@ def _plain(value: object) -> object:
     return value.value if isinstance(value, Enum) else vars(value)
 
 
-def decode(text: str, version: int, tags: dict[str, str]) -> TrainingJob:
+def decode(text: str, version: int, tags: dict[str, str]) -> Job:
     fields: JsonObject = json.loads(text)
     fields.pop("facts", None)
     fields["key"] = _key(fields["key"])
@@ -63,25 +68,36 @@ def decode(text: str, version: int, tags: dict[str, str]) -> TrainingJob:
     # A record from before there were orchestrations has no parent.
     fields["parent"] = Parent(**fields["parent"]) if fields.get("parent") else None
     fields["warm_pool"] = _warm_pool(fields["warm_pool"]) if fields.get("warm_pool") else None
-    fields["compilation"] = Compilation(**fields["compilation"]) if fields.get("compilation") else None
+    if fields.get("compilation"):
+        fields["compilation"] = Compilation(**fields["compilation"])
     fields["gpus"] = tuple(fields["gpus"])
-    return TrainingJob(**fields, version=version, tags=tags)
+    return _RECORDS[fields["key"].kind](**fields, version=version, tags=tags)
 
 
 def decode_listed(
-    job_id: str, account: str, region: str, name: str, created_ms: int, modified_ms: int, status: str, rest: str
+    job_id: str,
+    account: str,
+    region: str,
+    name: str,
+    kind: str,
+    created_ms: int,
+    modified_ms: int,
+    status: str,
+    rest: str,
 ) -> ListedJob:
     """Decodes a job from the columns LISTED."""
-    secondary, training_end_ms, warm_pool = json.loads(rest)
+    secondary, training_end_ms, warm_pool, failure_reason, exit_message = json.loads(rest)
     return ListedJob(
         job_id,
-        JobKey(account, region, name),
+        JobKey(account, region, name, JobKind(kind)),
         created_ms,
         modified_ms,
         _STATUSES[status],
         _SECONDARY[secondary],
         training_end_ms,
         _warm_pool(warm_pool) if warm_pool else None,
+        failure_reason,
+        exit_message,
     )
 
 

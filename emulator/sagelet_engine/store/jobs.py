@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from sagelet_engine.base.changes import Changes
 from sagelet_engine.base.database import Database, DatabaseDamaged
 from sagelet_engine.base.errors import JobNameInUse, JobNotFound, SageletError, TooManyTags
-from sagelet_engine.model.job import JobKey, PoolStatus
+from sagelet_engine.model.job import J, Job, JobKey, JobKind, PoolStatus
 from sagelet_engine.model.listing import JobPage, JobQuery, ListedJob
 from sagelet_engine.model.log_events import LogEvent, LogStream, MergedEvents, utf8_size
 from sagelet_engine.model.search import JobSearch, SearchCursor, SearchPage
 from sagelet_engine.model.sinks import MetricPoint
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.store import codec
 from sagelet_engine.store import logs as sql_append
 from sagelet_engine.store import logs as sql_lines
@@ -85,33 +85,34 @@ class Store(Database):
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
-    def insert(self, job: TrainingJob) -> None:
+    def insert(self, job: Job) -> None:
         """Makes a new job durable. Raises JobNameInUse."""
-        row = (job.id, job.key.account, job.key.region, job.key.name, job.key.arn, *_state(job))
+        key = job.key
+        row = (job.id, key.account, key.region, key.name, key.kind.value, key.arn, *_state(job))
         with self._write() as db:
             try:
                 db.execute(
-                    "INSERT INTO jobs (id, account, region, name, arn, status, created_ms, modified_ms, terminal,"
-                    " record, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO jobs (id, account, region, name, kind, arn, status, created_ms, modified_ms,"
+                    " terminal, record, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (*row, job.version),
                 )
             except sqlite3.IntegrityError as error:
                 raise JobNameInUse(job.key.arn) from error
             _put_tags(db, job.id, job.tags)
-            parameters = job.spec.hyperparameters
+            parameters = job.spec.hyperparameters if isinstance(job, TrainingJob) else {}
             db.executemany(
                 "INSERT INTO hyperparameters VALUES (?, ?, ?)", [(job.id, *given) for given in parameters.items()]
             )
         self._note_change()
 
-    def update(self, job: TrainingJob, *, durable: bool = True) -> TrainingJob:
+    def update(self, job: J, *, durable: bool = True) -> J:
         """Replaces the record if nobody else has changed it since it was loaded. Returns it with its new version.
 
         Otherwise raises StaleRecord. Without `durable`, a crash of the machine may undo the change.
         """
         return self.update_all(job, durable=durable)[0]
 
-    def update_all(self, *jobs: TrainingJob, durable: bool = True) -> list[TrainingJob]:
+    def update_all(self, *jobs: J, durable: bool = True) -> list[J]:
         """Replaces all of these records, or none of them; see `update`."""
         with self._write(durable) as db:
             for job in jobs:
@@ -125,40 +126,40 @@ class Store(Database):
         self._note_change()
         return [replace(job, version=job.version + 1) for job in jobs]
 
-    def delete(self, job: TrainingJob) -> None:
+    def delete(self, job: Job) -> None:
         """Forgets a job with its tags, log streams and metric points. Raises StaleRecord if it has changed."""
         with self._write() as db:
             if not db.execute("DELETE FROM jobs WHERE id = ? AND version = ?", (job.id, job.version)).rowcount:
                 raise StaleRecord(job.key.name)
         self.changes.note()
 
-    def get(self, key: JobKey) -> TrainingJob:
+    def get(self, key: JobKey) -> Job:
         """Returns a job. Raises JobNotFound."""
         return self._one("arn = ?", key.arn)
 
-    def get_by_id(self, job_id: str) -> TrainingJob:
+    def get_by_id(self, job_id: str) -> Job:
         """Returns a job by its id. Raises JobNotFound."""
         return self._one("id = ?", job_id)
 
-    def by_ids(self, job_ids: Sequence[str]) -> dict[str, TrainingJob]:
+    def by_ids(self, job_ids: Sequence[str]) -> dict[str, Job]:
         """Returns those of these jobs that exist, by their ids."""
         return {job.id: job for job in self._jobs(_BY_IDS, (json.dumps(list(job_ids)),))}
 
-    def unfinished(self) -> list[TrainingJob]:
+    def unfinished(self) -> list[Job]:
         """Returns every job that has not ended, of all accounts and regions, the oldest first."""
         return self._jobs("WHERE terminal = 0 ORDER BY created_ms, rowid", ())
 
-    def with_warm_pool(self, status: PoolStatus) -> list[TrainingJob]:
+    def with_warm_pool(self, status: PoolStatus) -> list[Job]:
         """Returns every job whose warm pool has this status, of all accounts and regions."""
         return self._jobs(f"WHERE {sql_pages.HAS_WARM_POOL} ORDER BY rowid", (status.value,))
 
-    def page(self, query: JobQuery) -> JobPage[TrainingJob]:
+    def page(self, query: JobQuery) -> JobPage[Job]:
         """Returns one page of jobs: filtered, then sorted, then cut."""
-        return sql_pages.cut(self._jobs(*sql_pages.page(query)), query)
+        return sql_pages.cut(self._jobs(*sql_pages.page(query, query.kind.value)), query)
 
     def listing(self, query: JobQuery) -> JobPage[ListedJob]:
         """Returns the same page, with only what a list shows of each job."""
-        clauses, parameters = sql_pages.page(query)
+        clauses, parameters = sql_pages.page(query, query.kind.value)
         rows = self._rows(f"SELECT {codec.LISTED} FROM jobs {clauses}", parameters)
         return sql_pages.cut([codec.decode_listed(*row) for row in rows], query)
 
@@ -169,7 +170,7 @@ class Store(Database):
         jobs = self.by_ids([row[0] for row in page])
         more = SearchCursor(page[-1][1], page[-1][0]) if len(rows) > query.limit else None
         total = rows[0][2] if rows else self._rows(*sql_search.count(query))[0][0]
-        return SearchPage([jobs[row[0]] for row in page if row[0] in jobs], total, more)
+        return SearchPage([as_training(jobs[row[0]]) for row in page if row[0] in jobs], total, more)
 
     def property_names(self, account: str, region: str, beginning: str, limit: int) -> list[str]:
         """Returns the names `HyperParameters.NAME`, `Tags.KEY` and `Metrics.NAME` of jobs that begin with `beginning`,
@@ -181,10 +182,10 @@ class Store(Database):
         """Returns the number of jobs by TrainingJobStatus."""
         return dict(self._rows("SELECT status, count(*) FROM jobs GROUP BY status"))
 
-    def counts_of(self, account: str, region: str) -> dict[str, int]:
-        """Returns the number of jobs of an account in a region, by TrainingJobStatus."""
-        where = "WHERE account = ? AND region = ?"
-        return dict(self._rows(f"SELECT status, count(*) FROM jobs {where} GROUP BY status", (account, region)))
+    def counts_of(self, account: str, region: str, kind: JobKind) -> dict[str, int]:
+        """Returns the number of jobs of a kind of an account in a region, by status."""
+        where, which = "WHERE account = ? AND region = ? AND kind = ?", (account, region, kind.value)
+        return dict(self._rows(f"SELECT status, count(*) FROM jobs {where} GROUP BY status", which))
 
     def places(self) -> list[tuple[str, str]]:
         """Returns every account and region that has jobs."""
@@ -196,7 +197,7 @@ class Store(Database):
         rows = self._rows(f"SELECT {columns} FROM jobs WHERE terminal = 1 ORDER BY modified_ms, rowid")
         return [EndedJob(*row) for row in rows]
 
-    def every_job(self) -> Iterator[TrainingJob]:
+    def every_job(self) -> Iterator[Job]:
         """Yields all jobs, of all accounts and regions."""
         for row in self._rows("SELECT id FROM jobs ORDER BY rowid"):
             yield from self._jobs("WHERE id = ?", row)
@@ -222,7 +223,7 @@ class Store(Database):
 
     # --- notes ------------------------------------------------------------------------------------------------
 
-    def noted_statuses(self, limit: int) -> list[tuple[int, TrainingJob]]:
+    def noted_statuses(self, limit: int) -> list[tuple[int, Job]]:
         """Returns the oldest statuses that were not announced yet: a number that grows, and the job's record at that
         time.
         """
@@ -257,20 +258,20 @@ class Store(Database):
 
     # --- logs and metrics -------------------------------------------------------------------------------------
 
-    def open_stream(self, job: TrainingJob, host: str, name: str, now_ms: int) -> LogStream:
+    def open_stream(self, job: Job, host: str, name: str, now_ms: int) -> LogStream:
         """Returns the log stream of a host of the job's present attempt. Makes it if it does not exist yet.
 
         `name` ends with an epoch second, and so does the stream's name. The stream gets a later second if another
         attempt has the name.
         """
-        which = (job.id, host, job.attempt)
+        key, which = job.key, (job.id, host, job.attempt)
         wanted = f"{_SELECT_STREAM} WHERE job_id = ? AND host = ? AND attempt = ?"
         with self._write(durable=False) as db:
             if (found := db.execute(wanted, which).fetchone()) is None:
                 db.execute(
-                    "INSERT INTO log_streams (job_id, host, attempt, account, region, name, created_ms)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (*which, job.key.account, job.key.region, _free_name(db, job, name), now_ms),
+                    "INSERT INTO log_streams (job_id, host, attempt, account, region, kind, name, created_ms)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*which, key.account, key.region, key.kind.value, _free_name(db, job, name), now_ms),
                 )
                 found = db.execute(wanted, which).fetchone()
         return LogStream(*found)
@@ -316,9 +317,10 @@ class Store(Database):
         self.changes.note()
         return after
 
-    def stream(self, account: str, region: str, name: str) -> LogStream | None:
+    def stream(self, account: str, region: str, name: str, kind: JobKind = JobKind.TRAINING) -> LogStream | None:
         rows = self._rows(
-            f"{_SELECT_STREAM} WHERE account = ? AND region = ? AND name = ? AND deleted = 0", (account, region, name)
+            f"{_SELECT_STREAM} WHERE account = ? AND region = ? AND name = ? AND kind = ? AND deleted = 0",
+            (account, region, name, kind.value),
         )
         return LogStream(*rows[0]) if rows else None
 
@@ -328,6 +330,7 @@ class Store(Database):
         region: str,
         prefix: str = "",
         *,
+        kind: JobKind = JobKind.TRAINING,
         by_time: bool = False,
         descending: bool = False,
         after: tuple[int, str] | None = None,
@@ -340,8 +343,8 @@ class Store(Database):
         """
         time = "coalesce(last_ms, 0)" if by_time else "0"
         order, beyond = ("DESC", "<") if descending else ("ASC", ">")
-        where = "account = ? AND region = ? AND name >= ? AND name < ? AND deleted = 0"
-        bounds: list[Any] = [account, region, prefix, prefix + LAST_CHARACTER]
+        where = "account = ? AND region = ? AND name >= ? AND name < ? AND kind = ? AND deleted = 0"
+        bounds: list[Any] = [account, region, prefix, prefix + LAST_CHARACTER, kind.value]
         if after is not None and by_time:
             where += f" AND ({time}, name) {beyond} (?, ?)"
             bounds += after
@@ -415,28 +418,30 @@ class Store(Database):
         Each job's points are in order, with those of its hosts last.
         """
         counted = self._rows(
-            "SELECT id, account, region, name, (SELECT count(*) FROM metric_points WHERE job_id = id AND seq <= ?)"
+            "SELECT id, account, region, name, kind,"
+            " (SELECT count(*) FROM metric_points WHERE job_id = id AND seq <= ?)"
             " + (SELECT count(*) FROM host_points WHERE job_id = id AND time_ms < ?) FROM jobs"
             " ORDER BY created_ms DESC, rowid DESC",
             known,
         )
-        before = accumulate((row[4] for row in counted), initial=0)
-        jobs = [row[:4] for row, seen in zip(counted, before, strict=False) if row[4] and seen < most]
-        for job_id, *key in reversed(jobs):
+        before = accumulate((row[5] for row in counted), initial=0)
+        jobs = [row[:5] for row, seen in zip(counted, before, strict=False) if row[5] and seen < most]
+        for job_id, account, region, name, kind in reversed(jobs):
             points = "SELECT name, value, time_ms FROM metric_points WHERE job_id = ? AND seq <= ? ORDER BY seq"
             rows = self._rows(points, (job_id, known.last_seq))
             of_hosts = [point for point in self.points.of_hosts(job_id) if point.time_ms < known.before_ms]
-            yield JobKey(*key), [*(MetricPoint(*row) for row in rows), *of_hosts]
+            key = JobKey(account, region, name, JobKind(kind))
+            yield key, [*(MetricPoint(*row) for row in rows), *of_hosts]
 
     # --- connections ------------------------------------------------------------------------------------------
 
-    def _one(self, condition: str, value: str) -> TrainingJob:
+    def _one(self, condition: str, value: str) -> Job:
         found = self._jobs(f"WHERE {condition}", (value,))
         if not found:
             raise JobNotFound(value)
         return found[0]
 
-    def _jobs(self, clauses: str, parameters: Sequence[Any]) -> list[TrainingJob]:
+    def _jobs(self, clauses: str, parameters: Sequence[Any]) -> list[Job]:
         with self._connection() as db:
             rows = db.execute(f"SELECT id, record, version FROM jobs {clauses}", parameters).fetchall()
             tags: dict[str, dict[str, str]] = {row[0]: {} for row in rows}
@@ -447,7 +452,7 @@ class Store(Database):
                 tags[job_id][key] = value
         return [self._decoded(job_id, record, version, tags[job_id]) for job_id, record, version in rows]
 
-    def _decoded(self, job_id: str, record: str, version: int, tags: dict[str, str]) -> TrainingJob:
+    def _decoded(self, job_id: str, record: str, version: int, tags: dict[str, str]) -> Job:
         try:
             return codec.decode(record, version, tags)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -459,11 +464,11 @@ _STREAM = "id, job_id, host, name, created_ms, position, first_ms, last_ms, inge
 _SELECT_STREAM = f"SELECT {_STREAM} FROM log_streams"
 
 
-def _state(job: TrainingJob) -> tuple[str, int, int, int, str]:
+def _state(job: Job) -> tuple[str, int, int, int, str]:
     return job.status.value, job.created_ms, job.modified_ms, int(job.terminal), codec.encode(job)
 
 
-def _free_name(db: sqlite3.Connection, job: TrainingJob, name: str) -> str:
+def _free_name(db: sqlite3.Connection, job: Job, name: str) -> str:
     """Returns a free name. Two attempts may start within a second, and names of streams are unique."""
     taken = "SELECT 1 FROM log_streams WHERE account = ? AND region = ? AND name = ?"
     while db.execute(taken, (job.key.account, job.key.region, name)).fetchone():

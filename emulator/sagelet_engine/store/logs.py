@@ -8,9 +8,10 @@ few of ten thousand streams overlap.
 
 `Lines` serves what people look at: lines that contain a text, and a metric's curve as a screen shows it.
 
-There is one group for each account and region. It exists if somebody made it or if it has a stream. A deleted stream
-stays as an empty, hidden row: its job may still run, and the row holds the position up to which its output was read.
-The job's next line shows the stream again, as CloudWatch's agent recreates a stream that was deleted under it.
+There is one group for each kind of job, account and region. It exists if somebody made it or if it has a stream. A
+deleted stream stays as an empty, hidden row: its job may still run, and the row holds the position up to which its
+output was read. The job's next line shows the stream again, as CloudWatch's agent recreates a stream that was deleted
+under it.
 """
 
 import heapq
@@ -22,6 +23,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from sagelet_engine.model.job import JobKind
 from sagelet_engine.model.log_events import FoundLines, LogEvent, LogGroup, MergedEvents
 from sagelet_engine.model.series import Sample
 
@@ -248,6 +250,19 @@ MIGRATION = """
     ALTER TABLE log_streams ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0;
     """
 
+#: Jobs of each kind have a log group.
+KINDS_MIGRATION = """
+    ALTER TABLE log_streams ADD COLUMN kind TEXT NOT NULL DEFAULT 'training-job';
+    CREATE TABLE log_groups_of_kinds (
+        account TEXT NOT NULL, region TEXT NOT NULL, kind TEXT NOT NULL, created_ms INTEGER NOT NULL,
+        retention_days INTEGER, tags TEXT NOT NULL DEFAULT '{}', PRIMARY KEY (account, region, kind)
+    ) WITHOUT ROWID;
+    INSERT INTO log_groups_of_kinds
+        SELECT account, region, 'training-job', created_ms, retention_days, tags FROM log_groups;
+    DROP TABLE log_groups;
+    ALTER TABLE log_groups_of_kinds RENAME TO log_groups;
+    """
+
 _HIDE = "UPDATE log_streams SET deleted = 1, first_ms = NULL, last_ms = NULL, ingested_ms = NULL, bytes = 0"
 
 
@@ -265,40 +280,40 @@ class LogGroups:
         self._rows = rows
         self._write = write
 
-    def get(self, account: str, region: str) -> LogGroup | None:
-        where = "WHERE account = ? AND region = ?"
+    def get(self, account: str, region: str, kind: JobKind) -> LogGroup | None:
+        where, which = "WHERE account = ? AND region = ? AND kind = ?", (account, region, kind.value)
         ((oldest_ms, size),) = self._rows(
-            f"SELECT min(created_ms), sum(bytes) FROM log_streams {where} AND deleted = 0", (account, region)
+            f"SELECT min(created_ms), sum(bytes) FROM log_streams {where} AND deleted = 0", which
         )
-        made = self._rows(f"SELECT created_ms, retention_days, tags FROM log_groups {where}", (account, region))
+        made = self._rows(f"SELECT created_ms, retention_days, tags FROM log_groups {where}", which)
         if not made:
             return None if oldest_ms is None else LogGroup(oldest_ms, size)
         ((created_ms, days, tags),) = made
         return LogGroup(created_ms, size or 0, days, json.loads(tags))
 
-    def exists(self, account: str, region: str) -> bool:
-        where = "FROM {} WHERE account = ? AND region = ?"
+    def exists(self, account: str, region: str, kind: JobKind) -> bool:
+        where, which = "FROM {} WHERE account = ? AND region = ? AND kind = ?", (account, region, kind.value)
         select = f"SELECT EXISTS (SELECT 1 {where} AND deleted = 0) OR EXISTS (SELECT 1 {where})"
-        ((found,),) = self._rows(select.format("log_streams", "log_groups"), (account, region) * 2)
+        ((found,),) = self._rows(select.format("log_streams", "log_groups"), which * 2)
         return bool(found)
 
-    def retention_days(self, account: str, region: str) -> int | None:
+    def retention_days(self, account: str, region: str, kind: JobKind) -> int | None:
         """Returns the retention in days, or None for no limit. Looks at no stream."""
-        select = "SELECT retention_days FROM log_groups WHERE account = ? AND region = ?"
-        return next((row[0] for row in self._rows(select, (account, region))), None)
+        select = "SELECT retention_days FROM log_groups WHERE account = ? AND region = ? AND kind = ?"
+        return next((row[0] for row in self._rows(select, (account, region, kind.value))), None)
 
-    def put(self, account: str, region: str, group: LogGroup) -> None:
+    def put(self, account: str, region: str, kind: JobKind, group: LogGroup) -> None:
         """Makes the group, or replaces its retention and tags."""
         with self._write() as db:
             db.execute(
-                "INSERT INTO log_groups VALUES (?, ?, ?, ?, ?) ON CONFLICT (account, region) DO UPDATE SET"
+                "INSERT INTO log_groups VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (account, region, kind) DO UPDATE SET"
                 " retention_days = excluded.retention_days, tags = excluded.tags",
-                (account, region, group.created_ms, group.retention_days, _json(group.tags)),
+                (account, region, kind.value, group.created_ms, group.retention_days, _json(group.tags)),
             )
 
-    def delete(self, account: str, region: str) -> None:
+    def delete(self, account: str, region: str, kind: JobKind) -> None:
         """Forgets the group and all its events."""
-        where, which = "WHERE account = ? AND region = ?", (account, region)
+        where, which = "WHERE account = ? AND region = ? AND kind = ?", (account, region, kind.value)
         with self._write() as db:
             db.execute(f"DELETE FROM log_events WHERE stream_id IN (SELECT id FROM log_streams {where})", which)
             db.execute(f"{_HIDE} {where}", which)
@@ -309,17 +324,18 @@ class LogGroups:
             db.execute("DELETE FROM log_events WHERE stream_id = ?", (stream_id,))
             db.execute(f"{_HIDE} WHERE id = ?", (stream_id,))
 
-    def limited(self) -> list[tuple[str, str, int]]:
-        """Returns account, region and days of every group with a retention."""
+    def limited(self) -> list[tuple[str, str, JobKind, int]]:
+        """Returns account, region, kind and days of every group with a retention."""
         found = self._rows(
-            "SELECT account, region, retention_days FROM log_groups WHERE retention_days IS NOT NULL", ()
+            "SELECT account, region, kind, retention_days FROM log_groups WHERE retention_days IS NOT NULL", ()
         )
-        return [tuple(row) for row in found]
+        return [(account, region, JobKind(kind), days) for account, region, kind, days in found]
 
-    def expire(self, account: str, region: str, before_ms: int) -> None:
+    def expire(self, account: str, region: str, kind: JobKind, before_ms: int) -> None:
         """Removes the events older than `before_ms`, one stream at a time, because others need to write meanwhile."""
         old = self._rows(
-            "SELECT id FROM log_streams WHERE account = ? AND region = ? AND first_ms < ?", (account, region, before_ms)
+            "SELECT id FROM log_streams WHERE account = ? AND region = ? AND kind = ? AND first_ms < ?",
+            (account, region, kind.value, before_ms),
         )
         for (stream_id,) in old:
             with self._write() as db:

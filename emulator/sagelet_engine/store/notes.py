@@ -3,7 +3,7 @@
 import json
 import sqlite3
 
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.job import Job
 from sagelet_engine.store import codec
 
 #: The database notes a status by itself, in the transaction that writes it. The note holds the record at that time.
@@ -45,7 +45,7 @@ _THROTTLE = (
 )
 
 
-def oldest(db: sqlite3.Connection, limit: int) -> list[tuple[int, TrainingJob]]:
+def oldest(db: sqlite3.Connection, limit: int) -> list[tuple[int, Job]]:
     """Returns the oldest noted statuses: a number that grows, and the job's record at that time."""
     rows = db.execute(_OLDEST, (limit,)).fetchall()
     return [(seq, codec.decode(record, version, json.loads(tags))) for seq, record, version, tags in rows]

@@ -166,9 +166,8 @@ class Kept(Generic[O, C]):
 
     def page(self, query: JobQuery) -> JobPage[O]:
         """Returns one page: filtered, then sorted, then cut."""
-        clauses, parameters = sql_pages.page(query)
-        own = clauses.replace("WHERE", "WHERE kind = ? AND", 1)
-        return sql_pages.cut(self._select(own, self._codec.kind.value, *parameters), query)
+        clauses, parameters = sql_pages.page(query, self._codec.kind.value)
+        return sql_pages.cut(self._select(clauses, *parameters), query)
 
     def children(self, record_id: str) -> list[C]:
         """Returns the children in the order of their creation."""

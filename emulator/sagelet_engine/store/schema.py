@@ -67,5 +67,16 @@ MIGRATIONS = (
     # The host whose line a point is from; empty for points of older servers.
     "ALTER TABLE metric_points ADD COLUMN host TEXT NOT NULL DEFAULT '';",
     sql_orchestrations.MIGRATION,
+    # Lists and searches are of one kind of job.
+    f"""
+    ALTER TABLE jobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'training-job';
+    DROP INDEX jobs_by_creation;
+    CREATE INDEX jobs_by_creation ON jobs (account, region, kind, created_ms, id, status, modified_ms, name);
+    DROP INDEX jobs_by_name;
+    CREATE INDEX jobs_by_name ON jobs (account, region, kind, name, id);
+    DROP INDEX jobs_by_status;
+    CREATE INDEX jobs_by_status ON jobs (account, region, kind, status, id);
+    {sql_logs.KINDS_MIGRATION}
+    """,
     sql_pipelines.MIGRATION,
 )

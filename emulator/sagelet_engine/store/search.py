@@ -9,7 +9,8 @@ Every value from outside is a parameter, never a part of the text.
 import json
 from typing import Any, NamedTuple
 
-from sagelet_engine.model.listing import Cursor, Job, JobPage, JobQuery, SortBy
+from sagelet_engine.model.job import JobKind
+from sagelet_engine.model.listing import Cursor, JobPage, JobQuery, Record, SortBy
 from sagelet_engine.model.search import AnyItem, Condition, Group, JobSearch, Kind, Operator, Property, Term
 
 #: Both terms are needed: the index `jobs_by_warm_pool` holds only the jobs that have a warm pool.
@@ -20,10 +21,12 @@ HAS_WARM_POOL = (
 _SORT_COLUMNS = {SortBy.NAME: "name", SortBy.CREATION_TIME: "created_ms", SortBy.STATUS: "status"}
 
 
-def page(query: JobQuery) -> tuple[str, tuple[Any, ...]]:
-    """Returns the clauses after `FROM jobs` for one job more than the page has, and their parameters."""
+def page(query: JobQuery, kind: str) -> tuple[str, tuple[Any, ...]]:
+    """Returns the clauses after `FROM jobs` for one job more than the page has, and their parameters. `kind`: the value
+    of that column.
+    """
     column = _SORT_COLUMNS[query.sort_by]
-    filters = [(clause, value) for clause, value in _filters(query) if value is not None]
+    filters = [(clause, value) for clause, value in _filters(query, kind) if value is not None]
     where = " AND ".join(clause for clause, _ in filters)
     parameters = [value for _, value in filters]
     order, beyond = ("ASC", ">") if query.ascending else ("DESC", "<")
@@ -33,14 +36,14 @@ def page(query: JobQuery) -> tuple[str, tuple[Any, ...]]:
     return f"WHERE {where} ORDER BY {column} {order}, id {order} LIMIT ?", (*parameters, query.limit + 1)
 
 
-def cut(jobs: list[Job], query: JobQuery) -> JobPage[Job]:
+def cut(jobs: list[Record], query: JobQuery) -> JobPage[Record]:
     """Cuts the jobs that `page` found to a page."""
     if len(jobs) <= query.limit:
         return JobPage(jobs, None)
     return JobPage(jobs[: query.limit], _cursor(jobs[query.limit - 1], query.sort_by))
 
 
-def _cursor(job: Job, sort_by: SortBy) -> Cursor:
+def _cursor(job: Record, sort_by: SortBy) -> Cursor:
     """Returns the place after a job."""
     values: dict[SortBy, str | int] = {
         SortBy.NAME: job.key.name,
@@ -50,10 +53,11 @@ def _cursor(job: Job, sort_by: SortBy) -> Cursor:
     return Cursor(values[sort_by], job.id)
 
 
-def _filters(query: JobQuery) -> list[tuple[str, Any]]:
+def _filters(query: JobQuery, kind: str) -> list[tuple[str, Any]]:
     return [
         ("account = ?", query.account),
         ("region = ?", query.region),
+        ("kind = ?", kind),
         ("created_ms > ?", query.created_after_ms),
         ("created_ms < ?", query.created_before_ms),
         ("modified_ms > ?", query.modified_after_ms),
@@ -66,7 +70,7 @@ def _filters(query: JobQuery) -> list[tuple[str, Any]]:
 
 
 _NAMES = """
-    WITH mine AS (SELECT id FROM jobs WHERE account = ? AND region = ?), names AS (
+    WITH mine AS (SELECT id FROM jobs WHERE account = ? AND region = ? AND kind = ?), names AS (
         SELECT 'HyperParameters.' || name AS name FROM hyperparameters JOIN mine ON id = job_id
         UNION SELECT 'Tags.' || key FROM tags JOIN mine ON id = job_id
         UNION SELECT 'Metrics.' || name FROM metric_points JOIN mine ON id = job_id
@@ -77,7 +81,7 @@ _NAMES = """
 
 def names(account: str, region: str, beginning: str, limit: int) -> tuple[str, tuple[Any, ...]]:
     """Returns a query for the names that begin with `beginning`, in order, and its parameters."""
-    return _NAMES, (account, region, beginning, beginning, limit)
+    return _NAMES, (account, region, JobKind.TRAINING.value, beginning, beginning, limit)
 
 
 O = Operator  # noqa: E741 - read as often as a name of a type
@@ -188,8 +192,8 @@ def count(query: JobSearch) -> Sql:
 def _found(query: JobSearch) -> Sql:
     sort, where = _sort_value(query.sort_by), _group(query.where, 0)
     return Sql(
-        f"SELECT id, {sort.text} AS value FROM jobs WHERE account = ? AND region = ? AND {where.text}",
-        (*sort.parameters, query.account, query.region, *where.parameters),
+        f"SELECT id, {sort.text} AS value FROM jobs WHERE account = ? AND region = ? AND kind = ? AND {where.text}",
+        (*sort.parameters, query.account, query.region, JobKind.TRAINING.value, *where.parameters),
     )
 
 

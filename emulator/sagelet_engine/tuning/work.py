@@ -10,7 +10,7 @@ from sagelet_engine.base.failpoints import Failpoint, failpoint
 from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.model import aws_texts
 from sagelet_engine.model.job import JobKey, JobStatus, Parent
-from sagelet_engine.model.training import TrainingJob
+from sagelet_engine.model.training import TrainingJob, as_training
 from sagelet_engine.model.tuning import Trial, TrialState, TuningJob, child_key
 from sagelet_engine.store.jobs import Store
 from sagelet_engine.store.orchestration_codecs import TUNING
@@ -41,7 +41,8 @@ class TuningWork:
 
     def step(self, record: TuningJob) -> float | None:
         before = self._kept.children(record.id)
-        jobs = self._store.by_ids([one.job_id for one in before if not one.ended])
+        found = self._store.by_ids([one.job_id for one in before if not one.ended])
+        jobs = {job_id: as_training(job) for job_id, job in found.items()}
         trials = [seen(one, jobs.get(one.job_id), self._objective(record, one, jobs)) for one in before]
         decision = decide(record, before, trials, self._clock.now_ms())
         if decision.changed or decision.removed or decision.job != record:

@@ -15,7 +15,7 @@ from sagelet_engine.execution.log_recorder import Follower, Output
 from sagelet_engine.execution.outbox import BATCH, Outbox
 from sagelet_engine.instances.gpus import GpuPool
 from sagelet_engine.model import lifecycle, verdict
-from sagelet_engine.model.job import Verdict
+from sagelet_engine.model.job import Job, Verdict
 from sagelet_engine.model.log_events import LogStream
 from sagelet_engine.model.runtime import Observation
 from sagelet_engine.model.training import TrainingJob
@@ -29,7 +29,7 @@ def _without_version_guard() -> Any:
     """Of two writers of a record, the later one wins, whatever the earlier one wrote."""
     work = Store.update_all
 
-    def update_all(store: Store, *jobs: TrainingJob) -> list[TrainingJob]:
+    def update_all(store: Store, *jobs: Job) -> list[Job]:
         return work(store, *(replace(job, version=store.get_by_id(job.id).version) for job in jobs))
 
     return mock.patch.object(Store, "update_all", update_all)

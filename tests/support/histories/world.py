@@ -12,6 +12,7 @@ from sagelet_engine import engine as engine_module
 from sagelet_engine.base.database import StoreUnavailable
 from sagelet_engine.base.errors import SageletError
 from sagelet_engine.engine import Engine
+from sagelet_engine.model.job import Job, JobKey
 from sagelet_engine.model.orchestration import Orchestration
 from sagelet_engine.model.sinks import MetricPoint
 from sagelet_engine.model.training import TrainingJob
@@ -58,7 +59,7 @@ class Metrics:
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
 
-    def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
+    def publish(self, key: JobKey, points: Sequence[MetricPoint]) -> None:
         self._schedule.step()
 
 
@@ -69,7 +70,7 @@ class Statuses:
         self._schedule = schedule
         self.announced: list[tuple[str, int]] = []
 
-    def announce(self, job: TrainingJob | Orchestration) -> None:
+    def announce(self, job: Job | Orchestration) -> None:
         assert isinstance(job, TrainingJob), "no history has an orchestration"
         self._schedule.step()
         if self._schedule.point("a slow sink", 0.1):

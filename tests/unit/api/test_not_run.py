@@ -10,14 +10,15 @@ from sagelet_api.services.moto.bridge import MotoBridge
 from support.api_world import ApiWorld
 
 ROLE = "arn:aws:iam::123456789012:role/r"
-PROCESSING: dict[str, Any] = {
-    "ProcessingJobName": "p",
-    "RoleArn": ROLE,
-    "ProcessingResources": {"ClusterConfig": {"InstanceCount": 1, "InstanceType": "ml.m5.large", "VolumeSizeInGB": 1}},
-    "AppSpecification": {"ImageUri": "image"},
+TRANSFORM: dict[str, Any] = {
+    "TransformJobName": "t",
+    "ModelName": "m",
+    "TransformInput": {"DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://b/in"}}},
+    "TransformOutput": {"S3OutputPath": "s3://b/out"},
+    "TransformResources": {"InstanceType": "ml.m5.large", "InstanceCount": 1},
 }
 CALLS = [
-    ("sagemaker", "create_processing_job", PROCESSING, "CreateProcessingJob"),
+    ("sagemaker", "create_transform_job", TRANSFORM, "CreateTransformJob"),
     ("sagemaker", "create_endpoint", {"EndpointName": "e", "EndpointConfigName": "c"}, "CreateEndpoint"),
     ("sagemaker-runtime", "invoke_endpoint", {"EndpointName": "e", "Body": b"x"}, "InvokeEndpoint"),
 ]
@@ -38,8 +39,8 @@ def test_it_is_refused_and_named(
 
 def test_with_stubs_moto_answers_and_what_only_records_is_always_moto_s(tmp_path: Path, bridge: MotoBridge) -> None:
     with ApiWorld(tmp_path, bridge, stubs=True) as world:
-        world.sagemaker.create_processing_job(**PROCESSING)
-        assert world.sagemaker.describe_processing_job(ProcessingJobName="p")["ProcessingJobStatus"] == "Completed"
+        world.sagemaker.create_transform_job(**TRANSFORM)
+        assert world.sagemaker.describe_transform_job(TransformJobName="t")["TransformJobStatus"] == "Completed"
     with ApiWorld(tmp_path / "other", bridge) as world:
         world.sagemaker.create_model(ModelName="not-run", ExecutionRoleArn=ROLE)
         world.sagemaker.delete_model(ModelName="not-run")

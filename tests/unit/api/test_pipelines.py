@@ -19,10 +19,12 @@ from support.pipelines import (
     fail,
     get,
     join,
+    json_get,
     parameter,
     step,
     train,
 )
+from support.processing import processing_request, result
 from support.world import until
 
 ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:pipeline/"
@@ -357,3 +359,48 @@ def test_tags(world: ApiWorld) -> None:
     world.sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "l", "Value": "w"}])
     world.sagemaker.delete_tags(ResourceArn=arn, TagKeys=["k"])
     assert world.sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "l", "Value": "w"}]
+
+
+def test_events_say_how_an_execution_is(world: ApiWorld) -> None:
+    sqs, events = world.client("sqs"), world.client("events")
+    queue = sqs.create_queue(QueueName=f"e-{uuid.uuid4().hex[:8]}")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    rule = f"r-{uuid.uuid4().hex[:8]}"
+    pattern = {"detail-type": ["SageMaker Model Building Pipeline Execution Status Change"]}
+    events.put_rule(Name=rule, EventPattern=json.dumps(pattern))
+    events.put_targets(Rule=rule, Targets=[{"Id": "1", "Arn": arn}])
+    create(world, definition(fail("end", "on purpose")))
+    execution = start(world)
+    found: list[Any] = []
+
+    def both() -> bool:
+        answer = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+        found.extend(json.loads(one["Body"]) for one in answer.get("Messages", []))
+        return len(found) == 2
+
+    until(both)
+    assert [one["detail"]["currentPipelineExecutionStatus"] for one in found] == ["Executing", "Failed"]
+    assert found[1]["resources"] == [f"{ARN}pipe", execution]
+
+
+def test_a_processing_step_and_what_it_wrote(world: ApiWorld) -> None:
+    outputs = [result("evaluation", "s3://b/evaluation", "/opt/ml/processing/evaluation")]
+    body = processing_request("x", ProcessingOutputConfig={"Outputs": outputs})
+    del body["ProcessingJobName"]
+    files = [{"PropertyFileName": "Report", "OutputName": "evaluation", "FilePath": "report.json"}]
+    evaluate = step("evaluate", "Processing", body, PropertyFiles=files)
+    good = compare("LessThan", json_get("evaluate", "Report", "metrics.mse['value']"), 6.0)
+    uri = get("Steps.evaluate.ProcessingOutputConfig.Outputs['evaluation'].S3Output.S3Uri")
+    check = condition("check", [good], [fail("low", join(":", "mse is low", uri))])
+    create(world, definition(evaluate, check))
+    arn = start(world)
+    name = until(
+        lambda: [one["ProcessingJobName"] for one in world.sagemaker.list_processing_jobs()["ProcessingJobSummaries"]]
+    )[0]
+    world.objects.put("b", "evaluation/report.json", json.dumps({"metrics": {"mse": {"value": 4.5}}}).encode())
+    host = until(lambda: [*world.runtime.hosts.values()])[0]
+    host.end(0)
+    until(lambda: status(world, arn) == "Failed")
+    found = steps(world, arn)
+    assert found["evaluate"]["Metadata"]["ProcessingJob"]["Arn"].endswith(f"processing-job/{name}")
+    assert found["low"]["Metadata"] == {"Fail": {"ErrorMessage": "mse is low:s3://b/evaluation"}}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.base.errors import ClientFault
-from sagelet_engine.data import checkpoints
+from sagelet_engine.data import directory_sync
 from sagelet_engine.data.checkpoints import Checkpoints
 from sagelet_engine.data.layout import JobDirectories
 from sagelet_engine.model import training
@@ -99,13 +99,13 @@ def test_a_file_that_is_being_written_waits_and_the_last_look_takes_it(bench: Be
 
 def test_a_file_that_changes_while_it_is_copied_is_not_sent_torn(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.path("a").write_bytes(b"old")
-    copy = checkpoints.copy_whole
+    copy = directory_sync.copy_whole
 
     def slow(*arguments: Any) -> None:
         copy(*arguments)
         bench.path("a").write_bytes(b"newer")
 
-    monkeypatch.setattr(checkpoints, "copy_whole", slow)
+    monkeypatch.setattr(directory_sync, "copy_whole", slow)
     bench.look()
     assert bench.stored() == {}
     monkeypatch.undo()
@@ -124,7 +124,7 @@ def test_a_file_that_grows_as_fast_as_it_is_copied_holds_nobody_up(bench: Bench)
             return super().write(data)
 
     with path.open("rb", buffering=0) as source:
-        checkpoints.copy_whole(source, copied := Growing(), 3)
+        directory_sync.copy_whole(source, copied := Growing(), 3)
     assert copied.getvalue() == b"old"
 
 
@@ -335,7 +335,7 @@ def test_a_directory_that_cannot_be_read_deletes_nothing(bench: Bench, monkeypat
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "PERIOD", 0.01)
+    monkeypatch.setattr(directory_sync, "PERIOD", 0.01)
 
 
 def running(world: World) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sagelet_engine.base.errors import JobNotFound, JobNotInterruptible, ScheduleError
-from sagelet_engine.data import checkpoints
+from sagelet_engine.data import directory_sync
 from sagelet_engine.execution.job_context import Detached
 from sagelet_engine.model import interruptions, lifecycle
 from sagelet_engine.model.job import JobStatus, SecondaryStatus
@@ -415,7 +415,7 @@ def play(world: World, done: Callable[[], bool]) -> None:
 def test_a_crash_at_any_write_loses_no_attempt_and_doubles_none(
     world: World, monkeypatch: pytest.MonkeyPatch, number: int, after: bool
 ) -> None:
-    monkeypatch.setattr(checkpoints, "PERIOD", 0.01)
+    monkeypatch.setattr(directory_sync, "PERIOD", 0.01)
     with monkeypatch.context() as patch:
         crash = Crash(patch, number, after)
         create(world, {interruptions.TAG: "1"})

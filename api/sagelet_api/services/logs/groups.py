@@ -1,4 +1,4 @@
-"""CloudWatch Logs' operations on the log group of training jobs as a whole, and DescribeLogGroups for all groups."""
+"""CloudWatch Logs' operations on the log groups of jobs as a whole, and DescribeLogGroups for all groups."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,14 +19,15 @@ from sagelet_engine.model.log_events import LogGroup
 #: Account and region -> the log groups that are not SageMaker's, as DescribeLogGroups shows them.
 OtherGroups = Callable[[str, str], Sequence[Output]]
 
-GROUP = JobKind.TRAINING.log_group
+#: An account, a region and a kind of job name one of sagelet's groups.
+Place = tuple[str, str, JobKind]
 MAX_GROUPS = 50
 MAX_TAGS = 50
 #: The values that PutRetentionPolicy takes on AWS.
 RETENTION_DAYS = (
     1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
 )  # fmt: skip
-#: For the group of training jobs, moto would answer these with ResourceNotFound, because it does not have the group.
+#: For the groups of jobs, moto would answer these with ResourceNotFound, because it does not have the groups.
 REFUSED = (
     "AssociateKmsKey", "CreateExportTask", "CreateLogStream", "DisassociateKmsKey", "PutLogEvents", "PutMetricFilter",
     "PutSubscriptionFilter", "StartLiveTail", "StartQuery",
@@ -68,13 +69,15 @@ class LogGroupOperations:
         return answer
 
     def create_log_group(self, context: Context, request: Request) -> None:
-        if self._groups.get(context.account, context.region) is not None:
+        place = place_of(context, request)
+        if self._groups.get(*place) is not None:
             raise LogsResourceAlreadyExists("The specified log group already exists")
-        self._groups.create(context.account, context.region, request.get("tags", {}))
+        self._groups.create(*place, request.get("tags", {}))
 
-    def delete_log_group(self, context: Context, _request: Request) -> None:
-        self._existing(context)
-        self._groups.delete(context.account, context.region)
+    def delete_log_group(self, context: Context, request: Request) -> None:
+        place = place_of(context, request)
+        self._existing(place)
+        self._groups.delete(*place)
 
     def put_retention_policy(self, context: Context, request: Request) -> None:
         days = request["retentionInDays"]
@@ -82,29 +85,33 @@ class LogGroupOperations:
             listed = ", ".join(map(str, RETENTION_DAYS))
             error = constraint_error("retentionInDays", days, f"Member must satisfy enum value set: [{listed}]")
             raise LogsInvalidParameter(f"1 validation error detected: {error}")
-        self._existing(context)
-        self._groups.set_retention(context.account, context.region, days)
+        place = place_of(context, request)
+        self._existing(place)
+        self._groups.set_retention(*place, days)
 
-    def delete_retention_policy(self, context: Context, _request: Request) -> None:
-        self._existing(context)
-        self._groups.set_retention(context.account, context.region, None)
+    def delete_retention_policy(self, context: Context, request: Request) -> None:
+        place = place_of(context, request)
+        self._existing(place)
+        self._groups.set_retention(*place, None)
 
     def tag(self, context: Context, request: Request) -> None:
-        tags = {**self._existing(context).tags, **request["tags"]}
+        place = place_of(context, request)
+        tags = {**self._existing(place).tags, **request["tags"]}
         if len(tags) > MAX_TAGS:
             raise LogsTooManyTags("A resource can have no more than 50 tags.")
-        self._groups.set_tags(context.account, context.region, tags)
+        self._groups.set_tags(*place, tags)
 
     def untag(self, context: Context, request: Request) -> None:
         gone = {*request.get("tags", ()), *request.get("tagKeys", ())}
-        tags = {key: value for key, value in self._existing(context).tags.items() if key not in gone}
-        self._groups.set_tags(context.account, context.region, tags)
+        place = place_of(context, request)
+        tags = {key: value for key, value in self._existing(place).tags.items() if key not in gone}
+        self._groups.set_tags(*place, tags)
 
-    def list_tags(self, context: Context, _request: Request) -> Output:
-        return {"tags": dict(self._existing(context).tags)}
+    def list_tags(self, context: Context, request: Request) -> Output:
+        return {"tags": dict(self._existing(place_of(context, request)).tags)}
 
-    def no_subscription_filters(self, context: Context, _request: Request) -> Output:
-        self._existing(context)
+    def no_subscription_filters(self, context: Context, request: Request) -> Output:
+        self._existing(place_of(context, request))
         return {"subscriptionFilters": []}
 
     def operations(self) -> Operations:
@@ -123,42 +130,56 @@ class LogGroupOperations:
             "DescribeSubscriptionFilters": self.no_subscription_filters,
             **{name: _refusal(name) for name in REFUSED},
         }
-        shared = {name: SharedOperation(handler, is_training_log) for name, handler in handlers.items()}
+        shared = {name: SharedOperation(handler, is_job_log) for name, handler in handlers.items()}
         return {"DescribeLogGroups": self.describe_log_groups, **shared}
 
     def _all(self, context: Context) -> list[Output]:
         groups = {group["logGroupName"]: group for group in self._others(context.account, context.region)}
-        ours = self._groups.get(context.account, context.region)
-        if ours is not None:
-            groups[GROUP] = _group(context, ours)
+        for kind in JobKind:
+            ours = self._groups.get(context.account, context.region, kind)
+            if ours is not None:
+                groups[kind.log_group] = _group(context, kind.log_group, ours)
         return [{"logGroupClass": "STANDARD", **groups[name]} for name in sorted(groups)]
 
-    def _existing(self, context: Context) -> LogGroup:
-        group = self._groups.get(context.account, context.region)
+    def _existing(self, place: Place) -> LogGroup:
+        group = self._groups.get(*place)
         if group is None:
             raise LogsResourceNotFound("The specified log group does not exist.")
         return group
 
 
-def is_training_log(context: Context, request: Parameters) -> bool:
-    """True if a request is about the log group of training jobs, by name, identifier or ARN."""
+def is_job_log(context: Context, request: Parameters) -> bool:
+    """True if a request is about the log group of a kind of jobs, by name, identifier or ARN."""
+    return _kind_of(context, request) is not None
+
+
+def place_of(context: Context, request: Request) -> Place:
+    """Returns the group of a request that `is_job_log` accepts."""
+    kind = _kind_of(context, request)
+    assert kind is not None
+    return context.account, context.region, kind
+
+
+def _kind_of(context: Context, request: Request) -> JobKind | None:
     values = [request.get(member) for member in ("logGroupName", "logGroupIdentifier", "resourceArn")]
     for member in ("logGroupNames", "logGroupIdentifiers"):
         listed = request.get(member)
         values += listed if isinstance(listed, list) else []
-    return any(isinstance(value, str) and _names_group(context, value) for value in values)
+    texts = [value for value in values if isinstance(value, str)]
+    return next((kind for kind in JobKind if any(_names_group(context, kind.log_group, one) for one in texts)), None)
 
 
-def _names_group(context: Context, value: str) -> bool:
-    arn = f":logs:{context.region}:{context.account}:log-group:{GROUP}"
-    return value == GROUP or (value.startswith("arn:") and value.removesuffix(":*").endswith(arn))
+def _names_group(context: Context, group: str, value: str) -> bool:
+    arn = f":logs:{context.region}:{context.account}:log-group:{group}"
+    return value == group or (value.startswith("arn:") and value.removesuffix(":*").endswith(arn))
 
 
 def _refusal(operation: str) -> Handler:
-    def refuse(_context: Context, _request: Parameters) -> None:
+    def refuse(context: Context, request: Parameters) -> None:
+        kind = place_of(context, request)[-1]
         raise LogsInvalidParameter(
-            f"sagelet does not have {operation} for {GROUP}, which holds what training jobs print and nothing else; "
-            "use a log group of your own"
+            f"sagelet does not have {operation} for {kind.log_group}, which holds what {kind.noun}s print and nothing "
+            "else; use a log group of your own"
         )
 
     return refuse
@@ -174,10 +195,10 @@ def _after(request: Request) -> str:
     return str(values[0])
 
 
-def _group(context: Context, group: LogGroup) -> Output:
-    arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{GROUP}"
+def _group(context: Context, name: str, group: LogGroup) -> Output:
+    arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{name}"
     answer: Output = {
-        "logGroupName": GROUP,
+        "logGroupName": name,
         "creationTime": group.created_ms,
         "metricFilterCount": 0,
         "arn": f"{arn}:*",

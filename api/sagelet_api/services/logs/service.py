@@ -1,4 +1,4 @@
-"""CloudWatch Logs for the streams and events of training jobs, from the engine's own store."""
+"""CloudWatch Logs for the streams and events of jobs, from the engine's own store."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ from sagelet_api.protocol import page_tokens
 from sagelet_api.protocol.aws_errors import LogsInvalidParameter, LogsResourceNotFound
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Handler, Operations, SharedOperation
-from sagelet_api.services.logs.groups import GROUP, LogGroupOperations, OtherGroups, is_training_log
+from sagelet_api.services.logs.groups import LogGroupOperations, OtherGroups, Place, is_job_log, place_of
 from sagelet_api.services.logs.patterns import compile_pattern
 from sagelet_engine.engine import Engine
 from sagelet_engine.model.log_events import LogEvent, LogStream
@@ -33,7 +33,8 @@ class TrainingLogs:
         self._groups = LogGroupOperations(engine, others)
 
     def describe_log_streams(self, context: Context, request: Request) -> Output:
-        self._require_group(context)
+        place = place_of(context, request)
+        self._require_group(place)
         by_time = request.get("orderBy") == "LastEventTime"
         if by_time and "logStreamNamePrefix" in request:
             raise LogsInvalidParameter("Cannot order by LastEventTime with a logStreamNamePrefix.")
@@ -42,12 +43,13 @@ class TrainingLogs:
             context.account,
             context.region,
             request.get("logStreamNamePrefix", ""),
+            kind=place[-1],
             by_time=by_time,
             descending=request.get("descending", False),
             after=_values(request, int, str),
             limit=limit + 1,
         )
-        answer: Output = {"logStreams": [_stream(context, stream) for stream in streams[:limit]]}
+        answer: Output = {"logStreams": [_stream(place, stream) for stream in streams[:limit]]}
         if len(streams) > limit:
             last = streams[limit - 1]
             answer["nextToken"] = page_tokens.encode(last.last_ms or 0, last.name)
@@ -57,14 +59,13 @@ class TrainingLogs:
         """Returns a page by sequence numbers. So tokens stay valid, and the last forward token leads to later
         events.
         """
-        stream = self._stream(context, request["logStreamName"])
+        group = place_of(context, request)
+        stream = self._stream(group, request["logStreamName"])
         place = _place(request)
         backward = "below" in place or (not place and not request.get("startFromHead", False))
         events = self._engine.logs.events(
             stream,
-            start_ms=max(
-                request.get("startTime", 0), self._engine.logs.groups.oldest_ms(context.account, context.region)
-            ),
+            start_ms=max(request.get("startTime", 0), self._engine.logs.groups.oldest_ms(*group)),
             end_ms=request.get("endTime", FOR_EVER),
             limit=min(request.get("limit", PAGE_EVENTS), PAGE_EVENTS),
             max_bytes=PAGE_BYTES,
@@ -85,8 +86,9 @@ class TrainingLogs:
         matches.
         """
         matches = compile_pattern(request.get("filterPattern", ""))
-        start_ms, end_ms = self._window(context, request)
-        chosen = self._chosen(context, request, start_ms, end_ms)
+        place = place_of(context, request)
+        start_ms, end_ms = self._window(place, request)
+        chosen = self._chosen(place, request, start_ms, end_ms)
         names = {stream.id: stream.name for stream in chosen}
         found = self._engine.logs.merged_events(
             chosen,
@@ -111,8 +113,9 @@ class TrainingLogs:
         return answer
 
     def delete_log_stream(self, context: Context, request: Request) -> None:
-        self._require_group(context)
-        self._engine.logs.groups.delete_stream(self._stream(context, request["logStreamName"]))
+        place = place_of(context, request)
+        self._require_group(place)
+        self._engine.logs.groups.delete_stream(self._stream(place, request["logStreamName"]))
 
     def operations(self) -> Operations:
         """The table for the front."""
@@ -122,36 +125,36 @@ class TrainingLogs:
             "FilterLogEvents": self.filter_log_events,
             "DeleteLogStream": self.delete_log_stream,
         }
-        shared = {name: SharedOperation(handler, is_training_log) for name, handler in handlers.items()}
+        shared = {name: SharedOperation(handler, is_job_log) for name, handler in handlers.items()}
         return {**self._groups.operations(), **shared}
 
-    def _window(self, context: Context, request: Request) -> tuple[int, int]:
+    def _window(self, place: Place, request: Request) -> tuple[int, int]:
         """Returns the times that FilterLogEvents asks for. Its endTime is included, unlike that of GetLogEvents."""
-        oldest = self._engine.logs.groups.oldest_ms(context.account, context.region)
+        oldest = self._engine.logs.groups.oldest_ms(*place)
         return max(request.get("startTime", 0), oldest), min(request.get("endTime", FOR_EVER), FOR_EVER) + 1
 
-    def _chosen(self, context: Context, request: Request, start_ms: int, end_ms: int) -> list[LogStream]:
+    def _chosen(self, place: Place, request: Request, start_ms: int, end_ms: int) -> list[LogStream]:
         """Returns the streams that FilterLogEvents asks for, without those that have no event in its window."""
-        self._require_group(context)
+        self._require_group(place)
         names, prefix = request.get("logStreamNames"), request.get("logStreamNamePrefix")
         if names and prefix:
             raise LogsInvalidParameter("Parameters logStreamNames and logStreamNamePrefix are mutually exclusive.")
         if names:
-            chosen = [self._stream(context, name) for name in dict.fromkeys(names)]
+            chosen = [self._stream(place, name) for name in dict.fromkeys(names)]
         else:
-            chosen = self._engine.logs.streams(context.account, context.region, prefix or "")
+            chosen = self._engine.logs.streams(*place[:2], prefix or "", kind=place[-1])
         return [
             stream
             for stream in chosen
             if stream.first_ms is not None and stream.first_ms < end_ms and (stream.last_ms or 0) >= start_ms
         ]
 
-    def _require_group(self, context: Context) -> None:
-        if not self._engine.logs.groups.exists(context.account, context.region):
+    def _require_group(self, place: Place) -> None:
+        if not self._engine.logs.groups.exists(*place):
             raise LogsResourceNotFound("The specified log group does not exist.")
 
-    def _stream(self, context: Context, name: str) -> LogStream:
-        stream = self._engine.logs.stream(context.account, context.region, name)
+    def _stream(self, place: Place, name: str) -> LogStream:
+        stream = self._engine.logs.stream(*place[:2], name, place[-1])
         if stream is None:
             raise LogsResourceNotFound("The specified log stream does not exist.")
         return stream
@@ -186,11 +189,12 @@ def _event(event: LogEvent) -> Output:
     return {"timestamp": event.time_ms, "message": event.text, "ingestionTime": event.ingested_ms}
 
 
-def _stream(context: Context, stream: LogStream) -> Output:
+def _stream(place: Place, stream: LogStream) -> Output:
+    account, region, kind = place
     answer: Output = {
         "logStreamName": stream.name,
         "creationTime": stream.created_ms,
-        "arn": f"arn:aws:logs:{context.region}:{context.account}:log-group:{GROUP}:log-stream:{stream.name}",
+        "arn": f"arn:aws:logs:{region}:{account}:log-group:{kind.log_group}:log-stream:{stream.name}",
         "uploadSequenceToken": str(stream.events),
         "storedBytes": 0,
     }

@@ -17,7 +17,8 @@ from sagelet_api.protocol.members import Output, Parameters
 from sagelet_api.services.metric_queries.answer import QueryRefused, results
 from sagelet_api.services.metric_queries.datapoints import StatisticsRefused, Wanted, datapoints
 from sagelet_api.services.metric_queries.search import Metric
-from sagelet_engine.model.sinks import NAMESPACE, MetricPoint
+from sagelet_engine.model.job import JobKey
+from sagelet_engine.model.sinks import NAMESPACES, MetricPoint
 
 #: Points of jobs that CloudWatch shows in an account and region. One takes 430 bytes.
 MOST_POINTS = 50_000
@@ -30,14 +31,14 @@ _NEXT = "sagelet_next_walk"
 _walking = threading.Lock()
 
 
-def publish(cloudwatch: Any, job_name: str, points: Sequence[MetricPoint]) -> None:
+def publish(cloudwatch: Any, key: JobKey, points: Sequence[MetricPoint]) -> None:
     """Adds points of a job. NaN and infinity are left out, because CloudWatch refuses them."""
     together: dict[tuple[str, str, int], list[float]] = {}
     for name, value, time_ms, host in points[-MOST_POINTS:]:
         if math.isfinite(value):
             together.setdefault((name, host, time_ms), []).append(value)
-    data = [_datum(job_name, *which, values) for which, values in together.items()]
-    cloudwatch.put_metric_data(NAMESPACE, data)
+    data = [_datum(key.name, *which, values) for which, values in together.items()]
+    cloudwatch.put_metric_data(key.kind.log_group, data)
 
 
 def bound(models: ModuleType) -> None:
@@ -136,7 +137,7 @@ def _forget_oldest(cloudwatch: Any) -> None:
         left = {True: MOST_POINTS, False: MOST_PUT}
         kept = []
         for datum in reversed(stored[:seen]):
-            ours = datum.namespace == NAMESPACE
+            ours = datum.namespace in NAMESPACES
             left[ours] -= 1
             if left[ours] >= 0:
                 kept.append(datum)
@@ -165,5 +166,5 @@ class MotoMetrics:
         """`backends` returns moto's backends of a service, by account and region."""
         self._backends = backends
 
-    def publish(self, account: str, region: str, job_name: str, points: Sequence[MetricPoint]) -> None:
-        publish(self._backends("cloudwatch")[account][region], job_name, points)
+    def publish(self, key: JobKey, points: Sequence[MetricPoint]) -> None:
+        publish(self._backends("cloudwatch")[key.account][key.region], key, points)

@@ -18,7 +18,7 @@ from sagelet_api.protocol.aws_errors import (
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation
 from sagelet_api.services.sagemaker import pipeline_view
-from sagelet_api.services.sagemaker.service import MAX_TAGS, RoleCheck, any_role
+from sagelet_api.services.sagemaker.job_operations import MAX_TAGS, RoleCheck, any_role
 from sagelet_engine.base.errors import (
     OrchestrationEnded,
     OrchestrationNotFound,

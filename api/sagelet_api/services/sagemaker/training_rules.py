@@ -17,6 +17,7 @@ from sagelet_engine.data.channels.sources import no_objects
 from sagelet_engine.images.resolve import explain_unmapped
 from sagelet_engine.model import aws_texts, faults, interruptions
 from sagelet_engine.model.file_systems import FileSystemSource
+from sagelet_engine.model.job import JobKind
 from sagelet_engine.model.objects import S3Uri
 from sagelet_engine.model.spec import CheckpointSpec
 from sagelet_engine.telemetry.metrics import InvalidMetricRegex, compile_regex
@@ -47,15 +48,15 @@ def check(request: Request, site: Site) -> None:
 
     Raises ValidationException, ResourceLimitExceeded.
     """
-    _refuse(_unsupported_jobs(request))
+    refuse(_unsupported_jobs(request))
     _needed_members(request)
-    _refuse(_problems(request))
-    _refuse(_unsupported_members(request))
+    refuse(_problems(request))
+    refuse(_unsupported_members(request))
     _limits(request["ResourceConfig"], site.max_hosts)
-    _refuse(_inputs(request, site))
+    refuse(_inputs(request, site))
 
 
-def _refuse(problems: Iterator[str]) -> None:
+def refuse(problems: Iterator[str]) -> None:
     for problem in problems:
         raise ValidationException(problem)
 
@@ -92,10 +93,14 @@ def _limits(resources: Request, max_hosts: int) -> None:
     hosts count together, because there is one machine.
     """
     groups = resources.get("InstanceGroups") or [resources]
-    count = sum(group["InstanceCount"] for group in groups)
+    largest = max(groups, key=lambda group: int(group["InstanceCount"]))
+    limit_hosts(largest["InstanceType"], sum(group["InstanceCount"] for group in groups), max_hosts, JobKind.TRAINING)
+
+
+def limit_hosts(instance_type: str, count: int, max_hosts: int, kind: JobKind) -> None:
+    """Raises ResourceLimitExceeded if a job asks for more hosts than the limit."""
     if count > max_hosts:
-        largest = max(groups, key=lambda group: int(group["InstanceCount"]))
-        limit = aws_texts.too_many_instances(largest["InstanceType"], max_hosts, count)
+        limit = aws_texts.too_many_instances(instance_type, max_hosts, count, kind.noun)
         raise ResourceLimitExceeded(f"{limit} (sagelet: start it with a higher --max-hosts)")
 
 
@@ -116,7 +121,7 @@ def _resources(resources: Request) -> Iterator[str]:
         names = [group["InstanceGroupName"] for group in resources["InstanceGroups"]]
         if not names:
             yield "ResourceConfig.InstanceGroups must have at least one instance group"
-        for name in _duplicates(names):
+        for name in duplicates(names):
             yield f"Duplicate InstanceGroupName {name!r} in ResourceConfig.InstanceGroups"
         for group in resources["InstanceGroups"]:
             if group["InstanceCount"] < 1:
@@ -215,7 +220,7 @@ def profiler_problems(request: Request) -> Iterator[str]:
 def tag_problems(keys: Iterable[str]) -> Iterator[str]:
     """Yields the problems of tags' keys. The rules are AWS's tagging rules."""
     keys = list(keys)
-    for key in _duplicates(keys):
+    for key in duplicates(keys):
         yield f"Duplicate tag key {key!r}"
     for key in keys:
         if key.lower().startswith("aws:"):
@@ -236,7 +241,7 @@ def _inputs(request: Request, site: Site) -> Iterator[str]:
             yield no_objects(uri, site.region, request["RoleArn"])
 
 
-def _duplicates(names: Iterable[str]) -> list[str]:
+def duplicates(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
@@ -343,15 +348,23 @@ def image_problem(request: Request, images: Images) -> str | None:
     """Returns why AWS would refuse the image. A name without a registry, as local images have, is left to the job."""
     algorithm = request["AlgorithmSpecification"]
     uri = algorithm.get("TrainingImage")
-    if not uri or images.is_known(uri):
+    elsewhere = None if "TrainingImageConfig" in algorithm else aws_texts.PRIVATE_REGISTRY
+    return uri_problem(uri, request["RoleArn"], images, elsewhere) if uri else None
+
+
+def uri_problem(uri: str, role: str, images: Images, elsewhere: str | None) -> str | None:
+    """Returns why AWS would refuse an image. `elsewhere`: its words for a registry other than ECR; None: it takes
+    those.
+    """
+    if images.is_known(uri):
         return None
     ecr = _ECR.fullmatch(uri)
     if ecr is not None:
         if images.has_repository(ecr["account"], ecr["region"], ecr["name"]):
             return None
-        said = aws_texts.no_repository(ecr["name"], ecr["account"], request["RoleArn"])
-    elif _names_registry(uri) and "TrainingImageConfig" not in algorithm:
-        said = aws_texts.PRIVATE_REGISTRY
+        said = aws_texts.no_repository(ecr["name"], ecr["account"], role)
+    elif elsewhere is not None and _names_registry(uri):
+        said = elsewhere
     else:
         return None
     return f"{said} (sagelet: {explain_unmapped(uri)})"
@@ -371,6 +384,11 @@ def check_buckets(request: Request, has_bucket: Callable[[S3Uri], bool]) -> None
         "OutputDataConfig.S3OutputPath": request["OutputDataConfig"]["S3OutputPath"],
         "CheckpointConfig.S3Uri": request.get("CheckpointConfig", {}).get("S3Uri"),
     }
+    check_places(places, has_bucket)
+
+
+def check_places(places: Mapping[str, str | None], has_bucket: Callable[[S3Uri], bool]) -> None:
+    """Refuses results that would have no place: URIs by the member that names them. Raises ValidationException."""
     for member, uri in places.items():
         if uri is not None and not has_bucket(S3Uri.parse(uri)):
             raise ValidationException(

@@ -13,7 +13,7 @@ from sagelet_api.protocol.aws_errors import (
 from sagelet_api.protocol.members import Output, Request
 from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
 from sagelet_api.services.sagemaker import training_rules, tuning_rules, tuning_view
-from sagelet_api.services.sagemaker.service import MAX_TAGS, job_query, next_token
+from sagelet_api.services.sagemaker.job_operations import MAX_TAGS, job_query, next_token
 from sagelet_engine.base.errors import (
     OrchestrationEnded,
     OrchestrationNameInUse,

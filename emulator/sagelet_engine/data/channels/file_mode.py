@@ -28,20 +28,27 @@ def stage(
     `protected`: the runtime keeps the training code from writing to a FastFile channel, so the channel may consist of
     links.
     """
+    target, fast = directory / channel.name, channel.mode is InputMode.FAST_FILE
+    everything = fill(objects, channel, target, host, hosts, link=fast and protected)
+    if not fast:
+        write_manifest(directory, channel.name, everything)
+    elif not protected:
+        _make_read_only(target)
+
+
+def fill(objects: JobObjects, channel: Channel, target: Path, host: int, hosts: int, *, link: bool = False) -> Listing:
+    """Fills a directory with the share of one host, which counts from 0. Returns all objects of the channel, in order.
+
+    `link`: the files may be links. Raises ClientFault.
+    """
     found = listing(objects, channel)
     if channel.mode is InputMode.FAST_FILE:
         _refuse_partial_prefix(channel.uri, found.sources)
     everything = shuffled(found.sources, channel.seed, epoch=0)
     share = dealt(everything, host, hosts) if channel.sharded else everything
-    target = directory / channel.name
-    target.mkdir(parents=True)
-    fast = channel.mode is InputMode.FAST_FILE
-    place(objects, channel.uri, share, target, link=fast and protected)
-    if fast:
-        if not protected:
-            _make_read_only(target)
-    else:
-        write_manifest(directory, channel.name, Listing(found.prefix, list(everything)))
+    target.mkdir(parents=True, exist_ok=True)
+    place(objects, channel.uri, share, target, link=link)
+    return Listing(found.prefix, list(everything))
 
 
 def place(objects: JobObjects, uri: S3Uri, sources: Iterable[Source], target: Path, *, link: bool = False) -> None:

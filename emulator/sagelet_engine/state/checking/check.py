@@ -76,7 +76,8 @@ def _named_by_jobs(data: Path) -> dict[str, tuple[str, str]]:
     except StoreUnavailable:
         return {}
     try:
-        requests = [(job.key, json.dumps(job.request["OutputDataConfig"])) for job in store.every_job()]
+        places = ("OutputDataConfig", "ProcessingOutputConfig")
+        requests = [(job.key, json.dumps([job.request.get(name) for name in places])) for job in store.every_job()]
     finally:
         store.close()
     return {bucket: (key.account, key.region) for key, text in requests for bucket in _URI.findall(text)}

@@ -1,0 +1,168 @@
+"""What the operations on jobs of every kind have in common: tags, lists, and AWS's errors."""
+
+from collections.abc import Callable, Mapping
+from typing import Generic
+
+from sagelet_api.protocol import page_tokens
+from sagelet_api.protocol.aws_errors import InternalFailure, ResourceInUse, ResourceLimitExceeded, ValidationException
+from sagelet_api.protocol.members import Output, Request
+from sagelet_api.protocol.operations import Context, Operations, SharedOperation, owned_arn
+from sagelet_api.services.sagemaker import training_rules
+from sagelet_engine.base.errors import (
+    JobNotDeletable,
+    JobNotFound,
+    JobNotStoppable,
+    TooManyTags,
+    WarmPoolAvailable,
+)
+from sagelet_engine.data.removal import DirectoryStays
+from sagelet_engine.facets import JobsOf
+from sagelet_engine.model import aws_texts
+from sagelet_engine.model.job import J, JobKey, JobStatus, PoolStatus
+from sagelet_engine.model.listing import Cursor, JobQuery, SortBy
+
+#: AWS's documented limit (botocore shape TagList).
+MAX_TAGS = 50
+
+#: True if SageMaker may assume a role. Takes the account and the role's ARN.
+RoleCheck = Callable[[str, str], bool]
+
+
+def any_role(_account: str, _role: str) -> bool:
+    """Allows any role, without IAM."""
+    return True
+
+
+class JobOperations(Generic[J]):
+    """Operations on the jobs of one kind. `jobs` are those of all accounts and regions."""
+
+    def __init__(self, jobs: JobsOf[J]) -> None:
+        self._jobs = jobs
+
+    def key(self, context: Context, name: str) -> JobKey:
+        return JobKey(context.account, context.region, name, self._jobs.kind)
+
+    def get(self, key: JobKey) -> J:
+        """Raises ValidationException, as AWS does for a missing job."""
+        try:
+            return self._jobs.get(key)
+        except JobNotFound as error:
+            raise not_found() from error
+
+    def stop(self, key: JobKey) -> None:
+        """Raises ValidationException."""
+        try:
+            self._jobs.stop(key)
+        except JobNotFound as error:
+            raise not_found() from error
+        except JobNotStoppable as error:
+            raise ValidationException(aws_texts.has_ended(error.status, self._jobs.kind.noun)) from error
+
+    def delete(self, key: JobKey) -> None:
+        """Raises ValidationException, ResourceInUse, InternalFailure."""
+        noun = self._jobs.kind.noun
+        try:
+            self._jobs.delete(key)
+        except JobNotFound as error:
+            raise not_found() from error
+        except JobNotDeletable as error:
+            # The error's shape is the model's.
+            raise ResourceInUse(
+                f"The request was rejected because the {noun} is in status {error.status}; "
+                f"only a {noun} that has ended can be deleted. Stop it first."
+            ) from error
+        except WarmPoolAvailable as error:
+            # As above, the text is sagelet's.
+            raise ResourceInUse(str(error)) from error
+        except DirectoryStays as error:
+            raise InternalFailure(str(error)) from error
+
+    def list_tags(self, context: Context, request: Request) -> Output:
+        return {"Tags": _tags(self.get(self._tagged(context, request)).tags)}
+
+    def add_tags(self, context: Context, request: Request) -> Output:
+        key = self._tagged(context, request)
+        tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+        job = self.get(key)
+        for problem in training_rules.tag_problems(tag["Key"] for tag in request["Tags"]):
+            raise ValidationException(problem)
+        training_rules.check_tags(tags, spot=job.spec.spot)
+        try:
+            self._jobs.put_tags(key, tags, MAX_TAGS)
+        except TooManyTags as error:
+            raise ResourceLimitExceeded(str(error)) from error
+        return {"Tags": _tags(self.get(key).tags)}
+
+    def delete_tags(self, context: Context, request: Request) -> Output:
+        key = self._tagged(context, request)
+        self.get(key)
+        self._jobs.delete_tags(key, request["TagKeys"])
+        return {}
+
+    def tag_operations(self) -> Operations:
+        """Returns the operations on tags for the application. Tags of other resources are others'."""
+        tagged = owned_arn("ResourceArn", f"{self._jobs.kind.value}/")
+        return {
+            "ListTags": SharedOperation(self.list_tags, tagged),
+            "AddTags": SharedOperation(self.add_tags, tagged),
+            "DeleteTags": SharedOperation(self.delete_tags, tagged),
+        }
+
+    def _tagged(self, context: Context, request: Request) -> JobKey:
+        arn = request["ResourceArn"].split(":", 5)
+        if arn[3:5] != [context.region, context.account]:
+            raise not_found()
+        return self.key(context, arn[-1].partition("/")[2])
+
+
+def not_found() -> ValidationException:
+    """Returns AWS's error for a missing job, a ValidationException. Terraform and botocore's waiter rely on it."""
+    return ValidationException(aws_texts.NOT_FOUND)
+
+
+def _tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def job_query(context: Context, request: Request) -> JobQuery:
+    status = request.get("StatusEquals")
+    sort_by = SortBy(request.get("SortBy", "CreationTime"))
+    unknown = status is not None and status not in {known.value for known in JobStatus}
+    pool = request.get("WarmPoolStatusEquals")
+    if unknown:
+        # `Deleting` is in the model's enum, but no job of sagelet is ever in it.
+        return JobQuery(context.account, context.region, name_contains="\0")
+    return JobQuery(
+        context.account,
+        context.region,
+        created_after_ms=_ms(request.get("CreationTimeAfter")),
+        created_before_ms=_ms(request.get("CreationTimeBefore")),
+        modified_after_ms=_ms(request.get("LastModifiedTimeAfter")),
+        modified_before_ms=_ms(request.get("LastModifiedTimeBefore")),
+        name_contains=request.get("NameContains"),
+        status=JobStatus(status) if status else None,
+        warm_pool=PoolStatus(pool) if pool else None,
+        training_plan_arn=request.get("TrainingPlanArnEquals"),
+        sort_by=sort_by,
+        ascending=request.get("SortOrder", "Ascending") == "Ascending",
+        limit=request.get("MaxResults", 10),
+        after=_cursor(request, sort_by),
+    )
+
+
+def next_token(request: Request, cursor: Cursor) -> str:
+    """Returns the NextToken of a list. It continues this request only."""
+    return page_tokens.encode(page_tokens.fingerprint(request), cursor.value, cursor.job_id)
+
+
+def _ms(time: float | None) -> int | None:
+    return None if time is None else round(time * 1000)
+
+
+def _cursor(request: Request, sort_by: SortBy) -> Cursor | None:
+    if "NextToken" not in request:
+        return None
+    values = page_tokens.decode(request["NextToken"], str, int if sort_by is SortBy.CREATION_TIME else str, str)
+    if values is None or values[0] != page_tokens.fingerprint(request):
+        raise ValidationException(aws_texts.BAD_TOKEN)
+    return Cursor(*values[1:])
