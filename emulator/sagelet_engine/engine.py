@@ -135,8 +135,6 @@ class Engine:
         self._retention = self._make_retention()
         self._unfinished = self._store.unfinished()
         self._check_runtime()
-        if not self._unfinished:
-            forget_former(settings.data, self._lock.identity)
         steady.begin_at(self._last_change_ms())
         self._republishing = Republishing(self._store, metrics, steady.now_ms(), self._closing)
         self._queue_unfinished()
@@ -148,6 +146,8 @@ class Engine:
             self._store.close()
             self._lock.close()
             raise
+        if not self._unfinished:
+            forget_former(self._settings.data, self._lock.identity)
 
     def _make_jobs(self) -> tuple[Jobs, ProcessingJobs]:
         parts = (

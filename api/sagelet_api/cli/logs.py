@@ -42,8 +42,9 @@ class Line:
 class Stream:
     """The log stream of one attempt of one host. It is read on from the last position."""
 
-    def __init__(self, aws: Aws, name: str, tail: int | None) -> None:
+    def __init__(self, aws: Aws, group: str, name: str, tail: int | None) -> None:
         self._aws = aws
+        self._group = group
         self._name = name
         found = _STREAM.search(name)
         self.host = found[1] if found else name
@@ -57,7 +58,7 @@ class Stream:
             if self._tail is not None:
                 first, self._tail = {"startFromHead": False, "limit": self._tail}, None
             page = self._aws.call(
-                "logs", "get_log_events", logGroupName=GROUP, logStreamName=self._name, **{**first, **self._token}
+                "logs", "get_log_events", logGroupName=self._group, logStreamName=self._name, **{**first, **self._token}
             )
             self._token = {"nextToken": page["nextForwardToken"]}
             for event in page["events"]:
@@ -69,8 +70,9 @@ class Stream:
 class JobLog:
     """All existing streams of a job."""
 
-    def __init__(self, aws: Aws, job: str, host: int | None, tail: int | None) -> None:
+    def __init__(self, aws: Aws, job: str, host: int | None, tail: int | None, group: str = GROUP) -> None:
         self._aws = aws
+        self._group = group
         self._prefix = f"{job}/" if host is None else f"{job}/algo-{host}-"
         self._tail = tail
         self.host = host
@@ -80,7 +82,7 @@ class JobLog:
         """Adds new streams, of hosts and attempts."""
         try:
             pages = self._aws.pages(
-                "logs", "describe_log_streams", logGroupName=GROUP, logStreamNamePrefix=self._prefix
+                "logs", "describe_log_streams", logGroupName=self._group, logStreamNamePrefix=self._prefix
             )
             names = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
         except ServerRefused as refused:
@@ -90,7 +92,7 @@ class JobLog:
             return
         for name in names:
             if name not in self.streams:
-                self.streams[name] = Stream(self._aws, name, self._tail)
+                self.streams[name] = Stream(self._aws, self._group, name, self._tail)
 
     def lines(self) -> Iterator[Line]:
         """Yields new lines of all hosts, in the order of time."""

@@ -89,8 +89,24 @@ def _search(aws: Aws, wanted: Wanted) -> Iterator[Job]:
 
 def describe(aws: Aws, server: Server, name: str) -> Job:
     """Returns a job. Raises NoSuchJob, ServerRefused, NoServer."""
-    with known(server, name):
-        return aws.call("sagemaker", "describe_training_job", TrainingJobName=name)
+    try:
+        with known(server, name):
+            return aws.call("sagemaker", "describe_training_job", TrainingJobName=name)
+    except NoSuchJob as missing:
+        if _processes(aws, name):
+            raise NoSuchJob(
+                f"{name} is a processing job: `sagelet processing` has list, describe, logs, wait, stop and delete"
+            ) from missing
+        raise
+
+
+def _processes(aws: Aws, name: str) -> bool:
+    """True if there is a processing job of this name."""
+    try:
+        aws.call("sagemaker", "describe_processing_job", ProcessingJobName=name)
+    except ServerRefused:
+        return False
+    return True
 
 
 @contextmanager

@@ -75,7 +75,7 @@ OPTIONS = (
     option(
         "--enforce-iam", is_flag=True, help="Refuse a job if its RoleArn is not in IAM or SageMaker may not assume it."
     ),
-    option("--stubs", is_flag=True, help="Record processing jobs, endpoints and the like, although nothing runs."),
+    option("--stubs", is_flag=True, help="Record transform jobs, endpoints and the like, although nothing runs."),
     option(
         "--compile-cache-size",
         default="5G",

@@ -118,7 +118,7 @@ def create(
 def as_processing(job: Job) -> ProcessingJob:
     """Returns the record of a processing job as such. Raises TypeError for a job of another kind."""
     if not isinstance(job, ProcessingJob):
-        raise TypeError(f"{job.key.arn} is no processing job")
+        raise TypeError(f"{job.key.arn} is not a processing job")
     return job
 
 

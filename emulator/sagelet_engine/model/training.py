@@ -51,7 +51,7 @@ class TrainingJob(Job):
 def as_training(job: Job) -> TrainingJob:
     """Returns the record of a training job as such. Raises TypeError for a job of another kind."""
     if not isinstance(job, TrainingJob):
-        raise TypeError(f"{job.key.arn} is no training job")
+        raise TypeError(f"{job.key.arn} is not a training job")
     return job
 
 

@@ -91,6 +91,27 @@ def fill_orchestrations(store: Store) -> None:
         kept.update(replace(job, best=ended, modified_ms=T0 + 9_000), [ended, second])
 
 
+def fill_pipelines(store: Store) -> None:
+    """A pipeline of each account with two versions, and an execution with a step that has ended and one that runs."""
+    from sagelet_engine.model.pipeline import Pipeline, PipelineExecution, PipelineKey, StepRun, StepState, StepStatus
+    from sagelet_engine.store.orchestration_codecs import PIPELINE_EXECUTION
+
+    text = json.dumps({"Version": "2020-12-01", "Steps": [{"Name": "end", "Type": "Fail", "Arguments": {}}]})
+    for account, region in ACCOUNTS.items():
+        key = PipelineKey(account, region, "Pipe")
+        store.pipelines.insert(Pipeline(key, text, "arn:aws:iam::123456789012:role/R", T0, T0, tags={"k": "pipe"}))
+        store.pipelines.change(key, lambda one: replace(one, version=2, definition=text.replace("end", "stop")))
+        begun = PipelineExecution(
+            key.execution("abcdefghijkl"), account.ljust(32, "1"), {"ClientRequestToken": "t" * 32}, T0, T0,
+            definition=text, pipeline="Pipe", parameters={"n": 3},
+        )  # fmt: skip
+        kept = store.orchestrations.of(PIPELINE_EXECUTION)
+        kept.insert(begun)
+        done = StepRun(1, "a", 1, StepState.ENDED, StepStatus.SUCCEEDED, T0, end_ms=T0 + 9, properties={"x": 1})
+        runs = StepRun(2, "b", 2, StepState.RUNNING, StepStatus.EXECUTING, T0, arguments={"y": 2}, made="job")
+        kept.update(begun, [done, runs])
+
+
 def fill_objects(root: Path) -> Path:
     """The catalogue of a store with two accounts' buckets; the bytes are not kept."""
     from sagelet_engine.s3.multipart import NamedPart, Uploads
@@ -152,6 +173,8 @@ def main() -> None:
         fill_jobs(store)
         if hasattr(store, "orchestrations"):
             fill_orchestrations(store)
+        if hasattr(store, "pipelines"):
+            fill_pipelines(store)
         store.close()
         _write(target, "sagelet", path)
         if dump(path)[0] == 2:
