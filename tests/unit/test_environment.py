@@ -19,7 +19,7 @@ def test_scripts_name_the_interpreter_of_the_environment_they_lie_in(name: str) 
 
 
 def test_without_torch_the_unit_tests_are_collected() -> None:
-    """The workflow's unit tests run without the extra `xla`: a test that needs it has the marker, and imports it itself."""
+    """As in the workflow. A test that needs the extra `xla` has the marker, and imports it within its function."""
     absent = ("sagemaker_training", "torch", "torch_xla", "transformers")
     program = f"import sys, pytest; sys.modules.update(dict.fromkeys({absent!r})); sys.exit(pytest.main(sys.argv[1:]))"
     suspects = [
