@@ -1,5 +1,6 @@
 """`sagelet.compare`: the comparison that `sagelet compare` prints, as an object."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -33,7 +34,9 @@ class Comparison(result.Comparison):
         return files.write_pngs(self, Path(directory))
 
     def __str__(self) -> str:
-        console = Console(highlight=False, width=100, color_system=None)
+        """Returns what `sagelet compare` prints, as wide as the terminal, and at most 100 characters."""
+        width = min(100, shutil.get_terminal_size((100, 24)).columns)
+        console = Console(highlight=False, width=width, color_system=None)
         with console.capture() as captured:
             table.show(self, console)
         return captured.get()

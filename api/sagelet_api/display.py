@@ -1,5 +1,6 @@
 """Formats figures, times and states for a page."""
 
+import re
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 and value == int(value) else f"{value:.6g}"
 
 
+def breakable(name: str) -> Markup:
+    """Returns a name that a narrow column breaks between its words: after `_`, `-`, `.`, `/` or `:`."""
+    return Markup("<wbr>").join(re.split(r"(?<=[_./:-])(?=[^_./:-])", name))
+
+
 def usd(amount: float | None) -> str:
     """`$0.0234`, `$12.50`; `-` if it is not known."""
     if amount is None:
@@ -64,5 +70,7 @@ def visible_json(app: "Flask") -> "DefaultJSONProvider":
 
 
 def add_filters(app: "Flask") -> None:
-    app.jinja_env.filters.update(clock=clock, lasted=lasted, number=number, usd=usd, size=size, duration=duration)
+    app.jinja_env.filters.update(
+        breakable=breakable, clock=clock, lasted=lasted, number=number, usd=usd, size=size, duration=duration
+    )
     app.jinja_env.globals.update(since=since)

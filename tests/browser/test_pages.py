@@ -180,6 +180,11 @@ def test_everybody_can_use(name: str, page: Page, jobs: Jobs, server: SageletPro
     page.until("document.documentElement.dataset.theme === 'dark'")
     assert page.violations(axe) == []
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    hidden = (
+        "[...document.querySelectorAll('table.stacks')].filter(one => one.scrollWidth > one.parentElement.clientWidth)"
+    )
+    assert page.run(f"{hidden}.length") == 0
+    assert page.run("document.querySelector('header.top').getBoundingClientRect().height") < 90
 
 
 @pytest.fixture

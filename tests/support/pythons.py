@@ -4,7 +4,8 @@
     python pythons.py DIRECTORY
 
 makes DIRECTORY/3.10, DIRECTORY/3.11, ... with pytest and what sagelet depends on, without sagelet: a test installs the
-wheel beside them (`WheelPython`). Standard library only.
+wheel beside them (`WheelPython`). It fails if a Python has no version of a tool that the extra `dev` names, because
+`make setup` and the workflow of the unit tests install that extra. Standard library only.
 """
 
 import hashlib
@@ -78,6 +79,7 @@ def make_environment(python: Path, directory: Path) -> None:
     subprocess.run([python, "-m", "venv", directory], check=True)
     own = directory / "bin" / "python"
     subprocess.run([own, *_PIP, "install", ROOT, "pytest>=9,<10"], check=True)
+    subprocess.run([own, *_PIP, "install", "--dry-run", f"{ROOT}[dev]"], check=True)
     subprocess.run([own, *_PIP, "uninstall", "--yes", "sagelet"], check=True)
     stamp.write_text(wanted)
 

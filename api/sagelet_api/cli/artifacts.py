@@ -22,7 +22,7 @@ from sagelet_api.cli.aws_client import Aws
 from sagelet_api.cli.control_client import ServerRefused, unreachable
 from sagelet_api.cli.exit_codes import ERROR
 from sagelet_api.cli.options import json_option, server_options
-from sagelet_api.cli.output import Column, age, console, echo_json, iso, say, show_rows, size
+from sagelet_api.cli.output import Column, age, console, echo_json, iso, one_line, say, show_rows, size
 from sagelet_api.cli.suggestions import Suggesting
 from sagelet_api.cli.training_jobs import Job, JobName, describe
 from sagelet_api.protocol.members import Output, Parameters
@@ -121,7 +121,8 @@ def get(
 ) -> None:
     """Download what a job left.
 
-    It prints the files that it has written, one a line in a pipe. An object whose name would lead out of the directory
+    It prints the files that it has written, one a line in a pipe. Control characters of a name are shown as symbols
+    there; --json has the names as they are. An object whose name would lead out of the directory
     is left out, and so is an archive with such a member (--unpack). The others are downloaded, and the exit code is 1.
     """
     aws = Aws(server)
@@ -139,9 +140,9 @@ def get(
         say(f"{len(written)} file{'s' if len(written) != 1 else ''} in {target}")
     else:
         for path in written:
-            say(str(path))
+            say(one_line(str(path)))
     for message in refused:
-        say(f"Left out: {message}", err=True)
+        say(f"Left out: {one_line(message)}", err=True)
     context.exit(ERROR if refused else 0)
 
 

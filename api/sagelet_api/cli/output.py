@@ -33,13 +33,15 @@ STATUS_COLOURS = {
     "Stopped": "yellow",
 }
 #: Characters that a terminal obeys (C0 except tabs and line ends, DEL, C1), shown as U+2400 to U+2421, or as U+FFFD,
-#: and characters that reverse the direction of text.
+#: characters that reverse the direction of text, and what Python makes of bytes that are not UTF-8.
 _OBEYED: dict[int, int | str] = {
     **NAMED,
     **{code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"},
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
 }
+_LINE_ENDS = {ord("\t"): 0x2409, ord("\n"): 0x240A}
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ class SafeConsole(Console):
 def printable(text: str) -> str:
     """Returns the text without what a terminal obeys."""
     return text.translate(_OBEYED)
+
+
+def one_line(name: str) -> str:
+    """Returns a name that a job chose, as one line: no terminal obeys it, and it cannot pass for two names."""
+    return printable(name).translate(_LINE_ENDS)
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -145,7 +152,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def echo_json(value: Any) -> None:
-    say(json.dumps(value, indent=2, default=_jsonable, ensure_ascii=False))
+    text = json.dumps(value, indent=2, default=_jsonable, ensure_ascii=False)
+    # A surrogate is a byte of a file's name that is not UTF-8. JSON has it as `\udce9`.
+    say(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def show_rows(columns: Sequence[Column[R]], rows: Sequence[R]) -> None:
@@ -173,7 +182,7 @@ def _plain_rows(made: Table) -> Iterator[list[str]]:
 
 
 def _plain_cell(text: str) -> str:
-    return text.replace("\t", " ").replace("\n", " ")
+    return printable(text).replace("\t", " ").replace("\n", " ")
 
 
 def table(columns: Sequence[Column[R]], rows: Sequence[R], width: int) -> Table:

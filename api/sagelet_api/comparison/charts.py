@@ -4,12 +4,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sagelet_api.comparison.axes import Scale, tick_text, ticks
-from sagelet_api.comparison.drawing import Dot, Label, Path, Picture, Rect, Shape, shortened, text_width
+from sagelet_api.comparison.drawing import (
+    Dot,
+    Label,
+    Path,
+    Picture,
+    Rect,
+    Shape,
+    fitting_size,
+    shortened,
+    text_width,
+)
 
 WIDTH, HEIGHT = 480.0, 320.0
 TOP, RIGHT, BOTTOM = 56.0, 16.0, 60.0
 #: The number of colours. With more jobs they repeat.
 COLOURS = 8
+#: Pixels.
+Points = Sequence[tuple[float, float]]
 #: A curve with fewer points gets a dot at each.
 FEW_POINTS = 60
 
@@ -39,6 +51,8 @@ class Bar:
     #: The top part of the bar, which has a colour and a name of its own.
     part: float = 0.0
     part_text: str = ""
+    #: `part_text` for a bar that is too narrow for it: the figure alone.
+    part_figure: str = ""
     #: A second line, above the value.
     above: str = ""
 
@@ -74,11 +88,12 @@ def _bar(bar: Bar, middle: float, slot: float, scale: Scale, role: str) -> Itera
     yield Rect(middle - width / 2, split, width, scale.start - split, role)
     if bar.part:
         yield Rect(middle - width / 2, top, width, split - top, role, light=True)
-    yield Label(middle, top - 6, shortened(bar.text, slot - 4, 12), bold=True)
+    yield Label(middle, top - 6, bar.text, size=fitting_size(bar.text, slot - 4, 12), bold=True)
     if bar.above:
-        yield Label(middle, top - 21, shortened(bar.above, slot - 4, 11), "quiet", size=11)
+        yield Label(middle, top - 21, bar.above, "quiet", size=fitting_size(bar.above, slot - 4, 11))
     if bar.part and split - top >= 16:
-        yield Label(middle, (top + split) / 2 + 4, shortened(bar.part_text, width - 4, 10), size=10)
+        words = bar.part_text if text_width(bar.part_text, 10) <= width - 4 else bar.part_figure
+        yield Label(middle, (top + split) / 2 + 4, words, size=fitting_size(words, width - 4, 10))
 
 
 def _lines(label: str, width: float) -> list[str]:
@@ -104,7 +119,8 @@ def line_picture(frame: Frame, x_title: str, curves: Sequence[Curve], empty: str
     shapes.append(Label((left + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 32, x_title, "quiet", size=11))
     for index, curve in enumerate(curves):
         shapes += _curve(curve, index, along, up)
-    shapes += _legend([curve.label for curve in curves])
+    drawn = [[(along.at(x), up.at(y)) for x, y in curve.points] for curve in curves]
+    shapes += _legend([curve.label for curve in curves], left, drawn)
     return Picture(frame.name, frame.title, frame.description, WIDTH, HEIGHT, tuple(shapes))
 
 
@@ -118,14 +134,27 @@ def _curve(curve: Curve, index: int, along: Scale, up: Scale) -> Iterator[Shape]
         yield from (Dot(x, y, role, 4.0 if index == 0 else 2.5) for x, y in points)
 
 
-def _legend(labels: Sequence[str]) -> Iterator[Shape]:
-    x, y = WIDTH - RIGHT, TOP + 14
-    width = max(text_width(label, 12) for label in labels)
+def _legend(labels: Sequence[str], left: float, curves: Sequence[Points]) -> Iterator[Shape]:
+    """Draws the curves' names in the corner that the fewest parts of curves pass through; at best at the top right."""
+    width, height = 34 + max(text_width(label, 12) for label in labels), 18.0 * len(labels)
+    corners = [(x, y) for y in (TOP, HEIGHT - BOTTOM - height - 8) for x in (WIDTH - RIGHT - width, left + 8)]
+    x, y = min(corners, key=lambda corner: _passing(curves, corner[0], corner[1], width, height))
     for index, label in enumerate(labels):
-        row = y + 18 * index
-        line = ((x - width - 34, row - 4), (x - width - 8, row - 4))
+        row = y + 14 + 18 * index
+        line = ((x, row - 4), (x + 26, row - 4))
         yield Path(line, f"series-{index % COLOURS}", width=4.0 if index == 0 else 2.0, dashed=index > 0)
-        yield Label(x - width, row, label, anchor="start")
+        yield Label(x + 34, row, label, anchor="start")
+
+
+def _passing(curves: Sequence[Points], x: float, y: float, width: float, height: float) -> int:
+    """Counts the parts of curves in a rectangle."""
+    parts = 16
+    return sum(
+        x <= x0 + (x1 - x0) * part / parts <= x + width and y <= y0 + (y1 - y0) * part / parts <= y + height
+        for points in curves
+        for (x0, y0), (x1, y1) in zip(points, points[1:] or points, strict=False)
+        for part in range(parts + 1)
+    )
 
 
 def _range(points: Sequence[tuple[float, float]], which: int) -> tuple[float, float]:

@@ -71,6 +71,12 @@ def text_width(text: str, size: float) -> float:
     return 0.56 * size * len(text)
 
 
+def fitting_size(text: str, width: float, size: float) -> float:
+    """Returns the size at which the text is no wider than `width`, at most `size`. A figure that is cut is a wrong
+    one."""
+    return min(size, round(width / (0.56 * max(1, len(text))), 1))
+
+
 def shortened(text: str, width: float, size: float) -> str:
     """Returns the text, or its beginning and an ellipsis if it is too wide."""
     room = int(width / (0.56 * size))

@@ -65,11 +65,12 @@ def _time(comparison: Comparison) -> Picture:
     return bar_picture(frame, bars)
 
 
-def _part(compiling: Row | None, index: int, whole: float | None) -> tuple[float, str]:
+def _part(compiling: Row | None, index: int, whole: float | None) -> tuple[float, str, str]:
     seconds = _value(compiling, index)
     if not seconds or compiling is None or whole is None or seconds > whole:
-        return 0.0, ""
-    return seconds, f"compiling {value_text(compiling, seconds)}"
+        return 0.0, "", ""
+    figure = value_text(compiling, seconds)
+    return seconds, f"compiling {figure}", figure
 
 
 def _loss(comparison: Comparison) -> Picture:

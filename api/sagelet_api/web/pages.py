@@ -7,6 +7,9 @@ from sagelet_api.web.listing import Asked, listing
 from sagelet_api.web.site import Site, TemplateValues, context, place
 from sagelet_engine.model.job import JobStatus
 
+#: Other places that an empty list names.
+MOST_ELSEWHERE = 5
+
 if TYPE_CHECKING:
     from flask import Blueprint
 
@@ -50,6 +53,7 @@ def _list_values(site: Site, asked: Asked) -> TemplateValues:
     counts = site.engine.jobs.counts(here.account, here.region)
     statuses = [(status.value, counts.get(status.value, 0)) for status in JobStatus]
     places = site.engine.jobs.places()
+    elsewhere = [one for one in places if one != (here.account, here.region)]
     if (here.account, here.region) not in places:
         places.append((here.account, here.region))
 
@@ -66,5 +70,6 @@ def _list_values(site: Site, asked: Asked) -> TemplateValues:
         "counts": statuses,
         "total": sum(counts.values()),
         "places": places,
+        "elsewhere": elsewhere[:MOST_ELSEWHERE],
         "kept": kept,
     }

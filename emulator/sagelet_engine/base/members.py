@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from sagelet_engine.base import nofollow
 
@@ -114,7 +114,7 @@ def extract(reader: Reader, directory: Path, most: int | None = None, divert: Di
     archive that is cut or damaged, or not an archive.
     """
     with as_tar_error(), Tree(directory, most) as tree:
-        with tarfile.open(fileobj=reader, mode="r:") as opened:  # type: ignore[call-overload]
+        with _opened(reader) as opened:
             while (member := opened.next()) is not None:
                 # tarfile keeps the members it has read, so memory would grow with their number.
                 opened.members = []
@@ -125,6 +125,14 @@ def extract(reader: Reader, directory: Path, most: int | None = None, divert: Di
                     tree.put(parts, member, content)
                 reader.at_content(False)
         tree.make_links()
+
+
+def _opened(reader: Reader) -> Any:
+    """Opens an archive, which reads its first header."""
+    try:
+        return tarfile.open(fileobj=reader, mode="r:")  # type: ignore[call-overload]
+    except tarfile.ReadError as error:
+        raise tarfile.ReadError(f"it is not a tar archive, plain or compressed by gzip ({error})") from error
 
 
 @contextmanager
@@ -175,7 +183,9 @@ class Tree:
     def __init__(self, directory: Path, most: int | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._left = shutil.disk_usage(directory).free if most is None else most
+        self._most = shutil.disk_usage(directory).free if most is None else most
+        self._left = self._most
+        self._limit = "that the disk has left" if most is None else "that they may take"
         self._links: dict[Parts, str] = {}
 
     def __enter__(self) -> "Tree":
@@ -188,7 +198,7 @@ class Tree:
         """Raises TooLarge."""
         self._left -= size
         if self._left < 0:
-            raise TooLarge(f"with {name[:100]!r} its members exceed the limit")
+            raise TooLarge(f"with {name[:100]!r} its members take more than the {self._most:,} bytes {self._limit}")
 
     def put(self, parts: Parts, member: tarfile.TarInfo, content: Stream | None) -> None:
         """Writes a member to its place. Raises tarfile.TarError."""

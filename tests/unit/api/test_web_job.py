@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from sagelet_api.display import breakable
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_engine.model.sinks import MetricPoint
 from support.api_world import ApiWorld
@@ -79,7 +80,7 @@ def test_what_a_job_says_of_itself_is_text(world: ApiWorld) -> None:
 
 def test_the_overview_has_what_describe_has(world: ApiWorld) -> None:
     trained(world)
-    text = unescape(re.sub(r"<[^>]*>", " ", shown(world, JOB)))
+    text = unescape(re.sub(r"<[^>]*>", " ", shown(world, JOB).replace("<wbr>", "")))
     words = " ".join(text.split())
     for part in ("Starting", "Downloading", "Training", "Uploading", "Training job completed"):
         assert part in words
@@ -251,3 +252,10 @@ def test_a_page_says_what_the_hosts_were(
     row = re.search(r'<th scope="row">Runs in</th><td class="value">(.*?)</td>', shown(world, JOB))
     assert row is not None
     assert row[1].startswith(shown_as)
+
+
+def test_long_names_break_between_their_words() -> None:
+    assert breakable("train_samples_per_second") == "train_<wbr>samples_<wbr>per_<wbr>second"
+    assert breakable("sagelet:steps") == "sagelet:<wbr>steps"
+    assert breakable("<b>_x") == "&lt;b&gt;_<wbr>x"
+    assert breakable("__") == "__"

@@ -101,3 +101,13 @@ def test_the_old_address_of_the_list_keeps_its_query(world: ApiWorld) -> None:
     query = parse_qs(urlsplit(answer.headers["Location"]).query)
     wanted = {"q": ["abc"], "status": ["Failed"], "account": ["999999999999"], "region": ["eu-west-1"]}
     assert query == wanted
+
+
+def test_an_empty_place_says_where_jobs_are(world: ApiWorld) -> None:
+    """A client in another region than the page is the newcomer's commonest way to an empty list."""
+    assert "There are jobs in" not in world.page("/").data.decode()
+    world.waiting_job("first")
+    text = world.page("/?region=eu-west-1").data.decode()
+    found = re.search(r'There are jobs in <a href="([^"]*)">(\d{12}) · us-east-1</a>', text)
+    assert found is not None
+    assert names(world.page(found[1].replace("&amp;", "&")).data.decode()) == ["first"]

@@ -1,6 +1,7 @@
 """`sagelet artifacts` and `sagelet open`: what a job left, brought here safely, and its page."""
 
 import errno
+import gzip
 import io
 import json
 import os
@@ -21,7 +22,7 @@ Sagelet = Callable[..., Result]
 
 def archive(*members: tuple[str, str], links: tuple[tuple[str, str], ...] = ()) -> bytes:
     content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as opened:
+    with tarfile.open(fileobj=content, mode="w:gz", encoding="utf-8", errors="surrogateescape") as opened:
         for name, text in members:
             made = tarfile.TarInfo(name)
             made.size = len(text)
@@ -31,6 +32,14 @@ def archive(*members: tuple[str, str], links: tuple[tuple[str, str], ...] = ()) 
             made.type, made.linkname = tarfile.SYMTYPE, target
             opened.addfile(made)
     return content.getvalue()
+
+
+def header(name: str, **fields: Any) -> bytes:
+    """Returns a member without its content, and the archive's end."""
+    made = tarfile.TarInfo(name)
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return made.tobuf(tarfile.GNU_FORMAT) + bytes(1024)
 
 
 @pytest.fixture
@@ -139,6 +148,53 @@ def test_a_hostile_or_damaged_archive_leaves_nothing(
         Path("output"), Path("output/fine"),
     }  # fmt: skip
     assert not (tmp_path / "escaped").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is not a tar archive, plain or compressed by gzip (empty file)"),
+        (gzip.compress(b"a model" * 200), "it is not a tar archive, plain or compressed by gzip (invalid header)"),
+        (gzip.compress(header("weights.bin", size=1 << 60)), "with 'weights.bin' its members take more than the "),
+        (gzip.compress(header("null", type=tarfile.CHRTYPE)), "'null' is a special file"),
+        (
+            archive(("../\x1b[31m\nLeft out: nothing", "evil")),
+            "'../\\x1b[31m\\nLeft out: nothing' would be extracted outside",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_archive_is_said(
+    put: Callable[[str, bytes], None], sagelet: Sagelet, tmp_path: Path, content: bytes, reason: str
+) -> None:
+    put("out/done/output/model.tar.gz", content)
+    done = sagelet("artifacts", "get", "done", "--to", str(tmp_path / "to"), "--unpack")
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Left out: s3://mine/out/done/output/model.tar.gz: cannot be unpacked: {reason}")
+
+
+def test_a_name_is_one_line_that_no_terminal_obeys(
+    put: Callable[[str, bytes], None], sagelet: Sagelet, tmp_path: Path
+) -> None:
+    names = ("\x1b[31mred", "a\n/etc/passwd", "caf\udce9", "tab\there")
+    put("out/done/output/model.tar.gz", archive(*((name, "1") for name in names)))
+    put("out/done/output/x\n\x1b[2J", b"1")
+    shown = (
+        sagelet("artifacts", "ls", "done").stdout
+        + sagelet("artifacts", "get", "done", "--to", str(tmp_path / "a")).stdout
+    )
+    assert len(shown.splitlines()) == 4
+    done = sagelet("artifacts", "get", "done", "--to", str(tmp_path / "b"), "--unpack", "--only", "model")
+    assert [line.rpartition("model/")[2] for line in done.stdout.splitlines()] == [
+        "\u241b[31mred", "a\u240a/etc/passwd", "caf\ufffd", "tab\u2409here",
+    ]  # fmt: skip
+    assert not set("\x1b\t") & set(shown.replace("\t", "", 6) + done.stdout)
+    told = sagelet(
+        "artifacts", "get", "done", "--to", str(tmp_path / "c"), "--unpack", "--only", "model", "--json"
+    ).stdout
+    assert sorted(Path(name).name for name in json.loads(told)["files"]) == sorted(
+        ["passwd", *(n for n in names if "/" not in n)]
+    )
 
 
 def test_an_absolute_name_in_an_archive_is_below_the_directory(

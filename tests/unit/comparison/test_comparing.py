@@ -37,7 +37,7 @@ def test_the_notebooks_percentages_in_its_words() -> None:
     similar = "The decrease in training loss is similar with and without SageMaker Training Compiler"
     assert said["loss"] == (
         f"{similar}: over 3 points the curves are 0 apart (root mean square), within 0.2, which is the default if "
-        "only one run of plain is known: 10 % of the 2 that its loss falls by."
+        "only one run of plain is known: 10% of the 2 that its loss falls by."
     )
     assert found.comparable
     assert [(job.name, job.label) for job in found.jobs] == [("plain", "native"), ("fast", "XLA")]

@@ -17,7 +17,7 @@ from sagelet.comparing import Comparison
 from sagelet_api.comparison import files, html, table
 from sagelet_api.comparison.axes import Scale, tick_text, ticks
 from sagelet_api.comparison.charts import FEW_POINTS, Bar, Curve, Frame, bar_picture, line_picture
-from sagelet_api.comparison.drawing import Picture
+from sagelet_api.comparison.drawing import Label, Picture
 from sagelet_api.comparison.pictures import NO_LOSS, captions, pictures
 from sagelet_api.comparison.png import NoPillow, dashes
 from sagelet_api.comparison.svg import svg
@@ -82,6 +82,24 @@ def test_bars_are_as_high_as_their_values() -> None:
     assert heights[2] == pytest.approx(heights[0] / 5, abs=0.02)
     assert [bar.get("class") for bar in bars] == ["series-0", "series-1", "series-1 light"]
     assert {"100 s", "50 s", "compiling 20 s", "one", "two"} <= set(texts(picture))
+
+
+def test_no_figure_is_cut_however_many_bars() -> None:
+    bars = [Bar(f"XLA {n}", 12345.6, "12,345.6 s", 6000, "compiling 6,000 s", "6,000 s", "$12.3456") for n in range(12)]
+    shown = texts(bar_picture(FRAME, bars))
+    assert [shown.count(text) for text in ("12,345.6 s", "6,000 s", "$12.3456")] == [12, 12, 12]
+    assert not [text for text in shown if "…" in text]
+
+
+@pytest.mark.parametrize(
+    ("corner", "falling"), [("right", True), ("left", False)], ids=["a falling curve", "a rising curve"]
+)
+def test_the_legend_is_where_no_curve_is(corner: str, falling: bool) -> None:
+    points = tuple((float(n), -float(n) if falling else float(n)) for n in range(20))
+    picture = line_picture(FRAME, "Epoch", [Curve("one", points)], "none")
+    (label,) = [shape for shape in picture.shapes if isinstance(shape, Label) and shape.text == "one"]
+    assert ("right" if label.x > picture.width / 2 else "left") == corner
+    assert label.y < picture.height / 2
 
 
 def test_a_value_that_is_not_known_has_no_bar() -> None:
@@ -209,6 +227,23 @@ def test_the_table_of_a_terminal() -> None:
     faster = "SageMaker Training Compiler is about 40% faster in terms of total training time."
     assert first < shown.index(faster) < second < shown.index("50% faster in summary")
     assert str(made()).startswith("fast against plain\n")
+
+
+@pytest.mark.parametrize("others", [1, 2, 6])
+def test_no_figure_wraps_on_a_terminal_of_80_columns(others: int) -> None:
+    console = Console(width=80, color_system=None, file=io.StringIO())
+    jobs = [facts(f"job-{number}", compiled=True, seconds=1234567 + number) for number in range(others)]
+    comparison = made(native(), *jobs)
+    table.show(comparison, console)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) <= 80
+    shown = "\n".join(lines)
+    for row in comparison.rows:
+        assert any(line.startswith(row.title) for line in lines), row.title
+    assert re.search(r"Billable time \(BillableTimeInSeconds\)\s+120 s +1,234,567 s +\+[\d,]+%", shown)
+    headings = [line for line in lines if re.match(r" {3,}(native|XLA)", line)]
+    labels = [label for line in headings for label in re.findall(r"native|XLA(?: \d)?", line)]
+    assert labels == [job.label for job in comparison.jobs]
 
 
 def test_pngs_are_the_same_pictures(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sagemaker_training import errors
 
 from sagelet_runtime.gpu.device import DeviceChoice
-from sagelet_runtime.launch import device_consensus, framework
+from sagelet_runtime.launch import device_consensus
 from sagelet_runtime.launch.device_consensus import HostsDisagree, Meeting, agreed
 from support.training_host import poll
 from support.xla_workers import quiet_port
@@ -37,7 +36,7 @@ def on_each_host(work: Callable[[str], Any]) -> dict[str, Any]:
     def run(host: str) -> None:
         try:
             found[host] = work(host)
-        except (HostsDisagree, errors.ClientError) as error:
+        except Exception as error:  # It is what the test looks at.
             found[host] = error
 
     threads = [threading.Thread(target=run, args=(host,), daemon=True) for host in HOSTS]
@@ -114,11 +113,14 @@ def test_hosts_of_a_job_without_gpus_do_not_ask_each_other() -> None:
     assert device_consensus.wanted(HOSTS, "algo-2", {device_consensus.JOB_GPUS: "8"})
 
 
+@pytest.mark.xla
 @pytest.mark.parametrize(("chosen", "variable"), [("xla", "SAGELET_NOT_COMPILED"), ("", "SAGELET_INDUCTOR")])
 def test_a_job_prepares_its_hosts_alike(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, variable: str
 ) -> None:
     """Where one host's trial fails, Inductor compiles on all of them, unless the user wants XLA or nothing."""
+    from sagelet_runtime.launch import framework
+
     found = {**dict.fromkeys(HOSTS, WORKS), "algo-2": BROKEN}
     monkeypatch.setattr(framework.installed, "require_torch_xla", lambda: "2.8.1")
     monkeypatch.setattr(framework.device, "choose_device", lambda environ, *_: found[environ["HOST"]])

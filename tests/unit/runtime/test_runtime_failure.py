@@ -1,5 +1,4 @@
 import pytest
-from sagemaker_training import errors
 
 from sagelet_engine.model import verdict
 from sagelet_runtime.base import compiler_faults
@@ -127,7 +126,10 @@ def test_an_error_of_the_compiler_is_known_by_its_message(message: str) -> None:
     assert not compiler_faults.is_compilers([message.replace("RuntimeError", "ValueError")])
 
 
+@pytest.mark.xla
 def test_what_the_toolkit_adds_about_the_compiler_fits_into_the_failure_reason() -> None:
+    from sagemaker_training import errors
+
     frames = [f'  File "/opt/ml/code/train.py", line {number}, in step{number}' for number in range(90)]
     message = "RuntimeError: UNIMPLEMENTED: " + "x" * 2000
     text = compilers_error(*frames, message=message)

@@ -7,10 +7,11 @@ const GAP = 14;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-function written(value, digits = 6) {
+// `beside`: the largest of the numbers that stand together. All of them are written alike.
+function written(value, digits = 6, beside = value) {
   if (value === null || value === undefined) return "";
-  if (value !== 0 && Math.abs(value) < 1e-3) return value.toExponential(digits - 1).replace(/\.?0+e/, "e");
-  const notation = Math.abs(value) >= 1e6 ? "compact" : "standard";
+  if (value !== 0 && Math.abs(beside) < 1e-3) return value.toExponential(digits - 1).replace(/\.?0+e/, "e");
+  const notation = Math.abs(beside) >= 1e6 ? "compact" : "standard";
   return value.toLocaleString("en", {maximumSignificantDigits: digits, notation});
 }
 
@@ -18,7 +19,7 @@ function written(value, digits = 6) {
 function marks(_uplot, values, _index, _space, step) {
   const largest = Math.max(...values.map((value) => Math.abs(value ?? 0)), step);
   const digits = Math.floor(Math.log10(largest)) - Math.floor(Math.log10(step)) + 2;
-  return values.map((value) => written(value, Math.min(15, Math.max(3, digits))));
+  return values.map((value) => written(value, Math.min(15, Math.max(3, digits)), largest));
 }
 
 // In words, where more digits say nothing. A number that is small in its unit gets a smaller one: 4 B, not 3.8e-6 MiB.
