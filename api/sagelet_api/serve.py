@@ -60,7 +60,7 @@ class Sagelet:
             check_complete(settings.data)
             self.choice: Choice = choice or choose(settings, clock)
             bridge = MotoBridge()
-            self._s3 = open_s3(settings, clock, bridge.buckets)
+            self._s3 = open_s3(settings, clock, bridge.beside_s3)
         except BaseException:
             lock.close()
             raise
