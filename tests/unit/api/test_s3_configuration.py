@@ -1,7 +1,7 @@
 """What the owner of a bucket configures outlives the server: set, restarted on the same data directory, looked at."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,22 @@ def test_a_restart_forgets_no_notification(tmp_path: Path) -> None:
         ]
         assert sorted(one["detail"]["object"]["key"] for one in told) == ["in/k", "out/k"]
         assert {one["detail-type"] for one in told} == {"Object Created"}
+
+
+def test_an_event_that_never_happens_here_may_be_asked_for(s3c: Any, client: Callable[..., Any], bucket: str) -> None:
+    url = client("sqs").create_queue(QueueName=bucket)["QueueUrl"]
+    arn = f"arn:aws:sqs:us-east-1:{ACCOUNT}:{bucket}"
+    wanted = [{"Id": "one", "QueueArn": arn, "Events": ["s3:ObjectRetention:Put", "s3:ObjectRemoved:*"]}]
+    s3c.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={"QueueConfigurations": wanted})
+    assert s3c.get_bucket_notification_configuration(Bucket=bucket)["QueueConfigurations"] == wanted
+    s3c.put_object(Bucket=bucket, Key="k", Body=b"")
+    s3c.delete_object(Bucket=bucket, Key="k")
+    messages = client("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    told = [json.loads(one["Body"]) for one in messages]
+    assert [one.get("Event") or one["Records"][0]["eventName"] for one in told] == [
+        "s3:TestEvent",
+        "ObjectRemoved:Delete",
+    ]
 
 
 WITHOUT_POLICY = {"LoggingEnabled": {"TargetBucket": BUCKET, "TargetPrefix": ""}}

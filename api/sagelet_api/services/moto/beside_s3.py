@@ -19,6 +19,8 @@ _DESTINATIONS = (
     ("queue", "Queue", "QueueConfigurations", "QueueArn"),
     ("cloud_function", "CloudFunction", "LambdaFunctionConfigurations", "LambdaFunctionArn"),
 )
+#: Kinds of events of objects.
+_CREATED, _REMOVED = "s3:ObjectCreated:", "s3:ObjectRemoved:"
 
 
 class MotoBesideS3:
@@ -45,11 +47,11 @@ class MotoBesideS3:
 
     def object_event(self, bucket: Bucket, notification: Request, stored: StoredObject, event: str) -> None:
         """Sends S3's notification of an object (`Put`, `Copy`, `Delete`, ...) to the destinations that want it."""
-        kind = "ObjectRemoved" if event == "Delete" else "ObjectCreated"
+        kind = _REMOVED if event == "Delete" else _CREATED
         key = SimpleNamespace(name=stored.key, size=stored.size, etag=stored.etag, version_id=None)
         try:
             notifications, told = self._notifications(), self._told(bucket, notification)
-            notifications.send_event(bucket.account, notifications.S3NotificationEvent(f"s3:{kind}:{event}"), told, key)
+            notifications.send_event(bucket.account, notifications.S3NotificationEvent(f"{kind}{event}"), told, key)
         except Exception:
             # For example, the queue was deleted. The object still exists, as on AWS.
             _log.exception("The notification %s of s3://%s/%s was not sent", event, bucket.name, stored.key)
@@ -79,9 +81,15 @@ class MotoBesideS3:
 
 
 def _destination(given: Request, name: str, arn: str) -> Output:
-    """Returns a destination in the form of S3's XML, which is moto's."""
+    """Returns a destination in the form of S3's XML, which is moto's. moto fails on events that it does not know, and
+    none of those happens here.
+    """
     rules = [dict(rule) for rule in given.get("Filter", {}).get("Key", {}).get("FilterRules", [])]
-    made = {name: given[arn], "Event": given["Events"], "Id": given["Id"]}
+    made = {
+        name: given[arn],
+        "Event": [one for one in given["Events"] if one.startswith((_CREATED, _REMOVED))],
+        "Id": given["Id"],
+    }
     return {**made, "Filter": {"S3Key": {"FilterRule": rules}}} if rules else made
 
 
