@@ -12,6 +12,7 @@ from sagelet_api.auth import permissions
 from sagelet_api.auth.objects_origin import move
 from sagelet_api.auth.people import error_text, is_person, way_to_page
 from sagelet_api.auth.request_guard import RequestGuard, accepts_page
+from sagelet_api.control import health
 from sagelet_api.hub.service import PREFIX as HUB_PREFIX
 from sagelet_api.hub.service import Hub
 from sagelet_api.protocol.aws_errors import AwsError, InternalFailure, MissingAction, UnknownOperationException
@@ -46,8 +47,6 @@ from sagelet_engine.base.errors import SageletError
 _log = logging.getLogger(__name__)
 
 CONTROL_PREFIX = "/_sagelet/"
-#: Open to everybody, so that a program can wait for a server.
-HEALTH = "/_sagelet/health"
 #: Answers a request, or returns None for one that is another handler's. Raises AwsError.
 Handler = Callable[[Call, Environ, StartResponse], Iterable[bytes] | None]
 #: Yields IAM's actions and their resources, all of which must be allowed to the caller.
@@ -155,7 +154,7 @@ class Application:
     def _serve_control(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:
         if not call.path.startswith(CONTROL_PREFIX):
             return None
-        self._door.check_control(call, environ, public=(call.method, call.path) == ("GET", HEALTH))
+        self._door.check_control(call, environ, public=call.path == health.PATH)
         return self._control(environ, start)
 
     def _lead_person(self, call: Call, environ: Environ, start: StartResponse) -> Iterable[bytes] | None:

@@ -133,7 +133,6 @@ class Sagelet:
             self.engine.close()
             self._s3.close()
             raise
-        self._bridge.process.warm_up()
         try:
             return self.engine.start(self.server.port)
         except BaseException:

@@ -24,16 +24,15 @@ from sagelet_engine.execution.outbox import Outbox
 from sagelet_engine.execution.republishing import Republishing
 from sagelet_engine.execution.strays import end_strays
 from sagelet_engine.execution.supervisors import Supervisors, join_all
-from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, Orchestrations, Reports
+from sagelet_engine.facets import Inputs, Jobs, Logs, Metrics, Reports, TuningJobs
 from sagelet_engine.images.resolve import Resolver
 from sagelet_engine.instances.gpus import ClusterGpus, GpuPool, detect_gpus
 from sagelet_engine.model.cluster import ClusterContext
 from sagelet_engine.model.objects import ObjectStore
-from sagelet_engine.model.orchestration import OrchestrationKind
+from sagelet_engine.model.orchestration import Orchestration, OrchestrationKind
 from sagelet_engine.model.runtime import Runtime
 from sagelet_engine.model.sinks import MetricSink, StatusSink
 from sagelet_engine.model.training import TrainingJob
-from sagelet_engine.model.tuning import TuningJob
 from sagelet_engine.orchestration.orchestrator import Orchestrator
 from sagelet_engine.retention.gc import Collected, Collector, Keep
 from sagelet_engine.retention.thread import RetentionThread
@@ -123,7 +122,7 @@ class Engine:
         self._collector = Collector(self._store, settings.data, steady)
         self.jobs = self._make_jobs()
         self.orchestrator = self._make_orchestrator()
-        self.orchestrations = Orchestrations(self._store, steady, self.orchestrator.watch)
+        self.orchestrations = TuningJobs(self._store, steady, self.orchestrator.watch)
         self.inputs = Inputs(settings, objects, self._images)
         self.logs = Logs(self._store, steady)
         self.metrics = Metrics(self._store)
@@ -159,7 +158,7 @@ class Engine:
 
     def _last_change_ms(self) -> int:
         """Returns the latest time in the unfinished records, or 0."""
-        begun: list[TrainingJob | TuningJob] = [*self._unfinished, *self._store.orchestrations.unfinished()]
+        begun: list[TrainingJob | Orchestration] = [*self._unfinished, *self._store.orchestrations.unfinished()]
         return max((record.modified_ms for record in begun), default=0)
 
     def _make_cache(self) -> HostCopies:

@@ -1,13 +1,14 @@
 """The control endpoints under /_sagelet/, for people and scripts. Unsigned; the request guard's other rules apply."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sagelet_api.auth.people import page_text, shown
+from sagelet_api.control import health
 from sagelet_api.control.throttling import Throttling
 from sagelet_api.loading import LOADING
-from sagelet_api.protocol.calls import WsgiApp
+from sagelet_api.protocol.calls import Environ, StartResponse, WsgiApp
 from sagelet_engine.base.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -21,10 +22,9 @@ MAX_BODY = 64 * 1024
 
 
 def control_app(engine: "Engine", throttling: Throttling, *parts: Callable[[], "Blueprint"]) -> WsgiApp:
-    """Returns a WSGI app that is made on its first request, because Flask takes longer to load than the rest of the
-    server.
+    """Returns a WSGI app that answers for the server's health, and passes everything else to a Flask app.
 
-    `parts` make further blueprints.
+    The Flask app is made on its first request, because Flask takes long to load. `parts` make further blueprints.
     """
 
     @lru_cache(maxsize=1)
@@ -32,7 +32,12 @@ def control_app(engine: "Engine", throttling: Throttling, *parts: Callable[[], "
         with LOADING:
             return create_app(engine, throttling, *(make() for make in parts))
 
-    return lambda environ, start_response: app()(environ, start_response)
+    def serve(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == health.PATH:
+            return health.answer_health(engine, environ, start_response)
+        return app()(environ, start_response)
+
+    return serve
 
 
 def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") -> "Flask":
@@ -46,17 +51,6 @@ def create_app(engine: "Engine", throttling: Throttling, *parts: "Blueprint") ->
     own = (faults.blueprint(engine, throttling), compare.blueprint(engine), jobs.blueprint(engine))
     for part in (*own, *parts):
         app.register_blueprint(part)
-
-    @app.get("/_sagelet/health")
-    def health() -> tuple[JsonObject, int]:
-        found = dict(engine.health())
-        if found.get("status", "ok") == "ok":
-            return found, 200
-        remedy = (
-            "A database is damaged or missing: `sagelet down`, then `sagelet check --repair`. One that is unavailable "
-            "cannot be read just now: look at its disk"
-        )
-        return {**found, "error": "Service Unavailable", "message": remedy}, 503
 
     def refuse(error: HTTPException) -> "tuple[JsonObject, int] | Response":
         if isinstance(request.routing_exception, NotFound):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from sagelet_engine.model.job import JobKey, JobStatus
-from sagelet_engine.model.orchestration import Orchestration
+from sagelet_engine.model.orchestration import Child, Orchestration
 
 #: The static hyperparameter by which AWS tells a training job its objective metric.
 OBJECTIVE_PARAMETER = "_tuning_objective_metric"
@@ -112,11 +112,9 @@ class TrialState(str, Enum):
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Child):
     """One training job of a tuning job; times in ms since the epoch. What the training job did outlives it here."""
 
-    #: From 1, in the order of creation.
-    ordinal: int
     #: Id and name of the training job. Both follow from the tuning job, so that a repeat finds it.
     job_id: str
     name: str

@@ -1,20 +1,16 @@
 """SQL of orchestrations: their records, their children, and their statuses that are to be announced."""
 
-import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from enum import Enum
-from typing import Any
+from typing import Any, Generic
 
 from sagelet_engine.base.errors import OrchestrationNameInUse, OrchestrationNotFound, SageletError, TooManyTags
-from sagelet_engine.base.wire import JsonObject
-from sagelet_engine.model.job import JobStatus
 from sagelet_engine.model.listing import JobPage, JobQuery
-from sagelet_engine.model.orchestration import OrchestrationKey, OrchestrationKind, OrchestrationStatus
-from sagelet_engine.model.tuning import Counters, Ending, Trial, TrialState, TuningJob
+from sagelet_engine.model.orchestration import C, Child, O, Orchestration, OrchestrationKey
 from sagelet_engine.store import search as sql_pages
+from sagelet_engine.store.orchestration_codecs import Codec, decode, decode_as, decode_child, encode, encode_child
 
 Rows = Callable[[str, Sequence[Any]], list[Any]]
 Write = Callable[[], AbstractContextManager[sqlite3.Connection]]
@@ -68,88 +64,116 @@ class StaleOrchestration(SageletError):
 
 
 class Orchestrations:
-    """Rows of orchestrations. `rows` reads, `write` opens a flushed transaction, `noted` is called after a change."""
+    """Rows of orchestrations of all kinds. `rows` reads, `write` opens a flushed transaction, `noted` is called after a
+    change.
+    """
 
     def __init__(self, rows: Rows, write: Write, noted: Callable[[], None]) -> None:
         self._rows = rows
         self._write = write
         self._noted = noted
 
-    def insert(self, job: TuningJob) -> None:
+    def of(self, codec: Codec[O, C]) -> "Kept[O, C]":
+        """Returns the rows of one kind."""
+        return Kept(self._rows, self._write, self._noted, codec)
+
+    def by_id(self, record_id: str) -> Orchestration:
+        """Raises OrchestrationNotFound."""
+        rows = self._rows(f"{_SELECT} WHERE id = ?", (record_id,))
+        if not rows:
+            raise OrchestrationNotFound(record_id)
+        return decode(*rows[0])
+
+    def unfinished(self) -> list[Orchestration]:
+        """Returns every orchestration that has not ended, of all accounts and regions, the oldest first."""
+        return [decode(*row) for row in self._rows(f"{_SELECT} WHERE terminal = 0 ORDER BY created_ms, rowid", ())]
+
+    def noted_statuses(self, limit: int) -> list[tuple[int, Orchestration]]:
+        """Returns the oldest statuses that were not announced yet, as Store.noted_statuses does for jobs."""
+        return [(row[0], decode(*row[1:])) for row in self._rows(_OLDEST, (limit,))]
+
+    def drop_noted_statuses(self, last: int) -> None:
+        with self._write() as db:
+            db.execute("DELETE FROM noted_orchestrations WHERE seq <= ?", (last,))
+
+
+class Kept(Generic[O, C]):
+    """Rows of one kind of orchestrations, and of their children."""
+
+    def __init__(self, rows: Rows, write: Write, noted: Callable[[], None], codec: Codec[O, C]) -> None:
+        self._rows = rows
+        self._write = write
+        self._noted = noted
+        self._codec = codec
+
+    def insert(self, record: O) -> None:
         """Makes a new record durable. Raises OrchestrationNameInUse."""
-        key = job.key
+        key = record.key
         with self._write() as db:
             try:
                 db.execute(
                     "INSERT INTO orchestrations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
-                        job.id, key.kind.value, key.account, key.region, key.name, key.arn, job.status.value,
-                        job.created_ms, job.modified_ms, int(job.terminal), job.version, encode(job),
+                        record.id, key.kind.value, key.account, key.region, key.name, key.arn, record.status.value,
+                        record.created_ms, record.modified_ms, int(record.terminal), record.version, encode(record),
                     ),
                 )  # fmt: skip
             except sqlite3.IntegrityError as error:
                 raise OrchestrationNameInUse(key.arn) from error
-            _put_tags(db, job.id, job.tags)
+            _put_tags(db, record.id, record.tags)
         self._noted()
 
-    def update(self, job: TuningJob, changed: Sequence[Trial] = (), removed: Sequence[Trial] = ()) -> TuningJob:
+    def update(self, record: O, changed: Sequence[Child] = (), removed: Sequence[Child] = ()) -> O:
         """Replaces the record and these children, all or nothing. Returns the record with its new version.
 
         Raises StaleOrchestration if somebody else has changed the record since it was loaded.
         """
         with self._write() as db:
-            row = (job.status.value, job.modified_ms, int(job.terminal), encode(job), job.id, job.version)
+            row = (record.status.value, record.modified_ms, int(record.terminal), encode(record))
             if not db.execute(
                 "UPDATE orchestrations SET status = ?, modified_ms = ?, terminal = ?, record = ?,"
                 " version = version + 1 WHERE id = ? AND version = ?",
-                row,
+                (*row, record.id, record.version),
             ).rowcount:
-                raise StaleOrchestration(job.key.name)
-            db.executemany(_PUT_CHILD, [(job.id, one.ordinal, _json(one)) for one in changed])
+                raise StaleOrchestration(record.key.name)
+            db.executemany(_PUT_CHILD, [(record.id, one.ordinal, encode_child(one)) for one in changed])
             db.executemany(
                 "DELETE FROM orchestration_children WHERE orchestration_id = ? AND ordinal = ?",
-                [(job.id, one.ordinal) for one in removed],
+                [(record.id, one.ordinal) for one in removed],
             )
         self._noted()
-        return replace(job, version=job.version + 1)
+        return replace(record, version=record.version + 1)
 
-    def delete(self, job: TuningJob) -> None:
+    def delete(self, record: O) -> None:
         """Forgets a record with its children. Raises StaleOrchestration."""
         with self._write() as db:
-            which = (job.id, job.version)
+            which = (record.id, record.version)
             if not db.execute("DELETE FROM orchestrations WHERE id = ? AND version = ?", which).rowcount:
-                raise StaleOrchestration(job.key.name)
+                raise StaleOrchestration(record.key.name)
         self._noted()
 
-    def get(self, key: OrchestrationKey) -> TuningJob:
+    def get(self, key: OrchestrationKey) -> O:
         """Raises OrchestrationNotFound."""
-        return self._one("arn = ?", key.arn)
+        rows = self._select("WHERE arn = ?", key.arn)
+        if not rows:
+            raise OrchestrationNotFound(key.arn)
+        return rows[0]
 
-    def by_id(self, record_id: str) -> TuningJob:
-        """Raises OrchestrationNotFound."""
-        return self._one("id = ?", record_id)
-
-    def unfinished(self) -> list[TuningJob]:
-        """Returns every orchestration that has not ended, of all accounts and regions, the oldest first."""
-        return [decode(*row) for row in self._rows(f"{_SELECT} WHERE terminal = 0 ORDER BY created_ms, rowid", ())]
-
-    def every(self, account: str, region: str, kind: OrchestrationKind) -> list[TuningJob]:
-        """Returns all of one kind, the oldest first."""
+    def every(self, account: str, region: str) -> list[O]:
+        """Returns all of an account in a region, the oldest first."""
         where = "WHERE kind = ? AND account = ? AND region = ? ORDER BY created_ms, id"
-        return [decode(*row) for row in self._rows(f"{_SELECT} {where}", (kind.value, account, region))]
+        return self._select(where, self._codec.kind.value, account, region)
 
-    def page(self, query: JobQuery, kind: OrchestrationKind) -> JobPage[TuningJob]:
+    def page(self, query: JobQuery) -> JobPage[O]:
         """Returns one page: filtered, then sorted, then cut."""
         clauses, parameters = sql_pages.page(query)
-        rows = self._rows(f"{_SELECT} {clauses.replace('WHERE', 'WHERE kind = ? AND', 1)}", (kind.value, *parameters))
-        return sql_pages.cut([decode(*row) for row in rows], query)
+        own = clauses.replace("WHERE", "WHERE kind = ? AND", 1)
+        return sql_pages.cut(self._select(own, self._codec.kind.value, *parameters), query)
 
-    def children(self, record_id: str) -> list[Trial]:
+    def children(self, record_id: str) -> list[C]:
         """Returns the children in the order of their creation."""
         select = "SELECT record FROM orchestration_children WHERE orchestration_id = ? ORDER BY ordinal"
-        return [_trial(json.loads(text)) for (text,) in self._rows(select, (record_id,))]
-
-    # --- tags and notes ---------------------------------------------------------------------------------------
+        return [decode_child(self._codec, text) for (text,) in self._rows(select, (record_id,))]
 
     def put_tags(self, record_id: str, tags: Mapping[str, str], limit: int) -> None:
         """Adds tags or replaces their values: all of them, or none. Raises TooManyTags, OrchestrationNotFound."""
@@ -169,19 +193,8 @@ class Orchestrations:
                 [(record_id, key) for key in keys],
             )
 
-    def noted_statuses(self, limit: int) -> list[tuple[int, TuningJob]]:
-        """Returns the oldest statuses that were not announced yet, as Store.noted_statuses does for jobs."""
-        return [(row[0], decode(*row[1:])) for row in self._rows(_OLDEST, (limit,))]
-
-    def drop_noted_statuses(self, last: int) -> None:
-        with self._write() as db:
-            db.execute("DELETE FROM noted_orchestrations WHERE seq <= ?", (last,))
-
-    def _one(self, condition: str, value: str) -> TuningJob:
-        rows = self._rows(f"{_SELECT} WHERE {condition}", (value,))
-        if not rows:
-            raise OrchestrationNotFound(value)
-        return decode(*rows[0])
+    def _select(self, clauses: str, *parameters: Any) -> list[O]:
+        return [decode_as(self._codec, *row) for row in self._rows(f"{_SELECT} {clauses}", parameters)]
 
 
 def _put_tags(db: sqlite3.Connection, record_id: str, tags: Mapping[str, str]) -> None:
@@ -190,36 +203,3 @@ def _put_tags(db: sqlite3.Connection, record_id: str, tags: Mapping[str, str]) -
         " ON CONFLICT (orchestration_id, key) DO UPDATE SET value = excluded.value",
         [(record_id, key, value) for key, value in tags.items()],
     )
-
-
-# --- records as JSON --------------------------------------------------------------------------------------------------
-
-#: Columns and tables of their own have these; `spec` is read from the request.
-_LEFT_OUT = ("version", "tags", "spec")
-
-
-def encode(job: TuningJob) -> str:
-    return _json({name: value for name, value in vars(job).items() if name not in _LEFT_OUT})
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), default=_plain)
-
-
-def _plain(value: object) -> object:
-    return value.value if isinstance(value, Enum) else vars(value)
-
-
-def decode(text: str, version: int, tags: str) -> TuningJob:
-    fields: JsonObject = json.loads(text)
-    fields["key"] = OrchestrationKey(**{**fields["key"], "kind": OrchestrationKind(fields["key"]["kind"])})
-    fields["status"] = OrchestrationStatus(fields["status"])
-    fields["counters"] = Counters(**fields["counters"])
-    fields["best"] = _trial(fields["best"]) if fields["best"] else None
-    fields["ending"] = Ending(fields["ending"]) if fields["ending"] else None
-    return TuningJob(**fields, version=version, tags=json.loads(tags))
-
-
-def _trial(fields: JsonObject) -> Trial:
-    status = JobStatus(fields["status"]) if fields["status"] else None
-    return Trial(**{**fields, "state": TrialState(fields["state"]), "status": status})

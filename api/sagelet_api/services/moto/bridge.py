@@ -24,7 +24,7 @@ class MotoBridge:
         self.requests = MotoRequests(self.process, self.iam)
         self.beside_s3 = MotoBesideS3(self.process)
         self.metrics = MotoMetrics(self.process.backend)
-        self.events = MotoEvents(self.process.backend)
+        self.events = MotoEvents(self.process)
 
     def log_groups(self, account: str, region: str) -> Sequence[Output]:
         """Returns moto's own log groups, as DescribeLogGroups shows them."""

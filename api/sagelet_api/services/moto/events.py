@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sagelet_api.services.moto.event_input import target_input
+from sagelet_api.services.moto.process import MotoProcess
 
 _log = logging.getLogger(__name__)
 
@@ -86,8 +87,10 @@ def _log_line(logs: Any, group: str, text: str) -> None:
 class MotoEvents:
     """An EventBus: passes events to the rules of an account's default event bus."""
 
-    def __init__(self, backends: Backends) -> None:
-        self._backends = backends
+    def __init__(self, moto: MotoProcess) -> None:
+        self._moto = moto
 
     def put_event(self, account: str, region: str, event: Event) -> None:
-        deliver(self._backends, account, region, event)
+        """Does nothing while moto is not loaded: there are no rules."""
+        if self._moto.is_loaded:
+            deliver(self._moto.backend, account, region, event)

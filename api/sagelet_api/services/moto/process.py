@@ -22,10 +22,6 @@ class MotoProcess:
         """False until a call has needed moto. Until then nothing is set in it."""
         return self._app is not None
 
-    def warm_up(self) -> None:
-        """Loads moto in the background, so that its first call does not wait."""
-        threading.Thread(target=self.app, name="sagelet-moto-warm-up", daemon=True).start()
-
     def forget(self) -> None:
         """Empties every service of moto. Its state belongs to the process, and a server may not be the first in it."""
         if not self.is_loaded and "moto.core.base_backend" not in sys.modules:
