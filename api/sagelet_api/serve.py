@@ -66,7 +66,7 @@ class Sagelet:
             self.choice: Choice = choice or choose(settings, clock)
             bridge = MotoBridge()
             self._calls = LocalCalls(bridge.requests.wsgi)
-            self._s3 = open_s3(settings, clock, bridge.buckets)
+            self._s3 = open_s3(settings, clock, bridge.beside_s3)
         except BaseException:
             lock.close()
             raise

@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from sagelet_api.http import connection_manager
-from sagelet_api.http.connection_manager import MOST_CONNECTIONS, Connection
+from sagelet_api.http.connection import Connection
+from sagelet_api.http.connection_manager import MOST_CONNECTIONS
 from sagelet_api.http.server import Server
 from sagelet_api.protocol.calls import Environ, StartResponse
 from support.server import until

@@ -8,7 +8,7 @@ front's own) before the operation runs; it does not.
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -21,11 +21,9 @@ from sagelet_api.app import Application
 from sagelet_api.auth.permissions import action_of
 from sagelet_api.auth.request_guard import RequestGuard
 from sagelet_api.protocol.aws_errors import AwsError
-from sagelet_api.protocol.calls import CALL, Call, Environ
+from sagelet_api.protocol.calls import Call, Environ
 from sagelet_api.protocol.operation_names import models_of, signing_name_of
 from sagelet_api.protocol.operations import RestOperation
-from sagelet_api.protocol.s3.request import S3Request
-from sagelet_api.services.moto import s3_routes as moto_routes
 from sagelet_api.services.moto.bridge import MotoBridge
 from sagelet_api.services.s3 import service
 from support.protocol_requests import TWO_NAMES, Sent, confused, protocols_of, service_model, written
@@ -69,7 +67,7 @@ class Watched:
         ]  # fmt: skip
         self._app = Application(
             Door(self.asked), lambda *_: [], {}, services if own else {}, bridge.requests.wsgi,
-            protocols={"s3": service.S3Service(Anything(), Anything(), Forwarded(self.ran))} if own else {},
+            protocols={"s3": service.S3Service(Anything(), Anything(), Anything())} if own else {},
             rest=rest if own else (), routes=bridge.requests.route,
         )  # fmt: skip
 
@@ -98,26 +96,6 @@ class Anything:
         return self
 
     account, region, name = ACCOUNT, REGION, "bucket"
-
-
-class Forwarded:
-    """Where S3 hands on what is about a bucket's configuration: what moto would find in the query."""
-
-    def __init__(self, ran: list[str]) -> None:
-        self._ran = ran
-
-    def make_bucket(self, *_: str) -> None: ...
-
-    def wsgi(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
-        call, asked = environ[CALL], environ["sagelet.s3"]
-        assert isinstance(asked, S3Request)
-        made = moto_routes.canonical(environ, call.operation, asked)
-        known = moto_routes._KNOWN[call.method] & {part.partition("=")[0] for part in made["QUERY_STRING"].split("&")}
-        assert len(known) == 1, made["QUERY_STRING"]
-        (subresource,) = known
-        assert any(subresource == name for name, _ in moto_routes._query(call.operation))
-        self._ran.append(call.operation)
-        raise Ran(call.operation)
 
 
 def _environ(signing_name: str, sent: Sent) -> Environ:

@@ -71,7 +71,7 @@ class ApiWorld(World):
         self._calls.serve(services)
         self._http = urllib3.PoolManager()
         #: The object store of the S3 API. The jobs of this world have a stand-in.
-        self.s3 = open_s3(self.settings, self.clock, bridge.buckets)
+        self.s3 = open_s3(self.settings, self.clock, bridge.beside_s3)
         throttling = Throttling()
         control = control_app(self.engine, throttling)
         rest = SageMakerMetrics(self.engine, bridge.has_trial_component).operations()

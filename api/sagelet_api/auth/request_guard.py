@@ -91,7 +91,7 @@ class RequestGuard:
     def guarded(self, call: Call, start_response: StartResponse) -> StartResponse:
         """Returns a start_response that gives every answer a request id and drops CORS headers.
 
-        moto adds those for S3 buckets with a CORS configuration. An object that a browser shows (in S3, behind a
+        moto adds those for some services. An object that a browser shows (in S3, behind a
         presigned URL) is in a sandbox and runs no scripts. If it is of the pages' origin, the browser saves it instead
         of showing it.
         """

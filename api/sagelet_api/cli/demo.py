@@ -6,7 +6,6 @@ import socket
 import sysconfig
 import time
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import click
@@ -31,6 +30,7 @@ from sagelet_api.cli.wait import exit_code, outcome, until_ended
 from sagelet_api.comparison import table
 from sagelet_api.servers.server import Server
 from sagelet_engine.base.errors import SageletError
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.comparison.repeated import FEWEST_PAIRS, MOST_PAIRS
 from sagelet_engine.comparison.result import Comparison
 from sagelet_engine.settings import DEFAULT_PORT
@@ -199,7 +199,7 @@ def _compare(server: Server, jobs: list[Job], *, as_json: bool) -> None:
 def _repeat(aws: Aws, server: Server, jobs: list[Job], pairs: int, *, as_json: bool) -> None:
     """Judges each compiled job against the native one. As JSON: XLA's verdict and pairs, and Inductor's within it."""
     native, *compiled = (str(job["TrainingJobName"]) for job in jobs)
-    found: list[dict[str, Any]] = []
+    found: list[JsonObject] = []
     for name in compiled:
         verdict, comparisons = repeating.repeat(aws, server, (native, name), pairs)
         found.append({"verdict": verdict.to_json(), "pairs": [one.to_json() for one in comparisons]})

@@ -11,9 +11,7 @@ how long they have waited, so the oldest is found at once.
 import errno
 import os
 import resource
-import select
 import selectors
-import socket
 import threading
 import time
 from collections import OrderedDict
@@ -22,10 +20,7 @@ from contextlib import suppress
 from typing import Any
 
 from cheroot.connections import ConnectionManager
-from cheroot.server import HTTPConnection
 
-from sagelet_api.http.streams import RequestReader, ResponseWriter
-from sagelet_api.http.strict_request import StrictRequest
 from sagelet_api.protocol.header_rules import is_loopback
 
 
@@ -77,73 +72,6 @@ class Waiting:
 
     def _count(self, near: bool) -> int:
         return len(self._lines[near, True]) + len(self._lines[near, False])
-
-
-#: Milliseconds that a worker waits for the next request of its connection, if no other connection waits for a worker.
-LINGER_MS = 2
-
-
-class Connection(HTTPConnection):
-    RequestHandlerClass = StrictRequest
-    #: True if bytes of the client are left that nobody will read.
-    unread = False
-
-    def __init__(self, server: Any, sock: socket.socket, _makefile: Any = None) -> None:
-        def file(sock: socket.socket, mode: str, _size: int) -> RequestReader | ResponseWriter:
-            return RequestReader(sock, server.max_request_header_size) if "r" in mode else ResponseWriter(sock)
-
-        super().__init__(server, sock, file)
-
-    def gather(self) -> bool:
-        """Takes in the bytes that are there. Returns whether a worker has something to do now."""
-        began = self.rfile.has_data()
-        complete = bool(self.rfile.gather())
-        if not began and self.rfile.has_data():
-            # The next request gets its full time, however long the connection was idle.
-            self.last_used = time.time()
-        return complete
-
-    def has_pending(self) -> bool:
-        """True if bytes came that were already taken from the socket, so the socket does not become readable."""
-        return bool(self.rfile.has_data())
-
-    def communicate(self) -> bool:
-        """Answers requests as long as the next one comes at once. Returns whether the connection stays open.
-
-        Otherwise the next request would pass through two other threads: the one that waits for connections, and the
-        queue.
-        """
-        while self._answer():
-            if not self.comes_soon():
-                return True
-        return False
-
-    def comes_soon(self) -> bool:
-        """Waits a moment for the next request and returns whether it is there. False if another connection waits for
-        this thread.
-        """
-        if self.server.requests.qsize or self.has_pending():
-            return False
-        poll = select.poll()
-        poll.register(self.socket, select.POLLIN)
-        if not poll.poll(LINGER_MS):
-            return False
-        self.rfile.begin()
-        return self.gather()
-
-    def _answer(self) -> bool:
-        """Answers one request. Returns whether the connection stays open."""
-        self.rfile.begin()
-        stays = bool(super().communicate())  # type: ignore[no-untyped-call]
-        self.unread = self.unread or (not stays and self.rfile.has_data())
-        return stays
-
-    def close(self) -> None:
-        if self.unread:
-            with suppress(OSError):
-                self.socket.shutdown(socket.SHUT_WR)
-            self.rfile.drop_unread()
-        super().close()
 
 
 #: The most connections that an address keeps open. All addresses together take half of the files that the process may

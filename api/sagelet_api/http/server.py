@@ -10,9 +10,9 @@ from typing import Any
 
 from cheroot import wsgi
 
-from sagelet_api.http.connection_manager import MORE, STARVED, BoundedConnectionManager, Connection
+from sagelet_api.http.connection import WAITING, Connection
+from sagelet_api.http.connection_manager import MORE, STARVED, BoundedConnectionManager
 from sagelet_api.http.request_log import log_answer
-from sagelet_api.http.streams import WAITING
 from sagelet_api.http.tls import Certificate, TlsAdapter, TlsConnection
 from sagelet_api.protocol.calls import FROM_CONTAINERS, WsgiApp
 from sagelet_api.protocol.file_body import FileBody

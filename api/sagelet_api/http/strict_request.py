@@ -13,13 +13,12 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
 from cheroot.server import HeaderReader, HTTPRequest, comma_separated_headers  # type: ignore[attr-defined]
 
 from sagelet_api.http.request_log import log_refusal
-from sagelet_api.http.streams import RequestReader
 from sagelet_api.protocol.header_rules import TOKEN, VALUE
 
 #: An unwanted body of up to this size is read to its end, because a client that still sends would not see its answer.
@@ -35,12 +34,28 @@ class BrokenBody(OSError):
     """The body does not match its framing, or did not arrive whole."""
 
 
+class Source(Protocol):
+    """The reading side of a connection. Its methods raise OSError, also for a client that is too slow."""
+
+    def read(self, size: int) -> bytes:
+        """Reads `size` bytes, or fewer at the end of the stream."""
+        ...
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Reads what is there, up to as many bytes as fit. Returns their number, 0 at the end of the stream."""
+        ...
+
+    def readline(self, size: int) -> bytes:
+        """Reads up to a line's end, `size` bytes, or the end of the stream."""
+        ...
+
+
 class RequestBody(io.RawIOBase):
     """A request's body. `proceed` is called before the first byte is read, so that a client that asked for it sends its
     body.
     """
 
-    def __init__(self, source: RequestReader, proceed: Callable[[], None] | None = None) -> None:
+    def __init__(self, source: Source, proceed: Callable[[], None] | None = None) -> None:
         super().__init__()
         self._source = source
         self._proceed = proceed
@@ -107,7 +122,7 @@ class RequestBody(io.RawIOBase):
 class LengthBody(RequestBody):
     """A body that is as long as Content-Length says."""
 
-    def __init__(self, source: RequestReader, length: int, proceed: Callable[[], None] | None = None) -> None:
+    def __init__(self, source: Source, length: int, proceed: Callable[[], None] | None = None) -> None:
         super().__init__(source, proceed)
         self._left = length
         self.finished = not length

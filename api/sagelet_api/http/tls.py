@@ -15,7 +15,7 @@ from typing import Any
 
 from cheroot.ssl.builtin import BuiltinSSLAdapter
 
-from sagelet_api.http.connection_manager import Connection
+from sagelet_api.http.connection import Connection
 from sagelet_api.protocol.header_rules import LOCAL_NAMES, is_address
 from sagelet_engine.base.errors import SettingsError
 from sagelet_engine.base.keys import ca_file, write_private

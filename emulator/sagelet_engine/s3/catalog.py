@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sagelet_engine.base.database import Database, StoreUnavailable
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.s3.errors import BucketExists, BucketNotEmpty, DiskFull, NoSuchBucket, NoSuchUpload
 from sagelet_engine.s3.records import Bucket, ObjectPart, StoredObject, Upload, UploadedPart
 
@@ -52,6 +53,13 @@ MIGRATIONS = (
     CREATE INDEX completions_by_bucket ON completions (bucket);
     CREATE INDEX completions_by_age ON completions (completed_ms);
     """,
+    # What owners configure for their buckets. A document is in the form of S3's model, or null after its deletion.
+    """
+    CREATE TABLE configuration (
+        bucket TEXT NOT NULL REFERENCES buckets (name) ON DELETE CASCADE,
+        kind TEXT NOT NULL, id TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (bucket, kind, id)
+    ) WITHOUT ROWID;
+    """,
 )
 _OBJECT = "bucket, key, file_id, path, size, etag, modified_ms, linked_ns, record"
 _UPLOAD = "id, bucket, key, file_id, initiated_ms, slot, record"
@@ -87,14 +95,16 @@ class Catalog(Database):
         sql = "SELECT name, account, region, created_ms FROM buckets WHERE account = ? ORDER BY name"
         return [Bucket(*row) for row in self._rows(sql, (account,))]
 
-    def add_bucket(self, bucket: Bucket) -> None:
-        """Raises BucketExists."""
+    def add_bucket(self, bucket: Bucket, configuration: Mapping[str, JsonObject]) -> None:
+        """Adds a bucket with documents of its configuration, by kind. Raises BucketExists."""
         values = (bucket.name, bucket.account, bucket.region, bucket.created_ms)
         with self._write() as db:
             found = db.execute("SELECT account, region FROM buckets WHERE name = ?", (bucket.name,)).fetchone()
             if found is not None:
                 raise BucketExists(bucket.name, *found)
             db.execute("INSERT INTO buckets (name, account, region, created_ms) VALUES (?, ?, ?, ?)", values)
+            for kind, document in configuration.items():
+                _configure(db, bucket.name, kind, "", document)
 
     def remove_bucket(self, name: str) -> list[str]:
         """Removes a bucket and its uploads, and returns the files of those uploads. Raises NoSuchBucket,
@@ -108,6 +118,19 @@ class Catalog(Database):
         except sqlite3.IntegrityError as error:
             raise BucketNotEmpty(f"The bucket {name} has objects: delete them first") from error
         return files
+
+    def configure(self, bucket: str, kind: str, document: JsonObject | None, document_id: str = "") -> None:
+        """Keeps a document of a bucket's configuration, or None for one that was deleted. Raises NoSuchBucket."""
+        with self._putting(bucket) as db:
+            _configure(db, bucket, kind, document_id, document)
+
+    def configuration(self, bucket: str, kind: str) -> dict[str, JsonObject | None]:
+        """Returns a bucket's documents of a kind by their ids, in the order of these. None: it was deleted.
+
+        Most kinds have one document, whose id is empty.
+        """
+        sql = "SELECT id, document FROM configuration WHERE bucket = ? AND kind = ? ORDER BY id"
+        return {row[0]: json.loads(row[1]) for row in self._rows(sql, (bucket, kind))}
 
     # --- objects ----------------------------------------------------------------------------------------------
 
@@ -317,6 +340,13 @@ class Catalog(Database):
             if "full" in str(error.__cause__):
                 raise DiskFull(str(error)) from error
             raise
+
+
+def _configure(db: sqlite3.Connection, bucket: str, kind: str, document_id: str, document: JsonObject | None) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO configuration (bucket, kind, id, document) VALUES (?, ?, ?, ?)",
+        (bucket, kind, document_id, json.dumps(document)),
+    )
 
 
 def _remove_upload(db: sqlite3.Connection, upload_id: str) -> None:

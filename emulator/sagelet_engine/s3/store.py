@@ -25,6 +25,7 @@ from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.database import NotFlushed, StoreUnavailable
 from sagelet_engine.base.errors import DataDirectoryInUse
 from sagelet_engine.base.failpoints import Failpoint, failpoint
+from sagelet_engine.base.wire import JsonObject
 from sagelet_engine.s3.catalog import Catalog
 from sagelet_engine.s3.checksums import Digests
 from sagelet_engine.s3.errors import BucketNotEmpty, DamagedObject, NoSuchKey
@@ -129,10 +130,12 @@ class S3Store:
 
     # --- buckets ----------------------------------------------------------------------------------------------
 
-    def create_bucket(self, name: str, account: str, region: str) -> Bucket:
-        """Raises BucketExists."""
+    def create_bucket(
+        self, name: str, account: str, region: str, configuration: Mapping[str, JsonObject] | None = None
+    ) -> Bucket:
+        """Makes a bucket with documents of its configuration, by kind. Raises BucketExists."""
         bucket = Bucket(name, account, region, self.clock.now_ms())
-        self.catalog.add_bucket(bucket)
+        self.catalog.add_bucket(bucket, configuration or {})
         return bucket
 
     def delete_bucket(self, name: str) -> None:

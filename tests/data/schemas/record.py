@@ -121,6 +121,9 @@ def fill_objects(root: Path) -> Path:
     try:
         for account, region in ACCOUNTS.items():
             store.create_bucket(f"bucket-{account}", account, region)
+            if hasattr(store.catalog, "configure"):
+                store.catalog.configure(f"bucket-{account}", "tagging", {"TagSet": [{"Key": "k", "Value": "\u00fc"}]})
+                store.catalog.configure(f"bucket-{account}", "policy", None)
             for key in ("a", "a/b", "d//\0\u00fc"):
                 with store.stage(["CRC32"]) as staged:
                     staged.write(key.encode())

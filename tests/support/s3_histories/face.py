@@ -1,11 +1,11 @@
 """S3's own handlers over a real store, called without HTTP and XML. They give what a server's clients get."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sagelet_api.protocol.calls import Call, Environ, Protocol, StartResponse
+from sagelet_api.protocol.calls import Call, Protocol
 from sagelet_api.protocol.s3.errors import translated
 from sagelet_api.protocol.s3.request import S3Request
 from sagelet_api.services.s3.context import Context
@@ -35,35 +35,17 @@ class Body(io.RawIOBase):
         return len(piece)
 
 
-class _Rest:
-    """Stands in for moto."""
-
-    def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        raise NotImplementedError
-
-    def make_bucket(self, account: str, region: str, name: str) -> None:
-        pass
-
-    def drop_bucket(self, account: str, region: str, name: str) -> None:
-        pass
-
-    def encryption(self, bucket: Bucket) -> Mapping[str, Any] | None:
-        return None
-
-    def set_encryption(self, bucket: Bucket, rule: Mapping[str, Any] | None) -> None:
-        raise NotImplementedError
-
-    def tags(self, bucket: Bucket) -> Mapping[str, str]:
-        raise NotImplementedError
-
-    def set_tags(self, bucket: Bucket, tags: Mapping[str, str]) -> None:
-        raise NotImplementedError
+class _Others:
+    """Stands in for AWS's other services."""
 
     def kms_key(self, bucket: Bucket, name: str | None) -> str:
         raise NotImplementedError
 
-    def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
-        pass
+    def object_event(self, bucket: Bucket, notification: Mapping[str, Any], stored: StoredObject, event: str) -> None:
+        raise NotImplementedError
+
+    def test_event(self, bucket: Bucket, notification: Mapping[str, Any]) -> None:
+        raise NotImplementedError
 
 
 @contextmanager
@@ -96,7 +78,7 @@ class Face:
         sent = {"content-length": str(len(body)), "host": "localhost", **(headers or {})}
         call = Call("s3", operation, ACCOUNT, REGION, "", "", {}, sent, "request", Protocol.S3, None)
         request = S3Request(call, {"wsgi.input": Body(self._schedule, body)}, bucket, key, {}, sent)
-        context = Context(request, self.store, self._uploads, _Rest())
+        context = Context(request, self.store, self._uploads, _Others())
         given = {name: value for name, value in parameters.items() if value is not None}
         with _s3_errors():
             return HANDLERS[operation](context, given).members

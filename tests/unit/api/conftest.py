@@ -36,7 +36,7 @@ def jobs() -> FakeJobs:
 @pytest.fixture
 def s3(tmp_path: Path, bridge: MotoBridge) -> Iterator[S3]:
     """The object store of `server`."""
-    opened = open_s3(Settings(data=tmp_path / "data"), SystemClock(), bridge.buckets)
+    opened = open_s3(Settings(data=tmp_path / "data"), SystemClock(), bridge.beside_s3)
     yield opened
     opened.close()
 

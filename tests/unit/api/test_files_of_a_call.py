@@ -16,33 +16,40 @@ import pytest
 
 import sagelet_api
 import sagelet_engine
+from sagelet_api.http.server import Server, _Gateway
 from sagelet_api.serve import Sagelet
 from sagelet_engine.base.clock import SystemClock
 from sagelet_engine.machine.runtimes import Choice
 from sagelet_engine.settings import Settings
 from support.fakes import FakeClock, FakeRuntime
-from support.server import ROLE
+from support.server import ROLE, until
 from support.world import IMAGE
 
 ROOTS = {str(Path(package.__file__ or "").parent): package.__name__ for package in (sagelet_api, sagelet_engine)}
 
 
 class Passed:
-    """What the threads that answer requests pass through while somebody looks."""
+    """What the threads that answer requests pass through while somebody looks, until the answer is sent."""
 
     def __init__(self) -> None:
         self.looking = False
         self.files: set[str] = set()
 
     def profile(self, frame: FrameType, event: str, _argument: Any) -> None:
-        if event != "call" or not self.looking or not threading.current_thread().name.startswith("CP Server"):
+        if not self.looking or not threading.current_thread().name.startswith("CP Server"):
+            return
+        if event == "return" and frame.f_code is _Gateway._send.__code__:
+            self.looking = False
+        if event != "call":
             return
         path = frame.f_code.co_filename
         for root, package in ROOTS.items():
             if path.startswith(root):
                 self.files.add(f"{package}{path.removeprefix(root)}")
 
-    def by(self, call: Callable[[], object]) -> list[str]:
+    def by(self, call: Callable[[], object], idle: Callable[[], bool]) -> list[str]:
+        """Returns the files of a call. `idle`: no thread is busy with the end of an earlier one."""
+        until(idle)
         self.files.clear()
         self.looking = True
         try:
@@ -53,7 +60,7 @@ class Passed:
 
 
 @contextmanager
-def watched(data: Path) -> Iterator[tuple[str, Passed]]:
+def watched(data: Path) -> Iterator[tuple[Server, Passed]]:
     """A server whose threads are all looked at."""
     passed = Passed()
     threading.setprofile(passed.profile)
@@ -63,23 +70,23 @@ def watched(data: Path) -> Iterator[tuple[str, Passed]]:
     finally:
         threading.setprofile(None)  # type: ignore[arg-type]
     try:
-        yield server.server.endpoint, passed
+        yield server.server, passed
     finally:
         server.stop()
 
 
 def test_the_files_of_a_call_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with watched(tmp_path) as (endpoint, passed):
+    with watched(tmp_path) as (server, passed):
         session = boto3.Session("123456789012", "any", region_name="us-east-1")
-        s3, sagemaker = (session.client(name, endpoint_url=endpoint) for name in ("s3", "sagemaker"))
+        s3, sagemaker = (session.client(name, endpoint_url=server.endpoint) for name in ("s3", "sagemaker"))
         s3.create_bucket(Bucket="files-of-a-call")
 
         def put() -> object:
             return s3.put_object(Bucket="files-of-a-call", Key="k", Body=b"small")
 
-        def create() -> object:
+        def create(name: str = "files-of-a-call") -> object:
             return sagemaker.create_training_job(
-                TrainingJobName="files-of-a-call",
+                TrainingJobName=name,
                 RoleArn=ROLE,
                 AlgorithmSpecification={"TrainingImage": IMAGE, "TrainingInputMode": "File"},
                 OutputDataConfig={"S3OutputPath": "s3://files-of-a-call/"},
@@ -87,8 +94,14 @@ def test_the_files_of_a_call_are_printed(tmp_path: Path, capsys: pytest.CaptureF
                 StoppingCondition={"MaxRuntimeInSeconds": 60},
             )
 
+        # What is loaded or compiled once is not in the way of a call.
         put()
-        found = {"PutObject": passed.by(put), "CreateTrainingJob": passed.by(create)}
+        create("first")
+        workers = server._servers[0].requests
+        found = {
+            name: passed.by(call, lambda: workers.idle == len(workers._threads))
+            for name, call in (("PutObject", put), ("CreateTrainingJob", create))
+        }
     with capsys.disabled():
         for operation, files in found.items():
             print(f"\n{operation}: {len(files)} files", *files, sep="\n  ", file=sys.stdout)

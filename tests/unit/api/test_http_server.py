@@ -9,10 +9,9 @@ from typing import BinaryIO
 
 import pytest
 
-from sagelet_api.http import connection_manager
-from sagelet_api.http.connection_manager import IDLE, Connection
+from sagelet_api.http.connection import Connection, ResponseWriter
+from sagelet_api.http.connection_manager import IDLE
 from sagelet_api.http.server import MAX_HEADER_BYTES, THREADS, TIMEOUT, AddressInUse, Server
-from sagelet_api.http.streams import ResponseWriter
 from sagelet_api.protocol.calls import Environ, StartResponse
 from sagelet_api.protocol.file_body import FileBody
 from sagelet_engine.base.errors import SettingsError
@@ -263,7 +262,7 @@ def test_more_clients_than_threads_that_all_keep_their_connections_are_served() 
 
 
 class Shifted:
-    """`time.time`, moved on at will."""
+    """`time`, whose `time.time` is moved on at will."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -271,11 +270,15 @@ class Shifted:
     def time(self) -> float:
         return time.time() + self.ahead
 
+    def monotonic(self) -> float:
+        return time.monotonic()
+
 
 @pytest.fixture
 def shifted(monkeypatch: pytest.MonkeyPatch) -> Shifted:
     clock = Shifted()
-    monkeypatch.setattr(connection_manager, "time", clock)
+    for module in ("connection", "connection_manager"):
+        monkeypatch.setattr(f"sagelet_api.http.{module}.time", clock)
     return clock
 
 

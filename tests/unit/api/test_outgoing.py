@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from sagelet_api.http.streams import MOST_JOINED, ResponseWriter
+from sagelet_api.http.connection import MOST_JOINED, ResponseWriter
 
 
 class Wire(socket.socket):

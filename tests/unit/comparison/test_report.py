@@ -15,8 +15,17 @@ from rich.console import Console
 
 from sagelet.comparing import Comparison
 from sagelet_api.comparison import files, html, table
-from sagelet_api.comparison.axes import Scale, tick_text, ticks
-from sagelet_api.comparison.charts import FEW_POINTS, Bar, Curve, Frame, bar_picture, line_picture
+from sagelet_api.comparison.charts import (
+    FEW_POINTS,
+    Bar,
+    Curve,
+    Frame,
+    Scale,
+    bar_picture,
+    line_picture,
+    tick_text,
+    ticks,
+)
 from sagelet_api.comparison.drawing import Label, Picture
 from sagelet_api.comparison.pictures import NO_LOSS, captions, pictures
 from sagelet_api.comparison.png import NoPillow, dashes

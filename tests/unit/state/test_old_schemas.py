@@ -39,7 +39,7 @@ def tables(path: Path) -> set[tuple[str, ...]]:
 
 def test_there_is_a_recording_of_every_version_up_to_the_first_release() -> None:
     assert {path.name for path in SCHEMAS.glob("*.sql")} >= {
-        "catalog-1.sql", "catalog-2.sql", *(f"sagelet-{version}.sql" for version in range(1, 9)),
+        "catalog-1.sql", "catalog-2.sql", "catalog-3.sql", *(f"sagelet-{version}.sql" for version in range(1, 9)),
     }  # fmt: skip
 
 
@@ -84,6 +84,8 @@ def test_objects_of_every_version(script: Path, tmp_path: Path) -> None:
     catalog = Catalog(path)
     for account, region in ACCOUNTS.items():
         (bucket,) = catalog.buckets(account)
+        tags = {"": {"TagSet": [{"Key": "k", "Value": "\u00fc"}]}} if script.stem >= "catalog-3" else {}
+        assert catalog.configuration(bucket.name, "tagging") == tags
         assert (bucket.name, bucket.region) == (f"bucket-{account}", region)
         objects = catalog.under(bucket.name, "", b"", inclusive=True, limit=10)
         assert [stored.key for stored in objects] == ["a", "a/b", "d//\0\u00fc"]

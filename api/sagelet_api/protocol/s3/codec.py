@@ -9,7 +9,7 @@ from typing import Any
 from sagelet_api.protocol.calls import read_body
 from sagelet_api.protocol.members import Parameters, Request
 from sagelet_api.protocol.s3 import xml
-from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, malformed_xml
+from sagelet_api.protocol.s3.errors import S3Error, invalid_argument
 from sagelet_api.protocol.s3.request import S3Request, service_model
 
 #: The largest document: 1,000 keys of 1,024 bytes, each byte as an XML entity, take less.
@@ -31,12 +31,21 @@ _ROOTS = {
     "GetObjectAcl": "AccessControlPolicy",
     "GetObjectAttributes": "GetObjectAttributesResponse",
     "GetBucketAcl": "AccessControlPolicy",
+    "GetBucketAccelerateConfiguration": "AccelerateConfiguration",
+    "GetBucketCors": "CORSConfiguration",
     "GetBucketEncryption": "ServerSideEncryptionConfiguration",
+    "GetBucketInventoryConfiguration": "InventoryConfiguration",
+    "GetBucketLifecycleConfiguration": "LifecycleConfiguration",
+    "GetBucketLogging": "BucketLoggingStatus",
+    "GetBucketNotificationConfiguration": "NotificationConfiguration",
+    "GetBucketOwnershipControls": "OwnershipControls",
+    "GetBucketPolicyStatus": "PolicyStatus",
+    "GetBucketTagging": "Tagging",
     "GetBucketVersioning": "VersioningConfiguration",
+    "GetBucketWebsite": "WebsiteConfiguration",
+    "GetPublicAccessBlock": "PublicAccessBlockConfiguration",
+    "ListBucketInventoryConfigurations": "ListInventoryConfigurationsResult",
 }
-
-#: The list of these has exactly one entry (user guide, S3 Object Ownership).
-_WITH_ONE_RULE = ("PutBucketOwnershipControls",)
 
 
 @dataclass(frozen=True)
@@ -59,43 +68,35 @@ def read(operation: str, request: S3Request) -> Parameters:
         return {}
     values = dict(_parameters(_inputs(operation), request))
     payload = shape.serialization.get("payload")
-    if payload and shape.members[payload].type_name == "structure":
+    kind = shape.members[payload].type_name if payload else ""
+    if kind in ("structure", "string"):
         body = read_body(request.environ, MAX_XML)
         if body:
-            values[payload] = xml.parse(body, shape.members[payload])
+            values[payload] = xml.parse(body, shape.members[payload]) if kind == "structure" else _text(body)
         elif payload in shape.required_members:
-            raise _missing_body()
+            raise missing_body()
     return values
 
 
-def has_text(operation: str) -> bool:
-    """True if the body of a request is a text, not a document."""
-    shape = _operation(operation).input_shape
-    payload = shape.serialization.get("payload") if shape else None
-    return bool(payload) and shape.members[payload].type_name == "string"
+def _text(body: bytes) -> str:
+    """Returns a body that is a text, such as a bucket's policy. What is not UTF-8 in it becomes U+FFFD."""
+    return body.decode("utf-8", "replace")
 
 
-def _missing_body() -> S3Error:
+def missing_body() -> S3Error:
     return S3Error("MissingRequestBodyError", 400, "Request Body is empty")
 
 
-def document(operation: str, parameters: Request) -> bytes:
-    """Makes the body of a request again from its parameters.
-
-    Raises S3Error for values that the model does not have, and for a missing body. A body that is not a document (a
-    bucket's policy) is not among the parameters, and not made here either.
+def checked_document(operation: str, parameters: Request) -> Parameters:
+    """Returns the document in the body of a request. Raises S3Error for values that the model does not have, and for
+    a missing body.
     """
     shape = _operation(operation).input_shape
-    payload = shape.serialization.get("payload") if shape else None
-    if payload is None or shape.members[payload].type_name != "structure":
-        return b""
+    payload = shape.serialization["payload"]
     if payload not in parameters:
-        raise _missing_body()
-    member = shape.members[payload]
-    value = xml.checked(member, parameters[payload])
-    if operation in _WITH_ONE_RULE and len(value["Rules"]) != 1:
-        raise malformed_xml()
-    return xml.document(member.serialization.get("name", payload), member, value)
+        raise missing_body()
+    checked: Parameters = xml.checked(shape.members[payload], parameters[payload])
+    return checked
 
 
 @cache
@@ -153,6 +154,8 @@ def write(operation: str, result: Result, request_id: str) -> tuple[int, list[tu
     payload = shape.serialization.get("payload")
     if payload and shape.members[payload].type_name == "blob":
         return status, headers, None
+    if payload and shape.members[payload].type_name == "string":
+        return status, [*headers, ("Content-Type", "application/json")], result.members[payload].encode()
     if payload:
         shape, members = shape.members[payload], result.members.get(payload) or {}
     else:

@@ -6,17 +6,25 @@ CloudWatch Logs User Guide. Terms match anywhere in a message, also within a wor
 - `ERROR "bad request"`: all of them; `?ERROR ?WARN`: any of them; `-DEBUG`: none of them. Optional terms beside others
   are ignored, as AWS does.
 - `%regular expression%`, also in place of a term.
-- `{ $.field = value }`: see `logs/json_patterns.py`; `[ip, user, ...]`: see `logs/space_patterns.py`.
+- `{ $.field = value }`: see `logs/json_patterns.py`.
+- `[time, level = ERROR*, ..., bytes > 1000]`: messages of space-delimited fields. Text in quotation marks or square
+  brackets is one field; `...` stands for any number of fields. Source: "Using filter patterns to match terms in
+  space-delimited log events" of the same guide.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 
 from sagelet_api.protocol.aws_errors import LogsInvalidParameter
 from sagelet_api.services.logs import json_patterns as log_json_patterns
-from sagelet_api.services.logs import space_patterns as log_space_patterns
-from sagelet_api.services.logs.json_patterns import BadPattern, quoted, regular_expression
+from sagelet_api.services.logs.json_patterns import BadPattern, Condition, Field, Parser, quoted, regular_expression
 
 Matches = Callable[[str], bool]
+_FIELD = re.compile(r'\[[^\]]*\]|"[^"]*"|\S+')
+#: The parts between commas. Commas within quotation marks or percent signs do not count.
+_PART = re.compile(r'(?:"[^"]*"|%[^%]*%|[^,"%])+')
+_NAME = re.compile(r"\w+")
+_ANY = "..."
 
 
 def compile_pattern(pattern: str) -> Matches | None:
@@ -28,7 +36,7 @@ def compile_pattern(pattern: str) -> Matches | None:
         if text.startswith("{"):
             return log_json_patterns.compile_pattern(text)
         if text.startswith("["):
-            return log_space_patterns.compile_pattern(text)
+            return _fields_pattern(text)
         return _terms(text)
     except BadPattern as error:
         raise LogsInvalidParameter(f"Invalid filter pattern: {error}") from error
@@ -69,3 +77,41 @@ def _term(text: str, place: int) -> tuple[Matches, int]:
 
 def _each(terms: Iterable[Matches], message: str) -> Iterable[bool]:
     return (term(message) for term in terms)
+
+
+def _fields_pattern(text: str) -> Matches:
+    """Compiles a pattern that begins with a bracket. Raises BadPattern."""
+    if not text.endswith("]"):
+        raise BadPattern("']' is missing at its end")
+    parts = [part.strip() for part in _PART.findall(text[1:-1])]
+    if not parts or not all(parts) or ",".join(_PART.findall(text[1:-1])) != text[1:-1]:
+        raise BadPattern("a field is empty or a quotation mark is not closed")
+    if parts.count(_ANY) > 1:
+        raise BadPattern("'...' occurs twice")
+    head = [_condition(part) for part in parts[: parts.index(_ANY)]] if _ANY in parts else list(map(_condition, parts))
+    tail = [_condition(part) for part in parts[parts.index(_ANY) + 1 :]] if _ANY in parts else []
+    open_ended = _ANY in parts
+
+    def matches(message: str) -> bool:
+        fields = [
+            Field(found.strip('"') if found[0] == '"' else _unbracketed(found)) for found in _FIELD.findall(message)
+        ]
+        short = len(head) + len(tail) - len(fields)
+        if short > 0 or (short < 0 and not open_ended):
+            return False
+        return _all_hold(head, fields) and _all_hold(tail, fields[len(fields) - len(tail) :])
+
+    return matches
+
+
+def _condition(part: str) -> Condition:
+    """Returns the condition of a field. A name alone accepts any field."""
+    return (lambda _field: True) if _NAME.fullmatch(part) else Parser(part, named=True).whole()
+
+
+def _all_hold(conditions: Sequence[Condition], fields: Sequence[Field]) -> bool:
+    return all(condition(field) for condition, field in zip(conditions, fields, strict=False))
+
+
+def _unbracketed(text: str) -> str:
+    return text[1:-1] if text[0] == "[" and text[-1] == "]" else text

@@ -7,7 +7,7 @@ what sagelet relies on.
 from collections.abc import Sequence
 
 from sagelet_api.protocol.members import Output
-from sagelet_api.services.moto.buckets import MotoBuckets
+from sagelet_api.services.moto.beside_s3 import MotoBesideS3
 from sagelet_api.services.moto.events import MotoEvents
 from sagelet_api.services.moto.iam import MotoIam
 from sagelet_api.services.moto.metrics import MotoMetrics
@@ -22,7 +22,7 @@ class MotoBridge:
         self.process = MotoProcess()
         self.iam = MotoIam(self.process)
         self.requests = MotoRequests(self.process, self.iam)
-        self.buckets = MotoBuckets(self.process, self.requests)
+        self.beside_s3 = MotoBesideS3(self.process)
         self.metrics = MotoMetrics(self.process.backend)
         self.events = MotoEvents(self.process)
 

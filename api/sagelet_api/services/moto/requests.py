@@ -27,13 +27,11 @@ from sagelet_api.protocol.calls import (
     rewind,
 )
 from sagelet_api.protocol.replies import error_reply, send
-from sagelet_api.protocol.s3 import request as s3_request
 from sagelet_api.protocol.unpacking import unpack
 from sagelet_api.services.moto.confined import Confined
 from sagelet_api.services.moto.dispatch import dispatching, route
 from sagelet_api.services.moto.iam import MotoIam
 from sagelet_api.services.moto.process import MotoProcess
-from sagelet_api.services.moto.s3_routes import canonical
 
 _log = logging.getLogger(__name__)
 
@@ -133,20 +131,18 @@ def _for_moto(call: Call, environ: Environ) -> Environ:
     credential = call.credential
     if credential and (credential.names_account or call.job or call.session):
         environ["HTTP_X_MOTO_ACCOUNT_ID"] = call.account
-    if credential and (credential.service != "s3" or "HTTP_AUTHORIZATION" in environ):
+    if credential:
         # The header as sagelet has read it. moto reads it in its own way, and takes every presigned URL for one of S3,
         # though GetCallerIdentity is presigned, too (Kubernetes logs in that way).
         scope = f"{credential.access_key}/20000101/{credential.region}/{credential.service}/aws4_request"
         environ["HTTP_AUTHORIZATION"] = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
-    if call.service == "s3":
-        environ = canonical(environ, call.operation, environ[s3_request.PARSED])
     if call.routed and not environ.get("CONTENT_TYPE", "").startswith(("application/json", "application/xml")):
         # With some content types moto takes the request for one of another protocol, and finds no operation.
         environ.pop("CONTENT_TYPE", None)
     # moto takes a body of unknown length for an empty one. It reads a body of any length into memory, whatever its
     # unpacked size.
     body = read_body(environ, MAX_BODY)
-    rewind(environ, body if call.service == "s3" else unpack(environ, body, MAX_BODY))
+    rewind(environ, unpack(environ, body, MAX_BODY))
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     return environ
 

@@ -1,7 +1,4 @@
-"""Operations on buckets themselves. Their configuration is moto's.
-
-moto stores the tags, too. They are read here, because moto's parser would lose an empty value.
-"""
+"""Operations on buckets themselves. `configuration.py` has what their owners configure."""
 
 import ipaddress
 import re
@@ -9,39 +6,10 @@ import re
 from sagelet_api.protocol.members import Parameters
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import S3Error, not_implemented
-from sagelet_api.services.s3 import buckets
 from sagelet_api.services.s3.acls import check_acl
+from sagelet_api.services.s3.configuration import of_new_bucket
 from sagelet_api.services.s3.context import Context, owner
-from sagelet_api.services.s3.description import checked_tags
 from sagelet_engine.s3.errors import BucketExists, BucketNotEmpty
-
-#: The limit of AWS: docs.aws.amazon.com/AmazonS3/latest/userguide/CostAllocTagging.html.
-MOST = 50
-
-
-def checked(tags: list[dict[str, str]]) -> dict[str, str]:
-    """Returns the tags. Raises S3Error InvalidTag, BadRequest."""
-    return checked_tags([(tag.get("Key", ""), tag.get("Value", "")) for tag in tags], most=MOST, of="Bucket")
-
-
-def get_bucket_tagging(context: Context, parameters: Parameters) -> Result:
-    bucket = context.bucket(parameters)
-    tags = context.rest.tags(bucket)
-    if not tags:
-        raise S3Error("NoSuchTagSet", 404, "The TagSet does not exist", BucketName=bucket.name)
-    return Result({"TagSet": [{"Key": key, "Value": value} for key, value in tags.items()]})
-
-
-def put_bucket_tagging(context: Context, parameters: Parameters) -> Result:
-    bucket = context.bucket(parameters)
-    context.rest.set_tags(bucket, checked(parameters["Tagging"].get("TagSet", [])))
-    return Result(status=204)
-
-
-def delete_bucket_tagging(context: Context, parameters: Parameters) -> Result:
-    context.rest.set_tags(context.bucket(parameters), {})
-    return Result(status=204)
-
 
 #: The region whose buckets have no location constraint. There, creating a bucket again is not an error.
 FIRST_REGION = "us-east-1"
@@ -70,15 +38,13 @@ def create_bucket(context: Context, parameters: Parameters) -> Result:
     if parameters.get("ObjectLockEnabledForBucket"):
         raise not_implemented("sagelet's S3 keeps one version of an object, and so has no Object Lock.")
     _check_acl(parameters)
-    configuration = parameters.get("CreateBucketConfiguration", {})
-    tags = buckets.checked(configuration.get("Tags", []))
-    region = _region(context.request.call.region, configuration.get("LocationConstraint"))
+    configuration = of_new_bucket(parameters)
+    constraint = parameters.get("CreateBucketConfiguration", {}).get("LocationConstraint")
+    region = _region(context.request.call.region, constraint)
     try:
-        context.store.create_bucket(name, context.account, region)
+        context.store.create_bucket(name, context.account, region, configuration)
     except BucketExists as error:
         _refuse_existing(context, error, region)
-    if tags:
-        context.rest.set_tags(context.bucket(parameters, name), tags)
     return Result({"Location": f"/{name}", "BucketArn": f"arn:aws:s3:::{name}"})
 
 
@@ -89,7 +55,6 @@ def delete_bucket(context: Context, parameters: Parameters) -> Result:
     except BucketNotEmpty as error:
         message = "The bucket you tried to delete is not empty"
         raise S3Error("BucketNotEmpty", 409, message, BucketName=bucket.name) from error
-    context.rest.drop_bucket(bucket.account, bucket.region, bucket.name)
     return Result()
 
 

@@ -1,11 +1,10 @@
 """What every handler of this package gets and does first."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from sagelet_api.protocol.calls import Environ, StartResponse
 from sagelet_api.protocol.members import Parameters, Request
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import access_denied
@@ -14,36 +13,23 @@ from sagelet_engine.s3.multipart import Uploads
 from sagelet_engine.s3.records import Bucket, StoredObject
 from sagelet_engine.s3.store import S3Store
 
+#: Kinds of a bucket's configuration that its objects depend on.
+ENCRYPTION, NOTIFICATION = "encryption", "notification"
 
-class Rest(Protocol):
-    """Serves the rest of S3: configuration of buckets (moto). It forgets; the object store does not."""
 
-    def wsgi(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]: ...
-
-    def make_bucket(self, account: str, region: str, name: str) -> None:
-        """Makes a bucket if it does not exist."""
-        ...
-
-    def drop_bucket(self, account: str, region: str, name: str) -> None:
-        """Forgets a bucket and its configuration, if it exists."""
-        ...
-
-    def encryption(self, bucket: Bucket) -> Mapping[str, Any] | None:
-        """Returns the rule of PutBucketEncryption in the model's form, or None if nobody has set one."""
-        ...
-
-    def set_encryption(self, bucket: Bucket, rule: Request | None) -> None: ...
-
-    def tags(self, bucket: Bucket) -> Mapping[str, str]: ...
-
-    def set_tags(self, bucket: Bucket, tags: Mapping[str, str]) -> None: ...
+class OtherServices(Protocol):
+    """What S3 needs of AWS's other services: keys of KMS, and the targets of events."""
 
     def kms_key(self, bucket: Bucket, name: str | None) -> str:
         """Returns the ARN of a key that is named by its id, alias or ARN. None stands for S3's own key."""
         ...
 
-    def object_event(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
+    def object_event(self, bucket: Bucket, notification: Request, stored: StoredObject, event: str) -> None:
         """Sends an event (`Put`, `Copy`, `Delete`, ...) to the targets in the bucket's notification configuration."""
+        ...
+
+    def test_event(self, bucket: Bucket, notification: Request) -> None:
+        """Tells the queues and topics of a new notification configuration that they are in it."""
         ...
 
 
@@ -52,7 +38,7 @@ class Context:
     request: S3Request
     store: S3Store
     uploads: Uploads
-    rest: Rest
+    others: OtherServices
 
     @property
     def account(self) -> str:
@@ -69,10 +55,16 @@ class Context:
         return bucket
 
     def tell(self, bucket: Bucket, stored: StoredObject, event: str) -> None:
-        self.rest.object_event(bucket, stored, event)
+        send_event(self.store, self.others, bucket, stored, event)
 
 
 Handler = Callable[[Context, Parameters], Result]
+
+
+def send_event(store: S3Store, others: OtherServices, bucket: Bucket, stored: StoredObject, event: str) -> None:
+    """Sends an object's event if its bucket has a notification configuration."""
+    if notification := store.catalog.configuration(bucket.name, NOTIFICATION).get(""):
+        others.object_event(bucket, notification, stored, event)
 
 
 def owner(account: str) -> dict[str, str]:

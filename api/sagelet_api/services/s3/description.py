@@ -1,4 +1,9 @@
-"""What the store keeps of a client's metadata about an object, and how S3 returns it."""
+"""What the store keeps of a client's metadata about an object, and how S3 returns it.
+
+Server-side encryption is a part of it: it is reported but not done, since the disk is the user's own. An object has the
+encryption that its request names, otherwise its bucket's default at that moment: what PutBucketEncryption has set, or
+SSE-S3, as on AWS since January 2023.
+"""
 
 import re
 from collections.abc import Mapping
@@ -6,11 +11,11 @@ from urllib.parse import parse_qsl
 
 from sagelet_api.protocol.header_rules import is_name, is_value
 from sagelet_api.protocol.members import Output, Parameters, Request
-from sagelet_api.protocol.s3.errors import S3Error, invalid_request
+from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request
 from sagelet_api.services.s3.acls import check_acl
-from sagelet_api.services.s3.context import quoted
-from sagelet_api.services.s3.encryption import MEMBERS, SSE_S3
-from sagelet_engine.s3.records import StoredObject
+from sagelet_api.services.s3.context import ENCRYPTION, Context, OtherServices, quoted
+from sagelet_engine.s3.records import Bucket, StoredObject
+from sagelet_engine.s3.store import S3Store
 
 #: Members of PutObject (and of CreateMultipartUpload and CopyObject) that come back with the object.
 KEPT = (
@@ -20,6 +25,17 @@ KEPT = (
 _OVERRIDES = (
     "CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "Expires",
 )  # fmt: skip
+#: Members about encryption, of the same requests and of answers about their objects.
+ENCRYPTION_MEMBERS = (
+    "ServerSideEncryption", "SSEKMSKeyId", "SSEKMSEncryptionContext", "BucketKeyEnabled", "SSECustomerAlgorithm",
+    "SSECustomerKeyMD5",
+)  # fmt: skip
+ENCRYPTION_ALGORITHMS = ("AES256", "aws:kms", "aws:kms:dsse")
+_SSE_S3 = {"ServerSideEncryption": "AES256"}
+_WITHOUT_KMS = (
+    "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms"
+)
+_TWO_METHODS = "Server Side Encryption with Customer provided key is incompatible with the encryption method specified"
 MAX_METADATA = 2048
 MAX_TAGS = 10
 _TAG = re.compile(r"[\w\s+\-=.:/@]*")
@@ -44,6 +60,52 @@ def attributes(parameters: Request, headers: Mapping[str, str]) -> Parameters:
         message = "Your metadata headers exceed the maximum allowed metadata size"
         raise S3Error("MetadataTooLarge", 400, message, Size=size, MaxSizeAllowed=MAX_METADATA)
     return {"ContentType": "binary/octet-stream"} | kept
+
+
+def encryption_of(context: Context, bucket: Bucket, parameters: Request) -> Output:
+    """Returns the encryption of an object that a request makes. Raises S3Error for one that S3 does not have."""
+    named = {name: parameters[name] for name in ENCRYPTION_MEMBERS if parameters.get(name) is not None}
+    algorithm = named.get("ServerSideEncryption")
+    if algorithm is not None and algorithm not in ENCRYPTION_ALGORITHMS:
+        raise _refused_encryption(algorithm, "The encryption method specified is not supported")
+    if "SSECustomerAlgorithm" in named:
+        return _with_customers_key(named)
+    if "SSEKMSKeyId" in named and algorithm in (None, "AES256"):
+        raise _refused_encryption(algorithm or "", _WITHOUT_KMS)
+    if algorithm is None:
+        return default_encryption(context.store, context.others, bucket)
+    if algorithm == "AES256":
+        return dict(_SSE_S3)
+    return {**named, "SSEKMSKeyId": context.others.kms_key(bucket, named.get("SSEKMSKeyId"))}
+
+
+def default_encryption(store: S3Store, others: OtherServices, bucket: Bucket) -> Output:
+    """Returns the encryption of objects whose requests name none."""
+    configured = store.catalog.configuration(bucket.name, ENCRYPTION).get("")
+    rule = configured["Rules"][0] if configured else {}
+    found = rule.get("ApplyServerSideEncryptionByDefault", {})
+    algorithm = found.get("SSEAlgorithm", "AES256")
+    if algorithm == "AES256":
+        return dict(_SSE_S3)
+    key = others.kms_key(bucket, found.get("KMSMasterKeyID"))
+    with_bucket_key = {"BucketKeyEnabled": True} if rule.get("BucketKeyEnabled") else {}
+    return {"ServerSideEncryption": algorithm, "SSEKMSKeyId": key, **with_bucket_key}
+
+
+def _with_customers_key(named: Parameters) -> Output:
+    if named["SSECustomerAlgorithm"] != "AES256":
+        raise S3Error(
+            "InvalidEncryptionAlgorithmError",
+            400,
+            "The Encryption request you specified is not valid. Supported value: AES256.",
+        )
+    if "ServerSideEncryption" in named:
+        raise _refused_encryption(named["ServerSideEncryption"], _TWO_METHODS)
+    return named
+
+
+def _refused_encryption(algorithm: str, message: str) -> S3Error:
+    return invalid_argument("x-amz-server-side-encryption", algorithm, message)
 
 
 def tags_of_header(text: str | None) -> dict[str, str]:
@@ -96,7 +158,7 @@ def checksums(stored: StoredObject) -> dict[str, str]:
 def encryption(kept: Request) -> Output:
     """Returns the encryption in the attributes. Attributes of earlier versions may have none, and were SSE-S3's."""
     said = _sayable(kept)
-    return {name: said[name] for name in MEMBERS if name in said} or SSE_S3
+    return {name: said[name] for name in ENCRYPTION_MEMBERS if name in said} or _SSE_S3
 
 
 def _sayable(kept: Request) -> Output:

@@ -1,6 +1,6 @@
 """The object store of a server and its two interfaces: the port that jobs use, and S3's API.
 
-The API finds the operation and its handler. Requests that are not about objects go to moto.
+The API finds the operation and its handler.
 """
 
 import logging
@@ -9,14 +9,13 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from sagelet_api.protocol.calls import Call, Environ, StartResponse, rewind
-from sagelet_api.protocol.replies import Reply, send
+from sagelet_api.protocol.calls import Call, Environ, StartResponse
 from sagelet_api.protocol.s3 import codec, request, xml
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import NotModified, method_not_allowed, not_implemented, translated
-from sagelet_api.services.s3 import acls, buckets, encryption, listings, permissions, reading, uploading, writing
-from sagelet_api.services.s3.context import Context, Handler, Rest
-from sagelet_api.services.s3.encryption import by_default
+from sagelet_api.services.s3 import acls, buckets, configuration, listings, permissions, reading, uploading, writing
+from sagelet_api.services.s3.context import Context, Handler, OtherServices, send_event
+from sagelet_api.services.s3.description import default_encryption
 from sagelet_engine.base.clock import Clock
 from sagelet_engine.base.errors import SageletError, SettingsError
 from sagelet_engine.s3.job_objects import JobObjectStore, plain
@@ -29,11 +28,11 @@ from sagelet_engine.settings import Settings
 class S3:
     """`objects` for the engine, `service` for clients."""
 
-    def __init__(self, store: S3Store, rest: Rest) -> None:
+    def __init__(self, store: S3Store, others: OtherServices) -> None:
         self.store = store
-        self._rest = rest
+        self._others = others
         self.objects = JobObjectStore(store, self._tell, self._described)
-        self.service = S3Service(store, Uploads(store), rest)
+        self.service = S3Service(store, Uploads(store), others)
 
     def recover(self) -> None:
         """Completes and cleans up after a crash; see S3Store.recover."""
@@ -43,16 +42,16 @@ class S3:
         self.store.close()
 
     def _described(self, bucket: str) -> Mapping[str, Any]:
-        return {**plain(bucket), **by_default(self._rest, self.store.catalog.bucket(bucket))}
+        return {**plain(bucket), **default_encryption(self.store, self._others, self.store.catalog.bucket(bucket))}
 
     def _tell(self, event: str, stored: StoredObject) -> None:
-        self._rest.object_event(self.store.catalog.bucket(stored.bucket), stored, event)
+        send_event(self.store, self._others, self.store.catalog.bucket(stored.bucket), stored, event)
 
 
-def open_s3(settings: Settings, clock: Clock, rest: Rest) -> S3:
+def open_s3(settings: Settings, clock: Clock, others: OtherServices) -> S3:
     """Returns the store of the data directory. Raises SettingsError for a directory that cannot be made or written."""
     try:
-        return S3(S3Store(settings.data / "s3", clock), rest)
+        return S3(S3Store(settings.data / "s3", clock), others)
     except OSError as error:
         raise SettingsError(f"--data {settings.data}: cannot be used as a directory: {error.strerror}") from error
 
@@ -69,18 +68,13 @@ HANDLERS: dict[str, Handler] = {
     "PutBucketVersioning": buckets.put_bucket_versioning,
     "GetBucketAcl": acls.get_bucket_acl,
     "PutBucketAcl": acls.put_bucket_acl,
-    "GetBucketEncryption": encryption.get_bucket_encryption,
-    "PutBucketEncryption": encryption.put_bucket_encryption,
-    "DeleteBucketEncryption": encryption.delete_bucket_encryption,
+    **configuration.HANDLERS,
     "ListObjects": listings.list_objects,
     "ListObjectsV2": listings.list_objects_v2,
     "ListObjectVersions": listings.list_object_versions,
     "GetObject": reading.get_object,
     "HeadObject": reading.head_object,
     "GetObjectAttributes": reading.get_object_attributes,
-    "GetBucketTagging": buckets.get_bucket_tagging,
-    "PutBucketTagging": buckets.put_bucket_tagging,
-    "DeleteBucketTagging": buckets.delete_bucket_tagging,
     "GetObjectTagging": reading.get_object_tagging,
     "PutObjectTagging": reading.put_object_tagging,
     "DeleteObjectTagging": reading.delete_object_tagging,
@@ -101,12 +95,12 @@ HANDLERS: dict[str, Handler] = {
 
 
 class S3Service:
-    """S3's protocol (an OwnProtocol). `rest` keeps the configuration of buckets."""
+    """S3's protocol (an OwnProtocol)."""
 
-    def __init__(self, store: S3Store, uploads: Uploads, rest: Rest) -> None:
+    def __init__(self, store: S3Store, uploads: Uploads, others: OtherServices) -> None:
         self._store = store
         self._uploads = uploads
-        self._rest = rest
+        self._others = others
 
     def name_operation(self, call: Call, environ: Environ) -> Call:
         """Returns the call with its operation. S3's routes look at the query and at headers, too. Raises S3Error."""
@@ -136,28 +130,12 @@ class S3Service:
     def _answer(self, call: Call, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         asked: request.S3Request = environ[request.PARSED]
         operation = call.operation
-        context = Context(replace(asked, call=call), self._store, self._uploads, self._rest)
         handler = HANDLERS.get(operation)
         if handler is None:
-            return self._forward(context, operation, environ, start_response)
+            raise not_implemented(f"s3 {operation} is not implemented by sagelet.")
+        context = Context(replace(asked, call=call), self._store, self._uploads, self._others)
         result = handler(context, codec.read(operation, asked))
         return self._reply(context, operation, result, start_response)
-
-    def _forward(
-        self, context: Context, operation: str, environ: Environ, start_response: StartResponse
-    ) -> Iterable[bytes]:
-        """Passes a request to moto. moto gets the bucket first, because it may have forgotten it, or never known it.
-
-        It gets the document in the model's form, because it fails on anything else that XML can be.
-        """
-        if context.request.key:
-            raise not_implemented(f"s3 {operation} is not implemented by sagelet.")
-        bucket = context.bucket({"ExpectedBucketOwner": context.request.headers.get("x-amz-expected-bucket-owner")})
-        parameters = codec.read(operation, context.request)
-        if not codec.has_text(operation):
-            rewind(environ, codec.document(operation, parameters))
-        self._rest.make_bucket(bucket.account, bucket.region, bucket.name)
-        return self._rest.wsgi(environ, start_response)
 
     def _reply(
         self, context: Context, operation: str, result: Result, start_response: StartResponse
@@ -173,7 +151,8 @@ class S3Service:
         if call.method == "HEAD":
             start_response(_line(status), _with_length(headers))
             return []
-        return send(call, Reply(status, body, dict(headers)), start_response)
+        start_response(_line(status), [*headers, ("Content-Length", str(len(body)))])
+        return [body]
 
 
 def _line(status: int) -> str:

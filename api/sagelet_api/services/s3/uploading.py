@@ -6,10 +6,9 @@ from sagelet_api.protocol.members import Output, Parameters, Request
 from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
 from sagelet_api.services.s3 import conditions
-from sagelet_api.services.s3 import encryption as encrypting
 from sagelet_api.services.s3.bodies import Body
 from sagelet_api.services.s3.context import Context, owner, quoted
-from sagelet_api.services.s3.description import attributes, checksums, encryption, tags_of_header
+from sagelet_api.services.s3.description import attributes, checksums, encryption, encryption_of, tags_of_header
 from sagelet_api.services.s3.listings import encoder
 from sagelet_api.services.s3.writing import open_source
 from sagelet_engine.s3.checksums import ALGORITHMS, CRCS, DEFAULT
@@ -36,7 +35,7 @@ def create_multipart_upload(context: Context, parameters: Parameters) -> Result:
     upload = context.uploads.begin(
         bucket.name,
         context.request.key,
-        attributes=attributes(parameters, context.request.headers) | encrypting.asked(context, bucket, parameters),
+        attributes=attributes(parameters, context.request.headers) | encryption_of(context, bucket, parameters),
         tags=tags_of_header(parameters.get("Tagging")),
         checksum_algorithm=algorithm,
         checksum_type=kind,

@@ -8,10 +8,16 @@ from sagelet_api.protocol.s3.codec import Result
 from sagelet_api.protocol.s3.errors import S3Error, invalid_argument, invalid_request, malformed_xml
 from sagelet_api.protocol.s3.request import copy_source
 from sagelet_api.services.s3 import conditions
-from sagelet_api.services.s3 import encryption as encrypting
 from sagelet_api.services.s3.bodies import MAX_PUT, Body
 from sagelet_api.services.s3.context import Context, quoted
-from sagelet_api.services.s3.description import attributes, checksums, encryption, tags_of_header
+from sagelet_api.services.s3.description import (
+    ENCRYPTION_MEMBERS,
+    attributes,
+    checksums,
+    encryption,
+    encryption_of,
+    tags_of_header,
+)
 from sagelet_engine.s3.files import clone, copy_bytes, copy_range
 from sagelet_engine.s3.records import FULL_OBJECT, StoredObject
 from sagelet_engine.s3.staged import rest
@@ -22,7 +28,7 @@ MAX_DELETED = 1000
 
 def put_object(context: Context, parameters: Parameters) -> Result:
     bucket = context.bucket(parameters)
-    kept = attributes(parameters, context.request.headers) | encrypting.asked(context, bucket, parameters)
+    kept = attributes(parameters, context.request.headers) | encryption_of(context, bucket, parameters)
     tags = tags_of_header(parameters.get("Tagging"))
     check = conditions.check_write(context.request.key, parameters)
     body = Body(context.request)
@@ -43,7 +49,7 @@ def copy_object(context: Context, parameters: Parameters) -> Result:
     with data:
         conditions.check_copy_source(source, parameters)
         members = _copied_members(context, parameters, source)
-        members["attributes"] |= encrypting.asked(context, bucket, parameters)
+        members["attributes"] |= encryption_of(context, bucket, parameters)
         check = conditions.check_write(context.request.key, parameters)
         if source.size > MAX_PUT:
             raise invalid_request(
@@ -145,7 +151,7 @@ def _copied_members(context: Context, parameters: Parameters, source: StoredObje
         )
     if not replaced:
         given = {name: value for name, value in fresh.items() if name in changes}
-        left = (*changes, *encrypting.MEMBERS)
+        left = (*changes, *ENCRYPTION_MEMBERS)
         fresh = {name: value for name, value in source.attributes.items() if name not in left} | given
     tags = source.tags
     if parameters.get("TaggingDirective") == "REPLACE":
