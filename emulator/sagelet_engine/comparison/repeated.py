@@ -36,7 +36,7 @@ BETTER, WORSE, SAME, NOISY = "better", "worse", "the same", TOO_NOISY
 class Figure:
     """One figure over all pairs."""
 
-    #: As in Row.
+    #: The same as in Row.
     key: str
     title: str
     unit: str
